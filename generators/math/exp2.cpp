@@ -1,0 +1,28 @@
+#include "generators/math/exp2.h"
+
+namespace attune {
+using namespace Halide;
+using Halide::Internal::make_const;
+
+Expr exp2_nonpositive(Expr x) {
+    // Minimax polynomials of 2^f on [-1/2, 1/2], highest power first, the constant term exactly 1.
+    static const std::vector<double> f32 = {0.0013264726899302273, 0.009671512660596411, 0.05550733744243643,
+                                            0.24022242084918521, 0.693146977598472, 1.0};
+    static const std::vector<double> f64 = {4.4347441458828956e-10, 7.073787798523739e-09,  1.0178199810066395e-07,
+                                            1.3215435252605035e-06, 1.5252733492356822e-05, 0.000154035304571805,
+                                            0.0013333558146775728,  0.009618129107594056,   0.05550410866482008,
+                                            0.2402265069591013,     0.6931471805599453,     1.0};
+    const Type t = x.type();
+    const bool narrow = t.bits() == 32;
+    const int bias = narrow ? 127 : 1023, mantissa = narrow ? 23 : 52;
+    const Type bits = Int(t.bits());
+    // At the clamp itself the polynomial is exactly 1 and the exponent field becomes 0: the result is +0 without a select.
+    // Written as a strict comparison that fails for NaN: max() may drop the NaN.
+    const Expr lowest = make_const(t, -bias);
+    x = strict_float(select(x < lowest, lowest, x));
+    Expr n = round(x), f = x - n, p;
+    for (double c : narrow ? f32 : f64) p = p.defined() ? p * f + make_const(t, c) : make_const(t, c);
+    return reinterpret(t, reinterpret(bits, p) + (cast(bits, n) << mantissa));
+}
+
+}  // namespace attune
