@@ -1,0 +1,77 @@
+// Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
+// queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
+#include "schedules/sdpa/sdpa_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim) {
+    const bool any_dims = !Internal::is_const(value_dim);
+    const int lanes = target.natural_vector_size(s.query_t.type());
+    const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
+    Var task("task"), ko("ko"), ki("ki"), dO("do"), di("di"), lane("lane");
+    RVar chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"), mi("mi");
+
+    // Merge: one task is one row, a few reductions over the chunks.
+    out.reorder(d, i, h, b).fuse(i, h, task).fuse(task, b, task).parallel(task).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    for (Func f : {s.total_max, s.total_sum, s.chunk_scale, s.lse}) f.compute_at(out, task);
+    s.normalised.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    s.total_mixed.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
+
+    // One parallel loop over chunks gives maximum, sum and weighted values, which are channels of one Func.
+    Func packed = s.chunk_packed;
+    packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, tuning.row_tile);
+    // Channels are contiguous in Q, and in the scores and weights keys are.
+    s.query_t.compute_root().reorder_storage(d, r, t, h, b).reorder(d, r, t, h, b).bound(r, 0, tuning.row_tile).vectorize(d, lanes, TailStrategy::GuardWithIf);
+
+    int stage = 0;
+    for (const auto &[partials, chunk] : {std::pair(s.full, s.full_chunk), std::pair(s.part, s.part_chunk)}) {
+        SdpaPartials p = partials;
+        packed.update(stage)
+            .reorder(d, r, t, chunk, h, b)
+            .fuse(chunk, h, chunk_task)
+            .fuse(chunk_task, b, chunk_task)
+            .parallel(chunk_task)
+            .vectorize(d, lanes, TailStrategy::GuardWithIf);
+        if (!any_dims) packed.update(stage).unroll(d);  // the selects between the three fold away
+
+        // Scores: lanes of partial sums over the channels, added up across lanes at the end.
+        p.logit.compute_at(packed, t).reorder_storage(k, r, c, t, h, b);
+        p.logit.split(k, ko, ki, tuning.key_tile).reorder(ki, r, ko).unroll(ki).unroll(r);
+        Func lane_score = p.score.update().split(p.channel, co, ci, lanes).rfactor(ci, lane);
+        p.score.compute_at(p.logit, ko).unroll(k).unroll(r);
+        p.score.update().reorder(ci, k, r).atomic().vectorize(ci).unroll(k).unroll(r);
+        lane_score.compute_at(p.logit, ko).reorder_storage(lane, k, r, c, t, h, b).vectorize(lane).unroll(k).unroll(r);
+        lane_score.update().reorder(lane, r, co, k).vectorize(lane).unroll(r).unroll(k);
+        if (any_dims)
+            lane_score.update().reorder(lane, r, k, co);
+        else
+            lane_score.update().unroll(co);
+        for (Func f : {p.score, lane_score})
+            f.bound_extent(k, tuning.key_tile).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
+
+        // Softmax: lanes are keys.
+        for (const auto &[f, key] : {std::pair(p.row_max, p.max_key), std::pair(p.row_sum, p.sum_key)}) {
+            Func reduced = f;
+            Func lane_reduced = reduced.update().split(key, mo, mi, lanes).rfactor(mi, lane);
+            reduced.compute_at(packed, t).update().atomic().vectorize(mi);
+            lane_reduced.compute_at(reduced, r).vectorize(lane).update().vectorize(lane);
+        }
+        p.weight.compute_at(packed, t).reorder_storage(k, r, c, t, h, b).vectorize(k, lanes);
+
+        // Weighted values: the first row streams a block of V in, the other rows find it in L1.
+        p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+        p.mixed.update()
+            .split(p.mixed_key, block, in_block, tuning.value_block)
+            .split(d, dO, di, lanes * tuning.channel_tile, TailStrategy::GuardWithIf)
+            .reorder(di, r, in_block, dO, block)
+            .vectorize(di, lanes)
+            .unroll(di)
+            .unroll(r);
+        for (Func f : {p.logit, p.row_max, p.row_sum, p.weight, p.mixed}) f.bound(r, 0, tuning.row_tile);
+        stage++;
+    }
+}
+
+}  // namespace attune

@@ -1,0 +1,27 @@
+// How attention is computed: one free function per schedule. No equation, no Func of its own but wrappers.
+#pragma once
+#include "generators/sdpa/sdpa_stages.h"
+
+namespace attune {
+
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+void schedule_root(SdpaStages &, Halide::Func out);
+
+struct PrefillTuning {
+    int tile_q;        // rows of a task (the stages' rows_per_tile), a multiple of the vector width
+    int key_tile;      // keys of a register tile of scores
+    int channel_tile;  // channels of a register tile of weighted values
+};
+// One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
+void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &);
+
+struct DecodeTuning {
+    int row_tile;       // rows of a key head taken through K and V together (the stages' rows_per_tile)
+    int key_tile;       // keys whose scores are computed together
+    int value_block;    // keys of V that stay in L1 while all rows use them
+    int channel_tile;   // vectors of channels accumulated together
+};
+// One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows.
+void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim);
+
+}  // namespace attune
