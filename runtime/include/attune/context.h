@@ -1,0 +1,54 @@
+// The resources of a call: threads, memory, and which variant ran last.
+#pragma once
+#include "attune/status.h"
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace attune {
+
+// Where scratch memory comes from. Both functions may be called from several threads at once.
+struct Allocator {
+    // At least `bytes` bytes, aligned to `alignment` (a power of two); null if there are none.
+    void *(*allocate)(void *user, std::size_t bytes, std::size_t alignment) = nullptr;
+    void (*release)(void *user, void *block, std::size_t bytes) = nullptr;
+    void *user = nullptr;
+};
+
+struct ContextOptions {
+    // Threads that take part in a call, the caller's included; 0 means one per core. Results do not depend on it.
+    int threads = 0;
+    // Scratch that is kept for the next call, per thread. What a call needs beyond it is given back at once.
+    std::size_t scratch_bytes_per_thread = std::size_t(64) << 20;
+    // Default: the C++ runtime's aligned allocation.
+    Allocator allocator = {};
+};
+
+// Contexts are independent: different threads may use different Contexts at the same time. One Context serves one call
+// at a time. Environment, read once here: ATTUNE_FORCE_VARIANT=name runs that variant for every call of its op, or fails
+// if it can't; ATTUNE_VERBOSE=1 writes a line to stderr for each call: variant, why, microseconds.
+class Context {
+public:
+    Context();
+    explicit Context(const ContextOptions &);
+    ~Context();
+    Context(const Context &) = delete;
+    Context &operator=(const Context &) = delete;
+
+    // Not ok if the options were wrong ("threads: must be at least 1, got -2"); every call then answers the same.
+    const Status &status() const;
+    int threads() const;
+    // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed.
+    const std::string &last_variant() const;
+    // Scratch that is kept for the next call, in bytes; and giving it back.
+    std::size_t scratch_bytes() const;
+    void release_scratch();
+
+    struct State;
+    State &state() const { return *state_; }
+
+private:
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace attune

@@ -1,0 +1,73 @@
+// Views of memory that the caller owns. Extents and strides are outermost first, as in C and NumPy; strides are in
+// elements and may be anything, also 0 or negative, where an operation does not say otherwise.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+namespace attune {
+
+enum class DType : std::uint8_t { f32, f64, i32 };
+enum class Place : std::uint8_t { host, device };
+
+// "f32", "f64", "i32"
+const char *name_of(DType) noexcept;
+// Bytes of an element.
+int size_of(DType) noexcept;
+
+template<typename T> inline constexpr bool is_element =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
+
+template<typename T> constexpr DType dtype_of() {
+    static_assert(is_element<T>, "attune: elements are float, double or std::int32_t");
+    return std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, double> ? DType::f64 : DType::i32;
+}
+
+inline constexpr int max_rank = 4;
+
+// Data is `const void` for inputs and `void` for outputs. Rank 0 means: not given.
+template<typename Data> struct BasicView {
+    Data *data = nullptr;
+    DType dtype = DType::f32;
+    Place place = Place::host;
+    int rank = 0;
+    std::int64_t extent[max_rank] = {};
+    std::int64_t stride[max_rank] = {};
+
+    constexpr BasicView() = default;
+
+    // A dense array, such as view(p, {batch, heads, queries, head_dim}).
+    template<typename T, typename = std::enable_if_t<is_element<std::remove_const_t<T>>>>
+    constexpr BasicView(T *elements, std::initializer_list<std::int64_t> extents)
+        : data(elements), dtype(dtype_of<std::remove_const_t<T>>()), rank(static_cast<int>(extents.size())) {
+        int n = 0;
+        for (std::int64_t e : extents)
+            if (n < max_rank) extent[n++] = e;
+        std::int64_t dense = 1;
+        while (n-- > 0) stride[n] = dense, dense *= extent[n];
+    }
+
+    // Any strides: view(p, {b, h, s, d}, {s * h * d, d, h * d, 1}) reads an array laid out (b, s, h, d).
+    template<typename T, typename = std::enable_if_t<is_element<std::remove_const_t<T>>>>
+    constexpr BasicView(T *elements, std::initializer_list<std::int64_t> extents, std::initializer_list<std::int64_t> strides)
+        : BasicView(elements, extents) {
+        int n = 0;
+        for (std::int64_t s : strides)
+            if (n < max_rank) stride[n++] = s;
+        if (strides.size() != extents.size()) rank = max_rank + 1;  // reported by the operation as a wrong rank
+    }
+
+    // An output may serve as an input.
+    template<typename Other, typename = std::enable_if_t<std::is_convertible_v<Other *, Data *>>>
+    constexpr BasicView(const BasicView<Other> &other)
+        : data(other.data), dtype(other.dtype), place(other.place), rank(other.rank) {
+        for (int n = 0; n < max_rank; n++) extent[n] = other.extent[n], stride[n] = other.stride[n];
+    }
+
+    constexpr bool given() const { return rank != 0; }
+};
+
+using View = BasicView<void>;
+using ConstView = BasicView<const void>;
+
+}  // namespace attune

@@ -1,0 +1,35 @@
+// The variants that are linked in: one algorithm, one schedule, one set of numbers, one target each.
+#pragma once
+#include "attune/tensor.h"
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attune {
+
+struct VariantInfo {
+    std::string_view name;         // <op>_<dtype>_d<head size>_<target>_<schedule>[_<class>]
+    std::string_view op;           // "sdpa"
+    DType dtype;
+    int head_dim;                  // 0: any sizes of query, key and value
+    std::string_view target;       // a key of schedules/targets.json
+    std::string_view schedule;     // "root", "prefill", "decode"
+    std::string_view shape_class;  // "long", "short", "g1" (one row per key head), "g4"; empty for root
+    std::string_view numbers;      // "chunk=128 tile_q=64 ..."
+    std::string_view provenance;   // where the numbers come from: file, hardware, date
+    bool dispatched;               // false: only where it is forced
+    bool runs_here;
+    std::string why_not;           // what this machine lacks, empty if it runs here
+};
+
+// All of them, the most specific target first.
+std::vector<VariantInfo> variants();
+
+// Targets of schedules/targets.json, the most specific first, with what this machine lacks for each (empty: nothing).
+struct TargetInfo {
+    std::string_view name;
+    std::string missing;
+};
+std::vector<TargetInfo> targets();
+
+}  // namespace attune

@@ -1,0 +1,53 @@
+#include "attune/context.h"
+#include "context_state.h"
+#include <cstdlib>
+#include <cstring>
+#include <sched.h>
+#include <thread>
+
+namespace attune {
+namespace {
+
+// Cores that this process may use, which can be fewer than the machine has.
+int usable_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+    const unsigned cores = std::thread::hardware_concurrency();
+    return cores ? static_cast<int>(cores) : 1;
+}
+
+constexpr int most_threads = 1024;
+
+}  // namespace
+
+Context::Context() : Context(ContextOptions{}) {}
+
+Context::Context(const ContextOptions &options) : state_(std::make_unique<State>()) {
+    State &s = *state_;
+    const int threads = options.threads == 0 ? usable_cores() : options.threads;
+    if (threads < 1 || threads > most_threads) {
+        s.status = {StatusCode::invalid_argument, "threads: must be from 1 to " + std::to_string(most_threads) +
+                                                      ", or 0 for one per core, got " + std::to_string(options.threads)};
+        return;
+    }
+    if (!options.allocator.allocate != !options.allocator.release) {
+        s.status = {StatusCode::invalid_argument, "allocator: give both allocate and release, or neither"};
+        return;
+    }
+    s.threads = threads;
+    if (const char *name = std::getenv("ATTUNE_FORCE_VARIANT")) s.forced_variant = name;
+    if (const char *v = std::getenv("ATTUNE_VERBOSE")) s.verbose = *v && std::strcmp(v, "0") != 0;
+    s.scratch.emplace(options.allocator, options.scratch_bytes_per_thread, threads);
+}
+
+Context::~Context() = default;
+
+const Status &Context::status() const { return state_->status; }
+int Context::threads() const { return state_->threads; }
+const std::string &Context::last_variant() const { return state_->last_variant; }
+std::size_t Context::scratch_bytes() const { return state_->scratch ? state_->scratch->kept_bytes() : 0; }
+void Context::release_scratch() {
+    if (state_->scratch) state_->scratch->give_back();
+}
+
+}  // namespace attune

@@ -1,0 +1,18 @@
+// What a Context holds.
+#pragma once
+#include "attune/context.h"
+#include "scratch.h"
+#include <optional>
+
+namespace attune {
+
+struct Context::State {
+    Status status;
+    int threads = 1;
+    std::string forced_variant;  // ATTUNE_FORCE_VARIANT
+    bool verbose = false;        // ATTUNE_VERBOSE
+    std::string last_variant;
+    std::optional<Scratch> scratch;  // none only if status is not ok
+};
+
+}  // namespace attune

@@ -1,0 +1,131 @@
+#include "halide_call.h"
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+namespace attune {
+namespace {
+
+struct Call {
+    Context::State &context;
+    int threads;
+    std::mutex mutex;
+    std::string error;  // the first message
+};
+
+// The call that this thread works for. Halide passes our user_context everywhere; it is ours if it is this call's, and
+// worker threads are marked as they take up its tasks.
+thread_local const void *current_call = nullptr;
+
+class Mark {
+public:
+    explicit Mark(const void *call) : before_(current_call) { current_call = call; }
+    ~Mark() { current_call = before_; }
+
+private:
+    const void *before_;
+};
+
+bool ours(const void *user_context) { return user_context && user_context == current_call; }
+Call &call_of(void *user_context) { return *static_cast<Call *>(user_context); }
+
+halide_error_handler_t other_error;
+halide_do_par_for_t other_do_par_for;
+halide_malloc_t other_malloc;
+halide_free_t other_free;
+
+void on_error(void *user_context, const char *message) {
+    if (!ours(user_context)) return other_error(user_context, message);
+    Call &call = call_of(user_context);
+    std::lock_guard lock(call.mutex);
+    if (call.error.empty()) call.error = message;
+}
+
+void *on_malloc(void *user_context, std::size_t bytes) {
+    if (!ours(user_context)) return other_malloc(user_context, bytes);
+    return call_of(user_context).context.scratch->allocate(bytes);
+}
+
+void on_free(void *user_context, void *block) {
+    if (!ours(user_context)) return other_free(user_context, block);
+    call_of(user_context).context.scratch->release(block);
+}
+
+// Halide's thread count is process-wide. Ours is the number of workers, each of which takes the next task until none is left.
+struct Tasks {
+    halide_task_t task;
+    std::uint8_t *closure;
+    int end;
+    std::atomic<int> next, error{0};
+};
+
+int work(void *user_context, int, std::uint8_t *closure) {
+    Mark mark(user_context);
+    Tasks &tasks = *reinterpret_cast<Tasks *>(closure);
+    for (int n; !tasks.error && (n = tasks.next++) < tasks.end;)
+        if (const int error = tasks.task(user_context, n, tasks.closure)) tasks.error = error;
+    return tasks.error;
+}
+
+int on_do_par_for(void *user_context, halide_task_t task, int min, int size, std::uint8_t *closure) {
+    if (!ours(user_context)) return other_do_par_for(user_context, task, min, size, closure);
+    const int workers = std::min(call_of(user_context).threads, size);
+    Tasks tasks{task, closure, min + size, min};
+    auto *tasks_closure = reinterpret_cast<std::uint8_t *>(&tasks);
+    if (workers <= 1) return work(user_context, 0, tasks_closure);
+    return other_do_par_for(user_context, work, 0, workers, tasks_closure);
+}
+
+void install_handlers() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        other_error = halide_set_error_handler(on_error);
+        other_do_par_for = halide_set_custom_do_par_for(on_do_par_for);
+        other_malloc = halide_set_custom_malloc(on_malloc);
+        other_free = halide_set_custom_free(on_free);
+    });
+}
+
+halide_type_t halide_type(DType t) {
+    if (t == DType::i32) return {halide_type_int, 32, 1};
+    return {halide_type_float, static_cast<std::uint8_t>(t == DType::f64 ? 64 : 32), 1};
+}
+
+}  // namespace
+
+HalideBuffer::HalideBuffer(const ConstView &view) {
+    buffer_.host = static_cast<std::uint8_t *>(const_cast<void *>(view.data));
+    buffer_.type = halide_type(view.dtype);
+    buffer_.dim = dims_;
+    for (int n = view.rank - 1; n >= 0; n--) append(view.extent[n], view.stride[n]);
+}
+
+HalideBuffer::HalideBuffer(const ConstView &view, std::int64_t innermost_extent) {
+    buffer_.host = static_cast<std::uint8_t *>(const_cast<void *>(view.data));
+    buffer_.type = halide_type(view.dtype);
+    buffer_.dim = dims_;
+    append(innermost_extent, 0);
+    for (int n = view.rank - 1; n >= 0; n--) append(view.extent[n], view.stride[n]);
+}
+
+void HalideBuffer::append(std::int64_t extent, std::int64_t stride) {
+    dims_[buffer_.dimensions++] = {0, static_cast<std::int32_t>(extent), static_cast<std::int32_t>(stride), 0};
+}
+
+Status call_kernel(Context::State &context, int (*kernel)(void **), void **args, int threads) {
+    install_handlers();
+    Call call{context, threads, {}, {}};
+    void *user_context = &call;
+    args[0] = &user_context;
+    Mark mark(&call);
+    switch (const int code = kernel(args)) {
+    case halide_error_code_success: return {};
+    case halide_error_code_out_of_memory: return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    case halide_error_code_buffer_allocation_too_large:
+    case halide_error_code_buffer_extents_too_large:
+        return {StatusCode::unsupported, "this variant needs an intermediate of more than 2^31 - 1 bytes for these sizes"};
+    default: return {StatusCode::internal, "kernel error " + std::to_string(code) + ": " + call.error};
+    }
+}
+
+}  // namespace attune

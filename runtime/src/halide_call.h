@@ -1,0 +1,29 @@
+// A call of a kernel: its arguments in Halide's order, and Halide's process-wide handlers for errors, threads and memory,
+// which act for our calls only and pass every other on to the handler that was there before.
+#pragma once
+#include "HalideRuntime.h"
+#include "attune/tensor.h"
+#include "context_state.h"
+#include <string>
+
+namespace attune {
+
+// A halide_buffer_t of a view: the reversal to innermost first happens here and nowhere else.
+class HalideBuffer {
+public:
+    explicit HalideBuffer(const ConstView &);
+    // The same memory seen with one more, innermost dimension of stride 0.
+    HalideBuffer(const ConstView &, std::int64_t innermost_extent);
+    HalideBuffer(const HalideBuffer &) = delete;
+    halide_buffer_t *get() { return &buffer_; }
+
+private:
+    void append(std::int64_t extent, std::int64_t stride);
+    halide_dimension_t dims_[max_rank + 1];
+    halide_buffer_t buffer_{};
+};
+
+// Runs kernel(args) with at most `threads` threads; args[0] is set here. What Halide's codes mean becomes a Status.
+Status call_kernel(Context::State &, int (*kernel)(void **), void **args, int threads);
+
+}  // namespace attune

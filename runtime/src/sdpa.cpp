@@ -1,0 +1,149 @@
+#include "attune/sdpa.h"
+#include "halide_call.h"
+#include "sdpa_call.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+namespace attune {
+namespace {
+
+// Every query without keys: out = 0 and lse = -inf, written as bytes.
+void fill_rows_without_keys(const SdpaCall &call) {
+    const View &o = call.out, &l = call.lse;
+    const std::size_t size = static_cast<std::size_t>(size_of(o.dtype));
+    const float minus_infinity32 = -__builtin_inff();
+    const double minus_infinity64 = -__builtin_inf();
+    const void *minus_infinity = o.dtype == DType::f64 ? static_cast<const void *>(&minus_infinity64) : &minus_infinity32;
+    auto at = [&](const View &v, std::int64_t index) { return static_cast<char *>(v.data) + index * static_cast<std::int64_t>(size); };
+    for (std::int64_t b = 0; b < o.extent[0]; b++)
+        for (std::int64_t h = 0; h < o.extent[1]; h++)
+            for (std::int64_t i = 0; i < o.extent[2]; i++) {
+                std::memset(at(o, b * o.stride[0] + h * o.stride[1] + i * o.stride[2]), 0, static_cast<std::size_t>(o.extent[3]) * size);
+                if (l.given()) std::memcpy(at(l, b * l.stride[0] + h * l.stride[1] + i * l.stride[2]), minus_infinity, size);
+            }
+}
+
+// The extremes of lengths over the queries of a tile, as the kernels want them: (B, tiles).
+struct LengthBounds {
+    ConstView shortest, longest;
+};
+
+// In the split form a tile holds any queries, so one pair of bounds serves the whole batch entry.
+LengthBounds bound_lengths(const SdpaCall &call, const VariantRecord &variant, std::int32_t *storage) {
+    const ConstView &lens = call.lengths;
+    LengthBounds bounds;
+    const bool per_query = lens.stride[1] != 0 && lens.extent[1] > 1;
+    if (!per_query) {
+        bounds.shortest = bounds.longest = lens;
+        bounds.shortest.stride[1] = bounds.longest.stride[1] = 0;
+        return bounds;
+    }
+    const std::int64_t tile = variant.schedule == "prefill" ? variant.tile_q : lens.extent[1];
+    const std::int64_t tiles = (lens.extent[1] + tile - 1) / tile;
+    const auto *data = static_cast<const std::int32_t *>(lens.data);
+    std::int32_t *shortest = storage, *longest = storage + lens.extent[0] * tiles;
+    for (std::int64_t b = 0; b < lens.extent[0]; b++)
+        for (std::int64_t i = 0; i < lens.extent[1]; i++) {
+            const std::int32_t n = data[b * lens.stride[0] + i * lens.stride[1]];
+            std::int32_t &low = shortest[b * tiles + i / tile], &high = longest[b * tiles + i / tile];
+            low = i % tile ? std::min(low, n) : n;
+            high = i % tile ? std::max(high, n) : n;
+        }
+    const std::int64_t stride = tiles == 1 ? 0 : 1;
+    bounds.shortest = ConstView(shortest, {lens.extent[0], lens.extent[1]}, {tiles, stride});
+    bounds.longest = ConstView(longest, {lens.extent[0], lens.extent[1]}, {tiles, stride});
+    return bounds;
+}
+
+Status run(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
+    const SdpaProblem &p = call.sizes;
+    SdpaCall c = call;
+    const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
+    if (!c.lengths.given()) c.lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
+
+    ScratchBlock bounds_block(*context.scratch, sizeof(std::int32_t) * 2 * static_cast<std::size_t>(p.batch * p.queries));
+    // The kernel always writes lse; what is not asked for goes to scratch.
+    ScratchBlock lse_block(*context.scratch, c.lse.given() ? 0 : static_cast<std::size_t>(p.batch * p.query_heads * p.queries * size_of(p.dtype)));
+    if (!bounds_block.data() || !lse_block.data()) return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    if (!c.lse.given()) {
+        c.lse = View(static_cast<float *>(lse_block.data()), {p.batch, p.query_heads, p.queries});
+        c.lse.dtype = p.dtype;
+    }
+    const LengthBounds bounds = bound_lengths(c, variant, static_cast<std::int32_t *>(bounds_block.data()));
+    auto per_batch = [&](const std::vector<std::int32_t> &x) {
+        return ConstView(x.data(), {p.batch}, {x.size() == 1 ? 0 : 1});
+    };
+
+    HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(per_batch(c.band_begin)), band_end(per_batch(c.band_end)),
+        offset(per_batch(c.offset)), lengths(c.lengths), shortest(bounds.shortest), longest(bounds.longest), out(c.out),
+        lse(c.lse, p.value_dim);
+    double scale = c.scale;
+    void *args[] = {nullptr, query.get(), key.get(), value.get(), band_begin.get(), band_end.get(), offset.get(), lengths.get(),
+                    shortest.get(), longest.get(), &scale, out.get(), lse.get()};
+    return call_kernel(context, variant.kernel, args, worthwhile_threads(p, context.threads));
+}
+
+Status attend(Context::State &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+              const SdpaOptions &options) {
+    if (!context.status.ok()) return context.status;
+    const auto start = std::chrono::steady_clock::now();
+    SdpaCall call;
+    if (Status s = check_sdpa(query, key, value, out, options, call); !s.ok()) return s;
+
+    std::string_view forced = options.variant, forced_by = "variant";
+    if (forced.empty() && context.forced_variant.starts_with("sdpa_")) forced = context.forced_variant, forced_by = "ATTUNE_FORCE_VARIANT";
+    SdpaChoice choice;
+    if (Status s = choose_sdpa(call.sizes, forced, forced_by, choice); !s.ok()) return s;
+
+    const SdpaProblem &p = call.sizes;
+    const bool nothing = p.batch == 0 || p.query_heads == 0 || p.queries == 0;
+    if (nothing || p.keys == 0) {
+        if (!nothing) fill_rows_without_keys(call);
+        choice = {nullptr, nothing ? "no queries" : "no keys"};
+    } else if (Status s = run(context, call, *choice.variant); !s.ok()) {
+        return s;
+    }
+    context.last_variant = choice.variant ? choice.variant->name : std::string_view();
+    if (context.verbose) {
+        const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+        std::fprintf(stderr, "attune: sdpa %s (%.*s) b %lld h %lld/%lld q %lld k %lld d %lld/%lld: %.1f us\n",
+                     choice.variant ? context.last_variant.c_str() : "no kernel", static_cast<int>(choice.reason.size()),
+                     choice.reason.data(), static_cast<long long>(p.batch), static_cast<long long>(p.query_heads),
+                     static_cast<long long>(p.key_heads), static_cast<long long>(p.queries), static_cast<long long>(p.keys),
+                     static_cast<long long>(p.head_dim), static_cast<long long>(p.value_dim), us);
+    }
+    return {};
+}
+
+}  // namespace
+
+Status scaled_dot_product_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
+                                    const View &out, const SdpaOptions &options) noexcept {
+    try {
+        return attend(context.state(), query, key, value, out, options);
+    } catch (const std::bad_alloc &) {
+        return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate
+    }
+}
+
+Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan) noexcept {
+    try {
+        const Context::State &s = context.state();
+        if (!s.status.ok()) return s.status;
+        if (Status sizes = check_problem(problem); !sizes.ok()) return sizes;
+        SdpaChoice choice;
+        const bool forced = s.forced_variant.starts_with("sdpa_");
+        const Status chosen = choose_sdpa(problem, forced ? std::string_view(s.forced_variant) : std::string_view(), "ATTUNE_FORCE_VARIANT", choice);
+        if (!chosen.ok()) return chosen;
+        plan = {std::string(choice.variant->name), std::string(choice.reason),
+                sdpa_workspace_bytes(*choice.variant, problem, worthwhile_threads(problem, s.threads))};
+        return {};
+    } catch (const std::bad_alloc &) {
+        return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate
+    }
+}
+
+}  // namespace attune

@@ -1,0 +1,38 @@
+// What CMake knows of the kernels that are linked in (cmake/attune_add_op.cmake writes the definitions).
+#pragma once
+#include "attune/tensor.h"
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace attune {
+
+struct VariantRecord {
+    std::string_view name, op;
+    DType dtype;
+    int head_dim;  // 0: any
+    std::string_view target, schedule, shape_class, numbers, provenance;
+    int tile_q, chunk;  // of numbers; 1 where the schedule has none
+    bool dispatched;
+    int (*kernel)(void **);
+};
+
+struct TargetRecord {
+    std::string_view name;
+    std::vector<std::string_view> chain;  // the target itself, then its fallbacks
+};
+
+// Boundaries of the classes of shapes, from schedules/targets.json.
+struct SdpaShapeClasses {
+    std::int64_t decode_rows_at_most, decode_keys_at_least, short_queries_at_most, short_keys_at_most;
+};
+
+std::span<const VariantRecord> variant_records() noexcept;
+std::span<const TargetRecord> target_records() noexcept;
+const SdpaShapeClasses &sdpa_shape_classes() noexcept;
+
+// Whether this machine runs a target; asked once per process.
+bool runs_here(std::string_view target) noexcept;
+
+}  // namespace attune
