@@ -1,5 +1,5 @@
-# attune_add_op(op GENERATOR target): one kernel for each variant of the op, compiled into libattune.a, a row of the
-# dispatcher's table for each, and the list that prints loop nests (of every target, also of those not built).
+# attune_add_op(op GENERATOR target): one kernel for each variant of the op, compiled into libattune.a, and a row of the
+# dispatcher's table for each.
 include(cmake/attune_numbers.cmake)
 
 set(attune_halide_dtype_f32 float32)
@@ -9,19 +9,11 @@ function(attune_add_op op)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR" "")
   set(rows "")
   set(symbols "")
-  set(manifest "")
+  set(list "")
   foreach(target IN LISTS ATTUNE_ALL_TARGETS)
     attune_list_variants(${op} ${target})
     foreach(key IN LISTS ATTUNE_KEYS)
-      string(REPLACE "|" ";" fields "${key}|")
-      list(GET fields 0 dtype)
-      list(GET fields 1 head_dim)
-      list(GET fields 2 schedule)
-      list(GET fields 3 class)
-      attune_variant_name(name ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}")
-      set(params schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} ${ATTUNE_NUMBERS_${key}})
-      list(JOIN params " " line)
-      string(APPEND manifest "${name} ${ATTUNE_HALIDE_TARGET_${target}} ${line}\n")
+      attune_describe_variant(${op} ${target} "${key}")
       if(NOT target IN_LIST ATTUNE_BUILT_TARGETS AND NOT schedule STREQUAL "root")
         continue()
       endif()
@@ -35,6 +27,7 @@ function(attune_add_op op)
       endforeach()
       list(JOIN ATTUNE_NUMBERS_${key} " " numbers)
       string(REPLACE "\"" "'" provenance "${ATTUNE_PROVENANCE_${key}}")
+      string(APPEND list "${line}")
       string(APPEND symbols "int ${name}_argv(void **);\n")
       string(APPEND rows "    {\"${name}\", \"${op}\", DType::${dtype}, ${head_dim}, \"${target}\", \"${schedule}\", \"${class}\", "
         "\"${numbers}\",\n     \"${provenance}\", ${tile_q}, ${chunk}, true, ${name}_argv},\n")
@@ -42,7 +35,34 @@ function(attune_add_op op)
   endforeach()
   set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_SYMBOLS "${symbols}")
   set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS "${rows}")
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${op}_loop_nests.txt CONTENT "${manifest}")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${op}_variants.txt CONTENT "${list}")
+endfunction()
+
+# A key of attune_list_variants() as name, dtype, head_dim, schedule, class, params (of the generator), and as a line for
+# print_loop_nests, in the caller.
+macro(attune_describe_variant op target key)
+  string(REPLACE "/" ";" fields "${key}/")
+  list(GET fields 0 dtype)
+  list(GET fields 1 head_dim)
+  list(GET fields 2 schedule)
+  list(GET fields 3 class)
+  attune_variant_name(name ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}")
+  set(params schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} ${ATTUNE_NUMBERS_${key}})
+  list(JOIN params " " line)
+  set(line "${name} ${ATTUNE_HALIDE_TARGET_${target}} ${line}\n")
+endmacro()
+
+# attune_list_shipped_variants(op target file): lines for print_loop_nests of the numbers of this tree, whatever
+# ATTUNE_SCHEDULE_PATH says and whichever targets are built.
+function(attune_list_shipped_variants op target file)
+  set(ATTUNE_SCHEDULE_PATH "")
+  attune_list_variants(${op} ${target})
+  set(list "")
+  foreach(key IN LISTS ATTUNE_KEYS)
+    attune_describe_variant(${op} ${target} "${key}")
+    string(APPEND list "${line}")
+  endforeach()
+  file(CONFIGURE OUTPUT ${file} CONTENT "${list}")
 endfunction()
 
 # attune_add_kernel(name GENERATOR target TARGET halide-target PARAMS k=v...): one object of libattune.a. add_halide_library()

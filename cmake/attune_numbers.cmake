@@ -24,7 +24,7 @@ function(attune_read_targets)
 endfunction()
 
 # attune_read_numbers(op target): every record of <folder>/<op>/<target>.json (in this tree: schedules/<op>/tuned) becomes
-#   ATTUNE_KEYS_<op>_<target>              list of keys "<dtype>|<head size>|<schedule>|<class>"
+#   ATTUNE_KEYS_<op>_<target>              list of keys "<dtype>/<head size>/<schedule>/<class>"
 #   ATTUNE_NUMBERS_<op>_<target>_<key>     "chunk=128;tile_q=64;..."
 #   ATTUNE_PROVENANCE_<op>_<target>_<key>  one line
 # in the caller. The first file that has a key wins.
@@ -55,7 +55,7 @@ function(attune_read_numbers op target)
           message(FATAL_ERROR "${file}: record ${i} has no \"${field}\"")
         endif()
       endforeach()
-      set(key "${dtype}|${head_dim}|${schedule}|${class}")
+      set(key "${dtype}/${head_dim}/${schedule}/${class}")
       if(key IN_LIST keys)
         continue()
       endif()
@@ -111,7 +111,7 @@ function(attune_list_variants op target)
   foreach(from ${target} ${ATTUNE_FALLBACK_${target}})
     attune_read_numbers(${op} ${from})
     foreach(key IN LISTS ATTUNE_KEYS_${op}_${from})
-      if(key MATCHES "\\|root\\|" AND NOT target STREQUAL "generic")
+      if(key MATCHES "/root/" AND NOT target STREQUAL "generic")
         continue()
       endif()
       if(NOT key IN_LIST all)

@@ -11,7 +11,7 @@ public:
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> chunk{"chunk", 128, 1, 1 << 20};
-    GeneratorParam<int> tile_q{"tile_q", 16, 1, 1024};
+    GeneratorParam<int> tile_q{"tile_q", 1, 1, 1024};
     GeneratorParam<int> key_tile{"key_tile", 4, 1, 64};
     GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
     GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
@@ -31,7 +31,7 @@ public:
         in.query = query, in.key = key, in.value = value;
         in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
         in.shortest = shortest, in.longest = longest;
-        in.scale = Halide::cast(dtype, scale);
+        in.scale = scale;
         in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
         in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
         const bool any = head_dim == 0;

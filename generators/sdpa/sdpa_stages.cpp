@@ -58,9 +58,7 @@ struct Builder {
         Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
         Rows row = rows(r, t, h);
         s.query_t = Func("query_t");
-        // Without a score function, the change to base 2 costs nothing here.
-        Expr scale = pointwise.score ? in.scale : in.scale * value_of(log2e);
-        s.query_t(r, d, t, h, b) = cast(type, in.query(d, row.query, row.query_head, b)) * scale;
+        s.query_t(r, d, t, h, b) = cast(type, in.query(d, row.query, row.query_head, b));
     }
 
     SdpaPartials partials(const std::string &suffix, bool masked) const {
@@ -94,8 +92,10 @@ struct Builder {
         p.score(r, k, c, t, h, b) = value_of(0);
         p.score(r, k, c, t, h, b) +=
             s.query_t(r, channel, t, h, b) * cast(type, in.key(channel, key_at(k), row.key_head, b));
+        // Scaled here and not in the query: rounding the query would cost more accuracy than the product saves time.
         Expr x = p.score(r, k, c, t, h, b);
-        if (pointwise.score) x = pointwise.score(x, index(k)) * value_of(log2e);
+        x = pointwise.score ? pointwise.score(x * cast(type, in.scale), index(k)) * value_of(log2e)
+                            : x * cast(type, in.scale * make_const(Float(64), log2e));
         Expr keep = kept(k);
         if (pointwise.mask) keep = keep && pointwise.mask(index(k));
         p.logit(r, k, c, t, h, b) = masked ? select(keep, x, value_of(masked_score)) : x;
@@ -168,8 +168,9 @@ struct Builder {
         s.normalised(r, d, t, h, b) = select(empty, value_of(0), s.total_mixed(r, d, t, h, b) / sum);
         const Type bits = UInt(type.bits());
         Expr minus_infinity = make_const(bits, type.bits() == 32 ? 0xff800000u : 0xfff0000000000000u);
-        Expr lse = value_of(ln2) * s.total_max(r, t, h, b) + log(sum);
-        s.lse(r, t, h, b) = reinterpret(type, select(empty, minus_infinity, reinterpret(bits, lse)));
+        Expr lse = reinterpret(bits, value_of(ln2) * s.total_max(r, t, h, b) + log(sum));
+        lse = select(is_nan(sum), reinterpret(bits, sum), lse);  // log() of a NaN may be a number
+        s.lse(r, t, h, b) = reinterpret(type, select(empty, minus_infinity, lse));
     }
 };
 

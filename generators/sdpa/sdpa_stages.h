@@ -17,7 +17,7 @@ struct SdpaInputs {
     Halide::Func band_begin, band_end, lengths;     // (b), (b), (i, b), int32
     Halide::Func shortest, longest;                 // (t, b), int32
     Halide::Func offset;                            // (b), int32: the position of query 0 among the keys
-    Halide::Expr scale;                             // of the accumulator's type
+    Halide::Expr scale;                             // double
     Halide::Expr queries, keys;                     // extents of s
     Halide::Expr query_heads, key_heads;            // extents of h
     Halide::Expr head_dim, value_dim;               // extents of d: constants where the kernel is specialised
@@ -38,7 +38,7 @@ struct SdpaPartials {
 };
 
 struct SdpaStages {
-    Halide::Func query_t;                // (r, d, t, h, b) query, transposed and scaled
+    Halide::Func query_t;                // (r, d, t, h, b) query, transposed
     Halide::Func row_begin, row_end;     // (r, t, b) the interval of keys of a row
     SdpaPartials full, part;             // chunks that every row sees whole, and the others
     // What leaves a chunk. Without skip_chunks pure copies of part; else update 0 takes the full chunks, 1 the others.

@@ -31,30 +31,31 @@ struct LengthBounds {
     ConstView shortest, longest;
 };
 
-// In the split form a tile holds any queries, so one pair of bounds serves the whole batch entry.
 LengthBounds bound_lengths(const SdpaCall &call, const VariantRecord &variant, std::int32_t *storage) {
     const ConstView &lens = call.lengths;
-    LengthBounds bounds;
-    const bool per_query = lens.stride[1] != 0 && lens.extent[1] > 1;
-    if (!per_query) {
-        bounds.shortest = bounds.longest = lens;
-        bounds.shortest.stride[1] = bounds.longest.stride[1] = 0;
-        return bounds;
+    const std::int64_t queries = call.sizes.queries, batch = call.sizes.batch;
+    LengthBounds bounds{lens, lens};
+    // In the split form a tile holds rows of any query, so one pair of bounds serves the whole batch entry.
+    const std::int64_t tile = variant.schedule == "prefill" ? variant.tile_q : queries;
+    const std::int64_t tiles = (queries + tile - 1) / tile;
+    const bool per_query = lens.stride[1] != 0 && queries > 1;
+    if (per_query) {
+        const auto *data = static_cast<const std::int32_t *>(lens.data);
+        std::int32_t *shortest = storage, *longest = storage + batch * tiles;
+        for (std::int64_t b = 0; b < batch; b++)
+            for (std::int64_t i = 0; i < queries; i++) {
+                const std::int32_t n = data[b * lens.stride[0] + i * lens.stride[1]];
+                std::int32_t &low = shortest[b * tiles + i / tile], &high = longest[b * tiles + i / tile];
+                low = i % tile ? std::min(low, n) : n;
+                high = i % tile ? std::max(high, n) : n;
+            }
+        bounds = {ConstView(shortest, {batch, tiles}), ConstView(longest, {batch, tiles})};
     }
-    const std::int64_t tile = variant.schedule == "prefill" ? variant.tile_q : lens.extent[1];
-    const std::int64_t tiles = (lens.extent[1] + tile - 1) / tile;
-    const auto *data = static_cast<const std::int32_t *>(lens.data);
-    std::int32_t *shortest = storage, *longest = storage + lens.extent[0] * tiles;
-    for (std::int64_t b = 0; b < lens.extent[0]; b++)
-        for (std::int64_t i = 0; i < lens.extent[1]; i++) {
-            const std::int32_t n = data[b * lens.stride[0] + i * lens.stride[1]];
-            std::int32_t &low = shortest[b * tiles + i / tile], &high = longest[b * tiles + i / tile];
-            low = i % tile ? std::min(low, n) : n;
-            high = i % tile ? std::max(high, n) : n;
+    if (!per_query || tiles == 1)
+        for (ConstView *v : {&bounds.shortest, &bounds.longest}) {
+            v->extent[1] = call.sizes.query_heads * queries;  // at least the number of tiles of any schedule
+            v->stride[1] = 0;
         }
-    const std::int64_t stride = tiles == 1 ? 0 : 1;
-    bounds.shortest = ConstView(shortest, {lens.extent[0], lens.extent[1]}, {tiles, stride});
-    bounds.longest = ConstView(longest, {lens.extent[0], lens.extent[1]}, {tiles, stride});
     return bounds;
 }
 

@@ -48,19 +48,17 @@ const std::vector<const VariantRecord *> &dispatched_here() {
 
 Status forced_variant(const SdpaProblem &p, std::string_view name, std::string_view by, SdpaChoice &choice) {
     const std::string source = std::string(by) + ": ";
-    for (const VariantRecord &v : variant_records()) {
-        if (v.name != name) continue;
-        if (!runs_here(v.target))
-            return {StatusCode::unsupported, source + std::string(name) + " cannot run here: this CPU lacks " + missing_for(v.target)};
-        if (!fits(v, p))
-            return {StatusCode::invalid_argument,
-                    source + std::string(name) + " is for " + name_of(v.dtype) +
-                        (v.head_dim ? " and head size " + std::to_string(v.head_dim) : std::string()) + "; this call has " +
-                        name_of(p.dtype) + " and head sizes " + std::to_string(p.head_dim) + " and " + std::to_string(p.value_dim)};
-        choice = {&v, "forced"};
-        return {};
-    }
-    return {StatusCode::invalid_argument, source + "there is no variant " + std::string(name)};
+    const VariantRecord *v = find_variant(name);
+    if (!v) return {StatusCode::invalid_argument, source + "there is no variant " + std::string(name)};
+    if (!runs_here(v->target))
+        return {StatusCode::unsupported, source + std::string(name) + " cannot run here: this CPU lacks " + missing_for(v->target)};
+    if (!fits(*v, p))
+        return {StatusCode::invalid_argument,
+                source + std::string(name) + " is for " + name_of(v->dtype) +
+                    (v->head_dim ? " and head size " + std::to_string(v->head_dim) : std::string()) + "; this call has " +
+                    name_of(p.dtype) + " and head sizes " + std::to_string(p.head_dim) + " and " + std::to_string(p.value_dim)};
+    choice = {v, "forced"};
+    return {};
 }
 
 std::size_t ceil_div(std::int64_t a, std::int64_t b) { return static_cast<std::size_t>((a + b - 1) / b); }
@@ -105,7 +103,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) * static_cast<std::size_t>(p.batch * p.key_heads);
         elements = rows * (dk + 2 + chunks * dv) + workers * (tile * (2 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
     } else {
-        constexpr std::size_t root_tile = 16, root_chunk = 128;  // the generator's defaults
+        constexpr std::size_t root_tile = 1, root_chunk = 128;  // the generator's defaults
         const std::size_t rows = heads * ceil_div(p.queries, root_tile) * root_tile, chunks = ceil_div(p.keys, root_chunk) + 1;
         elements = rows * (dk + 3 * chunks * root_chunk + chunks * (2 * dv + 8) + 2 * dv + 8);
     }

@@ -32,6 +32,9 @@ std::span<const VariantRecord> variant_records() noexcept;
 std::span<const TargetRecord> target_records() noexcept;
 const SdpaShapeClasses &sdpa_shape_classes() noexcept;
 
+// Null if there is none.
+const VariantRecord *find_variant(std::string_view name) noexcept;
+
 // Whether this machine runs a target; asked once per process.
 bool runs_here(std::string_view target) noexcept;
 

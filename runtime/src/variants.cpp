@@ -4,6 +4,12 @@
 
 namespace attune {
 
+const VariantRecord *find_variant(std::string_view name) noexcept {
+    for (const VariantRecord &v : variant_records())
+        if (v.name == name) return &v;
+    return nullptr;
+}
+
 bool runs_here(std::string_view target) noexcept {
     static const std::vector<std::string_view> usable = [] {
         std::vector<std::string_view> u;
