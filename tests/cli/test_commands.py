@@ -1,0 +1,80 @@
+"""attune variants, attune doctor, --help, --version."""
+import json
+import re
+
+import pytest
+
+
+@pytest.fixture
+def variants(attune):
+    return json.loads(attune("variants", "--json").stdout)
+
+
+def test_json_has_every_field(variants):
+    assert variants
+    for v in variants:
+        assert set(v) == {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "numbers", "provenance", "dispatched",
+                          "runs_here", "why_not"}
+        assert v["runs_here"] == (v["why_not"] == "")
+        # A variant's name says what it is.
+        size = "any" if v["head_dim"] == 0 else v["head_dim"]
+        parts = [v["op"], v["dtype"], f"d{size}", v["target"], v["schedule"], v["shape_class"]]
+        assert v["name"] == "_".join(p for p in parts if p)
+    assert len({v["name"] for v in variants}) == len(variants)
+    assert any(v["schedule"] == "root" and v["runs_here"] for v in variants)
+
+
+def test_table_says_the_same(attune, variants):
+    lines = attune("variants").stdout.splitlines()
+    assert lines[0].split()[0] == "name" and all(len(line) <= 160 for line in lines)
+    assert [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")] == [v["name"] for v in variants]
+    assert lines[-1] == f"{len(variants)} variants, {sum(v['runs_here'] for v in variants)} run here"
+    text = " ".join(" ".join(lines).split())
+    for v in variants:
+        assert " ".join(v["numbers"].split()) in text and v["why_not"] in text
+
+
+def test_table_is_aligned(attune):
+    lines = [line for line in attune("variants").stdout.splitlines()[:-1] if not line.startswith(" ")]
+    starts = [m.start() for m in re.finditer(r"(?:(?<=  )|^)\S", lines[0])]
+    for line in lines:
+        assert all(line[at - 1] == " " for at in starts[1:]) and all(line[at] != " " for at in starts), line
+
+
+def test_doctor(attune, variants):
+    done = attune("doctor")
+    assert done.returncode == 0 and done.stderr == ""
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("  ")}
+    assert {"cpu", "features", "threads", "gpu", "cmake", "ninja", "python3", "nvcc", "ptxas", "generic"} <= set(lines)
+    for v in variants:
+        assert ("not usable" not in lines[v["target"]]) == v["runs_here"]
+
+
+def test_doctor_names_missing_tools(attune, tmp_path):
+    done = attune("doctor", env={"PATH": str(tmp_path)})
+    assert done.returncode == 0 and done.stdout.count("not on PATH") == 6
+    (tmp_path / "ninja").write_text("#!/bin/sh\n")
+    (tmp_path / "ninja").chmod(0o755)
+    (tmp_path / "cmake").write_text("not executable")
+    text = attune("doctor", env={"PATH": str(tmp_path)}).stdout
+    assert text.count("not on PATH") == 5 and str(tmp_path / "ninja") in text
+
+
+def test_version(attune):
+    done = attune("--version")
+    assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("run", "sdpa"), ("variants",), ("doctor",)])
+def test_help_has_an_example(attune, command):
+    done = attune(*command, "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    assert "Example" in done.stdout and " ".join(("attune", *command)) in done.stdout
+
+
+def test_help_names_every_option(attune):
+    text = attune("run", "sdpa", "--help").stdout
+    for option in ("query key value out lse weights heatmap labels-query labels-key scale causal offset window valid-lens dtype threads "
+                   "variant").split():
+        assert f"--{option} " in text
+    assert "Memory" in text

@@ -1,0 +1,216 @@
+// Reads and writes .npy files; the text of the header is parsed in npy_header.cpp.
+#include "npy.h"
+#include "error.h"
+#include "npy_header.h"
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <new>
+
+namespace attune::program {
+namespace {
+
+constexpr std::uint64_t max_header_bytes = 1 << 20;  // an array's header has about a hundred
+
+// Element (i0, i1, ...) of a Fortran-ordered array stands at i0 + i1 * n0 + ...; copied row by row into C order.
+template<typename T> void transpose_into(T *to, const T *from, const std::vector<std::int64_t> &shape) {
+    const std::size_t rank = shape.size();
+    std::vector<std::int64_t> stride(rank, 1), at(rank, 0);
+    for (std::size_t n = 1; n < rank; n++) stride[n] = stride[n - 1] * shape[n - 1];
+    const std::int64_t count = *elements_of(shape);
+    std::int64_t source = 0;
+    for (std::int64_t n = 0; n < count; n++) {
+        to[n] = from[source];
+        for (std::size_t d = rank; d-- > 0;) {
+            source += stride[d];
+            if (++at[d] < shape[d]) break;
+            source -= stride[d] * shape[d];
+            at[d] = 0;
+        }
+    }
+}
+
+Array in_c_order(const Array &fortran) {
+    Array out(fortran.type, fortran.shape);
+    if (size_of(out.type) == 4)
+        transpose_into(out.as<std::uint32_t>(), fortran.as<std::uint32_t>(), out.shape);
+    else
+        transpose_into(out.as<std::uint64_t>(), fortran.as<std::uint64_t>(), out.shape);
+    return out;
+}
+
+struct File {
+    std::string argument, path;
+    std::ifstream stream = {};
+    std::uint64_t size = 0;
+
+    [[noreturn]] void fail(const std::string &what) const { throw InputError(argument, path + ": " + what); }
+
+    void open() {
+        namespace fs = std::filesystem;
+        std::error_code error;
+        const fs::file_status status = fs::status(path, error);
+        if (status.type() == fs::file_type::not_found) fail("no such file");
+        if (error) fail(error.message());
+        if (fs::is_directory(status)) fail("is a directory");
+        if (!fs::is_regular_file(status)) fail("is not a regular file");
+        size = fs::file_size(path, error);
+        if (error) fail(error.message());
+        errno = 0;
+        stream.open(path, std::ios::binary);
+        if (!stream) fail(std::string("cannot be opened: ") + std::strerror(errno));
+    }
+    void read(void *to, std::uint64_t bytes) {
+        if (!stream.read(static_cast<char *>(to), static_cast<std::streamsize>(bytes))) fail("cannot be read to its end");
+    }
+};
+
+NpyHeader read_header(File &file, std::uint64_t &data_at) {
+    unsigned char prefix[12] = {};
+    if (file.size < 6) file.fail("is not a .npy file");
+    file.read(prefix, 6);
+    if (std::memcmp(prefix, "PK\x03\x04", 4) == 0) file.fail("is an archive (.npz?), expected one array (.npy)");
+    if (std::memcmp(prefix, "\x93NUMPY", 6) != 0) file.fail("is not a .npy file");
+    if (file.size < 10) file.fail("is truncated in its header");
+    file.read(prefix + 6, 4);
+    const int version = prefix[6];
+    if (version < 1 || version > 3) file.fail("has version " + std::to_string(version) + " of the format, expected 1 to 3");
+    if (version > 1 && file.size < 12) file.fail("is truncated in its header");
+    std::uint64_t length = prefix[8] | std::uint64_t(prefix[9]) << 8;
+    if (version > 1) {
+        file.read(prefix + 10, 2);
+        length |= std::uint64_t(prefix[10]) << 16 | std::uint64_t(prefix[11]) << 24;
+    }
+    data_at = (version > 1 ? 12 : 10) + length;
+    if (data_at > file.size) file.fail("is truncated in its header");
+    if (length > max_header_bytes) file.fail("has a header of " + std::to_string(length) + " bytes, expected at most 1 MiB");
+    std::string text(length, '\0');
+    file.read(text.data(), length);
+    NpyHeader header;
+    if (const std::string wrong = parse_npy_header(text, header); !wrong.empty()) file.fail(wrong);
+    return header;
+}
+
+ElementType type_of(const File &file, const NpyHeader &header, ElementKind kind) {
+    const std::string &descr = header.descr;
+    const bool floats = kind == ElementKind::floats;
+    const std::string expected = floats ? "expected float32 or float64" : "expected int32 or int64";
+    if (descr.find('O') != std::string::npos) file.fail("holds Python objects, which are never unpickled; " + expected);
+    if (descr == "<f4" && floats) return ElementType::f32;
+    if (descr == "<f8" && floats) return ElementType::f64;
+    if (descr == "<i4" && !floats) return ElementType::i32;
+    if (descr == "<i8" && !floats) return ElementType::i64;
+    if (!descr.empty() && descr[0] == '>') file.fail("is big-endian (" + name_of_descr(descr) + "), expected little-endian");
+    file.fail("its elements are " + name_of_descr(descr) + ", " + expected);
+}
+
+template<typename To, typename From> void convert_elements(To *to, const From *from, std::int64_t count, const std::string &argument) {
+    for (std::int64_t n = 0; n < count; n++) {
+        const From x = from[n];
+        bool fits = true;
+        if constexpr (std::is_integral_v<To>)
+            fits = x >= std::numeric_limits<To>::min() && x <= std::numeric_limits<To>::max();
+        else if constexpr (sizeof(To) < sizeof(From))
+            fits = !std::isfinite(x) || std::abs(x) <= std::numeric_limits<To>::max();
+        if (!fits) {
+            char text[32];
+            if constexpr (std::is_integral_v<From>)
+                std::snprintf(text, sizeof text, "%lld", static_cast<long long>(x));
+            else
+                std::snprintf(text, sizeof text, "%.6g", x);
+            throw InputError(argument, std::string("holds ") + text + ", beyond the range of " +
+                                           (std::is_integral_v<To> ? "int32" : "float32"));
+        }
+        to[n] = static_cast<To>(x);
+    }
+}
+
+}  // namespace
+
+const char *name_of(ElementType type) {
+    switch (type) {
+    case ElementType::f32: return "float32";
+    case ElementType::f64: return "float64";
+    case ElementType::i32: return "int32";
+    case ElementType::i64: return "int64";
+    }
+    return "";
+}
+
+std::size_t size_of(ElementType type) { return type == ElementType::f32 || type == ElementType::i32 ? 4 : 8; }
+
+std::string text_of(const std::vector<std::int64_t> &shape) {
+    std::string text = "(";
+    for (std::size_t n = 0; n < shape.size(); n++) text += (n ? ", " : "") + std::to_string(shape[n]);
+    return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+std::optional<std::int64_t> elements_of(const std::vector<std::int64_t> &shape) {
+    std::int64_t count = 1, all = 1;
+    for (std::int64_t e : shape) {
+        count *= e != 0;
+        if (e != 0 && __builtin_mul_overflow(all, e, &all)) return {};
+    }
+    // Bytes must fit as well.
+    if (all > std::numeric_limits<std::int64_t>::max() / 8) return {};
+    return count ? all : 0;
+}
+
+Array::Array(ElementType type_, std::vector<std::int64_t> shape_) : type(type_), shape(std::move(shape_)) {
+    const std::optional<std::int64_t> count = elements_of(shape);
+    if (!count) throw std::bad_alloc();
+    data = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(*count) * size_of(type));
+}
+
+Array read_npy(const std::string &argument, const std::string &path, ElementKind kind) {
+    File file{argument, path};
+    file.open();
+    std::uint64_t data_at = 0;
+    const NpyHeader header = read_header(file, data_at);
+    const ElementType type = type_of(file, header, kind);
+    const std::optional<std::int64_t> count = elements_of(header.shape);
+    if (!count) file.fail("its header says shape " + text_of(header.shape) + ", which is too large");
+    const std::uint64_t expected = static_cast<std::uint64_t>(*count) * size_of(type), found = file.size - data_at;
+    if (found < expected)
+        file.fail("is truncated: shape " + text_of(header.shape) + " takes " + std::to_string(expected) + " bytes, the file has " +
+                  std::to_string(found));
+    if (found > expected) file.fail("has " + std::to_string(found - expected) + " bytes after the array");
+    Array array(type, header.shape);
+    file.read(array.data.get(), expected);
+    return header.fortran_order && array.rank() > 1 ? in_c_order(array) : std::move(array);
+}
+
+Array converted(Array from, ElementType type, const std::string &argument) {
+    if (from.type == type) return from;
+    Array to(type, from.shape);
+    const std::int64_t count = to.elements();
+    if (type == ElementType::f32 && from.type == ElementType::f64)
+        convert_elements(to.as<float>(), from.as<double>(), count, argument);
+    else if (type == ElementType::f64 && from.type == ElementType::f32)
+        convert_elements(to.as<double>(), from.as<float>(), count, argument);
+    else if (type == ElementType::i32 && from.type == ElementType::i64)
+        convert_elements(to.as<std::int32_t>(), from.as<std::int64_t>(), count, argument);
+    else
+        throw MachineError(argument, std::string("no conversion from ") + name_of(from.type) + " to " + name_of(type));
+    return to;
+}
+
+std::string npy_header(ElementType type, const std::vector<std::int64_t> &shape) {
+    static constexpr const char *descr[] = {"<f4", "<f8", "<i4", "<i8"};
+    std::string text = std::string("{'descr': '") + descr[static_cast<int>(type)] + "', 'fortran_order': False, 'shape': " +
+                       text_of(shape) + ", }";
+    // Spaces and a line's end bring the elements to a multiple of 64 bytes, as the format asks.
+    text.append(63 - (10 + text.size()) % 64, ' ');
+    text += '\n';
+    std::string header = "\x93NUMPY";
+    header += '\x01';
+    header += '\0';
+    header += static_cast<char>(text.size() & 255);
+    header += static_cast<char>(text.size() >> 8);
+    return header + text;
+}
+
+}  // namespace attune::program

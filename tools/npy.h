@@ -1,0 +1,50 @@
+// Reading and writing .npy files, versions 1 to 3 of the format. Dense arrays of floats or integers, nothing pickled.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace attune::program {
+
+enum class ElementType { f32, f64, i32, i64 };
+enum class ElementKind { floats, integers };
+
+// "float32", ... as NumPy calls them
+const char *name_of(ElementType);
+std::size_t size_of(ElementType);
+
+// "(2, 3, 4)"
+std::string text_of(const std::vector<std::int64_t> &shape);
+// Number of elements; none if the product of the extents that are not 0 does not fit, as in NumPy.
+std::optional<std::int64_t> elements_of(const std::vector<std::int64_t> &shape);
+
+// In C order. Owns its elements; they are not initialised.
+struct Array {
+    ElementType type = ElementType::f32;
+    std::vector<std::int64_t> shape;
+    std::unique_ptr<std::byte[]> data;
+
+    Array() = default;
+    Array(ElementType, std::vector<std::int64_t> shape);  // throws std::bad_alloc if that does not fit
+
+    int rank() const { return static_cast<int>(shape.size()); }
+    std::int64_t elements() const { return *elements_of(shape); }
+    std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }
+    template<typename T> T *as() { return reinterpret_cast<T *>(data.get()); }
+    template<typename T> const T *as() const { return reinterpret_cast<const T *>(data.get()); }
+};
+
+// Throws InputError naming `argument` for everything that is not a readable .npy file of that kind. Nothing is allocated
+// before the size of the file has confirmed what its header says. Fortran order is turned into C order.
+Array read_npy(const std::string &argument, const std::string &path, ElementKind);
+
+// Throws InputError if a finite value does not fit.
+Array converted(Array, ElementType, const std::string &argument);
+
+// What stands before the elements in the file.
+std::string npy_header(ElementType, const std::vector<std::int64_t> &shape);
+
+}  // namespace attune::program

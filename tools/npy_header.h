@@ -1,0 +1,22 @@
+// The header of a .npy file: a Python literal such as {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attune::program {
+
+struct NpyHeader {
+    std::string descr;        // empty: a structured type
+    bool fortran_order = false;
+    std::vector<std::int64_t> shape;
+};
+
+// Answers what is wrong with the text, empty if nothing is. Never throws but for memory.
+std::string parse_npy_header(std::string_view text, NpyHeader &);
+
+// "float16" for "<f2"; the text itself, if it is short and printable, for what has no name.
+std::string name_of_descr(std::string_view descr);
+
+}  // namespace attune::program
