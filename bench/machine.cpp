@@ -1,0 +1,213 @@
+// The kernels of the machine's own figures, one per instruction set, and the machine's description.
+#include "machine.h"
+#include "mapped_array.h"
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace bench {
+namespace {
+
+// A result that the compiler must take for used.
+std::atomic<float> sink;
+
+#if defined(__x86_64__)
+// 12 chains hide the latency of 4 cycles at up to 3 multiply-adds a cycle, and leave registers for both constants. The
+// empty asm says the accumulators change, so that the loop is neither folded nor vectorised over rounds.
+#define ATTUNE_BENCH_FMA(NAME, ISA, VECTOR, SET, MULTIPLY_ADD) \
+    __attribute__((target(ISA), noinline)) double NAME(std::int64_t rounds) { \
+        constexpr int chains = 12; \
+        VECTOR m = SET(0.999), c = SET(0.001), a[chains]; \
+        _Pragma("GCC unroll 12") for (int n = 0; n < chains; n++) a[n] = SET(n); \
+        for (std::int64_t r = 0; r < rounds; r++) { \
+            _Pragma("GCC unroll 12") for (int n = 0; n < chains; n++) { \
+                a[n] = MULTIPLY_ADD(a[n], m, c); \
+                asm("" : "+x"(a[n])); \
+            } \
+        } \
+        _Pragma("GCC unroll 12") for (int n = 1; n < chains; n++) a[0] = a[0] + a[n]; \
+        sink = static_cast<float>(a[0][0]); \
+        return 2.0 * chains * (sizeof(VECTOR) / sizeof(a[0][0])) * static_cast<double>(rounds); \
+    }
+#define ATTUNE_BENCH_MUL_ADD_PS(a, m, c) _mm_add_ps(_mm_mul_ps(a, m), c)
+#define ATTUNE_BENCH_MUL_ADD_PD(a, m, c) _mm_add_pd(_mm_mul_pd(a, m), c)
+ATTUNE_BENCH_FMA(fma_avx512_f32, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps)
+ATTUNE_BENCH_FMA(fma_avx512_f64, "avx512f", __m512d, _mm512_set1_pd, _mm512_fmadd_pd)
+ATTUNE_BENCH_FMA(fma_avx2_f32, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
+ATTUNE_BENCH_FMA(fma_avx2_f64, "avx2,fma", __m256d, _mm256_set1_pd, _mm256_fmadd_pd)
+ATTUNE_BENCH_FMA(fma_sse2_f32, "sse2", __m128, _mm_set1_ps, ATTUNE_BENCH_MUL_ADD_PS)
+ATTUNE_BENCH_FMA(fma_sse2_f64, "sse2", __m128d, _mm_set1_pd, ATTUNE_BENCH_MUL_ADD_PD)
+
+// Eight accumulators: the additions never wait for each other, only for memory. The tail below a block is a few elements.
+#define ATTUNE_BENCH_SUM(NAME, ISA, ELEMENT, VECTOR, LOAD, ADD, ZERO) \
+    __attribute__((target(ISA), noinline)) float NAME(const void *data, std::size_t bytes) { \
+        constexpr std::size_t lanes = sizeof(VECTOR) / sizeof(ELEMENT), block = 8 * lanes; \
+        const ELEMENT *const p = static_cast<const ELEMENT *>(data); \
+        const std::size_t n = bytes / sizeof(ELEMENT); \
+        VECTOR a[8]; \
+        _Pragma("GCC unroll 8") for (int u = 0; u < 8; u++) a[u] = ZERO(); \
+        std::size_t j = 0; \
+        for (; j + block <= n; j += block) \
+            _Pragma("GCC unroll 8") for (std::size_t u = 0; u < 8; u++) a[u] = ADD(a[u], LOAD(p + j + u * lanes)); \
+        _Pragma("GCC unroll 8") for (int u = 1; u < 8; u++) a[0] = ADD(a[0], a[u]); \
+        ELEMENT s = 0; \
+        for (std::size_t l = 0; l < lanes; l++) s += a[0][l]; \
+        for (; j < n; j++) s += p[j]; \
+        return static_cast<float>(s); \
+    }
+ATTUNE_BENCH_SUM(sum_avx512_f32, "avx512f", float, __m512, _mm512_loadu_ps, _mm512_add_ps, _mm512_setzero_ps)
+ATTUNE_BENCH_SUM(sum_avx512_f64, "avx512f", double, __m512d, _mm512_loadu_pd, _mm512_add_pd, _mm512_setzero_pd)
+ATTUNE_BENCH_SUM(sum_avx2_f32, "avx2,fma", float, __m256, _mm256_loadu_ps, _mm256_add_ps, _mm256_setzero_ps)
+ATTUNE_BENCH_SUM(sum_avx2_f64, "avx2,fma", double, __m256d, _mm256_loadu_pd, _mm256_add_pd, _mm256_setzero_pd)
+ATTUNE_BENCH_SUM(sum_sse2_f32, "sse2", float, __m128, _mm_loadu_ps, _mm_add_ps, _mm_setzero_ps)
+ATTUNE_BENCH_SUM(sum_sse2_f64, "sse2", double, __m128d, _mm_loadu_pd, _mm_add_pd, _mm_setzero_pd)
+#else
+template<typename T> double fma_scalar(std::int64_t rounds) {
+    constexpr int chains = 32;
+    T a[chains] = {};
+    for (std::int64_t r = 0; r < rounds; r++)
+        for (T &x : a) x = x * T(0.999) + T(0.001);
+    for (T x : a) sink = sink + static_cast<float>(x);
+    return 2.0 * chains * static_cast<double>(rounds);
+}
+template<typename T> float sum_scalar(const void *data, std::size_t bytes) {
+    const T *const p = static_cast<const T *>(data);
+    const std::size_t n = bytes / sizeof(T);
+    T a[64] = {};
+    std::size_t j = 0;
+    for (; j + 64 <= n; j += 64)
+        for (std::size_t u = 0; u < 64; u++) a[u] += p[j + u];
+    for (; j < n; j++) a[0] += p[j];
+    for (int u = 1; u < 64; u++) a[0] += a[u];
+    return static_cast<float>(a[0]);
+}
+#endif
+
+struct Kernels {
+    double (*fma)(std::int64_t);              // runs that many rounds, returns the FLOPs of it
+    float (*sum)(const void *, std::size_t);  // of so many bytes
+};
+struct Isa {
+    const char *name;
+    Kernels f32, f64;
+};
+
+const Isa &widest() {
+    static const Isa isa = [] {
+#if defined(__x86_64__)
+        if (__builtin_cpu_supports("avx512f"))
+            return Isa{"avx512f", {fma_avx512_f32, sum_avx512_f32}, {fma_avx512_f64, sum_avx512_f64}};
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+            return Isa{"avx2+fma", {fma_avx2_f32, sum_avx2_f32}, {fma_avx2_f64, sum_avx2_f64}};
+        return Isa{"sse2", {fma_sse2_f32, sum_sse2_f32}, {fma_sse2_f64, sum_sse2_f64}};
+#else
+        return Isa{"scalar", {fma_scalar<float>, sum_scalar<float>}, {fma_scalar<double>, sum_scalar<double>}};
+#endif
+    }();
+    return isa;
+}
+
+const Kernels &kernels(attune::DType dtype) { return dtype == attune::DType::f64 ? widest().f64 : widest().f32; }
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string first_line(const char *path) {
+    std::ifstream in(path);
+    std::string line;
+    std::getline(in, line);
+    return line;
+}
+
+std::string cpu_model() {
+    std::ifstream in("/proc/cpuinfo");
+    for (std::string line; std::getline(in, line);)
+        if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
+    return "unknown";
+}
+
+}  // namespace
+
+const char *vector_isa() { return widest().name; }
+
+double fma_peak(Team &team, attune::DType dtype) {
+    const auto kernel = kernels(dtype).fma;
+    // A task is about 0.3 ms: short enough to share the cores evenly, long enough for the counter to cost nothing.
+    constexpr std::int64_t rounds = 100000;
+    const int tasks = 16 * team.threads();
+    double best = 0;
+    for (int trial = 0; trial < 4; trial++) {
+        std::atomic<double> flops = 0;
+        const double start = seconds();
+        team.run(tasks, [&](int) { flops.fetch_add(kernel(rounds)); });
+        best = std::max(best, flops.load() / (seconds() - start));
+    }
+    return best;
+}
+
+void plain_sum(Team &team, attune::DType dtype, const std::vector<Bytes> &arrays) {
+    // Several parts a thread, as a kernel has several tasks: a thread that wakes late costs little.
+    const int parts = 8 * team.threads();
+    const std::size_t element = attune::size_of(dtype);
+    team.run(parts, [&](int part) {
+        float s = 0;
+        for (const Bytes &array : arrays) {
+            const std::size_t n = array.size / element, from = n * part / parts, to = n * (part + 1) / parts;
+            s += kernels(dtype).sum(static_cast<const char *>(array.data) + from * element, (to - from) * element);
+        }
+        sink = s;
+    });
+}
+
+double read_bandwidth(Team &team) {
+    const MappedArray array(std::size_t(256) << 20);
+    std::fill_n(array.as<float>(), array.bytes() / sizeof(float), 1.f);
+    double best = 0;
+    for (int trial = 0; trial < 6; trial++) {
+        const double start = seconds();
+        plain_sum(team, attune::DType::f32, {{array.as<float>(), array.bytes()}});
+        best = std::max(best, static_cast<double>(array.bytes()) / (seconds() - start));
+    }
+    return best;
+}
+
+double cpu_seconds_of_others() {
+    // user nice system idle iowait irq softirq steal, in clock ticks
+    std::ifstream in("/proc/stat");
+    std::string cpu;
+    double ticks[8] = {};
+    if (!(in >> cpu)) return 0;
+    for (double &t : ticks) in >> t;
+    rusage own = {};
+    getrusage(RUSAGE_SELF, &own);
+    const auto seconds = [](const timeval &t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+    const double busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7];
+    return busy / static_cast<double>(sysconf(_SC_CLK_TCK)) - seconds(own.ru_utime) - seconds(own.ru_stime);
+}
+
+std::vector<std::pair<std::string, std::string>> describe_machine() {
+    utsname system = {};
+    uname(&system);
+    const std::string governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    return {
+        {"cpu", cpu_model()}, {"cores", std::to_string(std::thread::hardware_concurrency())}, {"vectors", vector_isa()},
+            {"governor", governor.empty() ? "not readable" : governor},
+            {"kernel", std::string(system.sysname) + " " + system.release},
+#if defined(__clang__)
+            {"compiler", "clang " __clang_version__}
+#else
+        {
+            "compiler", "gcc " __VERSION__
+        }
+#endif
+    };
+}
+
+}  // namespace bench

@@ -1,0 +1,267 @@
+"""Reads attune_bench's JSON; writes <host-class>-<date>.json, .md and .svg: tables, a check list and a chart.
+
+    python3 scripts/bench_report.py bench.json [--plain FILE] --out DIR
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import bench_chart
+
+BASELINES = ("root", "mullapudi2016", "adams2019")
+# A cell was measured on a busy machine where other processes took more than this share of a core meanwhile, or where the
+# peak just before or after it came out below this share of its best.
+OTHERS, BUSY = 0.15, 0.9
+NOISE = 1.03  # a variant that is less than this much better than dispatch's choice is the same
+
+
+class Cell:
+    """One variant on one shape."""
+
+    def __init__(self, entry):
+        name = re.sub(r"/(manual_time|real_time|iterations:\d+|min_time:[\d.]+|repeats:\d+)", "", entry["name"])
+        self.variant, self.sizes = name.split("/", 1)
+        self.dtype = re.search(r"_(f32|f64)(_|$)", self.variant).group(1)
+        self.error = entry.get("error_message") if entry.get("error_occurred") else None
+        self.entry = entry
+        self.label = entry.get("label", "")
+        self.best = entry.get("best_s")
+        self.median = entry.get("median_s")
+
+    @property
+    def dispatched(self):
+        return self.variant.startswith("dispatched_")
+
+    @property
+    def schedule(self):
+        """root, prefill, decode, an autoscheduler's name or dispatched."""
+        return "dispatched" if self.dispatched else next(
+            (s for s in (*BASELINES, "prefill", "decode") if f"_{s}" in self.variant), "other")
+
+    @property
+    def baseline(self):
+        return self.schedule in BASELINES
+
+    @property
+    def peaks(self):
+        return self.entry["fma_peak_before"], self.entry["fma_peak_after"]
+
+    @property
+    def gflops(self):
+        return self.entry["useful_flops"] / self.best * 1e-9
+
+    @property
+    def median_gflops(self):
+        return self.entry["useful_flops"] / self.median * 1e-9
+
+
+class Shape:
+    """All cells of one shape, and its name as people write it."""
+
+    def __init__(self, sizes, dtype):
+        self.sizes, self.dtype, self.cells = sizes, dtype, []
+        f = dict(part.split(":") for part in sizes.split("/"))
+        heads = f["h"] if f["h"] == f["kv"] else f"{f['h']}/{f['kv']}"
+        q = f["q"] if f["q"] == f["k"] else f"{f['q']}x{f['k']}"
+        self.name = f"{f['b']}x{heads}x{q}x{f['d']}" if f["q"] != f["k"] else f"{f['b']}x{heads}x{q}x{q}x{f['d']}"
+        self.name += f"x{f['dv']}" if "dv" in f else ""
+        self.name += " causal" if f["causal"] == "1" else ""
+        self.name += f" window ({f['window'].replace('_', ',')})" if "window" in f else ""
+        lengths = f.get("len", "")
+        self.name += f" lengths {lengths.replace('_', ',')}" if "_" in lengths else f" length {lengths}" if lengths else ""
+        self.name += f", {dtype}"
+
+    def measured(self):
+        return [c for c in self.cells if not c.error]
+
+    def find(self, schedule):
+        """The best measured cell of that schedule, or None."""
+        return min((c for c in self.measured() if c.schedule == schedule), key=lambda c: c.best, default=None)
+
+
+class Run:
+    """Shapes in the order of the run, and the machine's own figures."""
+
+    def __init__(self, document):
+        self.context = document["context"]
+        shapes = {}
+        for entry in document["benchmarks"]:
+            if entry.get("run_type") == "aggregate":
+                continue
+            cell = Cell(entry)
+            key = cell.sizes, cell.dtype
+            shapes.setdefault(key, Shape(*key)).cells.append(cell)
+        self.shapes = list(shapes.values())
+        self.peaks = {}
+        for cell in (c for s in self.shapes for c in s.measured()):
+            self.peaks.setdefault(cell.dtype, []).extend(p * 1e-9 for p in cell.peaks)
+
+    def peak(self, dtype):
+        return max(self.peaks[dtype])
+
+    def share(self, cell, median=False):
+        return (cell.median_gflops if median else cell.gflops) / self.peak(cell.dtype)
+
+    def busy(self, cell):
+        return cell.entry["cores_of_others"] > OTHERS or min(cell.peaks) * 1e-9 < BUSY * self.peak(cell.dtype)
+
+    def find(self, name, schedule="dispatched"):
+        shape = next((s for s in self.shapes if s.name == name), None)
+        return shape and shape.find(schedule)
+
+
+def lost_cells(run):
+    """Shapes where another of our variants beats the one that dispatch chose: rows of (shape, chosen, best, ratio, busy)."""
+    rows = []
+    for shape in run.shapes:
+        chosen = shape.find("dispatched")
+        ours = [c for c in shape.measured() if not c.baseline and not c.dispatched]
+        if not chosen or not ours:
+            continue
+        # The same variant, forced, is the same call: whichever of the two measurements is better.
+        time = min([chosen.best] + [c.best for c in ours if c.variant == chosen.label])
+        best = min(ours, key=lambda c: c.best)
+        if time > NOISE * best.best:
+            rows.append((shape.name, chosen.label, best.variant, time / best.best, run.busy(chosen) or run.busy(best)))
+    return rows
+
+
+def check_list(run, plain):
+    """Rows of (what, measured, target, met); met is None where the run did not measure it."""
+    rows = []
+
+    def row(what, cells, value, limit, least, text="{:.3f}", beside=None):
+        target = f"{'>=' if least else '<='} " + text.format(limit)
+        if not all(cells):
+            return rows.append((what, "not measured", target, None))
+        number = value(*cells)
+        shown = text.format(number) + (f" ({beside(*cells)})" if beside else "")
+        shown += ", busy machine" if any(isinstance(c, Cell) and run.busy(c) for c in cells) else ""
+        rows.append((what, shown, target, number >= limit if least else number <= limit))
+
+    def f32(name, schedule="dispatched"):
+        return run.find(name + ", f32", schedule)
+
+    full, long, big = "1x8x1024x1024x64", "1x8x2048x2048x128", "1x8x4096x4096x64"
+    for name, limit in ((full, 0.75), (long, 0.82), (full + " causal", 0.60), (long + " causal", 0.70)):
+        row(f"share of the peak, {name}", [f32(name)], run.share, limit, True,
+            beside=lambda c: f"median {run.share(c, True):.3f}")
+    for name, limit in (("1x32/8x1x32768x128", 0.45), ("1x32/8x1x4096x128", 0.35)):
+        row(f"share of a plain sum over K and V, {name}", [f32(name)], lambda c: c.entry["read_fraction"], limit, True,
+            beside=lambda c: f"of the bests {c.entry['read_fraction_best']:.3f}")
+    for schedule, limit in (("root", 100), ("mullapudi2016", 4)):
+        row(f"times the rate of {schedule}, {full}", [f32(full), f32(full, schedule)], lambda c, other: other.best / c.best,
+            limit, True, "{:.1f}", lambda c, other: f"medians {other.median / c.median:.1f}")
+    row("textbook example, microseconds a call", [f32("2x1x1x10x2 lengths 2,6")], lambda c: c.median * 1e6, 5, False, "{:.2f}",
+        lambda c: f"best {c.best * 1e6:.2f}")
+    for option, limit in ((" causal", 0.6), (" causal window (255,0)", 0.15), (" length 1000", 0.35)):
+        row(f"time of{option} / full, {big}", [f32(big + option), f32(big)], lambda c, whole: c.best / whole.best, limit, False,
+            beside=lambda c, whole: f"medians {c.median / whole.median:.3f}")
+    row(f"plain program / benchmark, rate, {full}", [f32(full), plain],
+        lambda c, p: max(x["best_gflops"] for x in p) / c.gflops, 0.95, True,
+        beside=lambda c, p: f"medians {statistics.median(x['median_gflops'] for x in p) / c.median_gflops:.3f}")
+    return rows
+
+
+def ms(seconds):
+    return f"{seconds * 1e3:.3f}" if seconds >= 1e-4 else f"{seconds * 1e3:.5f}"
+
+
+def shape_table(run, shape):
+    root = shape.find("root")
+    decode = any("read_fraction" in c.entry for c in shape.measured())
+    head = ["variant", "best ms", "median ms", "spread", "useful GFLOP/s", "share of peak", "times root"]
+    head += ["share of a plain sum", "(bests)"] if decode else []
+    lines = [f"### {shape.name}", "", "| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    order = {"dispatched": 0, "root": 3, "mullapudi2016": 2, "adams2019": 2}
+    for c in sorted(shape.cells, key=lambda c: (order.get(c.schedule, 1), c.best or float("inf"))):
+        name = f"**dispatched** ({c.label})" if c.dispatched and c.label else f"`{c.variant}`"
+        if c.error:
+            lines.append(f"| {name} | {c.error} |" + " |" * (len(head) - 2))
+            continue
+        fields = [name + (" (busy)" if run.busy(c) else ""), ms(c.best), ms(c.median), f"{c.entry['spread']:.1%}" if c.entry["samples"] > 1 else "one call",
+                  f"{c.gflops:.2f}", f"{run.share(c):.3f}", f"{root.best / c.best:.1f}" if root else "-"]
+        if decode:
+            read = c.entry.get("read_fraction")
+            fields += [f"{read:.3f}", f"{c.entry['read_fraction_best']:.3f}"] if read is not None else ["-", "-"]
+        lines.append("| " + " | ".join(fields) + " |")
+    return lines + [""]
+
+
+def markdown(run, plain, chart):
+    c = run.context
+    lines = [f"# Benchmarks: {c['target']}, {c['date'][:10]}", "",
+             f"{c['cpu']}, {c['cores']} cores, {c['threads']} threads a call, clock governor {c['governor']}, {c['kernel']}, "
+             f"{c['compiler']}, Halide {c['halide']}.", ""]
+    for dtype, peaks in sorted(run.peaks.items()):
+        lines += [f"Peak of multiply-adds, {dtype}, {c['vectors']}: **{max(peaks):.1f} GFLOP/s**, measured {len(peaks)} times "
+                  f"over the run (least {min(peaks):.1f}, median {statistics.median(peaks):.1f}).", ""]
+    cells = [c for s in run.shapes for c in s.measured()]
+    busy = sum(map(run.busy, cells))
+    lines += [f"**{busy} of {len(cells)} cells, marked (busy), were measured while other work ran on the machine: their rates are too low.**",
+              ""] if busy else []
+    lines += [f"Plain sum over 256 MiB: {float(c['read_bandwidth']) * 1e-9:.1f} GB/s.", "",
+              "Times: best and median of the samples; spread: 10th to 90th percentile over the median. Rates and shares are of the "
+              "best time against the best peak of the run; useful FLOPs count only the pairs that the masks keep. "
+              "Share of a plain sum: median over pairs (sum, call) taken in turns.", "", f"![share of the peak]({chart})", ""]
+    if c["variants_not_run_here"] != "none":
+        lines += ["Variants that this machine cannot run:", "", *(f"* {v}" for v in c["variants_not_run_here"].split("; ")), ""]
+    if c["forced_variant"] != "none":
+        lines += [f"**ATTUNE_FORCE_VARIANT={c['forced_variant']}**: dispatch did not choose.", ""]
+    lines += ["## Cells we lose", ""]
+    lost = lost_cells(run)
+    lines += [f"* {name}: `{chosen}` was chosen, `{best}` has {ratio:.2f} times its rate" + (" (busy machine)" if busy else "")
+              for name, chosen, best, ratio, busy in lost]
+    lines += [] if lost else [f"None: dispatch's choice is the best of our variants (within {NOISE - 1:.0%}) on every shape."]
+    failed = [(s.name, x) for s in run.shapes for x in s.cells if x.error and not x.error.startswith("not run:")]
+    lines += ["", "## Failed", "", *(f"* {name}: `{x.variant}`: {x.error}" for name, x in failed)] if failed else []
+    lines += ["", "## Check list", "", "| what | measured | target | |", "|---|---:|---:|---|"]
+    words = {True: "met", False: "**not met**", None: "not measured"}
+    lines += [f"| {what} | {value} | {target} | {words[met]} |" for what, value, target, met in check_list(run, plain)]
+    lines += ["", "## Shapes", ""]
+    for shape in run.shapes:
+        lines += shape_table(run, shape)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("json", type=pathlib.Path)
+    parser.add_argument("--plain", type=pathlib.Path, help="lines of attune_plain")
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    text = args.json.read_text()
+    document = json.loads(text) if text.strip() else {"benchmarks": []}
+    if not document["benchmarks"]:
+        sys.exit("bench_report: no benchmark was run (does the filter match?)")
+    plain = [json.loads(line) for line in args.plain.read_text().splitlines()] if args.plain else []
+    run = Run(document)
+    if not run.peaks:
+        sys.exit("bench_report: nothing was measured: " + document["benchmarks"][0].get("error_message", ""))
+    # The results may be kept and shared: which host and folder it was is nobody's business.
+    for key in ("host_name", "executable"):
+        document["context"].pop(key, None)
+    document["plain_program"] = plain
+    stem = f"{run.context['target']}-{run.context['cores']}cores-{run.context['date'][:10]}"
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n")
+    (args.out / f"{stem}.md").write_text(markdown(run, plain, f"{stem}.svg"))
+    (args.out / f"{stem}.svg").write_text(bench_chart.chart(run))
+    busy = sum(run.busy(c) for s in run.shapes for c in s.measured())
+    if busy:
+        print(f"busy     {busy} cells were measured on a busy machine: their rates are too low")
+    for what, value, target, met in check_list(run, plain):
+        print(f"{ {True: 'met', False: 'NOT MET', None: '-'}[met]:8} {what}: {value}, target {target}")
+    for name, chosen, best, ratio, busy in lost_cells(run):
+        print(f"lost     {name}: {best} has {ratio:.2f} times the rate of {chosen}" + (", busy machine" if busy else ""))
+    print(f"table {args.out / stem}.md\nchart {args.out / stem}.svg\njson  {args.out / stem}.json")
+
+
+if __name__ == "__main__":
+    main()
