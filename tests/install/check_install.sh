@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Installs a build into an empty prefix and builds the consumer project there, with a CMake that knows nothing of Halide or
+# of the virtual environment.
+# usage: check_install.sh BUILD_DIR SOURCE_DIR BUILDING_CMAKE
+set -euo pipefail
+build=$1 source=$2 cmake=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$cmake" --install "$build" --prefix "$work/prefix" >"$work/install.log"
+# Debian's own CMake if there is one, and no PATH beyond the system's.
+export PATH=/usr/bin:/bin
+plain=/usr/bin/cmake
+[ -x $plain ] || { plain=$cmake; echo "no system CMake: $($cmake --version | head -n 1) builds the consumer"; }
+cp -r "$source/tests/install/consumer" "$work/consumer"
+$plain -S "$work/consumer" -B "$work/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log" 2>&1 ||
+  { cat "$work/configure.log"; exit 1; }
+$plain --build "$work/build" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
+if grep -rl -e "$build" -e "$source" "$work/prefix/lib"*/cmake; then echo "the package names the build folder"; exit 1; fi
+"$work/build/consumer" | tee "$work/out"
+printf '[2,3,4,5]\n[10,11,12,13]\n' | cmp - "$work/out"
+if ldd "$work/build/consumer" | grep -iE 'halide|python'; then echo "the consumer needs Halide or Python at run time"; exit 1; fi

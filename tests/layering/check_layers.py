@@ -1,0 +1,60 @@
+"""The three layers hold what they may, by reading the sources.
+
+generators/  no target, vector width, tile or scheduling directive; <op>_generator.cpp is wiring and never branches on a target
+schedules/   no equation: no Func but wrappers, no arithmetic on Func values
+runtime/ tools/ bench/ examples/  no Halide.h
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1])
+DIRECTIVES = (
+    "compute_at compute_root compute_with compute_inline store_at store_root store_in hoist_storage vectorize unroll parallel "
+    "serial split fuse tile reorder reorder_storage rename bound bound_extent align_bounds align_storage rfactor atomic "
+    "prefetch specialize gpu gpu_blocks gpu_threads gpu_tile in clone_in fold_storage async partition never_partition"
+).split()
+failures = []
+
+
+def code_of(path):
+    text = path.read_text()
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    return re.sub(r"//[^\n]*|\"(\\.|[^\"\\])*\"", "", text)
+
+
+def forbid(path, pattern, why):
+    for number, line in enumerate(code_of(path).splitlines(), 1):
+        if re.search(pattern, line):
+            failures.append(f"{path.relative_to(ROOT)}:{number}: {why}: {line.strip()}")
+
+
+def sources(folder):
+    return [p for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cpp", ".cc", ".hpp")]
+
+
+checked = 0
+for path in sources("generators"):
+    checked += 1
+    if path.name.endswith("_generator.cpp"):
+        forbid(path, r"\b(has_feature|natural_vector_size|\.arch\b|\.os\b|bits ==)", "a generator branches on the target")
+        forbid(path, r"\.(" + "|".join(d for d in DIRECTIVES if d != "in") + r")\s*\(", "a scheduling directive in the wiring")
+    else:
+        forbid(path, r"\bTarget\b|natural_vector_size|get_target", "names a target")
+        forbid(path, r"[.>](" + "|".join(DIRECTIVES) + r")\s*\(", "a scheduling directive in an algorithm")
+
+for path in sources("schedules"):
+    checked += 1
+    forbid(path, r"\bFunc\s*\(\s*|\bFunc\s+\w+\s*\(\s*\"|\bRDom\b", "a Func or reduction of its own in a schedule")
+    forbid(path, r"\b(select|exp|log|cast|sum|maximum|tanh)\s*\(", "arithmetic in a schedule")
+
+for folder in ("runtime", "tools", "bench", "examples"):
+    for path in sources(folder):
+        if "autoscheduled" in path.parts:
+            continue
+        checked += 1
+        forbid(path, r"#\s*include\s*[<\"]Halide\.h", "includes Halide.h outside generators and schedules")
+
+print("\n".join(failures))
+print(f"{checked} files read, {len(failures)} broken rules")
+sys.exit(1 if failures or checked < 20 else 0)

@@ -1,0 +1,70 @@
+// Every variant on arrays that end, or begin, at a page that must not be touched: one element read beyond them is a crash.
+#include "tests/support/sdpa_case.h"
+#include "tests/support/variant_grid.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace attune_test;
+
+namespace {
+// Dense elements with an inaccessible page right before the first or right after the last.
+template<typename T> class Fenced {
+public:
+    Fenced(const std::vector<T> &values, bool at_end) {
+        const std::size_t page = std::size_t(sysconf(_SC_PAGESIZE)), bytes = values.size() * sizeof(T);
+        const std::size_t inside = (bytes + page - 1) / page * page;
+        size_ = inside + 2 * page;
+        base_ = static_cast<char *>(mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        REQUIRE(base_ != MAP_FAILED);
+        REQUIRE(mprotect(base_ + page, inside, PROT_READ | PROT_WRITE) == 0);
+        data_ = reinterpret_cast<T *>(base_ + page + (at_end ? inside - bytes : 0));
+        std::memcpy(data_, values.data(), bytes);
+        count_ = values.size();
+    }
+    ~Fenced() { munmap(base_, size_); }
+    Fenced(const Fenced &) = delete;
+    Fenced &operator=(const Fenced &) = delete;
+    T *data() { return data_; }
+    std::vector<T> values() { return {data_, data_ + count_}; }
+
+private:
+    char *base_ = nullptr;
+    T *data_ = nullptr;
+    std::size_t size_ = 0, count_ = 0;
+};
+
+template<typename T> void check_fenced(attune::Context &context, const SdpaCase &c, std::string_view variant, bool at_end) {
+    SdpaArrays<T> a(c);
+    const auto status = a.run(context, variant);
+    Fenced<T> query(a.query.values(), at_end), key(a.key.values(), at_end), value(a.value.values(), at_end);
+    Fenced<T> out(std::vector<T>(a.out.values().size()), at_end), lse(std::vector<T>(a.lse.values().size()), at_end);
+    Fenced<std::int32_t> lens(c.valid_lens, at_end), offsets(c.offsets, at_end);
+    const auto at = [](attune::View view, auto &fenced) { return view.data = fenced.data(), view; };
+    attune::SdpaOptions options = a.options(variant);
+    options.lse = at(a.lse.view(), lse);
+    if (options.valid_lens.given()) options.valid_lens.data = lens.data();
+    if (options.offsets.given()) options.offsets.data = offsets.data();
+    INFO(describe(c) << (at_end ? " at the end of a page" : " at the start of a page") << ' ' << status.message());
+    CHECK(status.ok());
+    CHECK(attune::scaled_dot_product_attention(context, at(a.query.view(), query), at(a.key.view(), key),
+                                               at(a.value.view(), value), at(a.out.view(), out), options).ok());
+    CHECK(same_bits(out.values(), a.out.values()));
+    CHECK(same_bits(lse.values(), a.lse.values()));
+}
+}  // namespace
+
+TEST_CASE("variants: nothing is read or written beyond the arrays", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        unsigned seed = 1;
+        for (const auto &[head_dim, value_dim] : head_sizes(v))
+            for (const auto &[queries, keys] : {std::pair(1, 1), {1, chunk_of(v) + 1}, {tile_of(v) + 1, 3}})
+                for (bool at_end : {true, false}) {
+                    SdpaCase c{.batch = 1, .query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys,
+                               .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
+                    if (seed % 2) c.causal = attune::Causal::offset, c.offsets = {2};
+                    if (seed % 3 == 0) c.valid_lens.assign(std::size_t(queries), std::int32_t(keys));
+                    check_fenced<decltype(zero)>(context, c, v.name, at_end);
+                }
+    });
+}

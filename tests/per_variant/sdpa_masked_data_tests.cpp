@@ -1,0 +1,140 @@
+// What masked keys and values hold has no effect, not on a single bit; NaN in what is kept reaches exactly its rows.
+#include "tests/support/sdpa_case.h"
+#include "tests/support/variant_grid.h"
+#include <functional>
+#include <tuple>
+
+using namespace attune_test;
+using attune::Causal;
+
+namespace {
+template<typename T> void spoil(SdpaArrays<T> &a, const std::vector<std::int64_t> &keys, T with, bool in_key, bool in_value) {
+    for (std::int64_t b = 0; b < a.the.batch; b++)
+        for (std::int64_t h = 0; h < a.the.key_heads; h++)
+            for (std::int64_t j : keys) {
+                for (std::int64_t d = 0; in_key && d < a.the.head_dim; d++) a.key(b, h, j, d) = with;
+                for (std::int64_t d = 0; in_value && d < a.the.value_dim; d++) a.value(b, h, j, d) = with;
+            }
+}
+
+// A case and the keys that are spoiled in it: some rows see some of them, others see none.
+struct MaskedCase {
+    SdpaCase the;
+    std::vector<std::int64_t> keys;
+};
+std::vector<MaskedCase> masked_cases(const attune::VariantInfo &v) {
+    const auto [head_dim, value_dim] = head_size(v);
+    const std::int64_t tile = tile_of(v), chunk = chunk_of(v), keys = 2 * chunk + 5, queries = tile + 3;
+    const auto with = [&](const std::function<void(SdpaCase &)> &mask, std::vector<std::int64_t> spoiled) {
+        SdpaCase c{.query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
+        mask(c);
+        return MaskedCase{c, spoiled};
+    };
+    const auto n = [](std::int64_t x) { return std::int32_t(x); };
+    return {with([&](SdpaCase &c) { c.valid_lens = {3, n(keys - 2)}; }, {3, chunk, keys - 2, keys - 1}),
+            with([&](SdpaCase &c) { c.causal = Causal::bottom_right; }, {keys - queries / 2, keys - 2, keys - 1}),
+            with([&](SdpaCase &c) { c.causal = Causal::top_left; }, {1, queries / 2, chunk, keys - 1}),
+            with([&](SdpaCase &c) { c.causal = Causal::offset, c.offsets = {-2, n(chunk - 2)}, c.window = {1, 0}; }, {0, chunk - 1, chunk, keys - 1}),
+            with([&](SdpaCase &c) { c.valid_lens = {0, 0}; }, {0, chunk - 1, keys - 1}),
+            with([&](SdpaCase &c) { c.queries = 1, c.valid_lens = {n(chunk - 1), n(chunk + 1)}; }, {chunk - 1, chunk, chunk + 1}),
+            with([&](SdpaCase &c) {
+                c.causal = Causal::bottom_right;
+                for (std::int64_t row = 0; row < 2 * queries; row++) c.valid_lens.push_back(n(row % 2 ? keys : chunk));
+            }, {chunk, chunk + 1, keys - 1})};
+}
+}  // namespace
+
+TEST_CASE("variants: masked keys and values may hold anything", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity(),
+                largest = std::numeric_limits<T>::max();
+        for (const auto &[c, keys] : masked_cases(v)) {
+            INFO(describe(c));
+            SdpaArrays<T> clean(c);
+            spoil(clean, keys, T(0), true, true);
+            CHECK(clean.run(context, v.name).ok());
+            for (const auto &[with, in_key, in_value] :
+                 {std::tuple(nan, true, true), {nan, true, false}, {nan, false, true}, {infinity, true, true}, {-infinity, true, true},
+                  {largest, true, true}}) {
+                SdpaArrays<T> spoiled(c);
+                spoil(spoiled, keys, with, in_key, in_value);
+                CHECK(spoiled.run(context, v.name).ok());
+                std::int64_t changed = 0, not_nan = 0, clean_rows = 0;
+                for (std::int64_t b = 0; b < c.batch; b++)
+                    for (std::int64_t i = 0; i < c.queries; i++) {
+                        bool sees = false;
+                        for (std::int64_t j : keys) sees = sees || clean.kept(b, i, j);
+                        clean_rows += !sees;
+                        for (std::int64_t h = 0; h < c.query_heads; h++) {
+                            const T lse = spoiled.lse(b, h, i);
+                            if (!sees) changed += !same_bits(lse, clean.lse(b, h, i));
+                            else if (std::isnan(with)) not_nan += in_key && !std::isnan(lse);
+                            for (std::int64_t d = 0; d < c.value_dim; d++) {
+                                const T x = spoiled.out(b, h, i, d);
+                                if (!sees) changed += !same_bits(x, clean.out(b, h, i, d));
+                                else if (std::isnan(with)) not_nan += !std::isnan(x);
+                            }
+                        }
+                    }
+                INFO("filled with " << with << (in_key ? " in key" : "") << (in_value ? " in value" : ""));
+                CHECK(clean_rows > 0);
+                CHECK(changed == 0);
+                CHECK(not_nan == 0);
+            }
+        }
+    });
+}
+
+TEST_CASE("variants: rows without keys give 0 and minus infinity", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_size(v);
+        for (const auto &[queries, keys] : {std::pair(1, chunk_of(v) + 1), {tile_of(v) + 1, 19}}) {
+            SdpaCase c{.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .valid_lens = {0, 0}};
+            SdpaArrays<T> a(c);
+            const auto fill = [](Array<T> &x) { x.each([](T &e) { e = std::numeric_limits<T>::quiet_NaN(); }); };
+            fill(a.key), fill(a.value), fill(a.query);
+            CHECK(a.run(context, v.name).ok());
+            bool right = true;
+            a.out.each([&](T &x) { right = right && x == 0; });
+            a.lse.each([&](T &x) { right = right && x == -std::numeric_limits<T>::infinity(); });
+            INFO(describe(c));
+            CHECK(right);
+        }
+    });
+}
+
+TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const T nan = std::numeric_limits<T>::quiet_NaN();
+        const auto [head_dim, value_dim] = head_size(v);
+        const std::int64_t queries = tile_of(v) + 2, keys = chunk_of(v) + 9;
+        SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
+        SdpaArrays<T> clean(c), a(c);
+        CHECK(clean.run(context, v.name).ok());
+        // One query of head 1 of entry 0; one key that all see, of key head 1 of entry 1; one channel of a value of key head 0.
+        a.query(0, 1, queries - 1, head_dim - 1) = nan;
+        a.key(1, 1, keys / 2, 0) = nan;
+        a.value(1, 0, keys - 1, value_dim - 1) = nan;
+        CHECK(a.run(context, v.name).ok());
+        std::int64_t wrong = 0;
+        for (std::int64_t b = 0; b < 2; b++)
+            for (std::int64_t h = 0; h < 4; h++)
+                for (std::int64_t i = 0; i < queries; i++) {
+                    const bool row = (b == 0 && h == 1 && i == queries - 1) || (b == 1 && h >= 2);
+                    wrong += row ? !std::isnan(a.lse(b, h, i)) : !same_bits(a.lse(b, h, i), clean.lse(b, h, i));
+                    for (std::int64_t d = 0; d < value_dim; d++) {
+                        const bool is_nan = row || (b == 1 && h < 2 && d == value_dim - 1);
+                        const T x = a.out(b, h, i, d);
+                        wrong += is_nan ? !std::isnan(x) : !same_bits(x, clean.out(b, h, i, d));
+                    }
+                }
+        INFO(describe(c));
+        CHECK(wrong == 0);
+    });
+}

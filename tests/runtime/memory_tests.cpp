@@ -1,0 +1,116 @@
+// The caller's Allocator: used, aligned, given everything back; what its memory holds and when it fails.
+#include "tests/support/counting_allocator.h"
+#include "tests/support/sdpa_case.h"
+#include "tests/support/variant_grid.h"
+
+using namespace attune_test;
+
+namespace {
+SdpaCase work(const attune::VariantInfo &v) {
+    const auto [head_dim, value_dim] = head_size(v);
+    SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = 40, .keys = chunk_of(v) + 90, .head_dim = head_dim, .value_dim = value_dim};
+    c.valid_lens = {chunk_of(v) + 3, 20};
+    return c;
+}
+}  // namespace
+
+TEST_CASE("memory: the Context's allocator is used, and given everything back", "[runtime][memory]") {
+    for_each_variant([](const attune::VariantInfo &v, auto zero) {
+        CountingAllocator allocator;
+        {
+            attune::Context context({.threads = 2, .allocator = allocator.hook()});
+            SdpaArrays<decltype(zero)> a(work(v));
+            for (int call = 0; call < 3; call++) CHECK(a.run(context, v.name).ok());
+            CHECK(allocator.requests > 0);
+            CHECK(allocator.live >= context.scratch_bytes());
+            context.release_scratch();
+            CHECK(context.scratch_bytes() == 0);
+            CHECK(allocator.live == 0);
+            CHECK(a.run(context, v.name).ok());
+            CHECK(defect(a) == "");
+        }
+        CHECK(allocator.live == 0);
+        CHECK(allocator.defects == 0);
+    });
+}
+
+TEST_CASE("memory: a second call of the same sizes asks for nothing", "[runtime][memory]") {
+    CountingAllocator allocator;
+    attune::Context context({.threads = 1, .allocator = allocator.hook()});
+    const SdpaCase c{.queries = 100, .keys = 500};
+    SdpaArrays<float> a(c);
+    CHECK(a.run(context).ok());
+    const int requests = allocator.requests;
+    CHECK(a.run(context).ok());
+    CHECK(a.run(context).ok());
+    CHECK(allocator.requests == requests);
+}
+
+TEST_CASE("memory: what the allocator's memory holds does not matter", "[runtime][memory]") {
+    for_each_variant([](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        std::vector<T> out, lse;
+        for (unsigned char fill : {0x00, 0xff, 0x7f, 0x47}) {  // 0, NaN, 3.4e38 and 51015 (f64: 1e306 and 2e35)
+            CountingAllocator allocator;
+            allocator.fill = fill;
+            attune::Context context({.threads = 2, .allocator = allocator.hook()});
+            SdpaArrays<T> a(work(v));
+            CHECK(a.run(context, v.name).ok());
+            if (out.empty()) out = a.out.values(), lse = a.lse.values();
+            INFO("filled with " << int(fill));
+            CHECK(same_bits(a.out.values(), out));
+            CHECK(same_bits(a.lse.values(), lse));
+        }
+    });
+}
+
+TEST_CASE("memory: each request that fails is an out_of_memory, and the next call works", "[runtime][memory]") {
+    for_each_variant([](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        SdpaArrays<T> a(work(v));
+        for (int threads : {1, 3}) {
+            CountingAllocator allocator;
+            // Without a cache every block is asked for, so that every request of the kernel gets its turn.
+            attune::Context context({.threads = threads, .scratch_bytes_per_thread = 0, .allocator = allocator.hook()});
+            CHECK(a.run(context, v.name).ok());
+            const auto out = a.out.values(), lse = a.lse.values();
+            int failed = 0;
+            bool succeeded = false;
+            // The later steps come of tasks that repeat the requests of the first ones.
+            for (int n = 0; n < 2000 && !succeeded; n += n < 40 ? 1 : 20) {
+                allocator.requests = 0, allocator.fail_at = n;
+                const attune::Status status = a.run(context, v.name);
+                allocator.fail_at = -1;
+                succeeded = status.ok();
+                INFO("request " << n << " of " << threads << " threads: " << status.message());
+                if (!succeeded) {
+                    failed++;
+                    CHECK(status.code() == attune::StatusCode::out_of_memory);
+                    CHECK(!status.message().empty());
+                    CHECK(allocator.live == 0);
+                }
+                CHECK(a.run(context, v.name).ok());
+                CHECK(same_bits(a.out.values(), out));
+                CHECK(same_bits(a.lse.values(), lse));
+            }
+            CHECK(failed > 0);
+            CHECK(succeeded);
+            CHECK(allocator.live == 0);
+            CHECK(allocator.defects == 0);
+        }
+        CHECK(a.out.gaps_untouched());
+    });
+}
+
+TEST_CASE("memory: what is kept is bounded by the option", "[runtime][memory]") {
+    for (std::size_t bound : {std::size_t(0), std::size_t(10000), std::size_t(1) << 20}) {
+        CountingAllocator allocator;
+        attune::Context context({.threads = 2, .scratch_bytes_per_thread = bound, .allocator = allocator.hook()});
+        for (std::int64_t queries : {3, 200, 50, 1})
+            for (std::int64_t keys : {20, 900}) {
+                check_case<float>(context, {.query_heads = 4, .queries = queries, .keys = keys});
+                CHECK(context.scratch_bytes() <= 2 * bound);
+                CHECK(allocator.live <= 2 * bound);
+            }
+    }
+}

@@ -1,0 +1,89 @@
+// plan_sdpa() says what the call then does: which variant, and how much scratch.
+#include "tests/support/counting_allocator.h"
+#include "tests/support/sdpa_case.h"
+#include "tests/support/variant_grid.h"
+#include <cstdlib>
+
+using namespace attune_test;
+
+namespace {
+attune::SdpaProblem problem_of(const SdpaCase &c, attune::DType dtype) {
+    return {dtype, c.batch, c.query_heads, c.key_heads, c.queries, c.keys, c.head_dim, c.value_dim};
+}
+
+// Plans the case and runs it on a fresh Context; returns the plan and the measured peak.
+template<typename T> std::pair<attune::Plan, std::size_t> plan_and_run(const SdpaCase &c, int threads) {
+    CountingAllocator allocator;
+    attune::Plan plan;
+    {
+        attune::Context context({.threads = threads, .allocator = allocator.hook()});
+        CHECK(attune::plan_sdpa(context, problem_of(c, attune::dtype_of<T>()), plan).ok());
+        CHECK(!plan.reason.empty());
+        SdpaArrays<T> a(c);
+        const auto status = a.run(context);
+        INFO(describe(c) << ' ' << status.message());
+        CHECK(status.ok());
+        CHECK(plan.variant == context.last_variant());
+    }
+    CHECK(allocator.live == 0);
+    return {plan, allocator.peak};
+}
+}  // namespace
+
+TEST_CASE("plan: names the variant that runs, and bounds its scratch", "[runtime][plan]") {
+    for (std::int64_t queries : {1, 2, 8, 9, 31, 33, 200})
+        for (std::int64_t keys : {1, 10, 64, 65, 400})
+            for (const auto &[head_dim, value_dim] : {std::pair(64, 64), {32, 32}, {128, 128}, {48, 40}, {1, 1}})
+                for (const auto &[query_heads, key_heads] : {std::pair(2, 2), {8, 2}}) {
+                    const SdpaCase c{.batch = 1, .query_heads = query_heads, .key_heads = key_heads, .queries = queries,
+                                     .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
+                    INFO(describe(c));
+                    const auto [plan, peak] = plan_and_run<float>(c, 2);
+                    INFO(plan.variant);
+                    CHECK(peak <= plan.workspace_bytes);
+                    if (queries % 2 == 0) {
+                        const auto [wide, wide_peak] = plan_and_run<double>(c, 1);
+                        INFO(wide.variant);
+                        CHECK(wide_peak <= wide.workspace_bytes);
+                    }
+                }
+}
+
+TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtime][plan]") {
+    for (int threads : {1, 2})
+        for (const SdpaCase &c : {SdpaCase{.batch = 1, .query_heads = 4, .key_heads = 4, .queries = 512, .keys = 2048},
+                                  SdpaCase{.batch = 2, .query_heads = 2, .key_heads = 2, .queries = 300, .keys = 1000, .head_dim = 80, .value_dim = 80},
+                                  SdpaCase{.batch = 1, .query_heads = 16, .key_heads = 4, .queries = 1, .keys = 20000, .head_dim = 128, .value_dim = 128},
+                                  SdpaCase{.batch = 1, .query_heads = 8, .key_heads = 8, .queries = 1, .keys = 20000}}) {
+            const auto [plan, peak] = plan_and_run<float>(c, threads);
+            INFO(describe(c) << " threads " << threads << ' ' << plan.variant);
+            CHECK(peak <= plan.workspace_bytes);
+            CHECK(plan.workspace_bytes <= 4 * peak);
+        }
+}
+
+TEST_CASE("plan: bounds the scratch of every variant under a mask", "[runtime][plan]") {
+    for_each_variant([](const attune::VariantInfo &v, auto zero) {
+        const auto [head_dim, value_dim] = head_size(v);
+        for (std::int64_t queries : {1, 65}) {
+            SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = 2 * chunk_of(v) + 1, .head_dim = head_dim,
+                       .value_dim = value_dim, .causal = attune::Causal::bottom_right};
+            c.valid_lens.assign(std::size_t(2 * queries), std::int32_t(c.keys));
+            setenv("ATTUNE_FORCE_VARIANT", std::string(v.name).c_str(), 1);
+            const auto [plan, peak] = plan_and_run<decltype(zero)>(c, 2);
+            unsetenv("ATTUNE_FORCE_VARIANT");
+            INFO(describe(c));
+            CHECK(plan.variant == v.name);
+            CHECK(peak <= plan.workspace_bytes);
+        }
+    });
+}
+
+TEST_CASE("plan: without queries or keys it still answers", "[runtime][plan]") {
+    attune::Context context;
+    attune::Plan plan;
+    CHECK(attune::plan_sdpa(context, {.queries = 0}, plan).ok());
+    CHECK(attune::plan_sdpa(context, {.keys = 0}, plan).ok());
+    CHECK(plan.workspace_bytes == 0);
+    CHECK(attune::plan_sdpa(context, {.batch = 0, .query_heads = 0, .key_heads = 0}, plan).ok());
+}

@@ -1,0 +1,128 @@
+// Arrays in memory of any layout, with a poisoned surrounding: every element of the storage that is not an element of the
+// array (between rows, and before and after it) holds a NaN, or for integers a large number, that must not be touched.
+#pragma once
+#include "attune/tensor.h"
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+namespace attune_test {
+
+// Of (B, H, S, D). All but dense stand for something that users do.
+enum class Layout {
+    dense,
+    bshd,       // (B, S, H, D) in memory
+    padded,     // rows, heads and batch entries with gaps between them
+    fused,      // a slice of a (B, S, 3, H, D) array
+    shifted,    // dense, one element off the alignment of the allocation
+    reversed,   // negative strides
+    broadcast,  // one head for all, stride 0; inputs only
+};
+inline const char *name_of(Layout layout) {
+    constexpr const char *names[] = {"dense", "bshd", "padded", "fused", "shifted", "reversed", "broadcast"};
+    return names[static_cast<int>(layout)];
+}
+
+inline std::vector<std::int64_t> strides_of(Layout layout, std::int64_t h, std::int64_t s, std::int64_t d) {
+    const std::int64_t row = d + 3, head = s * row + 5;
+    switch (layout) {
+    case Layout::bshd: return {s * h * d, d, h * d, 1};
+    case Layout::padded: return {h * head + 7, head, row, 1};
+    case Layout::fused: return {s * 3 * h * d, d, 3 * h * d, 1};
+    case Layout::reversed: return {-h * s * d, -s * d, -d, 1};
+    case Layout::broadcast: return {s * d, 0, d, 1};
+    default: return {h * s * d, s * d, d, 1};
+    }
+}
+
+// Two NaNs that no computation makes: their payloads tell an untouched element from a computed NaN.
+template<typename T> T poison(int which) {
+    if constexpr (std::is_same_v<T, float>) return std::bit_cast<float>(0x7fc0a000u + std::uint32_t(which));
+    else if constexpr (std::is_same_v<T, double>) return std::bit_cast<double>(0x7ff8a00000000000ull + std::uint64_t(which));
+    else return T(1000000 + which);
+}
+template<typename T> bool same_bits(const T &a, const T &b) { return std::memcmp(&a, &b, sizeof(T)) == 0; }
+template<typename T> bool same_bits(const std::vector<T> &a, const std::vector<T> &b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+template<typename T> class Array {
+public:
+    Array() = default;
+    Array(std::vector<std::int64_t> extents, std::vector<std::int64_t> strides, T fill = poison<T>(1), std::int64_t shift = 0)
+        : extents_(std::move(extents)), strides_(std::move(strides)), fill_(fill) {
+        std::int64_t low = 0, high = 0;
+        for (std::size_t n = 0; n < extents_.size(); n++) {
+            if (extents_[n] == 0) { low = high = 0; break; }
+            (strides_[n] < 0 ? low : high) += strides_[n] * (extents_[n] - 1);
+        }
+        constexpr std::int64_t guard = 64;
+        origin_ = guard + shift - low;
+        storage_.assign(std::size_t(2 * guard + shift + high - low + 1), fill);
+    }
+    Array(std::initializer_list<std::int64_t> bhsd, Layout layout, T fill = poison<T>(1))
+        : Array(std::vector(bhsd), strides_of(layout, bhsd.begin()[1], bhsd.begin()[2], bhsd.begin()[3]), fill,
+                layout == Layout::shifted ? 1 : 0) {}
+
+    T *data() { return storage_.data() + origin_; }
+    T &operator()(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) {
+        return data()[b * strides_[0] + h * strides_[1] + s * strides_[2] + d * strides_[3]];
+    }
+    T &operator()(std::int64_t b, std::int64_t h, std::int64_t s) {
+        return data()[b * strides_[0] + h * strides_[1] + s * strides_[2]];
+    }
+    attune::View view() {
+        attune::View v;
+        v.data = data(), v.dtype = attune::dtype_of<T>(), v.rank = int(extents_.size());
+        for (std::size_t n = 0; n < extents_.size(); n++) v.extent[n] = extents_[n], v.stride[n] = strides_[n];
+        return v;
+    }
+
+    // Calls f with each element, in logical order.
+    template<typename F> void each(const F &f) { each(f, 0, 0); }
+
+    // Uniform in +-spread, variance spread^2 / 3.
+    void randomise(std::mt19937 &random, double spread) {
+        std::uniform_real_distribution<double> uniform(-spread, spread);
+        each([&](T &x) { x = T(uniform(random)); });
+    }
+    std::vector<T> values() {
+        std::vector<T> all;
+        each([&](T &x) { all.push_back(x); });
+        return all;
+    }
+    bool all_written() {
+        bool written = true;
+        each([&](T &x) { written = written && !same_bits(x, fill_); });
+        return written;
+    }
+    bool gaps_untouched() {
+        std::vector<char> inside(storage_.size());
+        each([&](T &x) { inside[std::size_t(&x - storage_.data())] = 1; });
+        for (std::size_t n = 0; n < storage_.size(); n++)
+            if (!inside[n] && !same_bits(storage_[n], fill_)) return false;
+        return true;
+    }
+    bool untouched() const {
+        for (const T &x : storage_)
+            if (!same_bits(x, fill_)) return false;
+        return true;
+    }
+
+private:
+    std::vector<std::int64_t> extents_, strides_;
+    T fill_{};
+    std::int64_t origin_ = 0;
+    std::vector<T> storage_;
+
+    template<typename F> void each(const F &f, std::size_t dim, std::int64_t at) {
+        if (dim == extents_.size()) return void(f(data()[at]));
+        for (std::int64_t n = 0; n < extents_[dim]; n++) each(f, dim + 1, at + n * strides_[dim]);
+    }
+};
+
+}  // namespace attune_test

@@ -1,0 +1,66 @@
+// The one rule by which a result is called right. Nothing else in the tests compares floating-point results loosely.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace attune_test {
+
+// The error against the reference, in the maximum and in the mean, is at most twice that of the plain computation in the
+// same type, plus a floor for the cases where the plain computation is exact or lucky (one key, equal keys, a sum of two).
+// There a weight still carries about one rounding each of: scale times log2(e), 2^x, the chunk's scale, the product with
+// the value, the quotient. Four units of the largest (for the mean: of the mean) reference value cover them: epsilon is
+// two half-units, so each rounding may cost all of its half-unit.
+inline constexpr double rounding_floor = 4;
+
+struct Verdict {
+    bool right = false;
+    std::string why;  // the figures, for the message of a failed test
+};
+
+// Elements that are NaN or infinite in the reference have to be the same here; they are not counted in the norms.
+template<typename Real, typename T>
+Verdict judge(const std::vector<Real> &reference, const std::vector<T> &plain, const std::vector<T> &result) {
+    std::ostringstream why;
+    if (reference.size() != result.size() || plain.size() != result.size()) return {false, "sizes differ"};
+    double most = 0, most_plain = 0, sum = 0, sum_plain = 0, largest = 0, magnitude = 0;
+    std::size_t counted = 0, worst = 0;
+    for (std::size_t n = 0; n < result.size(); n++) {
+        if (!std::isfinite(reference[n])) {
+            const bool same = std::isnan(reference[n]) ? std::isnan(result[n]) : Real(result[n]) == reference[n];
+            if (same) continue;
+            why << "element " << n << " is " << result[n] << ", the reference " << reference[n];
+            return {false, why.str()};
+        }
+        if (!std::isfinite(result[n]) || !std::isfinite(plain[n])) {
+            why << "element " << n << " is " << result[n] << ", plain " << plain[n] << ", the reference " << reference[n];
+            return {false, why.str()};
+        }
+        const double error = double(std::abs(Real(result[n]) - reference[n]));
+        const double error_plain = double(std::abs(Real(plain[n]) - reference[n]));
+        if (error > most) worst = n;
+        most = std::max(most, error), most_plain = std::max(most_plain, error_plain);
+        sum += error, sum_plain += error_plain;
+        largest = std::max(largest, double(std::abs(reference[n]))), magnitude += double(std::abs(reference[n]));
+        counted++;
+    }
+    if (counted == 0) return {true, "nothing finite"};
+    const double unit = rounding_floor * double(std::numeric_limits<T>::epsilon());
+    const double mean = sum / counted, mean_plain = sum_plain / counted, mean_size = magnitude / counted;
+    why << "maximum error " << most << " (element " << worst << "), plain " << most_plain << ", floor " << unit * largest
+        << "; mean error " << mean << ", plain " << mean_plain << ", floor " << unit * mean_size;
+    return {most <= 2 * most_plain + unit * largest && mean <= 2 * mean_plain + unit * mean_size, why.str()};
+}
+
+// A result that is mostly zeros where the reference is not was not computed, however small the reference happens to be.
+template<typename Real, typename T> bool suspiciously_empty(const std::vector<Real> &reference, const std::vector<T> &result) {
+    std::size_t expected = 0, zeros = 0;
+    for (std::size_t n = 0; n < result.size() && n < reference.size(); n++)
+        if (reference[n] != 0) expected++, zeros += result[n] == 0;
+    return 2 * zeros > expected;
+}
+
+}  // namespace attune_test

@@ -1,0 +1,78 @@
+// The variants that run on this machine, and sizes that are awkward for each: made from its own numbers.
+#pragma once
+#include "attune/variants.h"
+#include "tests/support/catch.h"
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace attune_test {
+
+// Calls f(variant, T{}) for every variant that runs here, T the type of its elements.
+template<typename F> void for_each_variant(const F &f) {
+    int ran = 0;
+    for (const attune::VariantInfo &v : attune::variants()) {
+        if (!v.runs_here || v.op != "sdpa") continue;
+        INFO(v.name << "  " << v.numbers);
+        v.dtype == attune::DType::f64 ? f(v, double{}) : f(v, float{});
+        ran++;
+    }
+    CHECK(ran > 0);
+}
+
+// The number called `name` in "chunk=128 tile_q=64 ...".
+inline int number_of(const attune::VariantInfo &v, std::string_view name, int otherwise) {
+    const std::string key = " " + std::string(name) + "=", all = " " + std::string(v.numbers);
+    const auto at = all.find(key);
+    if (at == all.npos) return otherwise;
+    int found = otherwise;
+    std::from_chars(all.data() + at + key.size(), all.data() + all.size(), found);
+    return found;
+}
+// The root schedule has no numbers of its own; these are the algorithm's defaults.
+inline int chunk_of(const attune::VariantInfo &v) { return number_of(v, "chunk", 128); }
+inline int tile_of(const attune::VariantInfo &v) { return number_of(v, "tile_q", 16); }
+
+inline std::vector<std::int64_t> sorted_sizes(std::vector<std::int64_t> sizes) {
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    sizes.erase(sizes.begin(), std::lower_bound(sizes.begin(), sizes.end(), 1));
+    return sizes;
+}
+inline std::vector<std::int64_t> awkward_queries(const attune::VariantInfo &v) {
+    const int tile = tile_of(v);
+    return sorted_sizes({1, 2, 13, 37, tile - 1, tile, tile + 1, 2 * tile - 1});
+}
+inline std::vector<std::int64_t> awkward_keys(const attune::VariantInfo &v) {
+    const int chunk = chunk_of(v), tile = number_of(v, "key_tile", 4);
+    return sorted_sizes({1, tile - 1, tile + 1, 31, 61, chunk - 1, chunk, chunk + 1, 2 * chunk - 1, 3 * chunk + 5});
+}
+
+// Every number of queries and every number of keys, in pairs that change on every round.
+inline std::vector<std::pair<std::int64_t, std::int64_t>> awkward_sizes(const attune::VariantInfo &v) {
+    const auto queries = awkward_queries(v), keys = awkward_keys(v);
+    std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
+    for (std::size_t round = 0; round < 3; round++)
+        for (std::size_t n = 0; n < std::max(queries.size(), keys.size()); n++)
+            pairs.emplace_back(queries[(n + 3 * round) % queries.size()], keys[n % keys.size()]);
+    std::sort(pairs.begin(), pairs.end());
+    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+    return pairs;
+}
+
+// Head sizes of query and key, and of value.
+inline std::vector<std::pair<std::int64_t, std::int64_t>> head_sizes(const attune::VariantInfo &v) {
+    if (v.head_dim != 0) return {{v.head_dim, v.head_dim}};
+    return {{1, 1}, {2, 3}, {3, 2}, {16, 16}, {17, 40}, {40, 17}, {64, 64}, {75, 1}, {1, 75}, {80, 80}, {96, 96}, {96, 80}};
+}
+// One that stands for them in the tests of masks and layouts.
+inline std::pair<std::int64_t, std::int64_t> head_size(const attune::VariantInfo &v) {
+    return v.head_dim != 0 ? std::pair<std::int64_t, std::int64_t>(v.head_dim, v.head_dim)
+                           : std::pair<std::int64_t, std::int64_t>(17, 21);
+}
+
+}  // namespace attune_test
