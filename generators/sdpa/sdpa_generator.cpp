@@ -2,12 +2,18 @@
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace {
-enum class Schedule { root, prefill, decode };
+enum class Schedule { root, prefill, decode, mullapudi2016, adams2019 };
 
 class Sdpa : public Halide::Generator<Sdpa> {
 public:
     GeneratorParam<Schedule> schedule_name{
-        "schedule", Schedule::root, {{"root", Schedule::root}, {"prefill", Schedule::prefill}, {"decode", Schedule::decode}}};
+        "schedule",
+        Schedule::root,
+        {{"root", Schedule::root},
+         {"prefill", Schedule::prefill},
+         {"decode", Schedule::decode},
+         {"mullapudi2016", Schedule::mullapudi2016},
+         {"adams2019", Schedule::adams2019}}};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> chunk{"chunk", 128, 1, 1 << 20};
@@ -37,7 +43,7 @@ public:
         const bool any = head_dim == 0;
         in.head_dim = any ? query.dim(0).extent() : Halide::Expr(head_dim);
         in.value_dim = any ? value.dim(0).extent() : Halide::Expr(head_dim);
-        const bool split = schedule_name == Schedule::decode, skip = schedule_name != Schedule::root;
+        const bool split = schedule_name == Schedule::decode, skip = split || schedule_name == Schedule::prefill;
         const attune::SdpaShape shape{dtype, chunk, tile_q, skip, any};
         stages = split ? attune::sdpa_split_stages(in, shape, {}) : attune::sdpa_stages(in, shape, {});
         *out = stages.out;
@@ -45,13 +51,17 @@ public:
 
     void schedule() {
         constrain_layout();
+        const Halide::Expr value_dim = head_dim == 0 ? value.dim(0).extent() : Halide::Expr(head_dim);
         if (using_autoscheduler()) {
             set_estimates();
         } else if (schedule_name == Schedule::prefill) {
-            attune::schedule_prefill(stages, *out, {tile_q, key_tile, channel_tile}, target);
+            attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::decode) {
-            attune::schedule_decode(stages, *out, {tile_q, key_tile, value_block, channel_tile}, target,
-                                    head_dim == 0 ? value.dim(0).extent() : Halide::Expr(head_dim));
+            attune::schedule_decode(stages, *out, {chunk, tile_q, key_tile, value_block, channel_tile}, target, value_dim);
+        } else if (schedule_name == Schedule::mullapudi2016) {
+            attune::schedule_mullapudi2016(get_pipeline(), target);
+        } else if (schedule_name == Schedule::adams2019) {
+            attune::schedule_adams2019(get_pipeline(), target);
         } else {
             attune::schedule_root(stages, *out);
         }

@@ -157,7 +157,9 @@ struct Builder {
         s.total_max(r, t, h, b) = max(s.total_max(r, t, h, b), max_of(max_chunk));
         s.chunk_scale(r, c, t, h, b) = exp2_nonpositive(max_of(c) - s.total_max(r, t, h, b));
         s.total_sum(r, t, h, b) = value_of(0);
-        s.total_sum(r, t, h, b) += s.chunk_scale(r, sum_chunk, t, h, b) * sum_of(sum_chunk);
+        // Strict, or code generation may conclude that the sum is no NaN and drop the question below.
+        s.total_sum(r, t, h, b) =
+            strict_float(s.total_sum(r, t, h, b) + s.chunk_scale(r, sum_chunk, t, h, b) * sum_of(sum_chunk));
         s.total_mixed(r, d, t, h, b) = value_of(0);
         s.total_mixed(r, d, t, h, b) += s.chunk_scale(r, mixed_chunk, t, h, b) * mixed_of(mixed_chunk);
 

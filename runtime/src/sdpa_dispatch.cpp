@@ -9,6 +9,7 @@ namespace {
 // Sk; never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
 struct Wish {
     std::string_view schedule, shape_class, reason;
+    bool whole_tiles = false;  // only a variant whose tiles the queries nearly fill
 };
 
 // Classes to look for, the best first. The last one always exists.
@@ -20,12 +21,18 @@ std::vector<Wish> wishes(const SdpaProblem &p) {
         if (rows == 1) list.push_back({"decode", "g1", "one query row for each key head"});
         if (rows > 1) list.push_back({"decode", "g4", "few query rows for each key head"});
     }
-    if (p.queries <= c.short_queries_at_most || p.keys <= c.short_keys_at_most)
-        list.push_back({"prefill", "short", p.queries <= c.short_queries_at_most ? "few queries" : "few keys"});
-    list.push_back({"prefill", "long", "many queries"});
-    list.push_back({"prefill", "short", "no larger class is built"});
+    if (p.queries <= c.short_queries_at_most) list.push_back({"prefill", "short", "few queries"});
+    if (p.keys <= c.short_keys_at_most) list.push_back({"prefill", "short", "few keys"});
+    list.push_back({"prefill", "long", "many queries", true});
+    list.push_back({"prefill", "short", "its tiles fit the queries better"});
+    list.push_back({"prefill", "long", "no smaller class is built"});
     list.push_back({"root", "", "nothing else is built"});
     return list;
+}
+
+bool fills_tiles(const VariantRecord &v, const SdpaProblem &p) {
+    const std::int64_t padding = (v.tile_q - p.queries % v.tile_q) % v.tile_q;
+    return padding * 100 <= p.queries * sdpa_shape_classes().long_padding_percent_at_most;
 }
 
 bool fits(const VariantRecord &v, const SdpaProblem &p) {
@@ -70,6 +77,7 @@ Status choose_sdpa(const SdpaProblem &p, std::string_view forced, std::string_vi
     for (const Wish &wish : wishes(p))
         for (const VariantRecord *v : dispatched_here()) {
             if (v->schedule != wish.schedule || v->shape_class != wish.shape_class || !fits(*v, p)) continue;
+            if (wish.whole_tiles && !fills_tiles(*v, p)) continue;
             choice = {v, wish.reason};
             return {};
         }

@@ -1,5 +1,6 @@
 // Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
 // queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
+#include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace attune {
@@ -8,6 +9,11 @@ using namespace Halide;
 void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim) {
     const bool any_dims = !Internal::is_const(value_dim);
     const int lanes = target.natural_vector_size(s.query_t.type());
+    require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
+    require_multiple("chunk", tuning.chunk, "value_block", tuning.value_block);
+    require_multiple("chunk", tuning.chunk, "the vector width", lanes);
+    if (const auto size = Internal::as_const_int(value_dim))
+        require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     Var task("task"), ko("ko"), ki("ki"), dO("do"), di("di"), lane("lane");
     RVar chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"), mi("mi");

@@ -1,14 +1,19 @@
 // One task is one tile of queries of one head. Lanes are queries: K and V are read as scalars in their own layout, nothing
 // of them is packed, and the softmax of a row needs no operation across lanes. A chunk's scores stay in L1 or L2 between
 // the two products.
+#include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace attune {
 using namespace Halide;
 
-void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target) {
+void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     const Type type = s.query_t.type();
     const int lanes = target.natural_vector_size(type);
+    require_multiple("tile_q", tuning.tile_q, "the vector width", lanes);
+    require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
+    if (const auto size = Internal::as_const_int(value_dim))
+        require_multiple("the head size", static_cast<int>(*size), "channel_tile", tuning.channel_tile);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), ko("ko"), ki("ki"), dO("do"), di("di");
     auto one_task = [&](Func f) -> Func {

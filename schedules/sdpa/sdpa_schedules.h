@@ -8,14 +8,16 @@ namespace attune {
 void schedule_root(SdpaStages &, Halide::Func out);
 
 struct PrefillTuning {
+    int chunk;         // keys of a partial (the stages' chunk), a multiple of key_tile
     int tile_q;        // rows of a task (the stages' rows_per_tile), a multiple of the vector width
     int key_tile;      // keys of a register tile of scores
     int channel_tile;  // channels of a register tile of weighted values
 };
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
-void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &);
+void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
 struct DecodeTuning {
+    int chunk;          // keys of a partial (the stages' chunk), a multiple of key_tile, value_block and the vector width
     int row_tile;       // rows of a key head taken through K and V together (the stages' rows_per_tile)
     int key_tile;       // keys whose scores are computed together
     int value_block;    // keys of V that stay in L1 while all rows use them
@@ -23,5 +25,10 @@ struct DecodeTuning {
 };
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows.
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim);
+
+// Baselines of the benchmarks, never dispatched: what Halide's autoschedulers found for the same algorithm without
+// skip_chunks, at 1x8x1024x1024x64 (scripts/autoschedule).
+void schedule_mullapudi2016(const Halide::Pipeline &, const Halide::Target &);
+void schedule_adams2019(const Halide::Pipeline &, const Halide::Target &);
 
 }  // namespace attune

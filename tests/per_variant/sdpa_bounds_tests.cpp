@@ -47,7 +47,8 @@ template<typename T> void check_fenced(attune::Context &context, const SdpaCase 
     INFO(describe(c) << (at_end ? " at the end of a page" : " at the start of a page") << ' ' << status.message());
     CHECK(status.ok());
     CHECK(attune::scaled_dot_product_attention(context, at(a.query.view(), query), at(a.key.view(), key),
-                                               at(a.value.view(), value), at(a.out.view(), out), options).ok());
+                                               at(a.value.view(), value), at(a.out.view(), out), options)
+              .ok());
     CHECK(same_bits(out.values(), a.out.values()));
     CHECK(same_bits(lse.values(), a.lse.values()));
 }
@@ -60,8 +61,14 @@ TEST_CASE("variants: nothing is read or written beyond the arrays", "[sdpa][per_
         for (const auto &[head_dim, value_dim] : head_sizes(v))
             for (const auto &[queries, keys] : {std::pair(1, 1), {1, chunk_of(v) + 1}, {tile_of(v) + 1, 3}})
                 for (bool at_end : {true, false}) {
-                    SdpaCase c{.batch = 1, .query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys,
-                               .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
+                    SdpaCase c{.batch = 1,
+                               .query_heads = 2,
+                               .key_heads = 1,
+                               .queries = queries,
+                               .keys = keys,
+                               .head_dim = head_dim,
+                               .value_dim = value_dim,
+                               .seed = seed++};
                     if (seed % 2) c.causal = attune::Causal::offset, c.offsets = {2};
                     if (seed % 3 == 0) c.valid_lens.assign(std::size_t(queries), std::int32_t(keys));
                     check_fenced<decltype(zero)>(context, c, v.name, at_end);

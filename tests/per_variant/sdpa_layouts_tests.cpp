@@ -8,8 +8,14 @@ namespace {
 template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
     const auto [head_dim, value_dim] = head_size(v);
     for (const auto &[queries, keys] : {std::pair(1, chunk_of(v) + 1), {tile_of(v) + 1, 35}})
-        f(SdpaCase{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys, .head_dim = head_dim,
-                   .value_dim = value_dim, .causal = attune::Causal::bottom_right, .strided_lse = true});
+        f(SdpaCase{.query_heads = 4,
+                   .key_heads = 2,
+                   .queries = queries,
+                   .keys = keys,
+                   .head_dim = head_dim,
+                   .value_dim = value_dim,
+                   .causal = attune::Causal::bottom_right,
+                   .strided_lse = true});
 }
 }  // namespace
 
@@ -27,8 +33,10 @@ TEST_CASE("variants: one layout for all arrays", "[sdpa][per_variant]") {
 
 TEST_CASE("variants: layouts that differ between the arrays", "[sdpa][per_variant]") {
     using L = Layout;
-    const L mixes[][4] = {{L::bshd, L::dense, L::padded, L::shifted},   {L::broadcast, L::fused, L::bshd, L::reversed},
-                          {L::padded, L::broadcast, L::broadcast, L::bshd}, {L::shifted, L::padded, L::reversed, L::padded},
+    const L mixes[][4] = {{L::bshd, L::dense, L::padded, L::shifted},
+                          {L::broadcast, L::fused, L::bshd, L::reversed},
+                          {L::padded, L::broadcast, L::broadcast, L::bshd},
+                          {L::shifted, L::padded, L::reversed, L::padded},
                           {L::reversed, L::shifted, L::broadcast, L::fused}};
     attune::Context context({.threads = 2});
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
@@ -52,7 +60,8 @@ TEST_CASE("variants: query, key, value and out in one buffer", "[sdpa][per_varia
         std::uniform_real_distribution<double> uniform(-1.7, 1.7);
         for (T &x : buffer) x = T(uniform(random));
         const auto slice = [&](int slot) {
-            return attune::View(buffer.data() + slot * heads * d, {batch, heads, s, d}, {s * 4 * heads * d, d, 4 * heads * d, 1});
+            return attune::View(buffer.data() + slot * heads * d, {batch, heads, s, d},
+                                {s * 4 * heads * d, d, 4 * heads * d, 1});
         };
         const attune::SdpaOptions options{.variant = v.name};
         const auto reference = sdpa_reference<Reference<T>, T>(slice(0), slice(1), slice(2), options);
@@ -82,8 +91,13 @@ TEST_CASE("variants: lengths and offsets with strides", "[sdpa][per_variant]") {
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
-        SdpaCase c{.queries = 5, .keys = 40, .head_dim = head_dim, .value_dim = value_dim, .causal = attune::Causal::offset,
-                   .offsets = {4, 30}, .valid_lens = {40, 33, 1, 0, 17, 8, 9, 10, 39, 38}};
+        SdpaCase c{.queries = 5,
+                   .keys = 40,
+                   .head_dim = head_dim,
+                   .value_dim = value_dim,
+                   .causal = attune::Causal::offset,
+                   .offsets = {4, 30},
+                   .valid_lens = {40, 33, 1, 0, 17, 8, 9, 10, 39, 38}};
         SdpaArrays<T> dense(c), strided(c);
         CHECK(dense.run(context, v.name).ok());
         // The same numbers, transposed and with gaps; the last stride of lengths and offsets is free.

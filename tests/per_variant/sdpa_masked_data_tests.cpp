@@ -26,21 +26,40 @@ std::vector<MaskedCase> masked_cases(const attune::VariantInfo &v) {
     const auto [head_dim, value_dim] = head_size(v);
     const std::int64_t tile = tile_of(v), chunk = chunk_of(v), keys = 2 * chunk + 5, queries = tile + 3;
     const auto with = [&](const std::function<void(SdpaCase &)> &mask, std::vector<std::int64_t> spoiled) {
-        SdpaCase c{.query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
+        SdpaCase c{
+            .query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
         mask(c);
         return MaskedCase{c, spoiled};
     };
     const auto n = [](std::int64_t x) { return std::int32_t(x); };
-    return {with([&](SdpaCase &c) { c.valid_lens = {3, n(keys - 2)}; }, {3, chunk, keys - 2, keys - 1}),
+    return {with(
+                [&](SdpaCase &c) {
+                    c.valid_lens = {3, n(keys - 2)};
+                },
+                {3, chunk, keys - 2, keys - 1}),
             with([&](SdpaCase &c) { c.causal = Causal::bottom_right; }, {keys - queries / 2, keys - 2, keys - 1}),
             with([&](SdpaCase &c) { c.causal = Causal::top_left; }, {1, queries / 2, chunk, keys - 1}),
-            with([&](SdpaCase &c) { c.causal = Causal::offset, c.offsets = {-2, n(chunk - 2)}, c.window = {1, 0}; }, {0, chunk - 1, chunk, keys - 1}),
-            with([&](SdpaCase &c) { c.valid_lens = {0, 0}; }, {0, chunk - 1, keys - 1}),
-            with([&](SdpaCase &c) { c.queries = 1, c.valid_lens = {n(chunk - 1), n(chunk + 1)}; }, {chunk - 1, chunk, chunk + 1}),
-            with([&](SdpaCase &c) {
-                c.causal = Causal::bottom_right;
-                for (std::int64_t row = 0; row < 2 * queries; row++) c.valid_lens.push_back(n(row % 2 ? keys : chunk));
-            }, {chunk, chunk + 1, keys - 1})};
+            with(
+                [&](SdpaCase &c) {
+                    c.causal = Causal::offset, c.offsets = {-2, n(chunk - 2)}, c.window = {1, 0};
+                },
+                {0, chunk - 1, chunk, keys - 1}),
+            with(
+                [&](SdpaCase &c) {
+                    c.valid_lens = {0, 0};
+                },
+                {0, chunk - 1, keys - 1}),
+            with(
+                [&](SdpaCase &c) {
+                    c.queries = 1, c.valid_lens = {n(chunk - 1), n(chunk + 1)};
+                },
+                {chunk - 1, chunk, chunk + 1}),
+            with(
+                [&](SdpaCase &c) {
+                    c.causal = Causal::bottom_right;
+                    for (std::int64_t row = 0; row < 2 * queries; row++) c.valid_lens.push_back(n(row % 2 ? keys : chunk));
+                },
+                {chunk, chunk + 1, keys - 1})};
 }
 }  // namespace
 
@@ -55,9 +74,12 @@ TEST_CASE("variants: masked keys and values may hold anything", "[sdpa][per_vari
             SdpaArrays<T> clean(c);
             spoil(clean, keys, T(0), true, true);
             CHECK(clean.run(context, v.name).ok());
-            for (const auto &[with, in_key, in_value] :
-                 {std::tuple(nan, true, true), {nan, true, false}, {nan, false, true}, {infinity, true, true}, {-infinity, true, true},
-                  {largest, true, true}}) {
+            for (const auto &[with, in_key, in_value] : {std::tuple(nan, true, true),
+                                                         {nan, true, false},
+                                                         {nan, false, true},
+                                                         {infinity, true, true},
+                                                         {-infinity, true, true},
+                                                         {largest, true, true}}) {
                 SdpaArrays<T> spoiled(c);
                 spoil(spoiled, keys, with, in_key, in_value);
                 CHECK(spoiled.run(context, v.name).ok());
@@ -69,12 +91,16 @@ TEST_CASE("variants: masked keys and values may hold anything", "[sdpa][per_vari
                         clean_rows += !sees;
                         for (std::int64_t h = 0; h < c.query_heads; h++) {
                             const T lse = spoiled.lse(b, h, i);
-                            if (!sees) changed += !same_bits(lse, clean.lse(b, h, i));
-                            else if (std::isnan(with)) not_nan += in_key && !std::isnan(lse);
+                            if (!sees)
+                                changed += !same_bits(lse, clean.lse(b, h, i));
+                            else if (std::isnan(with))
+                                not_nan += in_key && !std::isnan(lse);
                             for (std::int64_t d = 0; d < c.value_dim; d++) {
                                 const T x = spoiled.out(b, h, i, d);
-                                if (!sees) changed += !same_bits(x, clean.out(b, h, i, d));
-                                else if (std::isnan(with)) not_nan += !std::isnan(x);
+                                if (!sees)
+                                    changed += !same_bits(x, clean.out(b, h, i, d));
+                                else if (std::isnan(with))
+                                    not_nan += !std::isnan(x);
                             }
                         }
                     }
@@ -114,7 +140,8 @@ TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[
         const T nan = std::numeric_limits<T>::quiet_NaN();
         const auto [head_dim, value_dim] = head_size(v);
         const std::int64_t queries = tile_of(v) + 2, keys = chunk_of(v) + 9;
-        SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
+        SdpaCase c{
+            .query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
         SdpaArrays<T> clean(c), a(c);
         CHECK(clean.run(context, v.name).ok());
         // One query of head 1 of entry 0; one key that all see, of key head 1 of entry 1; one channel of a value of key head 0.

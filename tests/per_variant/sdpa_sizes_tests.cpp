@@ -8,7 +8,10 @@ TEST_CASE("variants: which run here", "[sdpa][per_variant]") {
     int ran = 0, left_out = 0;
     std::string names;
     for (const attune::VariantInfo &v : attune::variants()) {
-        if (v.runs_here) { ran++; continue; }
+        if (v.runs_here) {
+            ran++;
+            continue;
+        }
         left_out++;
         names += "\n  " + std::string(v.name) + ": " + v.why_not;
         CHECK(!v.why_not.empty());
@@ -23,7 +26,8 @@ TEST_CASE("variants: numbers of queries and keys around tiles and chunks", "[sdp
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 100;
         for (const auto &[queries, keys] : awkward_sizes(v)) {
-            SdpaCase c{.batch = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
+            SdpaCase c{
+                .batch = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
             check_case<decltype(zero)>(context, c, v.name);
         }
     });
@@ -35,8 +39,13 @@ TEST_CASE("variants: causal numbers of queries and keys around tiles and chunks"
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 200;
         for (const auto &[queries, keys] : awkward_sizes(v)) {
-            SdpaCase c{.batch = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim,
-                       .causal = seed % 2 ? attune::Causal::top_left : attune::Causal::bottom_right, .seed = seed};
+            SdpaCase c{.batch = 1,
+                       .queries = queries,
+                       .keys = keys,
+                       .head_dim = head_dim,
+                       .value_dim = value_dim,
+                       .causal = seed % 2 ? attune::Causal::top_left : attune::Causal::bottom_right,
+                       .seed = seed};
             seed++;
             check_case<decltype(zero)>(context, c, v.name);
         }
@@ -49,8 +58,12 @@ TEST_CASE("variants: head sizes of key and value", "[sdpa][per_variant]") {
         unsigned seed = 300;
         for (const auto &[head_dim, value_dim] : head_sizes(v))
             for (std::int64_t queries : {std::int64_t(1), std::int64_t(tile_of(v) + 1)}) {
-                SdpaCase c{.queries = queries, .keys = chunk_of(v) + 3, .head_dim = head_dim, .value_dim = value_dim,
-                           .causal = attune::Causal::bottom_right, .seed = seed++};
+                SdpaCase c{.queries = queries,
+                           .keys = chunk_of(v) + 3,
+                           .head_dim = head_dim,
+                           .value_dim = value_dim,
+                           .causal = attune::Causal::bottom_right,
+                           .seed = seed++};
                 check_case<decltype(zero)>(context, c, v.name);
             }
     });
@@ -63,8 +76,14 @@ TEST_CASE("variants: groups of query heads", "[sdpa][per_variant]") {
         unsigned seed = 400;
         for (const auto &[query_heads, key_heads] : {std::pair(1, 1), {2, 1}, {4, 1}, {8, 2}, {3, 1}, {6, 2}, {8, 1}, {5, 5}})
             for (std::int64_t queries : {1, 3, tile_of(v) + 1}) {
-                SdpaCase c{.query_heads = query_heads, .key_heads = key_heads, .queries = queries, .keys = chunk_of(v) + 7,
-                           .head_dim = head_dim, .value_dim = value_dim, .causal = attune::Causal::bottom_right, .seed = seed++};
+                SdpaCase c{.query_heads = query_heads,
+                           .key_heads = key_heads,
+                           .queries = queries,
+                           .keys = chunk_of(v) + 7,
+                           .head_dim = head_dim,
+                           .value_dim = value_dim,
+                           .causal = attune::Causal::bottom_right,
+                           .seed = seed++};
                 if (queries == 3) c.valid_lens = {11, chunk_of(v) + 2}, c.causal = attune::Causal::none;
                 check_case<decltype(zero)>(context, c, v.name);
             }
@@ -76,7 +95,10 @@ TEST_CASE("variants: scales, and scores of plus and minus ten thousand", "[sdpa]
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 500;
-        SdpaCase c{.queries = tile_of(v) + 1, .keys = chunk_of(v) + 3, .head_dim = head_dim, .value_dim = value_dim,
+        SdpaCase c{.queries = tile_of(v) + 1,
+                   .keys = chunk_of(v) + 3,
+                   .head_dim = head_dim,
+                   .value_dim = value_dim,
                    .causal = attune::Causal::bottom_right};
         for (double scale : {0.0, 1.0, -0.3, 1e-30}) {
             c.scale = scale, c.seed = seed++;
@@ -98,7 +120,11 @@ TEST_CASE("variants: a score far above the others takes all the weight", "[sdpa]
         const auto [head_dim, value_dim] = head_size(v);
         // Key n is +-(n + 1) * 1e4 away on a query of ones: the last key wins under scale 1, the first under scale -1.
         for (double scale : {1.0, -1.0}) {
-            SdpaCase c{.queries = tile_of(v) + 1, .keys = 2 * chunk_of(v) + 3, .head_dim = head_dim, .value_dim = value_dim, .scale = scale};
+            SdpaCase c{.queries = tile_of(v) + 1,
+                       .keys = 2 * chunk_of(v) + 3,
+                       .head_dim = head_dim,
+                       .value_dim = value_dim,
+                       .scale = scale};
             SdpaArrays<T> a(c);
             a.query.each([](T &x) { x = 1; });
             for (std::int64_t b = 0; b < c.batch; b++)
@@ -111,7 +137,8 @@ TEST_CASE("variants: a score far above the others takes all the weight", "[sdpa]
             for (std::int64_t b = 0; b < c.batch; b++)
                 for (std::int64_t h = 0; h < c.query_heads; h++)
                     for (std::int64_t i = 0; i < c.queries; i++)
-                        for (std::int64_t d = 0; d < value_dim; d++) exact = exact && a.out(b, h, i, d) == a.value(b, h, winner, d);
+                        for (std::int64_t d = 0; d < value_dim; d++)
+                            exact = exact && a.out(b, h, i, d) == a.value(b, h, winner, d);
             INFO(describe(c));
             CHECK(exact);
         }

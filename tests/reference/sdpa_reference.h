@@ -16,8 +16,8 @@ using Index = std::int64_t;
 // Element (b, h, i, d) of a (B, H, S, D) view, or of a (B, S, D) one, which has one head.
 template<typename T> T element(const attune::ConstView &x, Index b, Index h, Index i, Index d) {
     const Index *s = x.stride;
-    return static_cast<const T *>(x.data)[x.rank == 4 ? b * s[0] + h * s[1] + i * s[2] + d * s[3]
-                                                      : b * s[0] + i * s[1] + d * s[2]];
+    return static_cast<const T *>(
+        x.data)[x.rank == 4 ? b * s[0] + h * s[1] + i * s[2] + d * s[3] : b * s[0] + i * s[1] + d * s[2]];
 }
 inline Index heads(const attune::ConstView &x) { return x.rank == 4 ? x.extent[1] : 1; }
 inline Index rows(const attune::ConstView &x) { return x.extent[x.rank - 2]; }
@@ -71,7 +71,8 @@ SdpaResult<Real> sdpa_reference(const attune::ConstView &query, const attune::Co
                 for (Real &w : weight) sum += w = std::exp(w - largest);
                 std::vector<Real> mixed(value_dim, 0);
                 for (std::size_t n = 0; n < kept.size(); n++)
-                    for (Index d = 0; d < value_dim; d++) mixed[d] += weight[n] * Real(element<T>(value, b, key_head, kept[n], d));
+                    for (Index d = 0; d < value_dim; d++)
+                        mixed[d] += weight[n] * Real(element<T>(value, b, key_head, kept[n], d));
                 for (Real m : mixed) result.out.push_back(kept.empty() ? 0 : m / sum);
                 result.lse.push_back(kept.empty() ? -infinity : largest + std::log(sum));
             }

@@ -9,7 +9,13 @@ using attune::ConstView, attune::View;
 namespace {
 // Large enough that the library shares it among threads (it keeps calls of under a million multiply-adds on one).
 SdpaCase shared_work(std::int64_t head_dim, std::int64_t value_dim) {
-    return {.batch = 2, .query_heads = 4, .key_heads = 2, .queries = 70, .keys = 300, .head_dim = head_dim, .value_dim = value_dim,
+    return {.batch = 2,
+            .query_heads = 4,
+            .key_heads = 2,
+            .queries = 70,
+            .keys = 300,
+            .head_dim = head_dim,
+            .value_dim = value_dim,
             .causal = attune::Causal::bottom_right};
 }
 
@@ -22,7 +28,8 @@ template<typename V> V slice(V view, int n, std::int64_t begin, std::int64_t end
 }
 
 // Batch entry b and key heads [h, h + heads) computed alone have the bits that `all` holds for them.
-template<typename T> bool same_alone(attune::Context &context, SdpaArrays<T> &all, std::int64_t b, std::int64_t h, std::int64_t heads) {
+template<typename T>
+bool same_alone(attune::Context &context, SdpaArrays<T> &all, std::int64_t b, std::int64_t h, std::int64_t heads) {
     const std::int64_t group = all.the.query_heads / all.the.key_heads;
     SdpaArrays<T> alone(all.the);
     const auto part = [&](View v, std::int64_t per_key_head) {
@@ -40,7 +47,8 @@ template<typename T> bool same_alone(attune::Context &context, SdpaArrays<T> &al
     for (std::int64_t q = h * group; q < (h + heads) * group; q++)
         for (std::int64_t i = 0; i < all.the.queries; i++) {
             same = same && same_bits(alone.lse(b, q, i), all.lse(b, q, i));
-            for (std::int64_t d = 0; d < all.the.value_dim; d++) same = same && same_bits(alone.out(b, q, i, d), all.out(b, q, i, d));
+            for (std::int64_t d = 0; d < all.the.value_dim; d++)
+                same = same && same_bits(alone.out(b, q, i, d), all.out(b, q, i, d));
         }
     return same;
 }
@@ -88,7 +96,12 @@ TEST_CASE("runtime: a key head and its group alone have the bits that they have 
     attune::Context context({.threads = 2});
     for (std::int64_t group : {1, 2, 4})
         for (std::int64_t queries : {1, 30, 100}) {
-            SdpaCase c{.batch = 3, .query_heads = 3 * group, .key_heads = 3, .queries = queries, .keys = 200, .valid_lens = {0, 199, 3}};
+            SdpaCase c{.batch = 3,
+                       .query_heads = 3 * group,
+                       .key_heads = 3,
+                       .queries = queries,
+                       .keys = 200,
+                       .valid_lens = {0, 199, 3}};
             SdpaArrays<double> all(c);
             CHECK(all.run(context).ok());
             INFO(describe(c));
@@ -130,7 +143,8 @@ TEST_CASE("runtime: two Contexts of different thread counts at work at once", "[
             wrong[std::size_t(n)] += context.threads() != 1 + 2 * n;
             for (int call = 0; call < 20; call++) {
                 SdpaArrays<float> a(c);
-                wrong[std::size_t(n)] += !a.run(context).ok() || !same_bits(a.out.values(), out) || !same_bits(a.lse.values(), lse);
+                wrong[std::size_t(n)] +=
+                    !a.run(context).ok() || !same_bits(a.out.values(), out) || !same_bits(a.lse.values(), lse);
             }
         });
     for (std::thread &t : threads) t.join();

@@ -8,7 +8,12 @@ using namespace attune_test;
 namespace {
 SdpaCase work(const attune::VariantInfo &v) {
     const auto [head_dim, value_dim] = head_size(v);
-    SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = 40, .keys = chunk_of(v) + 90, .head_dim = head_dim, .value_dim = value_dim};
+    SdpaCase c{.query_heads = 4,
+               .key_heads = 2,
+               .queries = 40,
+               .keys = chunk_of(v) + 90,
+               .head_dim = head_dim,
+               .value_dim = value_dim};
     c.valid_lens = {chunk_of(v) + 3, 20};
     return c;
 }

@@ -35,8 +35,13 @@ TEST_CASE("plan: names the variant that runs, and bounds its scratch", "[runtime
         for (std::int64_t keys : {1, 10, 64, 65, 400})
             for (const auto &[head_dim, value_dim] : {std::pair(64, 64), {32, 32}, {128, 128}, {48, 40}, {1, 1}})
                 for (const auto &[query_heads, key_heads] : {std::pair(2, 2), {8, 2}}) {
-                    const SdpaCase c{.batch = 1, .query_heads = query_heads, .key_heads = key_heads, .queries = queries,
-                                     .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
+                    const SdpaCase c{.batch = 1,
+                                     .query_heads = query_heads,
+                                     .key_heads = key_heads,
+                                     .queries = queries,
+                                     .keys = keys,
+                                     .head_dim = head_dim,
+                                     .value_dim = value_dim};
                     INFO(describe(c));
                     const auto [plan, peak] = plan_and_run<float>(c, 2);
                     INFO(plan.variant);
@@ -51,10 +56,18 @@ TEST_CASE("plan: names the variant that runs, and bounds its scratch", "[runtime
 
 TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtime][plan]") {
     for (int threads : {1, 2})
-        for (const SdpaCase &c : {SdpaCase{.batch = 1, .query_heads = 4, .key_heads = 4, .queries = 512, .keys = 2048},
-                                  SdpaCase{.batch = 2, .query_heads = 2, .key_heads = 2, .queries = 300, .keys = 1000, .head_dim = 80, .value_dim = 80},
-                                  SdpaCase{.batch = 1, .query_heads = 16, .key_heads = 4, .queries = 1, .keys = 20000, .head_dim = 128, .value_dim = 128},
-                                  SdpaCase{.batch = 1, .query_heads = 8, .key_heads = 8, .queries = 1, .keys = 20000}}) {
+        for (const SdpaCase &c :
+             {SdpaCase{.batch = 1, .query_heads = 4, .key_heads = 4, .queries = 512, .keys = 2048},
+              SdpaCase{
+                  .batch = 2, .query_heads = 2, .key_heads = 2, .queries = 300, .keys = 1000, .head_dim = 80, .value_dim = 80},
+              SdpaCase{.batch = 1,
+              .query_heads = 16,
+              .key_heads = 4,
+              .queries = 1,
+              .keys = 20000,
+              .head_dim = 128,
+              .value_dim = 128},
+              SdpaCase{.batch = 1, .query_heads = 8, .key_heads = 8, .queries = 1, .keys = 20000}}) {
             const auto [plan, peak] = plan_and_run<float>(c, threads);
             INFO(describe(c) << " threads " << threads << ' ' << plan.variant);
             CHECK(peak <= plan.workspace_bytes);
@@ -66,8 +79,13 @@ TEST_CASE("plan: bounds the scratch of every variant under a mask", "[runtime][p
     for_each_variant([](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         for (std::int64_t queries : {1, 65}) {
-            SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = 2 * chunk_of(v) + 1, .head_dim = head_dim,
-                       .value_dim = value_dim, .causal = attune::Causal::bottom_right};
+            SdpaCase c{.query_heads = 4,
+                       .key_heads = 2,
+                       .queries = queries,
+                       .keys = 2 * chunk_of(v) + 1,
+                       .head_dim = head_dim,
+                       .value_dim = value_dim,
+                       .causal = attune::Causal::bottom_right};
             c.valid_lens.assign(std::size_t(2 * queries), std::int32_t(c.keys));
             setenv("ATTUNE_FORCE_VARIANT", std::string(v.name).c_str(), 1);
             const auto [plan, peak] = plan_and_run<decltype(zero)>(c, 2);

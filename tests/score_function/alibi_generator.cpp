@@ -57,9 +57,9 @@ public:
         if (root)
             attune::schedule_root(stages, out);
         else if (split)
-            attune::schedule_decode(stages, out, {row_tile, 4, 8, 2}, target, head_dim);
+            attune::schedule_decode(stages, out, {chunk, row_tile, 4, 8, 2}, target, head_dim);
         else
-            attune::schedule_prefill(stages, out, {tile_q, 4, 4}, target);
+            attune::schedule_prefill(stages, out, {chunk, tile_q, 4, 4}, target, head_dim);
     }
 
 private:

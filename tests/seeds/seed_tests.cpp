@@ -18,8 +18,9 @@ std::vector<float> attend(const std::vector<float> &query, const std::vector<flo
     const std::int64_t d = std::int64_t(query.size()) / rows, v = std::int64_t(value.size()) / keys;
     std::vector<float> out(std::size_t(rows * v), -1.f);
     attune::Context context;
-    const auto status = attune::scaled_dot_product_attention(context, ConstView(query.data(), {1, rows, d}), ConstView(key.data(), {1, keys, d}),
-                                                             ConstView(value.data(), {1, keys, v}), View(out.data(), {1, rows, v}));
+    const auto status = attune::scaled_dot_product_attention(
+        context, ConstView(query.data(), {1, rows, d}), ConstView(key.data(), {1, keys, d}),
+        ConstView(value.data(), {1, keys, v}), View(out.data(), {1, rows, v}));
     INFO(status.message());
     REQUIRE(status.ok());
     return out;
@@ -48,7 +49,8 @@ TEST_CASE("seed 000: DotProductAttention, valid_lens 2 and 6 of ten equal keys",
     attune::Context context;
     REQUIRE(attune::scaled_dot_product_attention(context, ConstView(query.data(), {2, 1, 2}), ConstView(key.data(), {2, 10, 2}),
                                                  ConstView(value.data(), {2, 10, 4}), View(out.data(), {2, 1, 4}),
-                                                 {.valid_lens = ConstView(lens, {2})}).ok());
+                                                 {.valid_lens = ConstView(lens, {2})})
+                .ok());
     CHECK(close_to(out, {2, 3, 4, 5, 10, 11, 12, 13}));
 }
 
@@ -65,17 +67,20 @@ TEST_CASE("seed 000: masked weights are 0 and rows sum to 1, lengths per batch a
     attune::Context context;
     for (int kind : {0, 1}) {
         const ConstView lens = kind == 0 ? ConstView(per_batch, {2}) : ConstView(per_query, {2, 2});
-        REQUIRE(attune::scaled_dot_product_attention(context, ConstView(score.data(), {2, 2, 4}), ConstView(key.data(), {2, 4, 4}),
-                                                     ConstView(key.data(), {2, 4, 4}), View(out.data(), {2, 2, 4}),
-                                                     {.scale = 1.0, .valid_lens = lens}).ok());
+        REQUIRE(attune::scaled_dot_product_attention(context, ConstView(score.data(), {2, 2, 4}),
+                                                     ConstView(key.data(), {2, 4, 4}), ConstView(key.data(), {2, 4, 4}),
+                                                     View(out.data(), {2, 2, 4}), {.scale = 1.0, .valid_lens = lens})
+                    .ok());
         for (int row = 0; row < 4; row++) {
             const int kept = expected[kind][row];
             double sum = 0, all = 0;
             for (int j = 0; j < kept; j++) all += std::exp(double(score[std::size_t(row * 4 + j)]));
             for (int j = 0; j < 4; j++) {
                 const float w = out[std::size_t(row * 4 + j)];
-                if (j >= kept) CHECK(w == 0);
-                else CHECK(std::abs(w - std::exp(double(score[std::size_t(row * 4 + j)])) / all) < 1e-6);
+                if (j >= kept)
+                    CHECK(w == 0);
+                else
+                    CHECK(std::abs(w - std::exp(double(score[std::size_t(row * 4 + j)])) / all) < 1e-6);
                 sum += w;
             }
             CHECK(std::abs(sum - 1) < 1e-6);
@@ -108,8 +113,15 @@ TEST_CASE("seed 002: multi-head shapes (1,8,60,64), and a query of 62", "[seed]"
     attune::Context context;
     for (std::int64_t queries : {60, 62}) {
         // Heads are a view of (1, S, 512): split and concatenation are strides.
-        SdpaCase c{.batch = 1, .query_heads = 8, .key_heads = 8, .queries = queries, .keys = 60, .query_layout = Layout::bshd,
-                   .key_layout = Layout::bshd, .value_layout = Layout::bshd, .out_layout = Layout::bshd};
+        SdpaCase c{.batch = 1,
+                   .query_heads = 8,
+                   .key_heads = 8,
+                   .queries = queries,
+                   .keys = 60,
+                   .query_layout = Layout::bshd,
+                   .key_layout = Layout::bshd,
+                   .value_layout = Layout::bshd,
+                   .out_layout = Layout::bshd};
         check_case<float>(context, c);
         c.causal = attune::Causal::top_left;  // its look-ahead mask
         check_case<float>(context, c);
@@ -120,7 +132,8 @@ TEST_CASE("seed 002: multi-head shapes (1,8,60,64), and a query of 62", "[seed]"
 
 TEST_CASE("seed 004: one decoder state against encoder states, then batch 3, J 10, I 9, K 18", "[seed]") {
     attune::Context context;
-    check_case<float>(context, {.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 1, .keys = 9, .head_dim = 18, .value_dim = 18});
+    check_case<float>(context,
+                      {.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 1, .keys = 9, .head_dim = 18, .value_dim = 18});
     SdpaCase c{.batch = 3, .query_heads = 1, .key_heads = 1, .queries = 10, .keys = 9, .head_dim = 18, .value_dim = 18};
     check_case<float>(context, c);
     check_case<double>(context, c);
@@ -129,7 +142,14 @@ TEST_CASE("seed 004: one decoder state against encoder states, then batch 3, J 1
 TEST_CASE("seed 004: weights (10, 9) sum to 1 for every query, lengths differ", "[seed]") {
     attune::Context context;
     for (const std::vector<std::int32_t> &lens : {std::vector<std::int32_t>{}, {9, 4, 1}}) {
-        SdpaCase c{.batch = 3, .query_heads = 1, .key_heads = 1, .queries = 10, .keys = 9, .head_dim = 18, .value_dim = 9, .valid_lens = lens};
+        SdpaCase c{.batch = 3,
+                   .query_heads = 1,
+                   .key_heads = 1,
+                   .queries = 10,
+                   .keys = 9,
+                   .head_dim = 18,
+                   .value_dim = 9,
+                   .valid_lens = lens};
         SdpaArrays<float> a(c);
         for (std::int64_t b = 0; b < 3; b++)
             for (std::int64_t j = 0; j < 9; j++)

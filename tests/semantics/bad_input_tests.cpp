@@ -30,9 +30,8 @@ TEST_CASE("bad input: null data", "[sdpa][bad_input]") {
     refused(invalid, "lse", {"null"}, [](Call &c) { c.options.lse.data = nullptr; });
     const std::int32_t *none = nullptr;
     refused(invalid, "valid_lens", {"null"}, [&](Call &c) { c.options.valid_lens = ConstView(none, {2}); });
-    refused(invalid, "offsets", {"null"}, [&](Call &c) {
-        c.options.causal = attune::Causal::offset, c.options.offsets = ConstView(none, {2});
-    });
+    refused(invalid, "offsets", {"null"},
+            [&](Call &c) { c.options.causal = attune::Causal::offset, c.options.offsets = ConstView(none, {2}); });
 }
 
 TEST_CASE("bad input: wrong rank", "[sdpa][bad_input]") {
@@ -45,7 +44,9 @@ TEST_CASE("bad input: wrong rank", "[sdpa][bad_input]") {
     refused(invalid, "out", {"3", "4"}, [](Call &c) { c.out.rank = 3; });
     refused(invalid, "lse", {"3", "4"}, [](Call &c) { c.options.lse.rank = 4; });
     refused(invalid, "lse", {"3", "2"}, [](Call &c) { c.options.lse.rank = 2; });
-    refused(invalid, "out", {}, [](Call &c) { c.out = View(c.arrays.out.data(), {2, 4, 3, 6}, {72, 18, 6}); });  // a stride too few
+    refused(invalid, "out", {}, [](Call &c) {
+        c.out = View(c.arrays.out.data(), {2, 4, 3, 6}, {72, 18, 6});
+    });  // a stride too few
 }
 
 TEST_CASE("bad input: extents that do not match", "[sdpa][bad_input]") {
@@ -127,8 +128,12 @@ TEST_CASE("bad input: sizes whose product or span is too large", "[sdpa][bad_inp
     };
     refused(unsupported, "query", {"1099511627776"}, [&](Call &c) { huge(c, 0, std::int64_t(1) << 40); });
     refused(unsupported, "query", {"9223372036854775807"}, [&](Call &c) { huge(c, 1, INT64_MAX); });
-    refused(unsupported, "query", {"2147483647"}, [&](Call &c) { for (int n : {0, 1, 2, 3}) huge(c, n, 2147483647); });
-    refused(unsupported, "query", {"65536"}, [&](Call &c) { for (int n : {0, 1}) huge(c, n, 65536); });
+    refused(unsupported, "query", {"2147483647"}, [&](Call &c) {
+        for (int n : {0, 1, 2, 3}) huge(c, n, 2147483647);
+    });
+    refused(unsupported, "query", {"65536"}, [&](Call &c) {
+        for (int n : {0, 1}) huge(c, n, 65536);
+    });
     refused(unsupported, "key", {"2^31"}, [](Call &c) { c.key.stride[0] = 2147483647; });
     refused(unsupported, "value", {"2^31"}, [](Call &c) { c.value.stride[1] = -2147483648; });
     refused(unsupported, "value", {"2^31"}, [](Call &c) { c.value.stride[1] = INT64_MIN; });
@@ -146,12 +151,10 @@ TEST_CASE("bad input: out overlaps an input", "[sdpa][bad_input]") {
     refused(invalid, "out", {"value"}, [&](Call &c) { behind(c, c.value, 0); });
     // Memory that is legal as lengths and as out: only the overlap is wrong.
     std::vector<std::int32_t> shared(2 * 4 * 3 * 6, 1), before = shared;
-    refused(invalid, "out", {"valid_lens"}, [&](Call &c) {
-        c.options.valid_lens = ConstView(shared.data(), {2}), c.out.data = shared.data();
-    });
-    refused(invalid, "out", {"offsets"}, [&](Call &c) {
-        c.options.offsets = ConstView(shared.data() + 143, {2}, {-1}), c.out.data = shared.data();
-    });
+    refused(invalid, "out", {"valid_lens"},
+            [&](Call &c) { c.options.valid_lens = ConstView(shared.data(), {2}), c.out.data = shared.data(); });
+    refused(invalid, "out", {"offsets"},
+            [&](Call &c) { c.options.offsets = ConstView(shared.data() + 143, {2}, {-1}), c.out.data = shared.data(); });
     CHECK(shared == before);
 }
 
@@ -174,7 +177,8 @@ TEST_CASE("bad input: arrays that interleave without overlapping are legal", "[s
         return View(buffer.data() + n * heads * d, {batch, heads, s, d}, {s * 4 * heads * d, d, 4 * heads * d, 1});
     };
     for (int out : {0, 1, 2, 3}) {
-        const auto status = attune::scaled_dot_product_attention(context, slot((out + 1) % 4), slot((out + 2) % 4), slot((out + 3) % 4), slot(out));
+        const auto status = attune::scaled_dot_product_attention(context, slot((out + 1) % 4), slot((out + 2) % 4),
+                                                                 slot((out + 3) % 4), slot(out));
         INFO(status.message());
         CHECK(status.ok());
     }
@@ -184,5 +188,6 @@ TEST_CASE("bad input: arrays that interleave without overlapping are legal", "[s
     const auto status = attune::scaled_dot_product_attention(context, slot(0), slot(1), slot(2), padded, {.lse = gap});
     INFO(status.message());
     CHECK(status.ok());
-    for (std::size_t n = 0; n < rows.size(); n++) CHECK(std::abs(rows[n] - (n % 9 == 8 ? 0.25 * std::sqrt(8.0) + std::log(6.0) : 0.5)) < 1e-5);
+    for (std::size_t n = 0; n < rows.size(); n++)
+        CHECK(std::abs(rows[n] - (n % 9 == 8 ? 0.25 * std::sqrt(8.0) + std::log(6.0) : 0.5)) < 1e-5);
 }

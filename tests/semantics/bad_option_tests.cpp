@@ -32,9 +32,8 @@ TEST_CASE("bad option: valid_lens of a wrong shape, type or place", "[sdpa][bad_
     refused(invalid, "valid_lens", {"3"}, [&](Call &c) { c.options.valid_lens = ConstView(lens, {2, 1, 3}); });
     refused(invalid, "valid_lens", {"-2"}, [&](Call &c) { c.options.valid_lens = ConstView(lens, {-2}); });
     refused(invalid, "valid_lens", {"f32", "i32"}, [&](Call &c) { c.options.valid_lens = ConstView(floats, {2}); });
-    refused(unsupported, "valid_lens", {"device"}, [&](Call &c) {
-        c.options.valid_lens = ConstView(lens, {2}), c.options.valid_lens.place = attune::Place::device;
-    });
+    refused(unsupported, "valid_lens", {"device"},
+            [&](Call &c) { c.options.valid_lens = ConstView(lens, {2}), c.options.valid_lens.place = attune::Place::device; });
 }
 
 TEST_CASE("bad option: windows below -1", "[sdpa][bad_input]") {
@@ -53,13 +52,13 @@ TEST_CASE("bad option: offsets", "[sdpa][bad_input]") {
     const std::int32_t offsets[] = {1, 2, 3, 4};
     const float floats[] = {1, 2};
     refused(invalid, "offset", {}, [](Call &c) { c.options.causal = Causal::offset; });
-    refused(invalid, "offsets", {"offset"}, [&](Call &c) { c.options.offset = 1, c.options.offsets = ConstView(offsets, {2}); });
+    refused(invalid, "offsets", {"offset"},
+            [&](Call &c) { c.options.offset = 1, c.options.offsets = ConstView(offsets, {2}); });
     refused(invalid, "offsets", {"3", "2"}, [&](Call &c) { c.options.offsets = ConstView(offsets, {3}); });
     refused(invalid, "offsets", {"2"}, [&](Call &c) { c.options.offsets = ConstView(offsets, {2, 2}); });
     refused(invalid, "offsets", {"f32", "i32"}, [&](Call &c) { c.options.offsets = ConstView(floats, {2}); });
-    refused(unsupported, "offsets", {"device"}, [&](Call &c) {
-        c.options.offsets = ConstView(offsets, {2}), c.options.offsets.place = attune::Place::device;
-    });
+    refused(unsupported, "offsets", {"device"},
+            [&](Call &c) { c.options.offsets = ConstView(offsets, {2}), c.options.offsets.place = attune::Place::device; });
 }
 
 TEST_CASE("bad option: the largest legal numbers of window and offset are no error", "[sdpa][bad_input]") {
@@ -80,7 +79,8 @@ TEST_CASE("bad option: threads below 1", "[sdpa][bad_input]") {
         CHECK(context.status().code() == invalid);
         CHECK(message_defect(context.status().message(), "threads", {std::to_string(threads)}) == "");
         SpoiledCall call;
-        const auto status = attune::scaled_dot_product_attention(context, call.query, call.key, call.value, call.out, call.options);
+        const auto status =
+            attune::scaled_dot_product_attention(context, call.query, call.key, call.value, call.out, call.options);
         CHECK(status.code() == context.status().code());
         CHECK(status.message() == context.status().message());
         CHECK(call.arrays.out.untouched());
@@ -101,7 +101,8 @@ TEST_CASE("bad option: half an allocator", "[sdpa][bad_input]") {
 }
 
 TEST_CASE("bad option: a variant that does not exist", "[sdpa][bad_input]") {
-    refused(invalid, "variant", {"sdpa_f32_d63_nowhere_prefill"}, [](Call &c) { c.options.variant = "sdpa_f32_d63_nowhere_prefill"; });
+    refused(invalid, "variant", {"sdpa_f32_d63_nowhere_prefill"},
+            [](Call &c) { c.options.variant = "sdpa_f32_d63_nowhere_prefill"; });
     refused(invalid, "variant", {"x"}, [](Call &c) { c.options.variant = "x"; });
     refused(invalid, "variant", {}, [](Call &c) { c.options.variant = std::string_view("\0", 1); });
 }
@@ -118,7 +119,8 @@ TEST_CASE("bad option: a variant of another type or head size, or of another mac
             refused(invalid, "variant", {name, "f64", "f32"}, [&](Call &c) { c.options.variant = name; });
             tried++;
         } else if (v.head_dim != 0) {
-            refused(invalid, "variant", {name, std::to_string(v.head_dim), "8", "6"}, [&](Call &c) { c.options.variant = name; });
+            refused(invalid, "variant", {name, std::to_string(v.head_dim), "8", "6"},
+                    [&](Call &c) { c.options.variant = name; });
             tried++;
         }
     }
@@ -129,7 +131,8 @@ TEST_CASE("bad option: a plan of impossible sizes", "[sdpa][bad_input]") {
     attune::Context context;
     attune::Plan plan;
     plan.variant = "untouched";
-    const auto refuses = [&](const attune::SdpaProblem &problem, const std::string &argument, const std::vector<std::string> &parts) {
+    const auto refuses = [&](const attune::SdpaProblem &problem, const std::string &argument,
+                             const std::vector<std::string> &parts) {
         const auto status = attune::plan_sdpa(context, problem, plan);
         CHECK(status.code() == invalid);
         CHECK(message_defect(status.message(), argument, parts) == "");

@@ -7,7 +7,8 @@ using attune::Causal, attune::ConstView, attune::View;
 
 namespace {
 // For each query a string of '1' where the key has weight and '.' where it has none; all scores are equal.
-std::vector<std::string> picture(std::int64_t queries, std::int64_t keys, const attune::SdpaOptions &options, std::int64_t batch = 1) {
+std::vector<std::string> picture(std::int64_t queries, std::int64_t keys, const attune::SdpaOptions &options,
+                                 std::int64_t batch = 1) {
     attune::Context context;
     const std::vector<float> query(std::size_t(batch * queries), 1.f), key(std::size_t(batch * keys), 1.f);
     std::vector<float> value, out(std::size_t(batch * queries * keys));
@@ -113,8 +114,14 @@ TEST_CASE("sdpa: the dispatched call agrees with the reference over sizes and ma
     for (std::int64_t queries : {1, 2, 7, 33, 150})
         for (std::int64_t keys : {1, 10, 63, 64, 65, 300})
             for (const auto &[head_dim, value_dim] : {std::pair(64, 64), {32, 32}, {128, 128}, {48, 40}}) {
-                SdpaCase c{.query_heads = 4, .key_heads = seed % 2 ? 4 : 2, .queries = queries, .keys = keys, .head_dim = head_dim,
-                           .value_dim = value_dim, .causal = seed % 3 ? Causal::none : Causal::bottom_right, .seed = seed};
+                SdpaCase c{.query_heads = 4,
+                           .key_heads = seed % 2 ? 4 : 2,
+                           .queries = queries,
+                           .keys = keys,
+                           .head_dim = head_dim,
+                           .value_dim = value_dim,
+                           .causal = seed % 3 ? Causal::none : Causal::bottom_right,
+                           .seed = seed};
                 if (seed % 5 == 0) c.valid_lens = {0, std::int32_t(keys)};
                 if (seed % 7 == 0) c.window = {5, 9};
                 seed++;

@@ -102,7 +102,8 @@ TEST_CASE("sdpa: lse is optional, and its strides are free", "[sdpa][semantics]"
         auto options = without.options({});
         options.lse = {};
         CHECK(attune::scaled_dot_product_attention(context, without.query.view(), without.key.view(), without.value.view(),
-                                                   without.out.view(), options).ok());
+                                                   without.out.view(), options)
+                  .ok());
         CHECK(without.lse.untouched());
         CHECK(same_bits(dense.out.values(), without.out.values()));
     }
@@ -111,19 +112,24 @@ TEST_CASE("sdpa: lse is optional, and its strides are free", "[sdpa][semantics]"
 TEST_CASE("sdpa: arrays of rank 3 are one head", "[sdpa][semantics]") {
     attune::Context context;
     const std::int64_t batch = 3, queries = 7, keys = 11, head_dim = 24, value_dim = 10;
-    const auto query = random_floats(std::size_t(batch * queries * head_dim), 1), key = random_floats(std::size_t(batch * keys * head_dim), 2),
+    const auto query = random_floats(std::size_t(batch * queries * head_dim), 1),
+               key = random_floats(std::size_t(batch * keys * head_dim), 2),
                value = random_floats(std::size_t(batch * keys * value_dim), 3);
-    std::vector<float> out3(std::size_t(batch * queries * value_dim)), out4 = out3, lse3(std::size_t(batch * queries)), lse4 = lse3;
+    std::vector<float> out3(std::size_t(batch * queries * value_dim)), out4 = out3, lse3(std::size_t(batch * queries)),
+                                                                       lse4 = lse3;
     const std::int32_t lens[] = {11, 0, 4};
     attune::SdpaOptions options{.causal = attune::Causal::bottom_right, .valid_lens = ConstView(lens, {batch})};
     options.lse = View(lse3.data(), {batch, queries});
-    CHECK(attune::scaled_dot_product_attention(context, ConstView(query.data(), {batch, queries, head_dim}),
-                                               ConstView(key.data(), {batch, keys, head_dim}), ConstView(value.data(), {batch, keys, value_dim}),
-                                               View(out3.data(), {batch, queries, value_dim}), options).ok());
+    CHECK(attune::scaled_dot_product_attention(
+              context, ConstView(query.data(), {batch, queries, head_dim}), ConstView(key.data(), {batch, keys, head_dim}),
+              ConstView(value.data(), {batch, keys, value_dim}), View(out3.data(), {batch, queries, value_dim}), options)
+              .ok());
     options.lse = View(lse4.data(), {batch, 1, queries});
     CHECK(attune::scaled_dot_product_attention(context, ConstView(query.data(), {batch, 1, queries, head_dim}),
-                                               ConstView(key.data(), {batch, 1, keys, head_dim}), ConstView(value.data(), {batch, 1, keys, value_dim}),
-                                               View(out4.data(), {batch, 1, queries, value_dim}), options).ok());
+                                               ConstView(key.data(), {batch, 1, keys, head_dim}),
+                                               ConstView(value.data(), {batch, 1, keys, value_dim}),
+                                               View(out4.data(), {batch, 1, queries, value_dim}), options)
+              .ok());
     CHECK(same_bits(out3, out4));
     CHECK(same_bits(lse3, lse4));
     CHECK(lse3[std::size_t(queries)] == minus_infinity);
@@ -170,8 +176,10 @@ TEST_CASE("sdpa: arrays without elements may be null", "[sdpa][semantics]") {
     const std::vector<float> query(2 * 3 * 4, 1.f);
     std::vector<float> out(2 * 3 * 5, 7.f);
     CHECK(attune::scaled_dot_product_attention(context, ConstView(query.data(), {2, 1, 3, 4}), ConstView(null, {2, 1, 0, 4}),
-                                               ConstView(null, {2, 1, 0, 5}), View(out.data(), {2, 1, 3, 5})).ok());
+                                               ConstView(null, {2, 1, 0, 5}), View(out.data(), {2, 1, 3, 5}))
+              .ok());
     CHECK(out == std::vector<float>(30, 0.f));
     CHECK(attune::scaled_dot_product_attention(context, ConstView(null, {0, 1, 3, 4}), ConstView(null, {0, 1, 8, 4}),
-                                               ConstView(null, {0, 1, 8, 5}), View(null, {0, 1, 3, 5})).ok());
+                                               ConstView(null, {0, 1, 8, 5}), View(null, {0, 1, 3, 5}))
+              .ok());
 }

@@ -41,9 +41,12 @@ inline std::vector<std::int64_t> strides_of(Layout layout, std::int64_t h, std::
 
 // Two NaNs that no computation makes: their payloads tell an untouched element from a computed NaN.
 template<typename T> T poison(int which) {
-    if constexpr (std::is_same_v<T, float>) return std::bit_cast<float>(0x7fc0a000u + std::uint32_t(which));
-    else if constexpr (std::is_same_v<T, double>) return std::bit_cast<double>(0x7ff8a00000000000ull + std::uint64_t(which));
-    else return T(1000000 + which);
+    if constexpr (std::is_same_v<T, float>)
+        return std::bit_cast<float>(0x7fc0a000u + std::uint32_t(which));
+    else if constexpr (std::is_same_v<T, double>)
+        return std::bit_cast<double>(0x7ff8a00000000000ull + std::uint64_t(which));
+    else
+        return T(1000000 + which);
 }
 template<typename T> bool same_bits(const T &a, const T &b) { return std::memcmp(&a, &b, sizeof(T)) == 0; }
 template<typename T> bool same_bits(const std::vector<T> &a, const std::vector<T> &b) {
@@ -57,7 +60,10 @@ public:
         : extents_(std::move(extents)), strides_(std::move(strides)), fill_(fill) {
         std::int64_t low = 0, high = 0;
         for (std::size_t n = 0; n < extents_.size(); n++) {
-            if (extents_[n] == 0) { low = high = 0; break; }
+            if (extents_[n] == 0) {
+                low = high = 0;
+                break;
+            }
             (strides_[n] < 0 ? low : high) += strides_[n] * (extents_[n] - 1);
         }
         constexpr std::int64_t guard = 64;

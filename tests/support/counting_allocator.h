@@ -21,11 +21,12 @@ public:
     int defects = 0;                 // requests or releases against the rules
 
     attune::Allocator hook() {
-        return {[](void *self, std::size_t bytes, std::size_t alignment) {
-                    return static_cast<CountingAllocator *>(self)->allocate(bytes, alignment);
-                },
-                [](void *self, void *block, std::size_t bytes) { static_cast<CountingAllocator *>(self)->release(block, bytes); },
-                this};
+        return {
+            [](void *self, std::size_t bytes, std::size_t alignment) {
+                return static_cast<CountingAllocator *>(self)->allocate(bytes, alignment);
+            },
+            [](void *self, void *block, std::size_t bytes) { static_cast<CountingAllocator *>(self)->release(block, bytes); },
+            this};
     }
 
 private:

@@ -17,11 +17,14 @@ struct SpoiledCall {
 };
 
 // A message starts with the argument's name and contains each of `parts` (numbers as whole numbers).
-inline std::string message_defect(const std::string &message, const std::string &argument, const std::vector<std::string> &parts) {
+inline std::string message_defect(const std::string &message, const std::string &argument,
+                                  const std::vector<std::string> &parts) {
     if (message.rfind(argument + ":", 0) != 0) return "does not start with \"" + argument + ":\": " + message;
     if (message.find('\n') != message.npos) return "more than one line: " + message;
     for (const std::string &part : parts) {
-        const auto digit = [&](std::size_t at) { return at < message.size() && std::isdigit(static_cast<unsigned char>(message[at])); };
+        const auto digit = [&](std::size_t at) {
+            return at < message.size() && std::isdigit(static_cast<unsigned char>(message[at]));
+        };
         bool found = false;
         for (std::size_t at = message.find(part); at != message.npos && !found; at = message.find(part, at + 1)) {
             const bool number = std::isdigit(static_cast<unsigned char>(part.back()));
@@ -42,7 +45,8 @@ inline void check_refused(SpoiledCall &call, attune::StatusCode code, const std:
     CHECK(call.arrays.out.untouched());
     CHECK(call.arrays.lse.untouched());
     SpoiledCall right;
-    const attune::Status after = attune::scaled_dot_product_attention(call.context, right.query, right.key, right.value, right.out, right.options);
+    const attune::Status after =
+        attune::scaled_dot_product_attention(call.context, right.query, right.key, right.value, right.out, right.options);
     CHECK(after.ok());
     CHECK(defect(right.arrays) == "");
 }

@@ -17,12 +17,12 @@ struct SdpaCase {
     std::optional<double> scale = {};
     attune::Causal causal = attune::Causal::none;
     std::optional<std::int64_t> offset = {};
-    std::vector<std::int32_t> offsets = {};     // empty, or one per batch entry
+    std::vector<std::int32_t> offsets = {};  // empty, or one per batch entry
     attune::Window window = {};
     std::vector<std::int32_t> valid_lens = {};  // empty, or B, or B * Sq of them
     Layout query_layout = Layout::dense, key_layout = Layout::dense, value_layout = Layout::dense, out_layout = Layout::dense;
-    bool strided_lse = false;                   // (Sq, B, Hq) in memory, with gaps
-    double spread = 1.7;                        // of query and key: variance about 1
+    bool strided_lse = false;  // (Sq, B, Hq) in memory, with gaps
+    double spread = 1.7;       // of query and key: variance about 1
     // If given, the keys of a head lie this close around a random row and its opposite: scores are nearly tied however large
     // they are. Among independent large scores a tie is rare, and the largest error is that of whoever met the one tie.
     std::optional<double> key_noise = {};
@@ -64,8 +64,10 @@ template<typename T> struct SdpaArrays {
           key({c.batch, c.key_heads, c.keys, c.head_dim}, c.key_layout),
           value({c.batch, c.key_heads, c.keys, c.value_dim}, c.value_layout),
           out({c.batch, c.query_heads, c.queries, c.value_dim}, c.out_layout, poison<T>(2)),
-          lse(c.strided_lse ? Array<T>({c.batch, c.query_heads, c.queries}, {2 * c.query_heads, 2, 2 * c.batch * c.query_heads + 3}, poison<T>(2))
-                            : Array<T>({c.batch, c.query_heads, c.queries}, {c.query_heads * c.queries, c.queries, 1}, poison<T>(2))) {
+          lse(c.strided_lse
+                  ? Array<T>({c.batch, c.query_heads, c.queries}, {2 * c.query_heads, 2, 2 * c.batch * c.query_heads + 3},
+                             poison<T>(2))
+                  : Array<T>({c.batch, c.query_heads, c.queries}, {c.query_heads * c.queries, c.queries, 1}, poison<T>(2))) {
         std::mt19937 random(c.seed);
         query.randomise(random, c.spread);
         key.randomise(random, c.spread);
@@ -96,7 +98,8 @@ template<typename T> struct SdpaArrays {
         return o;
     }
     attune::Status run(attune::Context &context, std::string_view variant = {}) {
-        return attune::scaled_dot_product_attention(context, query.view(), key.view(), value.view(), out.view(), options(variant));
+        return attune::scaled_dot_product_attention(context, query.view(), key.view(), value.view(), out.view(),
+                                                    options(variant));
     }
     // Whether key j takes part for query i of batch entry b.
     bool kept(std::int64_t b, std::int64_t i, std::int64_t j) {
@@ -127,7 +130,10 @@ template<typename T> void check_case(attune::Context &context, const SdpaCase &c
     const attune::Status status = arrays.run(context, variant);
     INFO(describe(c));
     INFO("ran " << context.last_variant() << ' ' << status.message());
-    if (!status.ok()) { CHECK(status.ok()); return; }
+    if (!status.ok()) {
+        CHECK(status.ok());
+        return;
+    }
     if (!variant.empty()) CHECK(context.last_variant() == variant);
     CHECK(defect(arrays) == "");
 }

@@ -40,7 +40,7 @@ struct SdpaOptions {
 // All f32 or all f64; or all of rank 3, (B, S, D), for one head. Any strides with a dense last dimension, so an array laid
 // out (B, S, H, D) is only strides. Hq is a multiple of Hkv: query head h uses key head h * Hkv / Hq. Any extents from 1,
 // and 0 for B, Hq, Sq or Sk. A query without keys gives 0. What masked keys and values hold has no effect; NaN in others
-// propagates. Bits do not depend on threads or on other batch entries. At most 2^31 - 1 elements between the first and the
+// propagates. Scores below -5e28 count as masked. Bits do not depend on threads or on other batch entries. At most 2^31 - 1 elements between the first and the
 // last of a tensor. out and lse must not overlap each other or an input.
 Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                     const View &out, const SdpaOptions & = {}) noexcept;
@@ -51,8 +51,8 @@ struct SdpaProblem {
     std::int64_t batch = 1, query_heads = 1, key_heads = 1, queries = 1, keys = 1, head_dim = 1, value_dim = 1;
 };
 struct Plan {
-    std::string variant;              // name of the variant that would run
-    std::string reason;               // why this one
+    std::string variant = {};         // name of the variant that would run
+    std::string reason = {};          // why this one
     std::size_t workspace_bytes = 0;  // upper bound of the scratch that the call holds at a time, all threads together
 };
 Status plan_sdpa(const Context &, const SdpaProblem &, Plan &) noexcept;

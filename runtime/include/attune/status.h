@@ -1,4 +1,5 @@
-// What a call of Attune answers. The library never throws, aborts or prints; a call that fails has written nothing.
+// What a call of Attune answers. The library never throws, aborts or prints. A call that is refused (invalid_argument,
+// unsupported) has written nothing; memory that runs out in the middle of a kernel leaves its outputs half written.
 #pragma once
 #include <string>
 #include <utility>

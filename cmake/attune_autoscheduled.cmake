@@ -1,0 +1,14 @@
+# The baselines that a schedule has to beat, for the first target built: found by Halide's autoschedulers, kept as files.
+list(GET ATTUNE_BUILT_TARGETS 0 target)
+foreach(schedule mullapudi2016 adams2019)
+  set(file ${PROJECT_SOURCE_DIR}/schedules/sdpa/autoscheduled/${schedule}.schedule.h)
+  file(STRINGS ${file} algorithm LIMIT_COUNT 1)
+  if(NOT algorithm STREQUAL "// algorithm ${ATTUNE_ALGORITHM_sdpa}")
+    message(FATAL_ERROR "${file} was found for another algorithm than ${ATTUNE_ALGORITHM_sdpa}; run scripts/autoschedule")
+  endif()
+  attune_variant_name(name sdpa f32 64 ${target} ${schedule} "")
+  set(numbers chunk=128 tile_q=64)
+  attune_add_kernel(${name} GENERATOR sdpa.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
+    PARAMS schedule=${schedule} dtype=float32 head_dim=64 ${numbers})
+  attune_add_table_row(${name} sdpa f32 64 ${target} ${schedule} "" "${numbers}" "scripts/autoschedule" false)
+endforeach()
