@@ -7,7 +7,7 @@ foreach(schedule mullapudi2016 adams2019)
     message(FATAL_ERROR "${file} was found for another algorithm than ${ATTUNE_ALGORITHM_sdpa}; run scripts/autoschedule")
   endif()
   attune_variant_name(name sdpa f32 64 ${target} ${schedule} "")
-  set(numbers chunk=128 tile_q=64)
+  set(numbers chunk=128)
   attune_add_kernel(${name} GENERATOR sdpa.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
     PARAMS schedule=${schedule} dtype=float32 head_dim=64 ${numbers})
   attune_add_table_row(${name} sdpa f32 64 ${target} ${schedule} "" "${numbers}" "scripts/autoschedule" false)

@@ -1,8 +1,8 @@
 // attune doctor: what this machine has, and what it lacks.
 #include "commands.h"
+#include <algorithm>
 #include <attune/context.h>
 #include <attune/variants.h>
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -34,8 +34,11 @@ std::string field_of(const char *path, std::initializer_list<std::string_view> n
 // Those that decide which target's kernels run.
 std::string features() {
     static constexpr std::string_view wanted[] = {
-        "sse4_2", "avx", "f16c", "fma", "avx2", "bmi1", "bmi2", "abm", "movbe", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl",
-        "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx512_vp2intersect", "amx_tile", "amx_bf16", "amx_int8", "asimd", "sve", "sve2", "bf16"};
+        "sse4_2",   "avx",      "f16c",        "fma",         "avx2",        "bmi1",
+        "bmi2",     "abm",      "movbe",       "avx512f",     "avx512bw",    "avx512cd",
+        "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx512_vp2intersect",
+        "amx_tile", "amx_bf16", "amx_int8",    "asimd",       "sve",         "sve2",
+        "bf16"};
     std::istringstream flags(field_of("/proc/cpuinfo", {"flags", "Features"}));
     std::vector<std::string> found;
     for (std::string flag; flags >> flag;) found.push_back(flag);
@@ -92,16 +95,18 @@ std::string doctor_text() {
     if (known) out += line_of("system", std::string(system.sysname) + " " + system.machine);
     out += line_of("features", features());
     const Context context;
-    out += line_of("threads", std::to_string(context.threads()) + " by default, " + std::to_string(std::thread::hardware_concurrency()) +
-                                  " in hardware");
+    out += line_of("threads", std::to_string(context.threads()) + " by default, " +
+                                  std::to_string(std::thread::hardware_concurrency()) + " in hardware");
     out += line_of("gpu", gpu());
 
     const std::vector<VariantInfo> all = variants();
     out += "\ntargets, the most specific first\n";
     for (const TargetInfo &target : targets()) {
-        const auto linked = std::count_if(all.begin(), all.end(), [&](const VariantInfo &v) { return v.target == target.name; });
-        out += line_of(std::string(target.name), (target.missing.empty() ? "usable" : "not usable, lacks " + target.missing) + "; " +
-                                                     std::to_string(linked) + (linked == 1 ? " variant" : " variants") + " linked in");
+        const auto linked =
+            std::count_if(all.begin(), all.end(), [&](const VariantInfo &v) { return v.target == target.name; });
+        out += line_of(std::string(target.name), (target.missing.empty() ? "usable" : "not usable, lacks " + target.missing) +
+                                                     "; " + std::to_string(linked) + (linked == 1 ? " variant" : " variants") +
+                                                     " linked in");
     }
 
     const auto here = std::count_if(all.begin(), all.end(), [](const VariantInfo &v) { return v.runs_here; });
@@ -115,7 +120,8 @@ std::string doctor_text() {
     out += "\ntools for building and for retuning (running needs none of them)\n";
     for (const Tool &tool : build_tools) {
         const std::string found = on_path(tool.name);
-        out += line_of(tool.name, (found.empty() ? std::string("not on PATH; ") + tool.hint : found) + " (" + tool.needed_for + ")");
+        out += line_of(tool.name,
+                       (found.empty() ? std::string("not on PATH; ") + tool.hint : found) + " (" + tool.needed_for + ")");
     }
     return out;
 }

@@ -34,13 +34,15 @@ std::string colour_of(double share) {
     char text[8];
     int c[3];
     for (int n = 0; n < 3; n++)
-        c[n] = static_cast<int>(std::lround(colours[low][n] + (at - static_cast<double>(low)) * (colours[low + 1][n] - colours[low][n])));
+        c[n] = static_cast<int>(
+            std::lround(colours[low][n] + (at - static_cast<double>(low)) * (colours[low + 1][n] - colours[low][n])));
     std::snprintf(text, sizeof text, "#%02x%02x%02x", c[0], c[1], c[2]);
     return text;
 }
 
 std::string text_at(double x, double y, const char *css_class, const std::string &text, const std::string &more = "") {
-    return "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" class=\"" + css_class + "\"" + more + ">" + xml_escaped(text) + "</text>\n";
+    return "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" class=\"" + css_class + "\"" + more + ">" + xml_escaped(text) +
+           "</text>\n";
 }
 
 class Drawing {
@@ -71,7 +73,8 @@ public:
         const std::int64_t panels = map_.batch * map_.heads;
         // Heads of a batch entry stand together, so a row never holds more than there are heads (unless there is one head).
         const std::int64_t group = map_.heads > 1 ? map_.heads : std::max<std::int64_t>(panels, 1);
-        const std::int64_t fit = std::max<std::int64_t>(1, static_cast<std::int64_t>((page_width - 2 * margin + gap) / (panel_width_ + gap)));
+        const std::int64_t fit =
+            std::max<std::int64_t>(1, static_cast<std::int64_t>((page_width - 2 * margin + gap) / (panel_width_ + gap)));
         const std::int64_t rows = (group + fit - 1) / fit, columns = (group + rows - 1) / rows;
         const std::int64_t all_rows = panels == 0 ? 0 : (panels + group - 1) / group * rows;
         const double width = std::max(2 * margin + static_cast<double>(columns) * (panel_width_ + gap) - gap, 420.0);
@@ -102,19 +105,22 @@ private:
     }
 
     std::string start(double width, double height) const {
-        std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + px(width) +
-                          "\" height=\"" + px(height) + "\" viewBox=\"0 0 " + px(width) + " " + px(height) +
-                          "\" role=\"img\">\n<title>Attention weights</title>\n<style>\n"
-                          "text { font-family: 'DejaVu Sans', Verdana, Arial, sans-serif; fill: #222; }\n"
-                          ".heading { font-size: 16px; font-weight: bold; }\n.note { font-size: 12px; fill: #555; }\n"
-                          ".panel-title { font-size: 13px; font-weight: bold; }\n"
-                          ".query { text-anchor: end; }\n.key { text-anchor: start; }\n.tick { font-size: 11px; text-anchor: middle; }\n"
-                          ".frame { fill: url(#empty); stroke: #bbb; stroke-width: 1; }\n" +
-                          std::string(cell_ >= 8 ? ".cell { stroke: #fff; stroke-width: 0.6; }\n" : ".cell { shape-rendering: crispEdges; }\n") +
-                          ".cell:hover { stroke: #e6550d; stroke-width: 1.5; }\n</style>\n<defs>\n"
-                          "<pattern id=\"empty\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
-                          "<rect width=\"6\" height=\"6\" fill=\"#fff\"/><path d=\"M0 6L6 0\" stroke=\"#e3e3e3\" stroke-width=\"1\"/></pattern>\n"
-                          "<linearGradient id=\"scale\">";
+        std::string out =
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + px(width) +
+            "\" height=\"" + px(height) + "\" viewBox=\"0 0 " + px(width) + " " + px(height) +
+            "\" role=\"img\">\n<title>Attention weights</title>\n<style>\n"
+            "text { font-family: 'DejaVu Sans', Verdana, Arial, sans-serif; fill: #222; }\n"
+            ".heading { font-size: 16px; font-weight: bold; }\n.note { font-size: 12px; fill: #555; }\n"
+            ".panel-title { font-size: 13px; font-weight: bold; }\n"
+            ".query { text-anchor: end; }\n.key { text-anchor: start; }\n.tick { font-size: 11px; text-anchor: middle; }\n"
+            ".frame { fill: url(#empty); stroke: #bbb; stroke-width: 1; }\n" +
+            std::string(cell_ >= 8 ? ".cell { stroke: #fff; stroke-width: 0.6; }\n"
+                                   : ".cell { shape-rendering: crispEdges; }\n") +
+            ".cell:hover { stroke: #e6550d; stroke-width: 1.5; }\n</style>\n<defs>\n"
+            "<pattern id=\"empty\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
+            "<rect width=\"6\" height=\"6\" fill=\"#fff\"/><path d=\"M0 6L6 0\" stroke=\"#e3e3e3\" "
+            "stroke-width=\"1\"/></pattern>\n"
+            "<linearGradient id=\"scale\">";
         for (std::size_t n = 0; n < colours.size(); n++) {
             const double at = static_cast<double>(n) / (colours.size() - 1);
             out += "<stop offset=\"" + px(at) + "\" stop-color=\"" + colour_of(at) + "\"/>";
@@ -134,22 +140,23 @@ private:
         const std::string font = " font-size=\"" + px(font_) + "\"";
         for (std::int64_t j = 0; j < map_.keys; j += every_) {
             const double at = left_ + (static_cast<double>(j) + 0.5) * cell_ + font_ * 0.3, base = grid_y - 5;
-            const std::string turn = " transform=\"rotate(" + std::string(steep_ ? "-90 " : "-45 ") + px(at) + " " + px(base) + ")\"";
+            const std::string turn =
+                " transform=\"rotate(" + std::string(steep_ ? "-90 " : "-45 ") + px(at) + " " + px(base) + ")\"";
             out += text_at(at, base, "key", shortened(label(map_.key_labels, b, j), label_characters), font + turn);
         }
         for (std::int64_t i = 0; i < map_.queries; i += every_)
             out += text_at(left_ - 6, grid_y + (static_cast<double>(i) + 0.5) * cell_ + font_ * 0.35, "query",
                            shortened(label(map_.query_labels, b, i), label_characters), font);
-        out += "<rect x=\"" + px(left_) + "\" y=\"" + px(grid_y) + "\" width=\"" + px(grid_width_) + "\" height=\"" + px(grid_height_) +
-               "\" class=\"frame\"/>\n";
+        out += "<rect x=\"" + px(left_) + "\" y=\"" + px(grid_y) + "\" width=\"" + px(grid_width_) + "\" height=\"" +
+               px(grid_height_) + "\" class=\"frame\"/>\n";
         for (std::int64_t i = 0; i < map_.queries; i++) {
             const std::string row = label(map_.query_labels, b, i) + " \xe2\x86\x92 ";
             for (std::int64_t j = 0; j < std::min(map_.keys, map_.length(b, i)); j++) {
                 const double w = map_.weight(b, h, i, j);
                 out += "<rect class=\"cell\" x=\"" + px(left_ + static_cast<double>(j) * cell_) + "\" y=\"" +
-                       px(grid_y + static_cast<double>(i) * cell_) + "\" width=\"" + px(cell_) + "\" height=\"" + px(cell_) + "\" fill=\"" +
-                       colour_of(w / most_) + "\"><title>" + xml_escaped(row + label(map_.key_labels, b, j) + ": " + short_number(w, 4)) +
-                       "</title></rect>\n";
+                       px(grid_y + static_cast<double>(i) * cell_) + "\" width=\"" + px(cell_) + "\" height=\"" + px(cell_) +
+                       "\" fill=\"" + colour_of(w / most_) + "\"><title>" +
+                       xml_escaped(row + label(map_.key_labels, b, j) + ": " + short_number(w, 4)) + "</title></rect>\n";
             }
         }
         out += "</g>\n";

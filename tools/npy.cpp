@@ -107,7 +107,8 @@ ElementType type_of(const File &file, const NpyHeader &header, ElementKind kind)
     file.fail("its elements are " + name_of_descr(descr) + ", " + expected);
 }
 
-template<typename To, typename From> void convert_elements(To *to, const From *from, std::int64_t count, const std::string &argument) {
+template<typename To, typename From>
+void convert_elements(To *to, const From *from, std::int64_t count, const std::string &argument) {
     for (std::int64_t n = 0; n < count; n++) {
         const From x = from[n];
         bool fits = true;
@@ -175,8 +176,8 @@ Array read_npy(const std::string &argument, const std::string &path, ElementKind
     if (!count) file.fail("its header says shape " + text_of(header.shape) + ", which is too large");
     const std::uint64_t expected = static_cast<std::uint64_t>(*count) * size_of(type), found = file.size - data_at;
     if (found < expected)
-        file.fail("is truncated: shape " + text_of(header.shape) + " takes " + std::to_string(expected) + " bytes, the file has " +
-                  std::to_string(found));
+        file.fail("is truncated: shape " + text_of(header.shape) + " takes " + std::to_string(expected) +
+                  " bytes, the file has " + std::to_string(found));
     if (found > expected) file.fail("has " + std::to_string(found - expected) + " bytes after the array");
     Array array(type, header.shape);
     file.read(array.data.get(), expected);
@@ -200,8 +201,8 @@ Array converted(Array from, ElementType type, const std::string &argument) {
 
 std::string npy_header(ElementType type, const std::vector<std::int64_t> &shape) {
     static constexpr const char *descr[] = {"<f4", "<f8", "<i4", "<i8"};
-    std::string text = std::string("{'descr': '") + descr[static_cast<int>(type)] + "', 'fortran_order': False, 'shape': " +
-                       text_of(shape) + ", }";
+    std::string text = std::string("{'descr': '") + descr[static_cast<int>(type)] +
+                       "', 'fortran_order': False, 'shape': " + text_of(shape) + ", }";
     // Spaces and a line's end bring the elements to a multiple of 64 bytes, as the format asks.
     text.append(63 - (10 + text.size()) % 64, ' ');
     text += '\n';

@@ -125,8 +125,9 @@ std::string name_of_descr(std::string_view descr) {
     if (descr.empty()) return "of a structured type";
     const std::string_view type = descr.substr(descr.find_first_of("<>|=") == 0 ? 1 : 0);
     static constexpr std::pair<std::string_view, std::string_view> names[] = {
-        {"b1", "bool"},     {"i1", "int8"},    {"i2", "int16"},   {"i4", "int32"},     {"i8", "int64"},      {"u1", "uint8"},
-        {"u2", "uint16"},   {"u4", "uint32"},  {"u8", "uint64"},  {"f2", "float16"},   {"f4", "float32"},    {"f8", "float64"},
+        {"b1", "bool"},      {"i1", "int8"},      {"i2", "int16"},       {"i4", "int32"},
+        {"i8", "int64"},     {"u1", "uint8"},     {"u2", "uint16"},      {"u4", "uint32"},
+        {"u8", "uint64"},    {"f2", "float16"},   {"f4", "float32"},     {"f8", "float64"},
         {"f16", "float128"}, {"c8", "complex64"}, {"c16", "complex128"}, {"c32", "complex256"},
     };
     for (auto [code, name] : names)

@@ -8,7 +8,7 @@
 namespace attune::program {
 
 struct NpyHeader {
-    std::string descr;        // empty: a structured type
+    std::string descr;  // empty: a structured type
     bool fortran_order = false;
     std::vector<std::int64_t> shape;
 };

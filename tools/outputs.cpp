@@ -80,7 +80,9 @@ void Outputs::write(const std::string &argument, const std::vector<std::pair<con
     const auto found = std::find_if(outputs_.begin(), outputs_.end(), [&](const Output &o) { return o.argument == argument; });
     if (found == outputs_.end()) throw MachineError(argument, "was not announced as an output");
     Output &output = *found;
-    const auto fail = [&](int reason) { throw MachineError(argument, output.path.string() + ": cannot be written: " + std::strerror(reason)); };
+    const auto fail = [&](int reason) {
+        throw MachineError(argument, output.path.string() + ": cannot be written: " + std::strerror(reason));
+    };
     const fs::path name = temporary_name(output.path, static_cast<std::size_t>(found - outputs_.begin()));
     const int file = create(name);
     if (file < 0) fail(errno);

@@ -34,9 +34,10 @@ View output_view(Array &array) { return view_of<void>(array.data.get(), array.ty
 // The library names its own parameters; here they are options of the command line.
 std::string in_our_words(const std::string &message) {
     static constexpr std::pair<std::string_view, std::string_view> names[] = {
-        {"query", "--query"}, {"key", "--key"}, {"value", "--value"}, {"out", "--out"}, {"lse", "--lse"}, {"scale", "--scale"},
-        {"causal", "--causal"}, {"offset", "--offset"}, {"offsets", "--offset"}, {"window", "--window"},
-        {"valid_lens", "--valid-lens"}, {"variant", "--variant"}, {"threads", "--threads"}};
+        {"query", "--query"},    {"key", "--key"},       {"value", "--value"},           {"out", "--out"},
+        {"lse", "--lse"},        {"scale", "--scale"},   {"causal", "--causal"},         {"offset", "--offset"},
+        {"offsets", "--offset"}, {"window", "--window"}, {"valid_lens", "--valid-lens"}, {"variant", "--variant"},
+        {"threads", "--threads"}};
     for (auto [name, option] : names)
         if (message.starts_with(name) && message.substr(name.size()).starts_with(":"))
             return std::string(option) + message.substr(name.size());
@@ -48,7 +49,8 @@ void check(const Status &status, const std::string &prefix = "") {
     const std::string message = prefix.empty() ? in_our_words(status.message()) : prefix + ": " + status.message();
     const std::size_t colon = message.find(": ");
     const std::string argument = message.substr(0, colon), what = colon == message.npos ? "failed" : message.substr(colon + 2);
-    if (status.code() == StatusCode::invalid_argument || status.code() == StatusCode::unsupported) throw InputError(argument, what);
+    if (status.code() == StatusCode::invalid_argument || status.code() == StatusCode::unsupported)
+        throw InputError(argument, what);
     throw MachineError(status.code() == StatusCode::out_of_memory ? "memory" : "internal", message);
 }
 
@@ -62,7 +64,8 @@ std::int64_t parse_threads(const std::string &text) {
 Window parse_window(const std::string &text) {
     const std::size_t comma = text.find(',');
     if (comma != std::string::npos) {
-        const auto left = integer_in(std::string_view(text).substr(0, comma)), right = integer_in(std::string_view(text).substr(comma + 1));
+        const auto left = integer_in(std::string_view(text).substr(0, comma)),
+                   right = integer_in(std::string_view(text).substr(comma + 1));
         if (left && right) {
             if (*left < -1 || *right < -1) throw InputError("--window", "must be at least -1 on each side, got " + text);
             return {*left, *right};
@@ -120,7 +123,8 @@ void load_arrays(const RunSdpaArguments &given, Problem &problem) {
         Array array = read_npy(argument, path, ElementKind::floats);
         if (array.rank() != 3 && array.rank() != 4)
             throw InputError(argument, "has shape " + text_of(array.shape) + ", expected (B, H, S, D) or (B, S, D)");
-        if (given.dtype) array = converted(std::move(array), *given.dtype == "f32" ? ElementType::f32 : ElementType::f64, argument);
+        if (given.dtype)
+            array = converted(std::move(array), *given.dtype == "f32" ? ElementType::f32 : ElementType::f64, argument);
         return array;
     };
     problem.query = floats("--query", given.query);
@@ -128,10 +132,11 @@ void load_arrays(const RunSdpaArguments &given, Problem &problem) {
     problem.value = floats("--value", given.value);
     for (auto [argument, array] : {std::pair("--key", &problem.key), std::pair("--value", &problem.value)})
         if (array->type != problem.query.type)
-            throw InputError(argument, std::string("is ") + name_of(array->type) + " and --query is " + name_of(problem.query.type) +
-                                           "; --dtype converts");
+            throw InputError(argument, std::string("is ") + name_of(array->type) + " and --query is " +
+                                           name_of(problem.query.type) + "; --dtype converts");
     if (given.valid_lens) {
-        problem.valid_lens = converted(read_npy("--valid-lens", *given.valid_lens, ElementKind::integers), ElementType::i32, "--valid-lens");
+        problem.valid_lens =
+            converted(read_npy("--valid-lens", *given.valid_lens, ElementKind::integers), ElementType::i32, "--valid-lens");
         if (const int rank = problem.valid_lens.rank(); rank != 1 && rank != 2)
             throw InputError("--valid-lens", "has shape " + text_of(problem.valid_lens.shape) + ", expected (B,) or (B, Sq)");
         problem.options.valid_lens = view_of(problem.valid_lens);
@@ -183,7 +188,8 @@ template<typename T> Array weights_of(const char *argument, const Context &main_
     }
     Context context(problem.context);
     check(context.status());
-    check(scaled_dot_product_attention(context, view_of(problem.query), view_of(problem.key), identity, output_view(weights), options),
+    check(scaled_dot_product_attention(context, view_of(problem.query), view_of(problem.key), identity, output_view(weights),
+                                       options),
           argument);
     return weights;
 }
@@ -196,7 +202,8 @@ std::vector<std::vector<std::string>> labels_of(const char *argument, const std:
     for (const std::string &path : paths) {
         all.push_back(read_labels(argument, path));
         if (const auto found = static_cast<std::int64_t>(all.back().size()); found < rows)
-            throw InputError(argument, path + ": has " + std::to_string(found) + " labels for " + std::to_string(rows) + " rows");
+            throw InputError(argument,
+                             path + ": has " + std::to_string(found) + " labels for " + std::to_string(rows) + " rows");
     }
     return all;
 }
@@ -206,8 +213,8 @@ Heatmap heatmap_of(const RunSdpaArguments &given, const Problem &problem) {
     Heatmap map{q[0], q.size() == 4 ? q[1] : 1, q[q.size() - 2], k[k.size() - 2], {}, {}, {}, {}};
     const auto panels = elements_of({map.batch, map.heads}), cells = elements_of({map.batch, map.heads, map.queries, map.keys});
     if (!cells || *cells > max_heatmap_cells)
-        throw InputError("--heatmap", "would have " + (cells ? std::to_string(*cells) : std::string("too many")) + " cells, at most " +
-                                          std::to_string(max_heatmap_cells) + " can be drawn");
+        throw InputError("--heatmap", "would have " + (cells ? std::to_string(*cells) : std::string("too many")) +
+                                          " cells, at most " + std::to_string(max_heatmap_cells) + " can be drawn");
     if (!panels || *panels > max_heatmap_panels)
         throw InputError("--heatmap", "would have more than " + std::to_string(max_heatmap_panels) + " panels");
     map.query_labels = labels_of("--labels-query", given.labels_query, map.batch, map.queries);
@@ -240,8 +247,8 @@ template<typename T> void compute(const RunSdpaArguments &given, Problem &proble
         problem.options.lse = output_view(lse);
     }
     const std::optional<Heatmap> map = given.heatmap ? std::optional(heatmap_of(given, problem)) : std::nullopt;
-    check(scaled_dot_product_attention(context, view_of(problem.query), view_of(problem.key), view_of(problem.value), output_view(out),
-                                       problem.options));
+    check(scaled_dot_product_attention(context, view_of(problem.query), view_of(problem.key), view_of(problem.value),
+                                       output_view(out), problem.options));
     Array weights;
     if (given.weights || map) weights = weights_of<T>(given.weights ? "--weights" : "--heatmap", context, problem);
 

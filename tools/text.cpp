@@ -94,12 +94,18 @@ std::string xml_escaped(std::string_view text) {
     std::string out;
     while (!text.empty()) {
         const auto [length, c] = character(text);
-        if (c == '&') out += "&amp;";
-        else if (c == '<') out += "&lt;";
-        else if (c == '>') out += "&gt;";
-        else if (c == '"') out += "&quot;";
-        else if (length == 0 || (c < ' ' && c != '\t') || c == 0xfffe || c == 0xffff) out += "\xef\xbf\xbd";
-        else out += text.substr(0, length);
+        if (c == '&')
+            out += "&amp;";
+        else if (c == '<')
+            out += "&lt;";
+        else if (c == '>')
+            out += "&gt;";
+        else if (c == '"')
+            out += "&quot;";
+        else if (length == 0 || (c < ' ' && c != '\t') || c == 0xfffe || c == 0xffff)
+            out += "\xef\xbf\xbd";
+        else
+            out += text.substr(0, length);
         text.remove_prefix(std::max<std::size_t>(length, 1));
     }
     return out;

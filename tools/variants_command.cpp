@@ -1,9 +1,9 @@
 // attune variants: what is linked in, as a table or as JSON.
 #include "commands.h"
 #include "text.h"
-#include <attune/variants.h>
 #include <algorithm>
 #include <array>
+#include <attune/variants.h>
 #include <nlohmann/json.hpp>
 
 namespace attune::program {

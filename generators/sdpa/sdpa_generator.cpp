@@ -6,18 +6,17 @@ enum class Schedule { root, prefill, decode, mullapudi2016, adams2019 };
 
 class Sdpa : public Halide::Generator<Sdpa> {
 public:
-    GeneratorParam<Schedule> schedule_name{
-        "schedule",
-        Schedule::root,
-        {{"root", Schedule::root},
-         {"prefill", Schedule::prefill},
-         {"decode", Schedule::decode},
-         {"mullapudi2016", Schedule::mullapudi2016},
-         {"adams2019", Schedule::adams2019}}};
+    GeneratorParam<Schedule> schedule_name{"schedule",
+                                           Schedule::root,
+                                           {{"root", Schedule::root},
+                                            {"prefill", Schedule::prefill},
+                                            {"decode", Schedule::decode},
+                                            {"mullapudi2016", Schedule::mullapudi2016},
+                                            {"adams2019", Schedule::adams2019}}};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> chunk{"chunk", 128, 1, 1 << 20};
-    GeneratorParam<int> tile_q{"tile_q", 1, 1, 1024};
+    GeneratorParam<int> tile_q{"tile_q", 0, 0, 1024};
     GeneratorParam<int> key_tile{"key_tile", 4, 1, 64};
     GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
     GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
@@ -43,8 +42,8 @@ public:
         const bool any = head_dim == 0;
         in.head_dim = any ? query.dim(0).extent() : Halide::Expr(head_dim);
         in.value_dim = any ? value.dim(0).extent() : Halide::Expr(head_dim);
-        const bool split = schedule_name == Schedule::decode, skip = split || schedule_name == Schedule::prefill;
-        const attune::SdpaShape shape{dtype, chunk, tile_q, skip, any};
+        const bool split = schedule_name == Schedule::decode;
+        const attune::SdpaShape shape{dtype, chunk, tile_q, any};
         stages = split ? attune::sdpa_split_stages(in, shape, {}) : attune::sdpa_stages(in, shape, {});
         *out = stages.out;
     }

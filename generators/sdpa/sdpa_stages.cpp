@@ -81,24 +81,20 @@ struct Builder {
             Expr j = c * shape.chunk + k;
             return masked ? min(j, in.keys - 1) : unsafe_promise_clamped(j, 0, in.keys - 1);
         };
-        auto kept = [&](Expr k) {
+        auto index = [&](Expr k) { return Index{b, row.query_head, row.query, key_at(k), row.query + in.offset(b)}; };
+        auto takes_part = [&](Expr k) {
             Expr j = c * shape.chunk + k;
-            return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
-        };
-        auto index = [&](Expr k) {
-            return Index{b, row.query_head, row.query, key_at(k), row.query + in.offset(b)};
+            Expr kept = j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
+            return pointwise.mask ? kept && pointwise.mask(index(k)) : kept;
         };
 
         p.score(r, k, c, t, h, b) = value_of(0);
-        p.score(r, k, c, t, h, b) +=
-            s.query_t(r, channel, t, h, b) * cast(type, in.key(channel, key_at(k), row.key_head, b));
+        p.score(r, k, c, t, h, b) += s.query_t(r, channel, t, h, b) * cast(type, in.key(channel, key_at(k), row.key_head, b));
         // Scaled here and not in the query: rounding the query would cost more accuracy than the product saves time.
         Expr x = p.score(r, k, c, t, h, b);
         x = pointwise.score ? pointwise.score(x * cast(type, in.scale), index(k)) * value_of(log2e)
                             : x * cast(type, in.scale * make_const(Float(64), log2e));
-        Expr keep = kept(k);
-        if (pointwise.mask) keep = keep && pointwise.mask(index(k));
-        p.logit(r, k, c, t, h, b) = masked ? select(keep, x, value_of(masked_score)) : x;
+        p.logit(r, k, c, t, h, b) = masked ? select(takes_part(k), x, value_of(masked_score)) : x;
 
         p.row_max(r, c, t, h, b) = value_of(lowest_max);
         p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), p.logit(r, max_key, c, t, h, b));
@@ -109,20 +105,15 @@ struct Builder {
         Expr v = cast(type, in.value(channel_at, key_at(mixed_key), row.key_head, b));
         Expr pv = p.weight(r, mixed_key, c, t, h, b) * v;
         // A masked value may be NaN: its product is left out, not multiplied by 0.
-        if (masked) {
-            Expr take = kept(mixed_key);
-            if (pointwise.mask) take = take && pointwise.mask(index(mixed_key));
-            pv = select(take, pv, value_of(0));
-        }
+        if (masked) pv = select(takes_part(mixed_key), pv, value_of(0));
         p.mixed(r, d, c, t, h, b) = value_of(0);
         p.mixed(r, d, c, t, h, b) += pv;
         return p;
     }
 
     void all_partials() {
-        s.skip_chunks = shape.skip_chunks;
-        s.part = partials(shape.skip_chunks ? "_part" : "", true);
-        if (shape.skip_chunks) s.full = partials("", false);
+        s.part = partials(shape.rows_per_tile ? "_part" : "", true);
+        if (shape.rows_per_tile) s.full = partials("", false);
     }
 
     RDom chunks(const std::string &name) const { return RDom(0, (in.keys + shape.chunk - 1) / shape.chunk, name); }
@@ -149,7 +140,7 @@ struct Builder {
         s.normalised = Func("normalised");
         s.lse = Func("lse");
         RDom max_chunk = chunks("max_chunk"), sum_chunk = chunks("sum_chunk"), mixed_chunk = chunks("mixed_chunk");
-        if (shape.skip_chunks)
+        if (shape.rows_per_tile)
             for (RDom *dom : {&max_chunk, &sum_chunk, &mixed_chunk}) dom->where(seen(*dom));
         s.max_chunk = max_chunk.x, s.sum_chunk = sum_chunk.x, s.mixed_chunk = mixed_chunk.x;
 
@@ -181,9 +172,14 @@ struct Builder {
 SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Pointwise &pointwise) {
     Expr group = in.query_heads / in.key_heads;
     const int tile = shape.rows_per_tile;
-    Builder build{in, shape, pointwise, [&](Expr r, Expr t, Expr h) {
-        return Rows{min(t * tile + r, in.queries - 1), h, h / group};
-    }, [&](Expr t) { return std::pair(t * tile, min(t * tile + tile, in.queries) - 1); }, {}};
+    Builder build{in,
+                  shape,
+                  pointwise,
+                  [&](Expr r, Expr t, Expr h) {
+                      return Rows{tile ? min(t * tile + r, in.queries - 1) : r, h, h / group};
+                  },
+                  [&](Expr t) { return std::pair(t * tile, min(t * tile + tile, in.queries) - 1); },
+                  {}};
     SdpaStages &s = build.s;
     Var r = s.r, c = s.c, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
     build.intervals();
@@ -193,7 +189,7 @@ SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Point
     s.chunk_max = Func("chunk_max");
     s.chunk_sum = Func("chunk_sum");
     s.chunk_mixed = Func("chunk_mixed");
-    if (shape.skip_chunks) {
+    if (shape.rows_per_tile) {
         auto [full, part] = build.chunk_domains();
         s.chunk_max(r, c, t, h, b) = undef(shape.accumulator);
         s.chunk_sum(r, c, t, h, b) = undef(shape.accumulator);
@@ -211,17 +207,23 @@ SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Point
     build.merge([&](Expr at) { return s.chunk_max(r, at, t, h, b); }, [&](Expr at) { return s.chunk_sum(r, at, t, h, b); },
                 [&](Expr at) { return s.chunk_mixed(r, d, at, t, h, b); });
     s.out = Func("out_stage");
-    s.out(d, i, h, b) = Tuple(s.normalised(i % tile, d, i / tile, h, b), s.lse(i % tile, i / tile, h, b));
+    Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
+    s.out(d, i, h, b) = Tuple(s.normalised(row, d, tile_of_row, h, b), s.lse(row, tile_of_row, h, b));
     return s;
 }
 
 SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Pointwise &pointwise) {
     Expr group = in.query_heads / in.key_heads;
     const int tile = shape.rows_per_tile;
-    Builder build{in, shape, pointwise, [&](Expr r, Expr t, Expr h) {
-        Expr n = min(t * tile + r, group * in.queries - 1);
-        return Rows{n % in.queries, h * group + n / in.queries, h};
-    }, [&](Expr) { return std::pair(Expr(0), in.queries - 1); }, {}};
+    Builder build{in,
+                  shape,
+                  pointwise,
+                  [&](Expr r, Expr t, Expr h) {
+                      Expr n = min(t * tile + r, group * in.queries - 1);
+                      return Rows{n % in.queries, h * group + n / in.queries, h};
+                  },
+                  [&](Expr) { return std::pair(Expr(0), in.queries - 1); },
+                  {}};
     SdpaStages &s = build.s;
     Var r = s.r, c = s.c, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
     build.intervals();
@@ -232,9 +234,8 @@ SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const
     s.chunk_packed = Func("chunk_packed");
     s.chunk_packed(d, r, c, t, h, b) = undef(shape.accumulator);
     for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
-        s.chunk_packed(d, r, dom, t, h, b) =
-            select(d < in.value_dim, p.mixed(r, min(d, in.value_dim - 1), dom, t, h, b),
-                   d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
+        s.chunk_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.mixed(r, min(d, in.value_dim - 1), dom, t, h, b),
+                                                    d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
     }
     build.merge([&](Expr at) { return s.chunk_packed(in.value_dim + 1, r, at, t, h, b); },
                 [&](Expr at) { return s.chunk_packed(in.value_dim, r, at, t, h, b); },

@@ -13,22 +13,23 @@ namespace attune {
 // queries of a tile. They are inputs and not a stage, because Halide lifts a condition out of the loops that it does not
 // name only if it calls no Func; so a chunk is skipped before anything of it is computed.
 struct SdpaInputs {
-    Halide::Func query, key, value;                 // (d, s, h, b)
-    Halide::Func band_begin, band_end, lengths;     // (b), (b), (i, b), int32
-    Halide::Func shortest, longest;                 // (t, b), int32
-    Halide::Func offset;                            // (b), int32: the position of query 0 among the keys
-    Halide::Expr scale;                             // double
-    Halide::Expr queries, keys;                     // extents of s
-    Halide::Expr query_heads, key_heads;            // extents of h
-    Halide::Expr head_dim, value_dim;               // extents of d: constants where the kernel is specialised
+    Halide::Func query, key, value;              // (d, s, h, b)
+    Halide::Func band_begin, band_end, lengths;  // (b), (b), (i, b), int32
+    Halide::Func shortest, longest;              // (t, b), int32
+    Halide::Func offset;                         // (b), int32: the position of query 0 among the keys
+    Halide::Expr scale;                          // double
+    Halide::Expr queries, keys;                  // extents of s
+    Halide::Expr query_heads, key_heads;         // extents of h
+    Halide::Expr head_dim, value_dim;            // extents of d: constants where the kernel is specialised
 };
 
 struct SdpaShape {
     Halide::Type accumulator;
-    int chunk;           // keys per partial: fixes the order of summation
-    int rows_per_tile;   // rows that share one range of chunks
-    bool skip_chunks;    // false: every chunk is computed and masked, for schedules that place each stage on its own
-    bool ragged_dims;    // value_dim is not a multiple of what a schedule may round channels up to: clamp loads
+    int chunk;          // keys per partial: fixes the order of summation
+    // Rows that share one range of chunks; the chunks outside it are skipped. 0: no tiles, one holds all rows, and every
+    // chunk is computed and masked: for schedules that place each stage on its own. It changes no result.
+    int rows_per_tile;
+    bool ragged_dims;   // value_dim is not a multiple of what a schedule may round channels up to: clamp loads
 };
 
 // Of one chunk: s, s where kept (base 2), m = max s, p = 2^(s - m), l = sum p, o = sum p v.
@@ -38,21 +39,20 @@ struct SdpaPartials {
 };
 
 struct SdpaStages {
-    Halide::Func query_t;                // (r, d, t, h, b) query, transposed
-    Halide::Func row_begin, row_end;     // (r, t, b) the interval of keys of a row
-    SdpaPartials full, part;             // chunks that every row sees whole, and the others
-    // What leaves a chunk. Without skip_chunks pure copies of part; else update 0 takes the full chunks, 1 the others.
-    Halide::Func chunk_max, chunk_sum;   // (r, c, t, h, b)
-    Halide::Func chunk_mixed;            // (r, d, c, t, h, b)
-    Halide::Func chunk_packed;           // (d, r, c, t, h, b) split form only: the three in one Func
+    Halide::Func query_t;             // (r, d, t, h, b) query, transposed
+    Halide::Func row_begin, row_end;  // (r, t, b) the interval of keys of a row
+    SdpaPartials full, part;          // chunks that every row sees whole, and the others
+    // What leaves a chunk. Without tiles pure copies of part; else update 0 takes the full chunks, 1 the others.
+    Halide::Func chunk_max, chunk_sum;  // (r, c, t, h, b)
+    Halide::Func chunk_mixed;           // (r, d, c, t, h, b)
+    Halide::Func chunk_packed;          // (d, r, c, t, h, b) split form only: the three in one Func
     Halide::RVar full_chunk, part_chunk;
     // Merge: M = max m, 2^(m - M), L, O, O / L, lse = ln2 (M + log2 L).
     Halide::Func total_max, chunk_scale, total_sum, total_mixed, normalised, lse;
     Halide::RVar max_chunk, sum_chunk, mixed_chunk;
-    Halide::Func out;                    // (d, i, h, b) Tuple {out, lse}
+    Halide::Func out;  // (d, i, h, b) Tuple {out, lse}
 
     Halide::Var r{"r"}, t{"t"}, k{"k"}, c{"c"}, d{"d"}, i{"i"}, h{"h"}, b{"b"};
-    bool skip_chunks = false;
 };
 
 // Rows are the queries of one query head.

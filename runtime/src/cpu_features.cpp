@@ -8,7 +8,9 @@ struct Feature {
     bool (*found)();
 };
 #define ATTUNE_FEATURE(name) \
-    Feature { name, [] { return __builtin_cpu_supports(name) != 0; } }
+    Feature { \
+        name, [] { return __builtin_cpu_supports(name) != 0; } \
+    }
 
 // Everything that code generation may use once Halide names the CPU to LLVM, not only the feature in the target's name.
 // The compiler's builtin also asks the operating system whether it saves the registers.
@@ -16,9 +18,9 @@ constexpr Feature avx2[] = {ATTUNE_FEATURE("avx2"), ATTUNE_FEATURE("fma"),   ATT
                             ATTUNE_FEATURE("bmi2"), ATTUNE_FEATURE("lzcnt"), ATTUNE_FEATURE("movbe")};
 constexpr Feature avx512[] = {ATTUNE_FEATURE("avx512f"), ATTUNE_FEATURE("avx512cd"), ATTUNE_FEATURE("avx512bw"),
                               ATTUNE_FEATURE("avx512dq"), ATTUNE_FEATURE("avx512vl")};
-constexpr Feature icelake[] = {ATTUNE_FEATURE("avx512ifma"), ATTUNE_FEATURE("avx512vbmi"), ATTUNE_FEATURE("avx512vbmi2"),
+constexpr Feature icelake[] = {ATTUNE_FEATURE("avx512ifma"), ATTUNE_FEATURE("avx512vbmi"),   ATTUNE_FEATURE("avx512vbmi2"),
                                ATTUNE_FEATURE("avx512vnni"), ATTUNE_FEATURE("avx512bitalg"), ATTUNE_FEATURE("avx512vpopcntdq"),
-                               ATTUNE_FEATURE("gfni"), ATTUNE_FEATURE("vaes"), ATTUNE_FEATURE("vpclmulqdq")};
+                               ATTUNE_FEATURE("gfni"),       ATTUNE_FEATURE("vaes"),         ATTUNE_FEATURE("vpclmulqdq")};
 constexpr Feature bf16[] = {ATTUNE_FEATURE("avx512bf16")};
 constexpr Feature amd[] = {ATTUNE_FEATURE("sse4a")};
 constexpr Feature zen5[] = {ATTUNE_FEATURE("avxvnni"), ATTUNE_FEATURE("movdiri"), ATTUNE_FEATURE("movdir64b"),

@@ -5,7 +5,7 @@
 namespace attune {
 namespace {
 
-constexpr std::size_t alignment = 128;  // what Halide's own malloc gives, and room for the header
+constexpr std::size_t alignment = 128;   // what Halide's own malloc gives, and room for the header
 constexpr std::size_t most_blocks = 64;  // kept per shard
 
 void *default_allocate(void *, std::size_t bytes, std::size_t align) {
@@ -39,7 +39,8 @@ void *Scratch::allocate(std::size_t bytes) noexcept {
         // The smallest that fits, but none that is mostly waste.
         auto best = s.free.end();
         for (auto it = s.free.begin(); it != s.free.end(); ++it)
-            if ((*it)->bytes >= all && (*it)->bytes / 2 <= all && (best == s.free.end() || (*it)->bytes < (*best)->bytes)) best = it;
+            if ((*it)->bytes >= all && (*it)->bytes / 2 <= all && (best == s.free.end() || (*it)->bytes < (*best)->bytes))
+                best = it;
         if (best != s.free.end()) {
             block = *best;
             s.bytes -= block->bytes;

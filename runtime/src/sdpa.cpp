@@ -17,11 +17,14 @@ void fill_rows_without_keys(const SdpaCall &call) {
     const float minus_infinity32 = -__builtin_inff();
     const double minus_infinity64 = -__builtin_inf();
     const void *minus_infinity = o.dtype == DType::f64 ? static_cast<const void *>(&minus_infinity64) : &minus_infinity32;
-    auto at = [&](const View &v, std::int64_t index) { return static_cast<char *>(v.data) + index * static_cast<std::int64_t>(size); };
+    auto at = [&](const View &v, std::int64_t index) {
+        return static_cast<char *>(v.data) + index * static_cast<std::int64_t>(size);
+    };
     for (std::int64_t b = 0; b < o.extent[0]; b++)
         for (std::int64_t h = 0; h < o.extent[1]; h++)
             for (std::int64_t i = 0; i < o.extent[2]; i++) {
-                std::memset(at(o, b * o.stride[0] + h * o.stride[1] + i * o.stride[2]), 0, static_cast<std::size_t>(o.extent[3]) * size);
+                std::memset(at(o, b * o.stride[0] + h * o.stride[1] + i * o.stride[2]), 0,
+                            static_cast<std::size_t>(o.extent[3]) * size);
                 if (l.given()) std::memcpy(at(l, b * l.stride[0] + h * l.stride[1] + i * l.stride[2]), minus_infinity, size);
             }
 }
@@ -67,8 +70,10 @@ Status run(Context::State &context, const SdpaCall &call, const VariantRecord &v
 
     ScratchBlock bounds_block(*context.scratch, sizeof(std::int32_t) * 2 * static_cast<std::size_t>(p.batch * p.queries));
     // The kernel always writes lse; what is not asked for goes to scratch.
-    ScratchBlock lse_block(*context.scratch, c.lse.given() ? 0 : static_cast<std::size_t>(p.batch * p.query_heads * p.queries * size_of(p.dtype)));
-    if (!bounds_block.data() || !lse_block.data()) return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    ScratchBlock lse_block(
+        *context.scratch, c.lse.given() ? 0 : static_cast<std::size_t>(p.batch * p.query_heads * p.queries * size_of(p.dtype)));
+    if (!bounds_block.data() || !lse_block.data())
+        return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
     if (!c.lse.given()) {
         c.lse = View(static_cast<float *>(lse_block.data()), {p.batch, p.query_heads, p.queries});
         c.lse.dtype = p.dtype;
@@ -78,12 +83,12 @@ Status run(Context::State &context, const SdpaCall &call, const VariantRecord &v
         return ConstView(x.data(), {p.batch}, {x.size() == 1 ? 0 : 1});
     };
 
-    HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(per_batch(c.band_begin)), band_end(per_batch(c.band_end)),
-        offset(per_batch(c.offset)), lengths(c.lengths), shortest(bounds.shortest), longest(bounds.longest), out(c.out),
-        lse(c.lse, p.value_dim);
+    HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(per_batch(c.band_begin)),
+        band_end(per_batch(c.band_end)), offset(per_batch(c.offset)), lengths(c.lengths), shortest(bounds.shortest),
+        longest(bounds.longest), out(c.out), lse(c.lse, p.value_dim);
     double scale = c.scale;
-    void *args[] = {nullptr, query.get(), key.get(), value.get(), band_begin.get(), band_end.get(), offset.get(), lengths.get(),
-                    shortest.get(), longest.get(), &scale, out.get(), lse.get()};
+    void *args[] = {nullptr,       query.get(),    key.get(),     value.get(), band_begin.get(), band_end.get(), offset.get(),
+                    lengths.get(), shortest.get(), longest.get(), &scale,      out.get(),        lse.get()};
     return call_kernel(context, variant.kernel, args, worthwhile_threads(p, context.threads));
 }
 
@@ -95,7 +100,8 @@ Status attend(Context::State &context, const ConstView &query, const ConstView &
     if (Status s = check_sdpa(query, key, value, out, options, call); !s.ok()) return s;
 
     std::string_view forced = options.variant, forced_by = "variant";
-    if (forced.empty() && context.forced_variant.starts_with("sdpa_")) forced = context.forced_variant, forced_by = "ATTUNE_FORCE_VARIANT";
+    if (forced.empty() && context.forced_variant.starts_with("sdpa_"))
+        forced = context.forced_variant, forced_by = "ATTUNE_FORCE_VARIANT";
     SdpaChoice choice;
     if (Status s = choose_sdpa(call.sizes, forced, forced_by, choice); !s.ok()) return s;
 
@@ -137,7 +143,8 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         if (Status sizes = check_problem(problem); !sizes.ok()) return sizes;
         SdpaChoice choice;
         const bool forced = s.forced_variant.starts_with("sdpa_");
-        const Status chosen = choose_sdpa(problem, forced ? std::string_view(s.forced_variant) : std::string_view(), "ATTUNE_FORCE_VARIANT", choice);
+        const Status chosen = choose_sdpa(problem, forced ? std::string_view(s.forced_variant) : std::string_view(),
+                                          "ATTUNE_FORCE_VARIANT", choice);
         if (!chosen.ok()) return chosen;
         plan = {std::string(choice.variant->name), std::string(choice.reason),
                 sdpa_workspace_bytes(*choice.variant, problem, worthwhile_threads(problem, s.threads))};

@@ -47,8 +47,7 @@ Status check_memory(std::string_view name, const ConstView &v) {
         }
     }
     if (elements == 0) return {};
-    if (elements > most_elements)
-        return unsupported(name, "has the extents " + shape_of(v) + ", more than 2^31 - 1 elements");
+    if (elements > most_elements) return unsupported(name, "has the extents " + shape_of(v) + ", more than 2^31 - 1 elements");
     if (reach >= most_elements)
         return unsupported(name, "its strides span more than 2^31 - 1 elements for the extents " + shape_of(v));
     if (!v.data) return invalid(name, "data is null");
@@ -61,7 +60,8 @@ Status check_tensor(std::string_view name, const ConstView &v, int rank, DType d
     if (v.rank != rank) return invalid(name, "rank is " + text(v.rank) + ", that of query is " + text(rank));
     if (v.dtype != DType::f32 && v.dtype != DType::f64)
         return invalid(name, std::string("type must be f32 or f64, got ") + name_of(v.dtype));
-    if (v.dtype != dtype) return invalid(name, std::string("type is ") + name_of(v.dtype) + ", that of query is " + name_of(dtype));
+    if (v.dtype != dtype)
+        return invalid(name, std::string("type is ") + name_of(v.dtype) + ", that of query is " + name_of(dtype));
     if (Status s = check_memory(name, v); !s.ok()) return s;
     if (v.extent[rank - 1] < 1) return invalid(name, "last extent must be at least 1, got " + text(v.extent[rank - 1]));
     if (v.extent[rank - 1] > 1 && v.stride[rank - 1] != 1)
@@ -77,14 +77,17 @@ Status check_tensor(std::string_view name, const ConstView &v, int rank, DType d
     return {};
 }
 
-Status check_extent(std::string_view name, std::string_view what, std::int64_t given, std::string_view other, std::int64_t expected) {
+Status check_extent(std::string_view name, std::string_view what, std::int64_t given, std::string_view other,
+                    std::int64_t expected) {
     if (given == expected) return {};
-    return invalid(name, std::string(what) + " is " + text(given) + ", that of " + std::string(other) + " is " + text(expected));
+    return invalid(name,
+                   std::string(what) + " is " + text(given) + ", that of " + std::string(other) + " is " + text(expected));
 }
 
 Status check_heads(std::int64_t query_heads, std::int64_t key_heads) {
     if (key_heads == 0 ? query_heads == 0 : query_heads % key_heads == 0) return {};
-    return invalid("key", "number of heads is " + text(key_heads) + ", which must divide the " + text(query_heads) + " heads of query");
+    return invalid("key", "number of heads is " + text(key_heads) + ", which must divide the " + text(query_heads) +
+                              " heads of query");
 }
 
 Status check_sizes(SdpaCall &call) {
@@ -108,7 +111,8 @@ Status check_sizes(SdpaCall &call) {
         if (Status s = check_extent(m.name, m.what, m.given, m.other, m.expected); !s.ok()) return s;
     if (Status s = check_heads(q.extent[1], k.extent[1]); !s.ok()) return s;
     if (q.extent[2] + k.extent[2] > most_elements)
-        return unsupported("key", text(q.extent[2]) + " queries and " + text(k.extent[2]) + " keys are more than 2^31 - 1 together");
+        return unsupported("key",
+                           text(q.extent[2]) + " queries and " + text(k.extent[2]) + " keys are more than 2^31 - 1 together");
     call.sizes = {q.dtype, q.extent[0], q.extent[1], k.extent[1], q.extent[2], k.extent[2], q.extent[3], v.extent[3]};
     return {};
 }
@@ -129,7 +133,8 @@ Status check_lengths(const ConstView &lens, SdpaCall &call) {
     if (lens.rank == 1) {
         call.lengths.extent[1] = call.sizes.queries;
         call.lengths.stride[1] = 0;
-    } else if (Status s = check_extent(name, "number of queries (last extent)", lens.extent[1], "query", call.sizes.queries); !s.ok()) {
+    } else if (Status s = check_extent(name, "number of queries (last extent)", lens.extent[1], "query", call.sizes.queries);
+               !s.ok()) {
         return s;
     }
     const auto *data = static_cast<const std::int32_t *>(lens.data);
@@ -161,7 +166,8 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
         __int128 off = options.causal == Causal::bottom_right ? keys - queries : 0;
         if (options.offset) off = *options.offset;
         if (options.offsets.given())
-            off = static_cast<const std::int32_t *>(options.offsets.data)[static_cast<std::int64_t>(b) * options.offsets.stride[0]];
+            off = static_cast<const std::int32_t *>(
+                options.offsets.data)[static_cast<std::int64_t>(b) * options.offsets.stride[0]];
         __int128 right = options.window.right;
         if (options.causal != Causal::none) right = right < 0 ? 0 : std::min<__int128>(right, 0);
         // Beyond these ends nothing changes, and within them 32 bits suffice.
@@ -176,8 +182,10 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
 Status check_lse(const View &lse, int rank, SdpaCall &call) {
     if (!lse.given()) return {};
     const SdpaProblem &p = call.sizes;
-    if (lse.rank != rank - 1) return invalid("lse", "rank must be " + text(rank - 1) + ", one less than that of query, got " + text(lse.rank));
-    if (lse.dtype != p.dtype) return invalid("lse", std::string("type is ") + name_of(lse.dtype) + ", that of query is " + name_of(p.dtype));
+    if (lse.rank != rank - 1)
+        return invalid("lse", "rank must be " + text(rank - 1) + ", one less than that of query, got " + text(lse.rank));
+    if (lse.dtype != p.dtype)
+        return invalid("lse", std::string("type is ") + name_of(lse.dtype) + ", that of query is " + name_of(p.dtype));
     if (Status s = check_memory("lse", lse); !s.ok()) return s;
     call.lse = lse;
     if (rank == 3) {
@@ -194,7 +202,10 @@ Status check_overlaps(const SdpaOptions &options, const SdpaCall &call) {
     struct Named {
         std::string_view name;
         ConstView view;
-    } inputs[] = {{"query", call.query}, {"key", call.key}, {"value", call.value}, {"valid_lens", options.valid_lens},
+    } inputs[] = {{"query", call.query},
+                  {"key", call.key},
+                  {"value", call.value},
+                  {"valid_lens", options.valid_lens},
                   {"offsets", options.offsets}};
     const Named outputs[] = {{"out", call.out}, {"lse", call.lse}};
     for (const Named &o : outputs) {
@@ -213,8 +224,9 @@ Status check_problem(const SdpaProblem &p) {
     struct Size {
         std::string_view name;
         std::int64_t value, least;
-    } sizes[] = {{"batch", p.batch, 0},     {"query_heads", p.query_heads, 0}, {"key_heads", p.key_heads, 0}, {"queries", p.queries, 0},
-                 {"keys", p.keys, 0}, {"head_dim", p.head_dim, 1},       {"value_dim", p.value_dim, 1}};
+    } sizes[] = {
+        {"batch", p.batch, 0}, {"query_heads", p.query_heads, 0}, {"key_heads", p.key_heads, 0}, {"queries", p.queries, 0},
+        {"keys", p.keys, 0},   {"head_dim", p.head_dim, 1},       {"value_dim", p.value_dim, 1}};
     for (const Size &s : sizes)
         if (s.value < s.least || s.value > most_elements)
             return invalid(s.name, "must be from " + text(s.least) + " to 2^31 - 1, got " + text(s.value));

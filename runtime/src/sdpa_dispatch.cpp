@@ -36,8 +36,7 @@ bool fills_tiles(const VariantRecord &v, const SdpaProblem &p) {
 }
 
 bool fits(const VariantRecord &v, const SdpaProblem &p) {
-    return v.op == "sdpa" && v.dtype == p.dtype &&
-           (v.head_dim == 0 || (v.head_dim == p.head_dim && v.head_dim == p.value_dim));
+    return v.op == "sdpa" && v.dtype == p.dtype && (v.head_dim == 0 || (v.head_dim == p.head_dim && v.head_dim == p.value_dim));
 }
 
 // What this machine runs: the most specific target first, and a kernel of one head size before one of any.
@@ -47,7 +46,8 @@ const std::vector<const VariantRecord *> &dispatched_here() {
         for (const char *target : cpu_targets())
             for (const bool any_size : {false, true})
                 for (const VariantRecord &v : variant_records())
-                    if (v.dispatched && v.target == target && (v.head_dim == 0) == any_size && runs_here(v.target)) l.push_back(&v);
+                    if (v.dispatched && v.target == target && (v.head_dim == 0) == any_size && runs_here(v.target))
+                        l.push_back(&v);
         return l;
     }();
     return list;
@@ -58,7 +58,8 @@ Status forced_variant(const SdpaProblem &p, std::string_view name, std::string_v
     const VariantRecord *v = find_variant(name);
     if (!v) return {StatusCode::invalid_argument, source + "there is no variant " + std::string(name)};
     if (!runs_here(v->target))
-        return {StatusCode::unsupported, source + std::string(name) + " cannot run here: this CPU lacks " + missing_for(v->target)};
+        return {StatusCode::unsupported,
+                source + std::string(name) + " cannot run here: this CPU lacks " + missing_for(v->target)};
     if (!fits(*v, p))
         return {StatusCode::invalid_argument,
                 source + std::string(name) + " is for " + name_of(v->dtype) +
@@ -81,14 +82,16 @@ Status choose_sdpa(const SdpaProblem &p, std::string_view forced, std::string_vi
             choice = {v, wish.reason};
             return {};
         }
-    return {StatusCode::unsupported, std::string("sdpa: no variant for ") + name_of(p.dtype) + " is linked in that this CPU runs"};
+    return {StatusCode::unsupported,
+            std::string("sdpa: no variant for ") + name_of(p.dtype) + " is linked in that this CPU runs"};
 }
 
 int worthwhile_threads(const SdpaProblem &p, int threads) noexcept {
     // Waking another thread costs some ten microseconds; a core does this much in about as long.
     constexpr double least_work = 1e6;
-    const double multiply_adds = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) * static_cast<double>(p.queries) *
-                                 static_cast<double>(p.keys) * static_cast<double>(p.head_dim + p.value_dim);
+    const double multiply_adds = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) *
+                                 static_cast<double>(p.queries) * static_cast<double>(p.keys) *
+                                 static_cast<double>(p.head_dim + p.value_dim);
     return multiply_adds < least_work ? 1 : threads;
 }
 
@@ -108,11 +111,12 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 2 * chunk + 16);
     } else if (v.schedule == "decode") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
-        const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) * static_cast<std::size_t>(p.batch * p.key_heads);
+        const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) *
+                                 static_cast<std::size_t>(p.batch * p.key_heads);
         elements = rows * (dk + 2 + chunks * dv) + workers * (tile * (2 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
     } else {
-        constexpr std::size_t root_tile = 1, root_chunk = 128;  // the generator's defaults
-        const std::size_t rows = heads * ceil_div(p.queries, root_tile) * root_tile, chunks = ceil_div(p.keys, root_chunk) + 1;
+        constexpr std::size_t root_chunk = 128;  // the generator's default
+        const std::size_t rows = heads * queries, chunks = ceil_div(p.keys, root_chunk) + 1;
         elements = rows * (dk + 3 * chunks * root_chunk + chunks * (2 * dv + 8) + 2 * dv + 8);
     }
     return (elements + lse) * size + lengths * 4 + (workers + 1) * blocks * padding;

@@ -9,6 +9,7 @@ using namespace Halide;
 void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim) {
     const bool any_dims = !Internal::is_const(value_dim);
     const int lanes = target.natural_vector_size(s.query_t.type());
+    require(tuning.row_tile > 0, "tile_q must be given");
     require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
     require_multiple("chunk", tuning.chunk, "value_block", tuning.value_block);
     require_multiple("chunk", tuning.chunk, "the vector width", lanes);
@@ -29,7 +30,11 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     Func packed = s.chunk_packed;
     packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, tuning.row_tile);
     // Channels are contiguous in Q, and in the scores and weights keys are.
-    s.query_t.compute_root().reorder_storage(d, r, t, h, b).reorder(d, r, t, h, b).bound(r, 0, tuning.row_tile).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    s.query_t.compute_root()
+        .reorder_storage(d, r, t, h, b)
+        .reorder(d, r, t, h, b)
+        .bound(r, 0, tuning.row_tile)
+        .vectorize(d, lanes, TailStrategy::GuardWithIf);
 
     int stage = 0;
     for (const auto &[partials, chunk] : {std::pair(s.full, s.full_chunk), std::pair(s.part, s.part_chunk)}) {

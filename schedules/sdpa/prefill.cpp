@@ -11,6 +11,7 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
     const Type type = s.query_t.type();
     const int lanes = target.natural_vector_size(type);
     require_multiple("tile_q", tuning.tile_q, "the vector width", lanes);
+    require(tuning.tile_q > 0, "tile_q must be given");
     require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
     if (const auto size = Internal::as_const_int(value_dim))
         require_multiple("the head size", static_cast<int>(*size), "channel_tile", tuning.channel_tile);

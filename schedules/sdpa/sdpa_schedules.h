@@ -17,17 +17,16 @@ struct PrefillTuning {
 void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
 struct DecodeTuning {
-    int chunk;          // keys of a partial (the stages' chunk), a multiple of key_tile, value_block and the vector width
-    int row_tile;       // rows of a key head taken through K and V together (the stages' rows_per_tile)
-    int key_tile;       // keys whose scores are computed together
-    int value_block;    // keys of V that stay in L1 while all rows use them
-    int channel_tile;   // vectors of channels accumulated together
+    int chunk;         // keys of a partial (the stages' chunk), a multiple of key_tile, value_block and the vector width
+    int row_tile;      // rows of a key head taken through K and V together (the stages' rows_per_tile)
+    int key_tile;      // keys whose scores are computed together
+    int value_block;   // keys of V that stay in L1 while all rows use them
+    int channel_tile;  // vectors of channels accumulated together
 };
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows.
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim);
 
-// Baselines of the benchmarks, never dispatched: what Halide's autoschedulers found for the same algorithm without
-// skip_chunks, at 1x8x1024x1024x64 (scripts/autoschedule).
+// Baselines of the benchmarks, never dispatched: what Halide's autoschedulers found for the algorithm of root, at 1x8x1024x1024x64 (scripts/autoschedule).
 void schedule_mullapudi2016(const Halide::Pipeline &, const Halide::Target &);
 void schedule_adams2019(const Halide::Pipeline &, const Halide::Target &);
 

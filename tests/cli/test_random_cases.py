@@ -68,7 +68,7 @@ def random_case(rng, variants):
     variant = None
     if rng.random() < 0.6:
         name = np.dtype(dtype).name.replace("float", "f")
-        fitting = [v["name"] for v in variants if v["op"] == "sdpa" and v["runs_here"] and v["dtype"] == name
+        fitting = [v["name"] for v in variants if v["op"] == "sdpa" and v["runs_here"] and v["dispatched"] and v["dtype"] == name
                    and (v["head_dim"] == 0 or v["head_dim"] == head_dim == value_dim)]
         variant = str(rng.choice(fitting))
         options += ["--variant", variant]

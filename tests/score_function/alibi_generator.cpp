@@ -38,7 +38,7 @@ public:
         in.head_dim = head_dim, in.value_dim = head_dim;
         const attune::Pointwise pointwise{[&](Halide::Expr x, attune::Index at) { return captured.user->score(x, at); },
                                           [&](attune::Index at) { return captured.user->mask(at); }};
-        const attune::SdpaShape shape{Halide::Float(32), chunk, split ? row_tile : tile_q, !root, false};
+        const attune::SdpaShape shape{Halide::Float(32), chunk, root ? 0 : split ? row_tile : tile_q, false};
         stages = split ? attune::sdpa_split_stages(in, shape, pointwise) : attune::sdpa_stages(in, shape, pointwise);
         out = stages.out;
     }

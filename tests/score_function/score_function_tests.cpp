@@ -62,10 +62,11 @@ TEST_CASE("a score and a mask with captures agree with their formula by every sc
         using attune::ConstView;
         attune::HalideBuffer query(ConstView(x.query.data(), {1, heads, queries, d})),
             key(ConstView(x.key.data(), {1, key_heads, keys, d})), value(ConstView(x.value.data(), {1, key_heads, keys, d})),
-            band_begin(ConstView(&begin, {1}, {0})), band_end(ConstView(&end, {1}, {0})), offset(ConstView(&x.offset, {1}, {0})),
-            lengths(ConstView(&length, {1, queries}, {0, 0})), shortest(ConstView(&length, {1, queries}, {0, 0})),
-            longest(ConstView(&length, {1, queries}, {0, 0})), slopes(ConstView(x.slopes.data(), {heads})),
-            out_buffer(ConstView(out.data(), {1, heads, queries, d})), lse_buffer(ConstView(lse.data(), {1, heads, queries}), d);
+            band_begin(ConstView(&begin, {1}, {0})), band_end(ConstView(&end, {1}, {0})),
+            offset(ConstView(&x.offset, {1}, {0})), lengths(ConstView(&length, {1, queries}, {0, 0})),
+            shortest(ConstView(&length, {1, queries}, {0, 0})), longest(ConstView(&length, {1, queries}, {0, 0})),
+            slopes(ConstView(x.slopes.data(), {heads})), out_buffer(ConstView(out.data(), {1, heads, queries, d})),
+            lse_buffer(ConstView(lse.data(), {1, heads, queries}), d);
         halide_dimension_t allowed_dims[] = {{0, keys, 1, 0}, {0, queries, keys, 0}};
         halide_buffer_t allowed{};
         allowed.host = const_cast<std::uint8_t *>(x.allowed.data());
@@ -73,9 +74,9 @@ TEST_CASE("a score and a mask with captures agree with their formula by every sc
         allowed.dimensions = 2;
         allowed.dim = allowed_dims;
         double scale = 1 / std::sqrt(double(d));
-        void *args[] = {nullptr,        query.get(),     key.get(),      value.get(),   band_begin.get(), band_end.get(),
-                        offset.get(),   lengths.get(),   shortest.get(), longest.get(), &scale,           slopes.get(),
-                        &allowed,       out_buffer.get(), lse_buffer.get()};
+        void *args[] = {nullptr,        query.get(),  key.get(),     value.get(),      band_begin.get(),
+                        band_end.get(), offset.get(), lengths.get(), shortest.get(),   longest.get(),
+                        &scale,         slopes.get(), &allowed,      out_buffer.get(), lse_buffer.get()};
         attune::Context context;
         const attune::Status status = attune::call_kernel(context.state(), kernel.call, args, 2);
         INFO(status.message());

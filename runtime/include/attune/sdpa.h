@@ -21,16 +21,16 @@ struct Window {
 };
 
 struct SdpaOptions {
-    std::optional<double> scale = {};          // of query . key; default 1 / sqrt(Dk)
+    std::optional<double> scale = {};  // of query . key; default 1 / sqrt(Dk)
     Causal causal = Causal::none;
-    std::optional<std::int64_t> offset = {};   // if given it is off, also for the window and whatever causal says
-    ConstView offsets = {};                    // the same per batch entry: int32 (B)
-    Window window = {};                        // without causal and offset, its off is 0
-    ConstView valid_lens = {};                 // int32 (B) or (B, Sq) in [0, Sk]: only keys j < len take part
+    std::optional<std::int64_t> offset = {};  // if given it is off, also for the window and whatever causal says
+    ConstView offsets = {};                   // the same per batch entry: int32 (B)
+    Window window = {};                       // without causal and offset, its off is 0
+    ConstView valid_lens = {};                // int32 (B) or (B, Sq) in [0, Sk]: only keys j < len take part
     // Output of the log-sum-exp of the scaled scores, (B, Hq, Sq), or (B, Sq) where query has rank 3; natural logarithm,
     // -inf for a query without keys. Type of query, any strides that do not overlap.
     View lse = {};
-    std::string_view variant = {};             // run this variant, or fail if it can't; empty: dispatch
+    std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch
 };
 
 // out = softmax(scale * query key^T) value over the keys that every given mask lets take part.

@@ -15,8 +15,8 @@ const char *name_of(DType) noexcept;
 // Bytes of an element.
 int size_of(DType) noexcept;
 
-template<typename T> inline constexpr bool is_element =
-    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
+template<typename T>
+inline constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
 
 template<typename T> constexpr DType dtype_of() {
     static_assert(is_element<T>, "attune: elements are float, double or std::int32_t");

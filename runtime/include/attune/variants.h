@@ -8,8 +8,8 @@
 namespace attune {
 
 struct VariantInfo {
-    std::string_view name;         // <op>_<dtype>_d<head size>_<target>_<schedule>[_<class>]
-    std::string_view op;           // "sdpa"
+    std::string_view name;  // <op>_<dtype>_d<head size>_<target>_<schedule>[_<class>]
+    std::string_view op;    // "sdpa"
     DType dtype;
     int head_dim;                  // 0: any sizes of query, key and value
     std::string_view target;       // a key of schedules/targets.json
@@ -19,7 +19,7 @@ struct VariantInfo {
     std::string_view provenance;   // where the numbers come from: file, hardware, date
     bool dispatched;               // false: only where it is forced
     bool runs_here;
-    std::string why_not;           // what this machine lacks, empty if it runs here
+    std::string why_not;  // what this machine lacks, empty if it runs here
 };
 
 // All of them, the most specific target first.
