@@ -1,4 +1,4 @@
-// algorithm b71c6a9547c1
+// algorithm 25d6fa5be9d4
 #ifndef adams2019_SCHEDULE_H
 #define adams2019_SCHEDULE_H
 
@@ -47,15 +47,14 @@ inline void apply_schedule_adams2019(
     Var hi("hi");
     Var i(out_stage.get_schedule().dims()[1].var);
     Var ii("ii");
-    Var iii("iii");
-    Var iiii("iiii");
     Var k(weight.get_schedule().dims()[1].var);
     Var ki("ki");
     Var r(normalised.get_schedule().dims()[0].var);
     Var ri("ri");
+    Var rii("rii");
     Var t(normalised.get_schedule().dims()[2].var);
-    Var ti("ti");
     RVar channel_x(score.update(0).get_schedule().dims()[0].var);
+    RVar channel_xi("channel$xi");
     RVar max_chunk_x(total_max.update(0).get_schedule().dims()[0].var);
     RVar max_key_x(row_max.update(0).get_schedule().dims()[0].var);
     RVar mixed_chunk_x(total_mixed.update(0).get_schedule().dims()[0].var);
@@ -63,45 +62,41 @@ inline void apply_schedule_adams2019(
     RVar sum_chunk_x(total_sum.update(0).get_schedule().dims()[0].var);
     RVar sum_key_x(row_sum.update(0).get_schedule().dims()[0].var);
     out_stage
-        .split(i, i, ii, 512, TailStrategy::ShiftInwards)
-        .split(h, h, hi, 2, TailStrategy::ShiftInwards)
-        .split(ii, ii, iii, 128, TailStrategy::ShiftInwards)
-        .split(iii, iii, iiii, 64, TailStrategy::ShiftInwards)
+        .split(i, i, ii, 32, TailStrategy::ShiftInwards)
         .split(d, d, di, 16, TailStrategy::ShiftInwards)
         .vectorize(di)
         .compute_root()
-        .reorder({di, d, iiii, iii, ii, hi, i, h, b})
-        .fuse(i, h, i)
+        .reorder({di, d, ii, h, i, b})
         .parallel(i);
     normalised
         .store_in(MemoryType::Stack)
         .split(d, d, di, 16, TailStrategy::RoundUp)
         .vectorize(di)
-        .compute_at(out_stage, iii)
+        .compute_at(out_stage, d)
         .reorder({di, d, r, t, h, b})
         .reorder_storage(d, r, t, h, b);
     total_mixed
         .store_in(MemoryType::Stack)
         .split(d, d, di, 16, TailStrategy::RoundUp)
         .vectorize(di)
-        .compute_at(normalised, r)
+        .compute_at(out_stage, d)
         .reorder({di, d, r, t, h, b})
         .reorder_storage(d, r, t, h, b);
     total_mixed.update(0)
         .split(d, d, di, 16, TailStrategy::RoundUp)
         .vectorize(di)
-        .reorder({di, mixed_chunk_x, d, r, t, h, b});
+        .reorder({di, d, r, t, h, b, mixed_chunk_x});
     chunk_mixed
         .store_in(MemoryType::Stack)
         .split(d, d, di, 16, TailStrategy::RoundUp)
         .vectorize(di)
-        .compute_at(total_mixed, mixed_chunk_x)
+        .compute_at(total_mixed, d)
         .reorder({di, d, r, c, t, h, b})
         .reorder_storage(d, r, c, t, h, b);
     mixed
         .split(d, d, di, 16, TailStrategy::RoundUp)
         .vectorize(di)
-        .compute_at(out_stage, iii)
+        .compute_at(out_stage, h)
         .reorder({di, d, r, c, t, h, b})
         .reorder_storage(d, r, c, t, h, b);
     mixed.update(0)
@@ -112,14 +107,13 @@ inline void apply_schedule_adams2019(
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(out_stage, iii)
-        .store_at(out_stage, ii)
+        .compute_at(out_stage, h)
         .reorder({ri, r, t, h, b});
     total_sum
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(out_stage, iii)
+        .compute_at(out_stage, h)
         .reorder({ri, r, t, h, b});
     total_sum.update(0)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
@@ -129,13 +123,14 @@ inline void apply_schedule_adams2019(
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(total_sum, sum_chunk_x)
+        .compute_at(out_stage, h)
+        .store_at(out_stage, i)
         .reorder({ri, r, c, t, h, b});
     row_sum
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(total_sum, sum_chunk_x)
+        .compute_at(chunk_sum, r)
         .reorder({ri, r, c, t, h, b});
     row_sum.update(0)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
@@ -144,77 +139,80 @@ inline void apply_schedule_adams2019(
     weight
         .split(k, k, ki, 16, TailStrategy::RoundUp)
         .vectorize(ki)
-        .compute_at(out_stage, iii)
+        .compute_at(out_stage, h)
         .reorder({ki, k, r, c, t, h, b})
         .reorder_storage(k, r, c, t, h, b);
     chunk_scale
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(out_stage, iii)
-        .store_at(out_stage, ii)
+        .compute_at(out_stage, h)
         .reorder({ri, r, c, t, h, b});
     total_max
-        .store_in(MemoryType::Stack)
+        .split(h, h, hi, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
-        .vectorize(ri)
-        .compute_at(out_stage, ii)
-        .reorder({ri, r, t, h, b});
-    total_max.update(0)
-        .split(r, r, ri, 16, TailStrategy::RoundUp)
-        .vectorize(ri)
-        .reorder({ri, max_chunk_x, r, t, h, b});
-    row_max
-        .split(r, r, ri, 16, TailStrategy::RoundUp)
-        .split(t, t, ti, 2, TailStrategy::RoundUp)
         .vectorize(ri)
         .compute_root()
-        .reorder({ri, c, ti, h, r, t, b})
-        .fuse(r, t, r)
+        .reorder({ri, r, hi, t, h, b})
+        .parallel(h);
+    total_max.update(0)
+        .split(h, h, hi, 4, TailStrategy::RoundUp)
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
+        .reorder({ri, max_chunk_x, r, hi, t, h, b})
+        .parallel(h);
+    row_max
+        .split(r, r, ri, 512, TailStrategy::RoundUp)
+        .split(ri, ri, rii, 16, TailStrategy::RoundUp)
+        .vectorize(rii)
+        .compute_root()
+        .reorder({rii, ri, c, h, r, t, b})
         .parallel(r);
     row_max.update(0)
-        .split(r, r, ri, 16, TailStrategy::RoundUp)
-        .split(t, t, ti, 2, TailStrategy::RoundUp)
-        .vectorize(ri)
-        .reorder({ri, max_key_x, c, ti, h, r, t, b})
-        .fuse(r, t, r)
+        .split(r, r, ri, 512, TailStrategy::RoundUp)
+        .split(ri, ri, rii, 16, TailStrategy::GuardWithIf)
+        .vectorize(rii)
+        .reorder({rii, max_key_x, ri, c, h, r, t, b})
         .parallel(r);
     score
-        .split(c, c, ci, 4, TailStrategy::RoundUp)
+        .split(c, c, ci, 3, TailStrategy::RoundUp)
+        .split(h, h, hi, 2, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
         .compute_root()
-        .reorder({ri, r, k, ci, t, c, h, b})
+        .reorder({ri, r, k, ci, hi, c, t, h, b})
         .fuse(c, h, c)
         .parallel(c);
     score.update(0)
-        .split(c, c, ci, 4, TailStrategy::GuardWithIf)
-        .split(r, r, ri, 16, TailStrategy::GuardWithIf)
-        .split(t, t, ti, 8, TailStrategy::GuardWithIf)
-        .vectorize(ri)
-        .reorder({ri, channel_x, k, ci, ti, r, t, c, h, b})
+        .split(c, c, ci, 3, TailStrategy::GuardWithIf)
+        .split(h, h, hi, 2, TailStrategy::GuardWithIf)
+        .split(channel_x, channel_x, channel_xi, 4, TailStrategy::GuardWithIf)
+        .split(r, r, ri, 64, TailStrategy::GuardWithIf)
+        .split(ri, ri, rii, 16, TailStrategy::GuardWithIf)
+        .vectorize(rii)
+        .reorder({rii, channel_xi, ri, k, ci, hi, channel_x, r, c, t, h, b})
         .fuse(c, h, c)
         .parallel(c);
     query_t
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::ShiftInwards)
         .vectorize(ri)
-        .compute_at(score, r)
+        .compute_at(score, channel_x)
         .reorder({ri, r, d, t, h, b});
     row_end
-        .split(t, t, ti, 8, TailStrategy::ShiftInwards)
-        .split(r, r, ri, 16, TailStrategy::ShiftInwards)
-        .vectorize(ri)
+        .split(r, r, ri, 512, TailStrategy::ShiftInwards)
+        .split(ri, ri, rii, 16, TailStrategy::ShiftInwards)
+        .vectorize(rii)
         .compute_root()
-        .reorder({ri, r, ti, t, b})
-        .parallel(t);
+        .reorder({rii, ri, r, t, b})
+        .parallel(r);
     row_begin
-        .split(t, t, ti, 8, TailStrategy::ShiftInwards)
-        .split(r, r, ri, 16, TailStrategy::ShiftInwards)
-        .vectorize(ri)
+        .split(r, r, ri, 512, TailStrategy::ShiftInwards)
+        .split(ri, ri, rii, 16, TailStrategy::ShiftInwards)
+        .vectorize(rii)
         .compute_root()
-        .reorder({ri, r, ti, t, b})
-        .parallel(t);
+        .reorder({rii, ri, r, t, b})
+        .parallel(r);
 
 }
 

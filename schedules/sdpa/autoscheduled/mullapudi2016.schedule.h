@@ -1,4 +1,4 @@
-// algorithm b71c6a9547c1
+// algorithm 25d6fa5be9d4
 #ifndef mullapudi2016_SCHEDULE_H
 #define mullapudi2016_SCHEDULE_H
 
@@ -22,8 +22,6 @@ inline void apply_schedule_mullapudi2016(
     Var r("r"), k("k"), c("c"), d("d"), t("t"), i("i"), h("h"), b("b");
     Var d_vi("d_vi");
     Var d_vo("d_vo");
-    Var i_i("i_i");
-    Var i_o("i_o");
     Var r_vi("r_vi");
     Var r_vo("r_vo");
 
@@ -31,7 +29,6 @@ inline void apply_schedule_mullapudi2016(
     Func lse = pipeline.get_func(18);
     Func mixed = pipeline.get_func(20);
     Func out_stage = pipeline.get_func(24);
-    Func query_t = pipeline.get_func(7);
     Func row_begin = pipeline.get_func(1);
     Func row_end = pipeline.get_func(4);
     Func row_max = pipeline.get_func(10);
@@ -65,16 +62,16 @@ inline void apply_schedule_mullapudi2016(
             .parallel(h);
     }
     {
-        Var r = mixed.args()[0];
+        Var d = mixed.args()[1];
         RVar mixed_key$x(mixed.update(0).get_schedule().rvars()[0].var);
         mixed
-            .compute_at(out_stage, i_o)
-            .split(r, r_vo, r_vi, 16)
-            .vectorize(r_vi);
+            .compute_at(out_stage, i)
+            .split(d, d_vo, d_vi, 16)
+            .vectorize(d_vi);
         mixed.update(0)
-            .reorder(r, mixed_key$x, d, c, t, h, b)
-            .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
-            .vectorize(r_vi);
+            .reorder(d, r, mixed_key$x, c, t, h, b)
+            .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
+            .vectorize(d_vi);
     }
     {
         Var d = out_stage.args()[0];
@@ -83,19 +80,10 @@ inline void apply_schedule_mullapudi2016(
         Var b = out_stage.args()[3];
         out_stage
             .compute_root()
-            .split(i, i_o, i_i, 64)
-            .reorder(d, i_i, b, i_o, h)
+            .reorder(d, b, i, h)
             .split(d, d_vo, d_vi, 32)
             .vectorize(d_vi)
             .parallel(h);
-    }
-    {
-        Var r = query_t.args()[0];
-        Var t = query_t.args()[2];
-        query_t
-            .compute_at(score, t)
-            .split(r, r_vo, r_vi, 16)
-            .vectorize(r_vi);
     }
     {
         Var r = row_begin.args()[0];
@@ -106,7 +94,8 @@ inline void apply_schedule_mullapudi2016(
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi)
             .parallel(b)
-            .parallel(t);
+            .parallel(t)
+            .parallel(r_vo);
     }
     {
         Var r = row_end.args()[0];
@@ -117,7 +106,8 @@ inline void apply_schedule_mullapudi2016(
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi)
             .parallel(b)
-            .parallel(t);
+            .parallel(t)
+            .parallel(r_vo);
     }
     {
         Var r = row_max.args()[0];
@@ -131,8 +121,8 @@ inline void apply_schedule_mullapudi2016(
             .parallel(b)
             .parallel(h);
         row_max.update(0)
-            .reorder(r, max_key$x, c, t, h, b)
-            .reorder(b, r, max_key$x, c, t, h)
+            .reorder(r, max_key$x, c, h, t, b)
+            .reorder(t, b, r, max_key$x, c, h)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_vi)
             .parallel(h);
@@ -159,7 +149,6 @@ inline void apply_schedule_mullapudi2016(
         Var r = score.args()[0];
         Var h = score.args()[4];
         Var b = score.args()[5];
-        RVar channel$x(score.update(0).get_schedule().rvars()[0].var);
         score
             .compute_root()
             .split(r, r_vo, r_vi, 16)
@@ -167,10 +156,9 @@ inline void apply_schedule_mullapudi2016(
             .parallel(b)
             .parallel(h);
         score.update(0)
-            .reorder(r, channel$x, k, c, t, h, b)
-            .reorder(r, channel$x, k, c, b, t, h)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_vi)
+            .parallel(b)
             .parallel(h);
     }
     {
@@ -192,16 +180,16 @@ inline void apply_schedule_mullapudi2016(
             .parallel(h);
     }
     {
-        Var r = total_mixed.args()[0];
+        Var d = total_mixed.args()[1];
         RVar mixed_chunk$x(total_mixed.update(0).get_schedule().rvars()[0].var);
         total_mixed
-            .compute_at(out_stage, i_o)
-            .split(r, r_vo, r_vi, 16)
-            .vectorize(r_vi);
+            .compute_at(out_stage, i)
+            .split(d, d_vo, d_vi, 16)
+            .vectorize(d_vi);
         total_mixed.update(0)
-            .reorder(r, d, mixed_chunk$x, t, h, b)
-            .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
-            .vectorize(r_vi);
+            .reorder(d, r, mixed_chunk$x, t, h, b)
+            .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
+            .vectorize(d_vi);
     }
     {
         Var r = total_sum.args()[0];
@@ -227,9 +215,11 @@ inline void apply_schedule_mullapudi2016(
         Var c = weight.args()[2];
         Var t = weight.args()[3];
         Var h = weight.args()[4];
+        Var b = weight.args()[5];
         weight
             .compute_root()
-            .reorder(b, r, k, c, t, h)
+            .reorder(r, k, c, h, t, b)
+            .reorder(t, b, r, k, c, h)
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi)
             .parallel(h);
