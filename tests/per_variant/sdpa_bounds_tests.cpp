@@ -1,6 +1,7 @@
 // Every variant on arrays that end, or begin, at a page that must not be touched: one element read beyond them is a crash.
 #include "tests/support/sdpa_case.h"
 #include "tests/support/variant_grid.h"
+#include <algorithm>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ public:
         REQUIRE(base_ != MAP_FAILED);
         REQUIRE(mprotect(base_ + page, inside, PROT_READ | PROT_WRITE) == 0);
         data_ = reinterpret_cast<T *>(base_ + page + (at_end ? inside - bytes : 0));
-        std::memcpy(data_, values.data(), bytes);
+        std::copy(values.begin(), values.end(), data_);
         count_ = values.size();
     }
     ~Fenced() { munmap(base_, size_); }
