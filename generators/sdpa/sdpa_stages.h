@@ -25,11 +25,11 @@ struct SdpaInputs {
 
 struct SdpaShape {
     Halide::Type accumulator;
-    int chunk;          // keys per partial: fixes the order of summation
+    int chunk;  // keys per partial: fixes the order of summation
     // Rows that share one range of chunks; the chunks outside it are skipped. 0: no tiles, one holds all rows, and every
     // chunk is computed and masked: for schedules that place each stage on its own. It changes no result.
     int rows_per_tile;
-    bool ragged_dims;   // value_dim is not a multiple of what a schedule may round channels up to: clamp loads
+    bool ragged_dims;  // value_dim is not a multiple of what a schedule may round channels up to: clamp loads
 };
 
 // Of one chunk: s, s where kept (base 2), m = max s, p = 2^(s - m), l = sum p, o = sum p v.
