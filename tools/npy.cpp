@@ -1,11 +1,11 @@
 // Reads and writes .npy files; the text of the header is parsed in npy_header.cpp.
 #include "npy.h"
 #include "error.h"
+#include "input_file.h"
 #include "npy_header.h"
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <new>
@@ -49,20 +49,7 @@ struct File {
 
     [[noreturn]] void fail(const std::string &what) const { throw InputError(argument, path + ": " + what); }
 
-    void open() {
-        namespace fs = std::filesystem;
-        std::error_code error;
-        const fs::file_status status = fs::status(path, error);
-        if (status.type() == fs::file_type::not_found) fail("no such file");
-        if (error) fail(error.message());
-        if (fs::is_directory(status)) fail("is a directory");
-        if (!fs::is_regular_file(status)) fail("is not a regular file");
-        size = fs::file_size(path, error);
-        if (error) fail(error.message());
-        errno = 0;
-        stream.open(path, std::ios::binary);
-        if (!stream) fail(std::string("cannot be opened: ") + std::strerror(errno));
-    }
+    void open() { stream = open_input(argument, path, size); }
     void read(void *to, std::uint64_t bytes) {
         if (!stream.read(static_cast<char *>(to), static_cast<std::streamsize>(bytes))) fail("cannot be read to its end");
     }

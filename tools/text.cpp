@@ -1,18 +1,14 @@
 // Numbers, labels, UTF-8 and XML.
 #include "text.h"
 #include "error.h"
-#include <cerrno>
+#include "input_file.h"
 #include <charconv>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace attune::program {
 namespace {
 
-constexpr std::uintmax_t max_label_bytes = 16 << 20;
+constexpr std::uint64_t max_label_bytes = 16 << 20;
 
 template<typename T> std::optional<T> all_of(std::string_view text) {
     T value{};
@@ -69,17 +65,9 @@ std::string short_number(double x, int digits) {
 
 std::vector<std::string> read_labels(const std::string &argument, const std::string &path) {
     const auto fail = [&](const std::string &what) { throw InputError(argument, path + ": " + what); };
-    namespace fs = std::filesystem;
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (status.type() == fs::file_type::not_found) fail("no such file");
-    if (error) fail(error.message());
-    if (fs::is_directory(status)) fail("is a directory");
-    if (!fs::is_regular_file(status)) fail("is not a regular file");
-    if (fs::file_size(path, error) > max_label_bytes) fail("is larger than 16 MiB");
-    errno = 0;
-    std::ifstream file(path, std::ios::binary);
-    if (!file) fail(std::string("cannot be opened: ") + std::strerror(errno));
+    std::uint64_t bytes = 0;
+    std::ifstream file = open_input(argument, path, bytes);
+    if (bytes > max_label_bytes) fail("is larger than 16 MiB");
     std::vector<std::string> labels;
     for (std::string line; std::getline(file, line);) {
         if (!line.empty() && line.back() == '\r') line.pop_back();
