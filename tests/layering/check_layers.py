@@ -50,8 +50,6 @@ for path in sources("schedules"):
 
 for folder in ("runtime", "tools", "bench", "examples"):
     for path in sources(folder):
-        if "autoscheduled" in path.parts:
-            continue
         checked += 1
         forbid(path, r"#\s*include\s*[<\"]Halide\.h", "includes Halide.h outside generators and schedules")
 

@@ -4,17 +4,6 @@
 using namespace attune_test;
 using attune::ConstView, attune::View;
 
-namespace {
-// A call spoiled by f has to be refused.
-template<typename F>
-void refused(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
-    SpoiledCall call;
-    f(call);
-    check_refused(call, code, argument, parts);
-}
-using Call = SpoiledCall;
-}  // namespace
-
 TEST_CASE("bad input: the call that the others spoil is right", "[sdpa][bad_input]") {
     SpoiledCall call;
     CHECK(call.run().ok());

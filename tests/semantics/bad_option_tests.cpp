@@ -5,16 +5,6 @@
 using namespace attune_test;
 using attune::Causal, attune::ConstView;
 
-namespace {
-template<typename F>
-void refused(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
-    SpoiledCall call;
-    f(call);
-    check_refused(call, code, argument, parts);
-}
-using Call = SpoiledCall;
-}  // namespace
-
 TEST_CASE("bad option: valid_lens negative or beyond the keys", "[sdpa][bad_input]") {
     const std::int32_t negative[] = {2, -1}, beyond[] = {6, 2}, deep[] = {5, 5, 0, 1, 9, 5}, least[] = {-2147483647 - 1, 0};
     refused(invalid, "valid_lens", {"1", "-1", "5"}, [&](Call &c) { c.options.valid_lens = ConstView(negative, {2}); });

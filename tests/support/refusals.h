@@ -51,6 +51,15 @@ inline void check_refused(SpoiledCall &call, attune::StatusCode code, const std:
     CHECK(defect(right.arrays) == "");
 }
 
+// A call spoiled by f has to be refused.
+template<typename F>
+void refused(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
+    SpoiledCall call;
+    f(call);
+    check_refused(call, code, argument, parts);
+}
+using Call = SpoiledCall;
+
 inline constexpr auto invalid = attune::StatusCode::invalid_argument;
 inline constexpr auto unsupported = attune::StatusCode::unsupported;
 
