@@ -71,15 +71,13 @@ endfunction()
 # attune_add_kernel(name GENERATOR target TARGET halide-target PARAMS k=v...): one object of libattune.a. add_halide_library()
 # would add an archive, headers and an interface library for each; nothing here needs them.
 function(attune_add_kernel name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;GENERATOR_NAME" "PARAMS;OPTIONS;DEPENDS")
-  if(NOT A_GENERATOR_NAME)
-    string(REGEX REPLACE "\\..*" "" A_GENERATOR_NAME ${A_GENERATOR})
-  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET" "PARAMS")
+  string(REGEX REPLACE "\\..*" "" registered ${A_GENERATOR})  # sdpa.generator holds the generator sdpa
   set(object ${PROJECT_BINARY_DIR}/kernels/${name}.o)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${A_GENERATOR} -g ${A_GENERATOR_NAME} -f ${name} -n ${name} -o ${PROJECT_BINARY_DIR}/kernels -e object ${A_OPTIONS}
+    COMMAND ${A_GENERATOR} -g ${registered} -f ${name} -n ${name} -o ${PROJECT_BINARY_DIR}/kernels -e object
       target=${A_TARGET}-user_context-no_bounds_query-no_runtime ${A_PARAMS}
-    DEPENDS ${A_GENERATOR} ${A_DEPENDS}
+    DEPENDS ${A_GENERATOR}
     COMMENT "kernel ${name}" VERBATIM)
   target_sources(attune PRIVATE ${object})
   set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
@@ -90,11 +88,6 @@ endfunction()
 function(attune_write_table)
   get_property(symbols GLOBAL PROPERTY ATTUNE_TABLE_SYMBOLS)
   get_property(rows GLOBAL PROPERTY ATTUNE_TABLE_ROWS)
-  set(targets "")
-  foreach(target IN LISTS ATTUNE_ALL_TARGETS)
-    string(JOIN "\", \"" chain ${target} ${ATTUNE_FALLBACK_${target}})
-    string(APPEND targets "    {\"${target}\", {\"${chain}\"}},\n")
-  endforeach()
   foreach(limit decode_rows_at_most decode_keys_at_least short_queries_at_most short_keys_at_most
     long_padding_percent_at_most)
     string(JSON ${limit} GET "${ATTUNE_TARGETS_JSON}" shape_classes sdpa ${limit})

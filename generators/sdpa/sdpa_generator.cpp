@@ -25,6 +25,7 @@ public:
     Input<Buffer<int32_t, 1>> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"};
     Input<Buffer<int32_t, 2>> lengths{"lengths"}, shortest{"shortest"}, longest{"longest"};
     Input<double> scale{"scale"};
+
     void configure() {
         for (auto *in : {&query, &key, &value}) in->set_type(dtype);
         // lse is the second value of out: the runtime gives it stride 0 along d.

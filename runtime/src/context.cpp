@@ -38,11 +38,11 @@ Context::Context(const ContextOptions &options) : state_(std::make_unique<State>
     s.threads = threads;
     if (const char *name = std::getenv("ATTUNE_FORCE_VARIANT"); name && *name) {
         // A name that no op knows would otherwise be obeyed by none, silently.
-        if (!find_variant(name)) {
+        s.forced_variant = find_variant(name);
+        if (!s.forced_variant) {
             s.status = {StatusCode::invalid_argument, "ATTUNE_FORCE_VARIANT: there is no variant " + std::string(name)};
             return;
         }
-        s.forced_variant = name;
     }
     if (const char *v = std::getenv("ATTUNE_VERBOSE")) s.verbose = *v && std::strcmp(v, "0") != 0;
     s.scratch.emplace(options.allocator, options.scratch_bytes_per_thread, threads);

@@ -6,11 +6,13 @@
 
 namespace attune {
 
+struct VariantRecord;
+
 struct Context::State {
     Status status;
     int threads = 1;
-    std::string forced_variant;  // ATTUNE_FORCE_VARIANT
-    bool verbose = false;        // ATTUNE_VERBOSE
+    const VariantRecord *forced_variant = nullptr;  // ATTUNE_FORCE_VARIANT
+    bool verbose = false;                           // ATTUNE_VERBOSE
     std::string last_variant;
     std::optional<Scratch> scratch;  // none only if status is not ok
 };

@@ -45,8 +45,12 @@ Rows rows_of(const ConstView &v) {
     return r;
 }
 
-}  // namespace
+// The addresses between the first and one past the last element; equal if there are none.
+struct Span {
+    std::intptr_t begin = 0, end = 0;
+};
 
+// False if that does not fit an address.
 bool span_of(const ConstView &v, Span &span) {
     __int128 low = 0, high = 0;
     for (int n = 0; n < v.rank; n++) {
@@ -63,6 +67,8 @@ bool span_of(const ConstView &v, Span &span) {
     span = {base + static_cast<std::intptr_t>(low * size), base + static_cast<std::intptr_t>((high + 1) * size)};
     return true;
 }
+
+}  // namespace
 
 bool overlap(const ConstView &a, const ConstView &b) {
     Span sa, sb;

@@ -62,23 +62,23 @@ LengthBounds bound_lengths(const SdpaCall &call, const VariantRecord &variant, s
     return bounds;
 }
 
-Status run(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
-    const SdpaProblem &p = call.sizes;
-    SdpaCall c = call;
+// Fills in what the call leaves out: lengths, and a place for lse.
+Status run(Context::State &context, SdpaCall &c, const VariantRecord &variant) {
+    const SdpaProblem &p = c.sizes;
     const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
     if (!c.lengths.given()) c.lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
 
-    ScratchBlock bounds_block(*context.scratch, sizeof(std::int32_t) * 2 * static_cast<std::size_t>(p.batch * p.queries));
-    // The kernel always writes lse; what is not asked for goes to scratch.
-    ScratchBlock lse_block(
-        *context.scratch, c.lse.given() ? 0 : static_cast<std::size_t>(p.batch * p.query_heads * p.queries * size_of(p.dtype)));
-    if (!bounds_block.data() || !lse_block.data())
-        return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    // One block: the bounds of the lengths, two for each query at most, and then lse, which the kernel always writes.
+    const std::int64_t bounds_bytes = 2 * static_cast<std::int64_t>(sizeof(std::int32_t)) * p.batch * p.queries;
+    const std::int64_t lse_bytes = c.lse.given() ? 0 : p.batch * p.query_heads * p.queries * size_of(p.dtype);
+    ScratchBlock block(*context.scratch, static_cast<std::size_t>(bounds_bytes + lse_bytes));
+    if (!block.data()) return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
     if (!c.lse.given()) {
-        c.lse = View(static_cast<float *>(lse_block.data()), {p.batch, p.query_heads, p.queries});
+        c.lse = View(reinterpret_cast<float *>(static_cast<char *>(block.data()) + bounds_bytes),
+                     {p.batch, p.query_heads, p.queries});
         c.lse.dtype = p.dtype;
     }
-    const LengthBounds bounds = bound_lengths(c, variant, static_cast<std::int32_t *>(bounds_block.data()));
+    const LengthBounds bounds = bound_lengths(c, variant, static_cast<std::int32_t *>(block.data()));
     auto per_batch = [&](const std::vector<std::int32_t> &x) {
         return ConstView(x.data(), {p.batch}, {x.size() == 1 ? 0 : 1});
     };
@@ -86,10 +86,16 @@ Status run(Context::State &context, const SdpaCall &call, const VariantRecord &v
     HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(per_batch(c.band_begin)),
         band_end(per_batch(c.band_end)), offset(per_batch(c.offset)), lengths(c.lengths), shortest(bounds.shortest),
         longest(bounds.longest), out(c.out), lse(c.lse, p.value_dim);
-    double scale = c.scale;
     void *args[] = {nullptr,       query.get(),    key.get(),     value.get(), band_begin.get(), band_end.get(), offset.get(),
-                    lengths.get(), shortest.get(), longest.get(), &scale,      out.get(),        lse.get()};
+                    lengths.get(), shortest.get(), longest.get(), &c.scale,    out.get(),        lse.get()};
     return call_kernel(context, variant.kernel, args, worthwhile_threads(p, context.threads));
+}
+
+// The name that ATTUNE_FORCE_VARIANT holds, if it is of this op.
+constexpr std::string_view environment_variable = "ATTUNE_FORCE_VARIANT";
+std::string_view forced_by_environment(const Context::State &context) {
+    const VariantRecord *v = context.forced_variant;
+    return v && v->op == "sdpa" ? v->name : std::string_view();
 }
 
 Status attend(Context::State &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
@@ -100,8 +106,7 @@ Status attend(Context::State &context, const ConstView &query, const ConstView &
     if (Status s = check_sdpa(query, key, value, out, options, call); !s.ok()) return s;
 
     std::string_view forced = options.variant, forced_by = "variant";
-    if (forced.empty() && context.forced_variant.starts_with("sdpa_"))
-        forced = context.forced_variant, forced_by = "ATTUNE_FORCE_VARIANT";
+    if (forced.empty()) forced = forced_by_environment(context), forced_by = environment_variable;
     SdpaChoice choice;
     if (Status s = choose_sdpa(call.sizes, forced, forced_by, choice); !s.ok()) return s;
 
@@ -142,10 +147,8 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         if (!s.status.ok()) return s.status;
         if (Status sizes = check_problem(problem); !sizes.ok()) return sizes;
         SdpaChoice choice;
-        const bool forced = s.forced_variant.starts_with("sdpa_");
-        const Status chosen = choose_sdpa(problem, forced ? std::string_view(s.forced_variant) : std::string_view(),
-                                          "ATTUNE_FORCE_VARIANT", choice);
-        if (!chosen.ok()) return chosen;
+        if (Status chosen = choose_sdpa(problem, forced_by_environment(s), environment_variable, choice); !chosen.ok())
+            return chosen;
         plan = {std::string(choice.variant->name), std::string(choice.reason),
                 sdpa_workspace_bytes(*choice.variant, problem, worthwhile_threads(problem, s.threads))};
         return {};

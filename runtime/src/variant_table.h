@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace attune {
 
@@ -18,11 +17,6 @@ struct VariantRecord {
     int (*kernel)(void **);
 };
 
-struct TargetRecord {
-    std::string_view name;
-    std::vector<std::string_view> chain;  // the target itself, then its fallbacks
-};
-
 // Boundaries of the classes of shapes, from schedules/targets.json.
 struct SdpaShapeClasses {
     std::int64_t decode_rows_at_most, decode_keys_at_least, short_queries_at_most, short_keys_at_most;
@@ -30,7 +24,6 @@ struct SdpaShapeClasses {
 };
 
 std::span<const VariantRecord> variant_records() noexcept;
-std::span<const TargetRecord> target_records() noexcept;
 const SdpaShapeClasses &sdpa_shape_classes() noexcept;
 
 // Null if there is none.
