@@ -1,4 +1,5 @@
 #include "generators/math/exp2.h"
+#include "generators/math/nearest.h"
 
 namespace attune {
 using namespace Halide;
@@ -20,7 +21,7 @@ Expr exp2_nonpositive(Expr x) {
     // Written as a strict comparison that fails for NaN: max() may drop the NaN.
     const Expr lowest = make_const(t, -bias);
     x = strict_float(select(x < lowest, lowest, x));
-    Expr n = round(x), f = x - n, p;
+    Expr n = nearest(x), f = x - n, p;
     for (double c : narrow ? f32 : f64) p = p.defined() ? p * f + make_const(t, c) : make_const(t, c);
     return reinterpret(t, reinterpret(bits, p) + (cast(bits, n) << mantissa));
 }

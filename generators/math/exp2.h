@@ -4,7 +4,7 @@
 
 namespace attune {
 
-// 2^x for x <= 0, in the type of x (f32: relative error 1.0e-7, f64: 4e-16). x <= -127 (f64: -1023) gives exactly 0;
+// 2^x for x <= 0, in the type of x (f32: relative error 1.8e-7, f64: 4e-16). x <= -127 (f64: -1023) gives exactly 0;
 // NaN gives NaN.
 Halide::Expr exp2_nonpositive(Halide::Expr x);
 

@@ -1,0 +1,14 @@
+// Rounding to the nearest integer, as a Halide expression. No target, no vector width.
+#pragma once
+#include "Halide.h"
+
+namespace attune {
+
+// The integer nearest to x, ties to even, for |x| up to a quarter of 2^24 (f64: 2^53); NaN gives NaN. round() is a call for
+// each lane where a target has no instruction for it, and is split in halves of a vector for AVX-512.
+inline Halide::Expr nearest(const Halide::Expr &x) {
+    const Halide::Expr unit = Halide::Internal::make_const(x.type(), x.type().bits() == 32 ? 0x1.8p23 : 0x1.8p52);
+    return Halide::strict_float((x + unit) - unit);
+}
+
+}  // namespace attune

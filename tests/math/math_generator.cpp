@@ -1,0 +1,58 @@
+// The expressions of generators/math as kernels of arrays: what math_tests.cpp calls.
+#include "generators/math/exp2.h"
+#include "generators/math/philox.h"
+#include "generators/math/tanh.h"
+
+namespace {
+
+enum class Function { exp2, exp, tanh };
+
+class Math : public Halide::Generator<Math> {
+public:
+    GeneratorParam<Function> function{
+        "function", Function::tanh, {{"exp2", Function::exp2}, {"exp", Function::exp}, {"tanh", Function::tanh}}};
+    GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
+    Input<Buffer<void, 1>> x{"x"};
+    Output<Buffer<void, 1>> out{"out"};
+
+    void configure() {
+        x.set_type(dtype);
+        out.set_type(dtype);
+    }
+    void generate() {
+        const Halide::Expr at = x(i);
+        out(i) = function == Function::tanh  ? attune::tanh_precise(at)
+                 : function == Function::exp ? attune::exp_of(at)
+                                             : attune::exp2_nonpositive(at);
+    }
+    void schedule() {
+        static_cast<Halide::Func>(out).vectorize(i, natural_vector_size(out.type()), Halide::TailStrategy::GuardWithIf);
+    }
+
+private:
+    Halide::Var i{"i"};
+};
+
+// words(i, n) = word n for the counter (first + i, and the other three given).
+class Philox : public Halide::Generator<Philox> {
+public:
+    Input<uint32_t> first{"first"}, c1{"c1"}, c2{"c2"}, c3{"c3"}, key_low{"key_low"}, key_high{"key_high"};
+    Output<Buffer<uint32_t, 2>> words{"words"};
+
+    void generate() {
+        const auto all = attune::philox4x32_10({first + Halide::cast<uint32_t>(i), c1, c2, c3}, {key_low, key_high});
+        words(i, n) = Halide::mux(n, {all[0], all[1], all[2], all[3]});
+    }
+    void schedule() {
+        static_cast<Halide::Func>(words).bound(n, 0, 4).reorder(n, i).unroll(n).vectorize(
+            i, natural_vector_size(Halide::UInt(32)), Halide::TailStrategy::GuardWithIf);
+    }
+
+private:
+    Halide::Var i{"i"}, n{"n"};
+};
+
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(Math, math)
+HALIDE_REGISTER_GENERATOR(Philox, philox)
