@@ -1,4 +1,5 @@
-// What a score or a mask may name: its index, and captured buffers.
+// What an attention is made of: how a query and a key give a number, and how that number becomes the score that is
+// normalised. Everything here is written in terms of an index and of captured buffers; nothing knows a loop.
 #pragma once
 #include "Halide.h"
 #include <functional>
@@ -11,18 +12,38 @@ namespace attune {
 // One (query, key) pair: batch, query head, query, key, and the position of the query among the keys (i + offset).
 struct Index {
     Halide::Expr b, h, i, j, position;
+    Halide::Expr key_head;
+    // The element (j, i, h, b) of a table over pairs. Read through this and not as table(j, i, h, b), because a schedule
+    // whose lanes are queries wants such tables transposed.
+    std::function<Halide::Expr(const Halide::Func &table)> of_pair;
 };
 
-// x = scale * <q_i, k_j> to the score that is normalised; natural units (the kernels' base 2 is folded in after it).
-using ScoreFunction = std::function<Halide::Expr(Halide::Expr score, Index at)>;
-// True where key j takes part for query i.
-using MaskFunction = std::function<Halide::Expr(Index at)>;
+// The number that a query and a key give: finish(sum over channels of term(query(q), key(k), channel)). An empty function
+// leaves its argument as it is; an empty term is the product.
+struct PairTerm {
+    std::function<Halide::Expr(Halide::Expr)> query, key;
+    std::function<Halide::Expr(Halide::Expr q, Halide::Expr k, Halide::Expr channel)> term;
+    std::function<Halide::Expr(Halide::Expr sum, const Index &at)> finish;
+    std::vector<Halide::Func> prepared;  // what finish or term read, computed before anything else
+};
 
-// The pointwise part of an attention. Either function may be empty: then the score is x itself, and every key that the
-// structural intervals allow takes part.
-struct Pointwise {
+// The scaled number to a score, in natural units.
+using ScoreFunction = std::function<Halide::Expr(Halide::Expr score, const Index &at)>;
+// True where key j takes part for query i.
+using MaskFunction = std::function<Halide::Expr(const Index &at)>;
+
+// One change of all scores: a score function or a mask function. A score below -1e29 counts as masked.
+struct ScoreStep {
     ScoreFunction score;
     MaskFunction mask;
+    Halide::Expr when;         // names inputs of the kernel alone, and is asked once; undefined: always
+    bool reads_pairs = false;  // through Index::of_pair
+    bool may_mask = false;     // as every mask function may
+};
+
+struct Score {
+    PairTerm pair;
+    std::vector<ScoreStep> steps;  // in order; empty: the scaled number is the score
 };
 
 // A buffer that a score or mask reads. A Generator rejects an ImageParam that it did not declare, so a capture registers

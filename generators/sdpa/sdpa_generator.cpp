@@ -1,8 +1,12 @@
-// Wiring only: parameters, inputs, outputs.
+// Wiring only: parameters, inputs, outputs. Every kind of kernel of every attention of the library.
+#include "generators/sdpa/scores.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace {
-enum class Schedule { root, prefill, decode, mullapudi2016, adams2019 };
+using namespace Halide;
+enum class Schedule { root, prefill, decode, rows, mullapudi2016, adams2019 };
+enum class Kind { plain, scored, training, weights };
+enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
 
 class Sdpa : public Halide::Generator<Sdpa> {
 public:
@@ -11,9 +15,21 @@ public:
                                            {{"root", Schedule::root},
                                             {"prefill", Schedule::prefill},
                                             {"decode", Schedule::decode},
+                                            {"rows", Schedule::rows},
                                             {"mullapudi2016", Schedule::mullapudi2016},
                                             {"adams2019", Schedule::adams2019}}};
-    GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
+    GeneratorParam<Kind> kind{
+        "kind",
+        Kind::plain,
+        {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}, {"weights", Kind::weights}}};
+    GeneratorParam<Pair> pair{"pair",
+                              Pair::dot_product,
+                              {{"dot_product", Pair::dot_product},
+                               {"cosine", Pair::cosine},
+                               {"gaussian", Pair::gaussian},
+                               {"additive", Pair::additive},
+                               {"additive_separable", Pair::additive_separable}}};
+    GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> chunk{"chunk", 128, 1, 1 << 20};
     GeneratorParam<int> tile_q{"tile_q", 0, 0, 1024};
@@ -21,39 +37,67 @@ public:
     GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
     GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
 
-    Input<Buffer<void, 4>> query{"query"}, key{"key"}, value{"value"};
+    Input<Buffer<void, 4>> query{"query"}, key{"key"};
     Input<Buffer<int32_t, 1>> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"};
     Input<Buffer<int32_t, 2>> lengths{"lengths"}, shortest{"shortest"}, longest{"longest"};
     Input<double> scale{"scale"};
 
+    // The order of these is that of the arguments (runtime/src/sdpa_kernel.cpp).
     void configure() {
-        for (auto *in : {&query, &key, &value}) in->set_type(dtype);
-        // lse is the second value of out: the runtime gives it stride 0 along d.
-        out = add_output<Func>("out", {dtype, dtype}, 4);
+        query.set_type(dtype), key.set_type(dtype);
+        if (kind != Kind::weights) value = add_input<Buffer<>>("value", dtype, 4);
+        if (is_additive()) {
+            pair_weight = add_input<Buffer<>>("pair_weight", dtype, 1);
+            pair_bias = add_input<double>("pair_bias");
+        }
+        if (kind != Kind::plain) {
+            softcap = add_input<double>("softcap");
+            has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", dtype, 4);
+            has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
+            has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
+            has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
+        }
+        if (kind == Kind::scored || kind == Kind::training) finite_values = add_input<Buffer<>>("finite_values", Int(32), 1);
+        if (kind == Kind::training) {
+            seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
+            dropout_offset = add_input<uint32_t>("dropout_offset"), first_head = add_input<uint32_t>("first_head");
+            threshold = add_input<uint32_t>("threshold");
+            keep_scale = add_input<double>("keep_scale");
+        }
+        if (kind == Kind::weights) {
+            probabilities = add_input<bool>("probabilities");
+            out = add_output<Func>("out", static_cast<Type>(dtype), 4);
+        } else {
+            // lse is the second value of out: the runtime gives it stride 0 along d.
+            out = add_output<Func>("out", {dtype, dtype}, 4);
+        }
     }
 
     void generate() {
-        attune::SdpaInputs in;
-        in.query = query, in.key = key, in.value = value;
-        in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
-        in.shortest = shortest, in.longest = longest;
-        in.scale = scale;
-        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
-        in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
-        const bool any = head_dim == 0;
-        in.head_dim = any ? query.dim(0).extent() : Halide::Expr(head_dim);
-        in.value_dim = any ? value.dim(0).extent() : Halide::Expr(head_dim);
+        const attune::SdpaInputs in = inputs();
+        const attune::Score score = {pair_term(in), steps()};
+        const bool transposes = kind != Kind::plain && (schedule_name == Schedule::prefill || schedule_name == Schedule::rows);
         const bool split = schedule_name == Schedule::decode;
-        const attune::SdpaShape shape{dtype, chunk, tile_q, any};
-        stages = split ? attune::sdpa_split_stages(in, shape, {}) : attune::sdpa_stages(in, shape, {});
-        *out = stages.out;
+        const attune::SdpaShape shape{dtype, chunk, tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0};
+        if (kind == Kind::weights) {
+            weights = attune::weights_stages(in, shape, score, *probabilities);
+            *out = weights.out;
+        } else {
+            stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
+            *out = stages.out;
+        }
     }
 
     void schedule() {
         constrain_layout();
-        const Halide::Expr value_dim = head_dim == 0 ? value.dim(0).extent() : Halide::Expr(head_dim);
+        const Expr value_dim = in_value_dim();
         if (using_autoscheduler()) {
             set_estimates();
+        } else if (kind == Kind::weights) {
+            if (schedule_name == Schedule::root)
+                attune::schedule_weights_root(weights, *out);
+            else
+                attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::decode) {
@@ -68,21 +112,89 @@ public:
     }
 
 private:
+    Input<Buffer<>> *value = nullptr, *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr,
+                    *sinks = nullptr, *finite_values = nullptr;
+    Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr, *probabilities = nullptr;
+    Input<double> *pair_bias = nullptr, *softcap = nullptr, *keep_scale = nullptr;
+    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
+                    *threshold = nullptr;
     Output<Func> *out = nullptr;
     attune::SdpaStages stages;
+    attune::WeightsStages weights;
+
+    bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
+    Expr in_value_dim() const {
+        if (head_dim != 0) return Expr(head_dim);
+        return value ? value->dim(0).extent() : Expr(1);
+    }
+
+    // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
+    int block_side() const {
+        int side = 64 / static_cast<Type>(dtype).bytes();
+        while (side > 1 && (tile_q % side || chunk % side)) side /= 2;
+        return side;
+    }
+
+    attune::SdpaInputs inputs() {
+        attune::SdpaInputs in;
+        in.query = query, in.key = key;
+        if (value) in.value = *value;
+        in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
+        in.shortest = shortest, in.longest = longest;
+        in.scale = scale;
+        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
+        in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
+        in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
+        in.value_dim = in_value_dim();
+        if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
+        if (finite_values) in.finite_values = *finite_values;
+        if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
+        return in;
+    }
+
+    attune::PairTerm pair_term(const attune::SdpaInputs &in) {
+        attune::AdditiveInputs additive;
+        if (is_additive()) additive = {*pair_weight, *pair_bias};
+        switch (pair) {
+        case Pair::cosine: return attune::cosine_pair(in, dtype);
+        case Pair::gaussian: return attune::gaussian_pair(dtype);
+        case Pair::additive: return attune::additive_pair(additive, dtype);
+        case Pair::additive_separable: return attune::additive_separable_pair(additive, dtype);
+        default: return {};
+        }
+    }
+
+    std::vector<attune::ScoreStep> steps() {
+        if (kind == Kind::plain) return {};
+        return {attune::softcap_step(*softcap, dtype), attune::bias_step(*bias, *has_bias),
+                attune::alibi_step(*slopes, *has_alibi, dtype), attune::mask_step(*mask, *has_mask)};
+    }
 
     void constrain_layout() {
-        for (auto *in : {&query, &key, &value}) {
-            for (int n = 0; n < 4; n++) in->dim(n).set_min(0);
-            if (head_dim != 0) in->dim(0).set_extent(head_dim);
+        std::vector<Input<Buffer<>> *> tensors;
+        auto constrain = [&](auto &in, int dimensions) {
+            for (int n = 0; n < dimensions; n++) in.dim(n).set_min(0);
+        };
+        constrain(query, 4), constrain(key, 4);
+        if (head_dim != 0) query.dim(0).set_extent(head_dim), key.dim(0).set_extent(head_dim);
+        if (value) {
+            constrain(*value, 4);
+            if (head_dim != 0) value->dim(0).set_extent(head_dim);
         }
-        for (auto *in : {&band_begin, &band_end, &offset}) in->dim(0).set_min(0).set_stride(Halide::Expr());
+        for (auto *in : {&band_begin, &band_end, &offset}) in->dim(0).set_min(0).set_stride(Expr());
         for (auto *in : {&lengths, &shortest, &longest}) {
-            for (int n = 0; n < 2; n++) in->dim(n).set_min(0);
-            in->dim(0).set_stride(Halide::Expr());
+            constrain(*in, 2);
+            in->dim(0).set_stride(Expr());
         }
-        auto outputs = static_cast<Halide::Func>(*out).output_buffers();
+        if (pair_weight) constrain(*pair_weight, 1);
+        if (finite_values) constrain(*finite_values, 1);
+        if (kind != Kind::plain) {
+            constrain(*bias, 4), constrain(*mask, 4), constrain(*slopes, 2), constrain(*sinks, 1);
+            slopes->dim(0).set_stride(Expr()), sinks->dim(0).set_stride(Expr());
+        }
+        auto outputs = static_cast<Func>(*out).output_buffers();
         for (int n = 0; n < 4; n++) outputs[0].dim(n).set_min(0);
+        if (kind == Kind::weights) return;
         if (head_dim != 0) outputs[0].dim(0).set_extent(head_dim);
         outputs[1].dim(0).set_stride(0);
     }
@@ -90,11 +202,12 @@ private:
     // The shape that the autoscheduled baselines are made for.
     void set_estimates() {
         const int d = head_dim == 0 ? 64 : int(head_dim), s = 1024, heads = 8, batch = 1;
-        for (auto *in : {&query, &key, &value}) in->set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
+        for (auto *in : {&query, &key}) in->set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
+        value->set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
         for (auto *in : {&band_begin, &band_end, &offset}) in->set_estimates({{0, batch}});
         for (auto *in : {&lengths, &shortest, &longest}) in->set_estimates({{0, s}, {0, batch}});
         scale.set_estimate(0.125);
-        static_cast<Halide::Func>(*out).set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
+        static_cast<Func>(*out).set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
     }
 };
 }  // namespace

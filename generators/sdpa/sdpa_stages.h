@@ -1,12 +1,21 @@
-// What is computed: scaled dot-product attention as a softmax in two levels. No tile, no vector width, no target.
+// What is computed: attention as a softmax in two levels. No tile, no vector width, no target.
 //
 // Keys are cut in chunks, rows of queries in tiles. A chunk gives partials (maximum, sum, weighted values); partials of
-// all chunks are merged in chunk order, so that the result depends on `chunk` and on nothing else of the schedule.
+// all chunks are merged in chunk order, so that the result depends on `chunk` and on nothing else of the schedule. How a
+// query and a key give a score is a parameter (attention.h).
 // Loop names: r row in tile, t tile, k key in chunk, c chunk, d channel, h head, b batch. Layout innermost first.
 #pragma once
+#include "generators/math/transpose.h"
 #include "generators/sdpa/attention.h"
 
 namespace attune {
+
+// Which weights are kept: conventions of runtime/include/attune/dropout.h. Not defined: all, and the kernel knows no dropout.
+struct Dropout {
+    // uint32; first_head is b * Hq + h of the first head; kept iff the random word is at least threshold
+    Halide::Expr seed_low, seed_high, offset, first_head, threshold;
+    Halide::Expr keep_scale;  // double: 1 / (1 - p)
+};
 
 // The keys that query i of batch entry b may see are [max(0, i + band_begin(b)), min(lengths(i, b), i + band_end(b))):
 // one interval for valid lengths, causal and window masks alike. shortest and longest are the extremes of lengths over the
@@ -17,10 +26,14 @@ struct SdpaInputs {
     Halide::Func band_begin, band_end, lengths;  // (b), (b), (i, b), int32
     Halide::Func shortest, longest;              // (t, b), int32
     Halide::Func offset;                         // (b), int32: the position of query 0 among the keys
+    Halide::Func finite_values;                  // (b), int32: not 0 where no value is Inf or NaN; not defined: not known
     Halide::Expr scale;                          // double
     Halide::Expr queries, keys;                  // extents of s
     Halide::Expr query_heads, key_heads;         // extents of h
     Halide::Expr head_dim, value_dim;            // extents of d: constants where the kernel is specialised
+    Halide::Func sinks;                          // (h), float; not defined: the kernel knows none
+    Halide::Expr has_sinks;
+    Dropout dropout;
 };
 
 struct SdpaShape {
@@ -30,18 +43,33 @@ struct SdpaShape {
     // chunk is computed and masked: for schedules that place each stage on its own. It changes no result.
     int rows_per_tile;
     bool ragged_dims;  // value_dim is not a multiple of what a schedule may round channels up to: clamp loads
+    // How a chunk reads a table over pairs, where it lies within the keys: in blocks of this side that are transposed
+    // (rows_per_tile and chunk are multiples of it); 1: as it lies; 0: no chunk is treated apart. It changes no result.
+    int pair_block = 0;
 };
 
-// Of one chunk: s, s where kept (base 2), m = max s, p = 2^(s - m), l = sum p, o = sum p v.
+// A step of Score as an update of `logit`.
+struct ScoreUpdate {
+    int update;
+    Halide::RVar key;
+    std::vector<BlockTranspose> tables;  // what it reads transposed
+};
+
+// Of one chunk: s, s after all steps and masks, m = max s, p = 2^(s - m), l = sum p, o = sum p v. Of a chunk that is not
+// seen whole, a masked weight is -0.
 struct SdpaPartials {
     Halide::Func score, logit, row_max, weight, row_sum, mixed;
-    Halide::RVar channel, max_key, sum_key, mixed_key;
+    Halide::Func random, dropped;  // with dropout: four words for four keys, and the weights that are left
+    Halide::RVar channel, max_key, sum_key;
+    std::vector<Halide::RVar> mixed_keys;  // of each update of mixed
+    std::vector<ScoreUpdate> steps;
 };
 
 struct SdpaStages {
-    Halide::Func query_t;             // (r, d, t, h, b) query, transposed
-    Halide::Func row_begin, row_end;  // (r, t, b) the interval of keys of a row
-    SdpaPartials full, part;          // chunks that every row sees whole, and the others
+    std::vector<Halide::Func> prepared;  // before all others: what a score needs of each query or key alone
+    Halide::Func query_t;                // (r, d, t, h, b) query, transposed
+    Halide::Func row_begin, row_end;     // (r, t, b) the interval of keys of a row
+    SdpaPartials full, part;             // chunks that every row sees whole, and the others
     // What leaves a chunk. Without tiles pure copies of part; else update 0 takes the full chunks, 1 the others.
     Halide::Func chunk_max, chunk_sum;  // (r, c, t, h, b)
     Halide::Func chunk_mixed;           // (r, d, c, t, h, b)
@@ -56,11 +84,11 @@ struct SdpaStages {
 };
 
 // Rows are the queries of one query head.
-SdpaStages sdpa_stages(const SdpaInputs &, const SdpaShape &, const Pointwise &);
+SdpaStages sdpa_stages(const SdpaInputs &, const SdpaShape &, const Score &);
 
 // Rows are the queries of all query heads that share a key head (h is the key head), so that one pass over K and V serves
 // the group; the partials of a chunk are one Func of value_dim + 2 channels, so that one parallel loop over chunks yields
 // all three of them.
-SdpaStages sdpa_split_stages(const SdpaInputs &, const SdpaShape &, const Pointwise &);
+SdpaStages sdpa_split_stages(const SdpaInputs &, const SdpaShape &, const Score &);
 
 }  // namespace attune

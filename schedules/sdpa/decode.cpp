@@ -19,6 +19,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     Var task("task"), ko("ko"), ki("ki"), dO("do"), di("di"), lane("lane");
     RVar chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"), mi("mi");
 
+    schedule_prepared(s.prepared, lanes);
     // Merge: one task is one row, a few reductions over the chunks.
     out.reorder(d, i, h, b).fuse(i, h, task).fuse(task, b, task).parallel(task).vectorize(d, lanes, TailStrategy::GuardWithIf);
     for (Func f : {s.total_max, s.total_sum, s.chunk_scale, s.lse}) f.compute_at(out, task);
@@ -50,6 +51,22 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         // Scores: lanes of partial sums over the channels, added up across lanes at the end.
         p.logit.compute_at(packed, t).reorder_storage(k, r, c, t, h, b);
         p.logit.split(k, ko, ki, tuning.key_tile).reorder(ki, r, ko).unroll(ki).unroll(r);
+        for (const ScoreUpdate &step : p.steps) p.logit.update(step.update).reorder(step.key, r).vectorize(step.key, lanes);
+        if (p.dropped.defined()) {
+            Var four("four_of_keys"), in_four("in_four");
+            p.dropped.compute_at(packed, t)
+                .reorder_storage(k, r, c, t, h, b)
+                .split(k, four, in_four, 4)
+                .reorder(in_four, four, r)
+                .unroll(in_four)
+                .vectorize(four, lanes)
+                .bound(r, 0, tuning.row_tile);
+            p.random.compute_at(packed, t)
+                .reorder_storage(p.random.args()[1], r, c, t, h, b)
+                .reorder(p.random.args()[1], r)
+                .vectorize(p.random.args()[1], lanes)
+                .bound(r, 0, tuning.row_tile);
+        }
         Func lane_score = p.score.update().split(p.channel, co, ci, lanes).rfactor(ci, lane);
         p.score.compute_at(p.logit, ko).unroll(k).unroll(r);
         p.score.update().reorder(ci, k, r).atomic().vectorize(ci).unroll(k).unroll(r);
@@ -73,13 +90,14 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
 
         // Weighted values: the first row streams a block of V in, the other rows find it in L1.
         p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
-        p.mixed.update()
-            .split(p.mixed_key, block, in_block, tuning.value_block)
-            .split(d, dO, di, lanes * tuning.channel_tile, TailStrategy::GuardWithIf)
-            .reorder(di, r, in_block, dO, block)
-            .vectorize(di, lanes)
-            .unroll(di)
-            .unroll(r);
+        for (std::size_t n = 0; n < p.mixed_keys.size(); n++)
+            p.mixed.update(int(n))
+                .split(p.mixed_keys[n], block, in_block, tuning.value_block)
+                .split(d, dO, di, lanes * tuning.channel_tile, TailStrategy::GuardWithIf)
+                .reorder(di, r, in_block, dO, block)
+                .vectorize(di, lanes)
+                .unroll(di)
+                .unroll(r);
         for (Func f : {p.logit, p.row_max, p.row_sum, p.weight, p.mixed}) f.bound(r, 0, tuning.row_tile);
         stage++;
     }

@@ -16,8 +16,8 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
     if (const auto size = Internal::as_const_int(value_dim))
         require_multiple("the head size", static_cast<int>(*size), "channel_tile", tuning.channel_tile);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
-    Var task("task"), row("row"), ko("ko"), ki("ki"), dO("do"), di("di");
-    auto one_task = [&](Func f) -> Func {
+    Var task("task"), row("row"), dO("do"), di("di");
+    const OneTask one_task = [&](Func &f) -> Func & {
         f.bound(r, 0, tuning.tile_q).bound_extent(t, 1).bound_extent(b, 1);
         for (const Var &v : f.args())
             if (v.same_as(h)) f.bound_extent(h, 1);
@@ -25,6 +25,7 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
     };
     // Constant extents, or stages would get heap storage and strides known at run time only.
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    schedule_prepared(s.prepared, lanes);
 
     // Tasks. Guarded, because the last tile of queries may be ragged.
     out.split(i, t, row, tuning.tile_q, TailStrategy::GuardWithIf)
@@ -58,7 +59,8 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
         // Second product: a register tile of tile_q rows by channel_tile channels.
         SdpaPartials q = p;
         lanes_are_rows(q.mixed.compute_at(s.chunk_mixed, dO)).unroll(r).unroll(d);
-        q.mixed.update().reorder(r, d, q.mixed_key).vectorize(r, lanes).unroll(r).unroll(d);
+        for (std::size_t n = 0; n < q.mixed_keys.size(); n++)
+            q.mixed.update(int(n)).reorder(r, d, q.mixed_keys[n]).vectorize(r, lanes).unroll(r).unroll(d);
 
         // Softmax of the chunk.
         lanes_are_rows(q.row_max.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
@@ -67,11 +69,18 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
         q.row_sum.update().reorder(r, q.sum_key).vectorize(r, lanes).unroll(r);
         lanes_are_rows(q.weight.compute_at(s.chunk_mixed, chunk)).unroll(r);
 
-        // First product: a register tile of tile_q rows by key_tile keys.
-        q.logit.compute_at(s.chunk_mixed, chunk).split(k, ko, ki, tuning.key_tile).reorder(r, ki, ko);
-        lanes_are_rows(q.logit).unroll(r).unroll(ki);
-        lanes_are_rows(q.score.compute_at(q.logit, ko)).unroll(r).unroll(k);
-        q.score.update().reorder(r, k, q.channel).vectorize(r, lanes).unroll(r).unroll(k);
+        if (q.dropped.defined()) {
+            Var four("four_of_keys"), in_four("in_four"), block("row_block"), lane("lane");
+            q.dropped.compute_at(s.chunk_mixed, chunk)
+                .split(k, four, in_four, 4)
+                .split(r, block, lane, lanes)
+                .reorder(lane, in_four, block, four)
+                .vectorize(lane)
+                .unroll(in_four);
+            one_task(q.dropped);
+            q.random.compute_at(q.dropped, block).vectorize(r, lanes);
+        }
+        schedule_scores(s, q, s.chunk_mixed, chunk, tuning.key_tile, lanes, one_task);
         stage++;
     }
     for (Func f : {s.chunk_mixed, s.chunk_sum, s.chunk_max}) one_task(f.compute_at(out, task));

@@ -1,11 +1,13 @@
 // How attention is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
-#include "generators/sdpa/sdpa_stages.h"
+#include "generators/sdpa/weights_stages.h"
+#include <functional>
 
 namespace attune {
 
 // Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
 void schedule_root(SdpaStages &, Halide::Func out);
+void schedule_weights_root(WeightsStages &, Halide::Func out);
 
 struct PrefillTuning {
     int chunk;         // keys of a partial (the stages' chunk), a multiple of key_tile
@@ -26,8 +28,32 @@ struct DecodeTuning {
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows.
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim);
 
+struct WeightsTuning {
+    int chunk;     // keys whose scores are computed together (the stages' chunk), a multiple of key_tile
+    int tile_q;    // rows of a task (the stages' rows_per_tile), a multiple of the vector width
+    int key_tile;  // keys of a register tile of scores
+};
+
+// Weights or scores: one task is one tile of queries of one head and holds the scores of all keys. Lanes are queries, and
+// what leaves is transposed in blocks.
+void schedule_weights(WeightsStages &, Halide::Func out, const WeightsTuning &, const Halide::Target &);
+
 // Baselines of the benchmarks, never dispatched: what Halide's autoschedulers found for the algorithm of root, at 1x8x1024x1024x64 (scripts/autoschedule).
 void schedule_mullapudi2016(const Halide::Pipeline &, const Halide::Target &);
 void schedule_adams2019(const Halide::Pipeline &, const Halide::Target &);
+
+// Parts of the schedules above.
+
+// Gives a stage of one task constant extents.
+using OneTask = std::function<Halide::Func &(Halide::Func &)>;
+
+// The scores of one chunk, lanes are queries.
+void schedule_scores(const SdpaStages &, const SdpaPartials &, Halide::Func at, Halide::RVar chunk, int key_tile, int lanes,
+                     const OneTask &);
+// A stage of a Func that reads tables in transposed blocks: it takes them block by block.
+void schedule_blocks(Halide::Stage consumer, Halide::Func of, Halide::VarOrRVar row, Halide::VarOrRVar column,
+                     const std::vector<BlockTranspose> &tables);
+// Of each query or key alone: small, and in full before all others.
+void schedule_prepared(const std::vector<Halide::Func> &, int lanes);
 
 }  // namespace attune

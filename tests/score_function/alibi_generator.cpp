@@ -36,10 +36,13 @@ public:
         in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
         in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
         in.head_dim = head_dim, in.value_dim = head_dim;
-        const attune::Pointwise pointwise{[&](Halide::Expr x, attune::Index at) { return captured.user->score(x, at); },
-                                          [&](attune::Index at) { return captured.user->mask(at); }};
-        const attune::SdpaShape shape{Halide::Float(32), chunk, root ? 0 : split ? row_tile : tile_q, false};
-        stages = split ? attune::sdpa_split_stages(in, shape, pointwise) : attune::sdpa_stages(in, shape, pointwise);
+        attune::ScoreStep score_step, mask_step;
+        score_step.score = [&](Halide::Expr x, const attune::Index &at) { return captured.user->score(x, at); };
+        mask_step.mask = [&](const attune::Index &at) { return captured.user->mask(at); };
+        mask_step.may_mask = true;
+        const attune::Score score{{}, {score_step, mask_step}};
+        const attune::SdpaShape shape{Halide::Float(32), chunk, root ? 0 : split ? row_tile : tile_q, false, split ? 1 : 0};
+        stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
         out = stages.out;
     }
 

@@ -1,4 +1,4 @@
-// algorithm 25d6fa5be9d4
+// algorithm a7761e0242a4
 #ifndef adams2019_SCHEDULE_H
 #define adams2019_SCHEDULE_H
 
@@ -52,13 +52,13 @@ inline void apply_schedule_adams2019(
     Var r(normalised.get_schedule().dims()[0].var);
     Var ri("ri");
     Var rii("rii");
+    Var riii("riii");
     Var t(normalised.get_schedule().dims()[2].var);
     RVar channel_x(score.update(0).get_schedule().dims()[0].var);
-    RVar channel_xi("channel$xi");
     RVar max_chunk_x(total_max.update(0).get_schedule().dims()[0].var);
     RVar max_key_x(row_max.update(0).get_schedule().dims()[0].var);
     RVar mixed_chunk_x(total_mixed.update(0).get_schedule().dims()[0].var);
-    RVar mixed_key_x(mixed.update(0).get_schedule().dims()[0].var);
+    RVar mixed_key0_x(mixed.update(0).get_schedule().dims()[0].var);
     RVar sum_chunk_x(total_sum.update(0).get_schedule().dims()[0].var);
     RVar sum_key_x(row_sum.update(0).get_schedule().dims()[0].var);
     out_stage
@@ -94,37 +94,41 @@ inline void apply_schedule_adams2019(
         .reorder({di, d, r, c, t, h, b})
         .reorder_storage(d, r, c, t, h, b);
     mixed
-        .split(d, d, di, 16, TailStrategy::RoundUp)
-        .vectorize(di)
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
         .compute_at(out_stage, h)
-        .reorder({di, d, r, c, t, h, b})
-        .reorder_storage(d, r, c, t, h, b);
+        .reorder({ri, r, d, c, t, h, b});
     mixed.update(0)
-        .split(d, d, di, 16, TailStrategy::GuardWithIf)
-        .vectorize(di)
-        .reorder({di, mixed_key_x, d, r, c, t, h, b});
+        .split(r, r, ri, 16, TailStrategy::GuardWithIf)
+        .vectorize(ri)
+        .reorder({ri, mixed_key0_x, r, d, c, t, h, b});
     lse
-        .store_in(MemoryType::Stack)
+        .split(h, h, hi, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(out_stage, h)
-        .reorder({ri, r, t, h, b});
+        .compute_root()
+        .reorder({ri, r, hi, t, h, b})
+        .parallel(h);
     total_sum
-        .store_in(MemoryType::Stack)
-        .split(r, r, ri, 16, TailStrategy::RoundUp)
-        .vectorize(ri)
-        .compute_at(out_stage, h)
-        .reorder({ri, r, t, h, b});
+        .split(r, r, ri, 512, TailStrategy::RoundUp)
+        .split(ri, ri, rii, 16, TailStrategy::RoundUp)
+        .vectorize(rii)
+        .compute_root()
+        .reorder({rii, ri, h, r, t, b})
+        .parallel(r);
     total_sum.update(0)
-        .split(r, r, ri, 16, TailStrategy::RoundUp)
-        .vectorize(ri)
-        .reorder({ri, sum_chunk_x, r, t, h, b});
+        .split(r, r, ri, 512, TailStrategy::RoundUp)
+        .split(ri, ri, rii, 64, TailStrategy::GuardWithIf)
+        .split(h, h, hi, 2, TailStrategy::RoundUp)
+        .split(rii, rii, riii, 16, TailStrategy::GuardWithIf)
+        .vectorize(riii)
+        .reorder({riii, rii, hi, sum_chunk_x, ri, h, r, t, b})
+        .parallel(r);
     chunk_sum
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(out_stage, h)
-        .store_at(out_stage, i)
+        .compute_at(total_sum, sum_chunk_x)
         .reorder({ri, r, c, t, h, b});
     row_sum
         .store_in(MemoryType::Stack)
@@ -137,17 +141,19 @@ inline void apply_schedule_adams2019(
         .vectorize(ri)
         .reorder({ri, r, c, t, h, b, sum_key_x});
     weight
-        .split(k, k, ki, 16, TailStrategy::RoundUp)
-        .vectorize(ki)
-        .compute_at(out_stage, h)
-        .reorder({ki, k, r, c, t, h, b})
-        .reorder_storage(k, r, c, t, h, b);
-    chunk_scale
-        .store_in(MemoryType::Stack)
+        .split(k, k, ki, 8, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(out_stage, h)
-        .reorder({ri, r, c, t, h, b});
+        .compute_root()
+        .reorder({ri, r, ki, c, h, k, t, b})
+        .parallel(k);
+    chunk_scale
+        .split(h, h, hi, 4, TailStrategy::RoundUp)
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
+        .compute_root()
+        .reorder({ri, r, c, hi, t, h, b})
+        .parallel(h);
     total_max
         .split(h, h, hi, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
@@ -186,18 +192,18 @@ inline void apply_schedule_adams2019(
     score.update(0)
         .split(c, c, ci, 3, TailStrategy::GuardWithIf)
         .split(h, h, hi, 2, TailStrategy::GuardWithIf)
-        .split(channel_x, channel_x, channel_xi, 4, TailStrategy::GuardWithIf)
-        .split(r, r, ri, 64, TailStrategy::GuardWithIf)
+        .split(r, r, ri, 32, TailStrategy::GuardWithIf)
         .split(ri, ri, rii, 16, TailStrategy::GuardWithIf)
         .vectorize(rii)
-        .reorder({rii, channel_xi, ri, k, ci, hi, channel_x, r, c, t, h, b})
+        .reorder({rii, channel_x, ri, ci, k, r, hi, c, t, h, b})
         .fuse(c, h, c)
         .parallel(c);
     query_t
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::ShiftInwards)
         .vectorize(ri)
-        .compute_at(score, channel_x)
+        .compute_at(score, k)
+        .store_at(score, r)
         .reorder({ri, r, d, t, h, b});
     row_end
         .split(r, r, ri, 512, TailStrategy::ShiftInwards)

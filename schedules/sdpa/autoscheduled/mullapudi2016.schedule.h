@@ -1,4 +1,4 @@
-// algorithm 25d6fa5be9d4
+// algorithm a7761e0242a4
 #ifndef mullapudi2016_SCHEDULE_H
 #define mullapudi2016_SCHEDULE_H
 
@@ -63,13 +63,13 @@ inline void apply_schedule_mullapudi2016(
     }
     {
         Var d = mixed.args()[1];
-        RVar mixed_key$x(mixed.update(0).get_schedule().rvars()[0].var);
+        RVar mixed_key0$x(mixed.update(0).get_schedule().rvars()[0].var);
         mixed
             .compute_at(out_stage, i)
             .split(d, d_vo, d_vi, 16)
             .vectorize(d_vi);
         mixed.update(0)
-            .reorder(d, r, mixed_key$x, c, t, h, b)
+            .reorder(r, d, mixed_key0$x, c, t, h, b)
             .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(d_vi);
     }

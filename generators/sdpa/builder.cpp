@@ -1,0 +1,308 @@
+#include "generators/sdpa/builder.h"
+#include "generators/math/exp2.h"
+#include "generators/math/philox.h"
+
+namespace attune {
+using namespace Halide;
+using Halide::Internal::make_const;
+
+namespace {
+constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
+
+Expr sign_bit(Type type) {
+    const Type bits = UInt(type.bits());
+    return make_const(bits, uint64_t(1) << (type.bits() - 1));
+}
+Expr bits_of(Expr x) { return reinterpret(UInt(x.type().bits()), x); }
+}  // namespace
+
+Expr minus_infinity_bits(Type type) {
+    return type.bits() == 32 ? make_const(UInt(32), 0xff800000u) : make_const(UInt(64), 0xfff0000000000000u);
+}
+
+Expr Builder::base2(Expr x) const { return score.steps.empty() ? x : x * value_of(log2e); }
+Expr Builder::natural(Expr x) const { return score.steps.empty() ? x * value_of(ln2) : x; }
+// "Less": code generation makes "less or equal" of "not greater", which a NaN is.
+Expr Builder::is_masked(Expr logit) const { return strict_float(logit < value_of(lowest_max)); }
+
+void Builder::prepare() {
+    s.prepared = score.pair.prepared;
+    if (!score.pair.key) return;
+    Var d = s.d, j("j"), h = s.h, b = s.b;
+    prepared_key = Func("prepared_key");
+    prepared_key(d, j, h, b) = score.pair.key(cast(type, in.key(d, j, h, b)));
+    s.prepared.push_back(prepared_key);
+}
+
+Expr Builder::key_element(Expr channel, Expr j, Expr key_head) const {
+    if (score.pair.key) return prepared_key(channel, j, key_head, s.b);
+    return cast(type, in.key(channel, j, key_head, s.b));
+}
+
+void Builder::intervals() {
+    Var r = s.r, t = s.t, b = s.b;
+    Expr i = rows(r, t, 0).query;
+    s.row_begin = Func("row_begin");
+    s.row_end = Func("row_end");
+    s.row_begin(r, t, b) = max(0, i + in.band_begin(b));
+    s.row_end(r, t, b) = min(in.lengths(i, b), i + in.band_end(b));
+}
+
+// The interval of a row moves up with its query, so its ends are extreme at the first and at the last query of a tile.
+Expr Builder::seen(Expr c) const {
+    auto [first, last] = queries_of(s.t);
+    Expr begin = max(0, first + in.band_begin(s.b));
+    Expr end = min(in.longest(s.t, s.b), last + in.band_end(s.b));
+    return c * shape.chunk < end && (c + 1) * shape.chunk > begin;
+}
+
+Expr Builder::within_intervals(Expr c) const {
+    auto [first, last] = queries_of(s.t);
+    Expr begin = max(0, last + in.band_begin(s.b));
+    Expr end = min(in.shortest(s.t, s.b), first + in.band_end(s.b));
+    return c * shape.chunk >= begin && (c + 1) * shape.chunk <= end;
+}
+
+Expr Builder::whole(Expr c) const {
+    Expr all = within_intervals(c);
+    // Such a step can mask any key.
+    for (const ScoreStep &step : score.steps)
+        if (step.may_mask) all = step.when.defined() ? all && !step.when : Internal::const_false();
+    return all;
+}
+
+void Builder::queries() {
+    Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
+    Rows row = rows(r, t, h);
+    Expr q = cast(type, in.query(d, row.query, row.query_head, b));
+    s.query_t = Func("query_t");
+    s.query_t(r, d, t, h, b) = score.pair.query ? score.pair.query(q) : q;
+}
+
+// A masked chunk may reach beyond the last key; what is read there instead never counts. One that lies inside cannot.
+Expr Builder::key_at(Expr k, bool inside) const {
+    Expr j = s.c * shape.chunk + k;
+    return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
+}
+
+Index Builder::index(Expr k, bool inside) const {
+    Rows row = rows(s.r, s.t, s.h);
+    Index at{s.b, row.query_head, row.query, key_at(k, inside), row.query + in.offset(s.b), row.key_head, {}};
+    at.of_pair = [at](const Func &table) { return table(at.j, at.i, at.h, at.b); };
+    return at;
+}
+
+SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
+    Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    SdpaPartials p;
+    p.score = Func("score" + suffix);
+    p.logit = Func("logit" + suffix);
+    RDom channel(0, in.head_dim, "channel" + suffix);
+    p.channel = channel.x;
+    Expr key = key_element(channel, key_at(k, !masked), rows(r, t, h).key_head);
+    Expr query = s.query_t(r, channel, t, h, b);
+    p.score(r, k, c, t, h, b) = value_of(0);
+    p.score(r, k, c, t, h, b) += score.pair.term ? score.pair.term(query, key, channel) : query * key;
+
+    // Scaled here and not in the query: rounding the query would cost more accuracy than the product saves time.
+    Expr x = p.score(r, k, c, t, h, b);
+    if (score.pair.finish) x = score.pair.finish(x, index(k, !masked));
+    auto kept = [&](Expr k) {
+        Expr j = c * shape.chunk + k;
+        return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
+    };
+    if (score.steps.empty()) {
+        x = x * cast(type, in.scale * make_const(Float(64), log2e));
+        p.logit(r, k, c, t, h, b) = masked ? select(kept(k), x, value_of(masked_score)) : x;
+        return p;
+    }
+    p.logit(r, k, c, t, h, b) = x * cast(type, in.scale);
+    apply_steps(p, suffix, masked);
+    if (masked) {
+        RDom key(0, shape.chunk, "kept_key" + suffix);
+        if (shape.rows_per_tile) key.where(!within_intervals(c));
+        p.logit(r, key, c, t, h, b) = select(kept(key), p.logit(r, key, c, t, h, b), value_of(masked_score));
+        p.steps.push_back({int(p.steps.size()), key.x, {}});
+    }
+    return p;
+}
+
+void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool masked) const {
+    Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
+    Expr inside = (c + 1) * shape.chunk <= in.keys;
+    auto apply = [&](const ScoreStep &step, const std::vector<Expr> &conditions, bool dense, bool transposed) {
+        const std::string name = "step" + std::to_string(p.steps.size()) + suffix;
+        RDom key(0, shape.chunk, name + "_key");
+        for (const Expr &condition : conditions)
+            if (condition.defined()) key.where(condition);
+        ScoreUpdate update{int(p.steps.size()), key.x, {}};
+        Index at = index(key, dense);
+        if (transposed)
+            at.of_pair = [&](const Func &table) {
+                update.tables.emplace_back(name + "_table", shape.pair_block, std::vector<Var>{c, t, h, b},
+                                           [&](Expr row, Expr column) {
+                                               Rows of = rows(row, t, h);
+                                               return table(key_at(column, true), of.query, of.query_head, b);
+                                           });
+                return update.tables.back()(r, key, {c, t, h, b});
+            };
+        Expr x = p.logit(r, key, c, t, h, b);
+        p.logit(r, key, c, t, h, b) = step.score ? step.score(x, at) : select(step.mask(at), x, value_of(masked_score));
+        p.steps.push_back(update);
+    };
+    for (const ScoreStep &step : score.steps) {
+        if (!masked && step.may_mask) continue;
+        if (masked && step.reads_pairs && shape.pair_block) {
+            apply(step, {step.when, inside}, true, shape.pair_block > 1);
+            apply(step, {step.when, !inside}, false, false);
+        } else {
+            apply(step, {step.when}, !masked, false);
+        }
+    }
+}
+
+SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
+    Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    SdpaPartials p = scores(suffix, masked);
+    p.row_max = Func("row_max" + suffix);
+    p.weight = Func("weight" + suffix);
+    p.row_sum = Func("row_sum" + suffix);
+    p.mixed = Func("mixed" + suffix);
+    RDom max_key(0, shape.chunk, "max_key" + suffix), sum_key(0, shape.chunk, "sum_key" + suffix);
+    p.max_key = max_key.x, p.sum_key = sum_key.x;
+
+    p.row_max(r, c, t, h, b) = value_of(lowest_max);
+    p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), p.logit(r, max_key, c, t, h, b));
+    Expr logit = p.logit(r, k, c, t, h, b);
+    Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
+    // -0 adds nothing to the sum, and lets the product below see by the weight alone that the key is masked.
+    if (masked) weight = reinterpret(type, select(is_masked(logit), sign_bit(type), bits_of(weight)));
+    p.weight(r, k, c, t, h, b) = weight;
+    p.row_sum(r, c, t, h, b) = value_of(0);
+    p.row_sum(r, c, t, h, b) += p.weight(r, sum_key, c, t, h, b);
+    if (in.dropout.threshold.defined()) drop_out(p, suffix);
+
+    p.mixed(r, d, c, t, h, b) = value_of(0);
+    auto mix = [&](bool leave_out, Expr when) {
+        RDom key(0, shape.chunk, "mixed_key" + std::to_string(p.mixed_keys.size()) + suffix);
+        if (when.defined()) key.where(when);
+        Expr channel_at = shape.ragged_dims ? min(d, in.value_dim - 1) : Expr(d);
+        Expr v = cast(type, in.value(channel_at, key_at(key, !masked), rows(r, t, h).key_head, b));
+        Expr w = (p.dropped.defined() ? p.dropped : p.weight)(r, key, c, t, h, b);
+        p.mixed(r, d, c, t, h, b) += leave_out ? w * select(bits_of(w) != sign_bit(type), v, value_of(0)) : w * v;
+        p.mixed_keys.push_back(key.x);
+    };
+    // A masked value may be NaN: it is replaced, not multiplied by 0, but where all values are known to be finite.
+    if (masked && in.finite_values.defined()) {
+        mix(false, in.finite_values(b) != 0);
+        mix(true, in.finite_values(b) == 0);
+    } else {
+        mix(masked, Expr());
+    }
+    return p;
+}
+
+void Builder::drop_out(SdpaPartials &p, const std::string &suffix) const {
+    Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b, four("four");
+    Rows row = rows(r, t, h);
+    const Type word = UInt(32);
+    const auto words =
+        philox4x32_10({cast(word, c * (shape.chunk / 4) + four), cast(word, row.query),
+                       cast(word, b * in.query_heads + row.query_head) + in.dropout.first_head, in.dropout.offset},
+                      {in.dropout.seed_low, in.dropout.seed_high});
+    p.random = Func("random" + suffix);
+    p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);
+    FuncRef at = p.random(r, k / 4, c, t, h, b);
+    Expr kept = mux(k % 4, {at[0], at[1], at[2], at[3]}) >= in.dropout.threshold;
+    Expr w = p.weight(r, k, c, t, h, b);
+    p.dropped = Func("dropped" + suffix);
+    // The sign is kept: a masked weight stays -0.
+    p.dropped(r, k, c, t, h, b) = select(kept, w, reinterpret(type, bits_of(w) & sign_bit(type)));
+}
+
+void Builder::all_partials() {
+    s.part = partials(shape.rows_per_tile ? "_part" : "", true);
+    if (shape.rows_per_tile) s.full = partials("", false);
+}
+
+Expr Builder::sink(Expr head) const {
+    Expr x = cast(type, in.sinks(head));
+    return select(in.has_sinks && !is_masked(x), x, value_of(lowest_max));
+}
+
+Expr Builder::sink_weight(Expr sink, Expr total_max) const {
+    return select(sink > value_of(lowest_max), exp2_nonpositive(base2(sink - total_max)), value_of(0));
+}
+
+RDom Builder::chunks(const std::string &name) const { return RDom(0, (in.keys + shape.chunk - 1) / shape.chunk, name); }
+
+std::pair<RDom, RDom> Builder::chunk_domains() {
+    RDom full = chunks("full_chunk"), part = chunks("part_chunk");
+    full.where(seen(full));
+    full.where(whole(full));
+    part.where(seen(part));
+    part.where(!whole(part));
+    s.full_chunk = full.x, s.part_chunk = part.x;
+    return {full, part};
+}
+
+void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {
+    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    s.total_max = Func("total_max");
+    s.chunk_scale = Func("chunk_scale");
+    s.total_sum = Func("total_sum");
+    s.total_mixed = Func("total_mixed");
+    s.normalised = Func("normalised");
+    s.lse = Func("lse");
+    RDom max_chunk = chunks("max_chunk"), sum_chunk = chunks("sum_chunk"), mixed_chunk = chunks("mixed_chunk");
+    if (shape.rows_per_tile)
+        for (RDom *dom : {&max_chunk, &sum_chunk, &mixed_chunk}) dom->where(seen(*dom));
+    s.max_chunk = max_chunk.x, s.sum_chunk = sum_chunk.x, s.mixed_chunk = mixed_chunk.x;
+
+    // A sink is one more score, which has no value.
+    const bool sinks = in.sinks.defined();
+    Expr row_sink = sinks ? sink(rows(r, t, h).query_head) : value_of(lowest_max);
+    s.total_max(r, t, h, b) = row_sink;
+    s.total_max(r, t, h, b) = max(s.total_max(r, t, h, b), max_of(max_chunk));
+    s.chunk_scale(r, c, t, h, b) = exp2_nonpositive(base2(max_of(c) - s.total_max(r, t, h, b)));
+    s.total_sum(r, t, h, b) = sinks ? sink_weight(row_sink, s.total_max(r, t, h, b)) : value_of(0);
+    // Strict, or code generation may conclude that the sum is no NaN and drop the question below.
+    s.total_sum(r, t, h, b) = strict_float(s.total_sum(r, t, h, b) + s.chunk_scale(r, sum_chunk, t, h, b) * sum_of(sum_chunk));
+    s.total_mixed(r, d, t, h, b) = value_of(0);
+    s.total_mixed(r, d, t, h, b) += s.chunk_scale(r, mixed_chunk, t, h, b) * mixed_of(mixed_chunk);
+
+    // A row that sees no key has sum 0. Strict, so that a NaN sum is not taken for one; and -inf as a bit pattern,
+    // because arithmetic on it would be undefined.
+    Expr sum = s.total_sum(r, t, h, b);
+    Expr empty = strict_float(sum == value_of(0));
+    Expr mean = s.total_mixed(r, d, t, h, b) / sum;
+    if (in.dropout.keep_scale.defined()) mean *= cast(type, in.dropout.keep_scale);
+    s.normalised(r, d, t, h, b) = select(empty, value_of(0), mean);
+    const Type bits = UInt(type.bits());
+    Expr lse = reinterpret(bits, natural(s.total_max(r, t, h, b)) + log(sum));
+    lse = select(is_nan(sum), reinterpret(bits, sum), lse);  // log() of a NaN may be a number
+    s.lse(r, t, h, b) = reinterpret(type, select(empty, minus_infinity_bits(type), lse));
+}
+
+Builder query_rows(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
+    Expr group = in.query_heads / in.key_heads, queries = in.queries;
+    const int tile = shape.rows_per_tile;
+    return {in, shape, score,
+            [=](Expr r, Expr t, Expr h) {
+                return Rows{tile ? min(t * tile + r, queries - 1) : r, h, h / group};
+            },
+            [=](Expr t) { return std::pair(t * tile, min(t * tile + tile, queries) - 1); }};
+}
+
+Builder group_rows(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
+    Expr group = in.query_heads / in.key_heads, queries = in.queries;
+    const int tile = shape.rows_per_tile;
+    return {in, shape, score,
+            [=](Expr r, Expr t, Expr h) {
+                Expr n = min(t * tile + r, group * queries - 1);
+                return Rows{n % queries, h * group + n / queries, h};
+            },
+            [=](Expr) { return std::pair(Expr(0), queries - 1); }};
+}
+
+}  // namespace attune

@@ -1,0 +1,79 @@
+// How the stages of an attention are made, shared by the forms of it (sdpa_stages.cpp, weights_stages.cpp).
+#pragma once
+#include "generators/sdpa/sdpa_stages.h"
+
+namespace attune {
+
+// Finite, because Halide's code generation assumes no Inf. A masked score lies so far below the smallest row maximum that
+// its weight is exactly 0, also in a chunk where every key is masked.
+constexpr double masked_score = -1e30, lowest_max = -1e29;
+
+// -inf as unsigned integer, because arithmetic on it would be undefined.
+Halide::Expr minus_infinity_bits(Halide::Type);
+
+// Which query and heads a row stands for.
+struct Rows {
+    Halide::Expr query, query_head, key_head;
+};
+
+struct Builder {
+    using Expr = Halide::Expr;
+    using Func = Halide::Func;
+    using RDom = Halide::RDom;
+
+    const SdpaInputs &in;
+    const SdpaShape &shape;
+    const Score &score;
+    std::function<Rows(Expr r, Expr t, Expr h)> rows;
+    std::function<std::pair<Expr, Expr>(Expr t)> queries_of;  // first and last query of a tile
+    SdpaStages s = {};
+    Halide::Type type = shape.accumulator;
+    Func prepared_key = {};
+
+    Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
+    // Scores are kept in base 2 where nothing else happens to them, else in natural units: what turns them into base 2.
+    Expr base2(Expr x) const;
+    // log(2^x) for a base 2 score, or x itself.
+    Expr natural(Expr x) const;
+    // Below every score that counts. False for NaN.
+    Expr is_masked(Expr logit) const;
+
+    // Some row sees some key of chunk c; the intervals of all rows hold all of it; and no step masks any of it either.
+    Expr seen(Expr c) const;
+    Expr within_intervals(Expr c) const;
+    Expr whole(Expr c) const;
+
+    void prepare();
+    void intervals();
+    void queries();
+    // score and logit of all keys of a chunk, those that are masked too where `masked` is set.
+    SdpaPartials scores(const std::string &suffix, bool masked) const;
+    // The same and all that follows from them within the chunk.
+    SdpaPartials partials(const std::string &suffix, bool masked) const;
+    void all_partials();
+
+    // The score of the sink of a row's head, lowest_max if there is none.
+    Expr sink(Expr head) const;
+    Expr sink_weight(Expr sink, Expr total_max) const;
+
+    RDom chunks(const std::string &name) const;
+    // The chunks that every row sees whole, and the others of which some row sees some key.
+    std::pair<RDom, RDom> chunk_domains();
+
+    // Merge of what `max_of`, `sum_of` and `mixed_of` give for a chunk.
+    using OfChunk = std::function<Expr(Expr c)>;
+    void merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of);
+
+private:
+    void apply_steps(SdpaPartials &, const std::string &suffix, bool masked) const;
+    void drop_out(SdpaPartials &, const std::string &suffix) const;
+    Expr key_element(Expr channel, Expr j, Expr key_head) const;
+    Expr key_at(Expr k, bool inside) const;
+    Index index(Expr k, bool inside) const;
+};
+
+// A Builder whose rows are the queries of one query head; of all query heads that share a key head.
+Builder query_rows(const SdpaInputs &, const SdpaShape &, const Score &);
+Builder group_rows(const SdpaInputs &, const SdpaShape &, const Score &);
+
+}  // namespace attune

@@ -1,0 +1,99 @@
+#include "generators/sdpa/scores.h"
+#include "generators/math/tanh.h"
+#include "generators/sdpa/builder.h"
+
+namespace attune {
+using namespace Halide;
+using Halide::Internal::make_const;
+
+namespace {
+
+// 1 / |x(., s, h, b)|, 0 for a row of zeros.
+Func inverse_norm(const std::string &name, const Func &x, Expr head_dim, Type type) {
+    Var s("s"), h("h"), b("b");
+    RDom d(0, head_dim, name + "_channel");
+    Func squares(name + "_squares"), norm(name);
+    Expr e = cast(type, x(d, s, h, b));
+    squares(s, h, b) = make_const(type, 0);
+    squares(s, h, b) += e * e;
+    Expr sum = squares(s, h, b), zero = make_const(type, 0);
+    norm(s, h, b) = select(strict_float(sum == zero), zero, make_const(type, 1) / sqrt(sum));
+    return norm;
+}
+
+}  // namespace
+
+PairTerm cosine_pair(const SdpaInputs &in, Type type) {
+    Func query_norm = inverse_norm("query_norm", in.query, in.head_dim, type);
+    Func key_norm = inverse_norm("key_norm", in.key, in.head_dim, type);
+    PairTerm pair;
+    pair.finish = [=](Expr sum, const Index &at) {
+        return sum * query_norm(at.i, at.h, at.b) * key_norm(at.j, at.key_head, at.b);
+    };
+    pair.prepared = {query_norm, key_norm};
+    return pair;
+}
+
+PairTerm gaussian_pair(Type type) {
+    PairTerm pair;
+    pair.term = [](Expr q, Expr k, Expr) { return (q - k) * (q - k); };
+    pair.finish = [type](Expr sum, const Index &) { return sum * make_const(type, -0.5); };
+    return pair;
+}
+
+PairTerm additive_pair(const AdditiveInputs &additive, Type type) {
+    PairTerm pair;
+    pair.term = [additive](Expr q, Expr k, Expr d) { return additive.weight(d) * tanh_precise(q + k); };
+    pair.finish = [additive, type](Expr sum, const Index &) { return sum + cast(type, additive.bias); };
+    return pair;
+}
+
+PairTerm additive_separable_pair(const AdditiveInputs &additive, Type type) {
+    const Expr one = make_const(type, 1), two = make_const(type, 2);
+    PairTerm pair;
+    pair.query = pair.key = [=](Expr x) { return exp_of(x * two); };
+    // Not as 1 - 2 / (e + 1) with the ones summed apart: sums of terms of one sign round off more.
+    pair.term = [=](Expr q, Expr k, Expr d) { return additive.weight(d) * ((q * k - one) / (q * k + one)); };
+    pair.finish = [=](Expr sum, const Index &) { return sum + cast(type, additive.bias); };
+    return pair;
+}
+
+ScoreStep softcap_step(Expr cap, Type type) {
+    ScoreStep step;
+    step.score = [=](Expr x, const Index &) {
+        return cast(type, cap) * tanh_precise(x * cast(type, make_const(Float(64), 1) / cap));
+    };
+    step.when = cap > 0;
+    return step;
+}
+
+ScoreStep bias_step(const Func &bias, Expr given) {
+    ScoreStep step;
+    step.score = [=](Expr x, const Index &at) {
+        Expr value = cast(x.type(), at.of_pair(bias));
+        // Before it is added: it may be -inf.
+        return select(strict_float(value < make_const(x.type(), lowest_max)), make_const(x.type(), masked_score), x + value);
+    };
+    step.when = given;
+    step.reads_pairs = step.may_mask = true;
+    return step;
+}
+
+ScoreStep alibi_step(const Func &slopes, Expr given, Type type) {
+    ScoreStep step;
+    step.score = [=](Expr x, const Index &at) {
+        return x - cast(type, slopes(at.h, at.b)) * abs(cast(type, at.position - at.j));
+    };
+    step.when = given;
+    return step;
+}
+
+ScoreStep mask_step(const Func &mask, Expr given) {
+    ScoreStep step;
+    step.mask = [=](const Index &at) { return at.of_pair(mask) != 0; };
+    step.when = given;
+    step.reads_pairs = step.may_mask = true;
+    return step;
+}
+
+}  // namespace attune

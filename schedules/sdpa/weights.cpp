@@ -1,0 +1,46 @@
+#include "schedules/require.h"
+#include "schedules/sdpa/sdpa_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, const Target &target) {
+    SdpaStages &s = w.s;
+    const int lanes = target.natural_vector_size(s.query_t.type());
+    require(tuning.tile_q > 0, "tile_q must be given");
+    require_multiple("tile_q", tuning.tile_q, "the vector width", lanes);
+    require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
+    const Var r = s.r, k = s.k, t = s.t, h = s.h, b = s.b, j = out.args()[0], i = out.args()[1];
+    Var task("task"), row("row"), in_chunk("in_chunk"), c("c");
+    const OneTask one_task = [&](Func &f) -> Func & {
+        f.bound(r, 0, tuning.tile_q).bound_extent(t, 1).bound_extent(b, 1);
+        for (const Var &v : f.args())
+            if (v.same_as(h)) f.bound_extent(h, 1);
+        return f;
+    };
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    schedule_prepared(s.prepared, lanes);
+
+    out.split(i, t, row, tuning.tile_q, TailStrategy::GuardWithIf)
+        .split(j, c, in_chunk, tuning.chunk, TailStrategy::GuardWithIf)
+        .reorder(in_chunk, row, c, t, h, b)
+        .fuse(t, h, task)
+        .fuse(task, b, task)
+        .parallel(task)
+        .vectorize(in_chunk, lanes, TailStrategy::GuardWithIf);
+    one_task(w.result.compute_at(out, c).bound(k, 0, tuning.chunk).bound_extent(s.c, 1));
+    schedule_blocks(w.result, w.result, k, r, w.transposed);
+    lanes_are_rows(s.query_t.compute_at(out, task)).unroll(s.d, 4, TailStrategy::GuardWithIf);
+    for (Func f : {s.row_begin, s.row_end, w.total_max, w.total_sum, w.share}) lanes_are_rows(f.compute_at(out, task));
+    w.total_max.update().reorder(r, w.max_key, w.max_chunk).vectorize(r, lanes).unroll(r);
+    w.total_sum.update().reorder(r, w.sum_key, w.sum_chunk).vectorize(r, lanes).unroll(r);
+    lanes_are_rows(w.weight.compute_at(out, task).bound(k, 0, tuning.chunk)).unroll(r);
+    one_task(w.logits.compute_at(out, task).bound(k, 0, tuning.chunk));
+    int stage = 0;
+    for (const RVar &chunk : {w.full_chunk, w.part_chunk, w.unseen_chunk})
+        w.logits.update(stage++).reorder(r, k, chunk).vectorize(r, lanes).unroll(r);
+    schedule_scores(s, s.full, w.logits, w.full_chunk, tuning.key_tile, lanes, one_task);
+    schedule_scores(s, s.part, w.logits, w.part_chunk, tuning.key_tile, lanes, one_task);
+}
+
+}  // namespace attune
