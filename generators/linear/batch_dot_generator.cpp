@@ -1,0 +1,44 @@
+// Wiring only: parameters, inputs, outputs.
+#include "schedules/linear/linear_schedules.h"
+
+namespace {
+enum class Schedule { root, panels };
+
+class BatchDot : public Halide::Generator<BatchDot> {
+public:
+    GeneratorParam<Schedule> schedule_name{
+        "schedule", Schedule::root, {{"root", Schedule::root}, {"panels", Schedule::panels}}};
+    GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
+    GeneratorParam<int> chunk{"chunk", 256, 1, 1 << 20};
+    GeneratorParam<int> task_rows{"task_rows", 0, 0, 1 << 20};
+    GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
+    GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
+
+    Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)
+    Output<Buffer<void, 4>> out{"out"};     // (n, m, h, b)
+
+    void configure() { a.set_type(dtype), x.set_type(dtype), out.set_type(dtype); }
+
+    void generate() {
+        attune::LinearInputs in;
+        in.x = a;
+        in.weight = [this](Expr n, Expr k, Expr h, Expr b) { return x(n, k, h, b); };
+        in.rows = a.dim(1).extent(), in.columns = x.dim(0).extent(), in.depth = a.dim(0).extent();
+        stages = attune::linear_stages(in, {dtype, chunk, 0});
+        out = stages.out;
+    }
+
+    void schedule() {
+        for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
+        if (schedule_name == Schedule::panels)
+            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, 0}, target);
+        else
+            attune::schedule_root(stages, out);
+    }
+
+private:
+    attune::LinearStages stages;
+};
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(BatchDot, batch_dot)

@@ -1,0 +1,49 @@
+// Wiring only: parameters, inputs, outputs.
+#include "schedules/linear/linear_schedules.h"
+
+namespace {
+enum class Schedule { root, panels };
+
+class Linear : public Halide::Generator<Linear> {
+public:
+    GeneratorParam<Schedule> schedule_name{
+        "schedule", Schedule::root, {{"root", Schedule::root}, {"panels", Schedule::panels}}};
+    GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
+    GeneratorParam<int> chunk{"chunk", 256, 1, 1 << 20};
+    GeneratorParam<int> task_rows{"task_rows", 0, 0, 1 << 20};
+    GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
+    GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
+    GeneratorParam<int> block{"block", 0, 0, 64};
+
+    Input<Buffer<void, 4>> x{"x"};            // (k, m, h, b)
+    Input<Buffer<void, 2>> weight{"weight"};  // (k, n)
+    Input<Buffer<void, 1>> bias{"bias"};      // (n), any stride
+    Output<Buffer<void, 4>> out{"out"};       // (n, m, h, b)
+
+    void configure() { x.set_type(dtype), weight.set_type(dtype), bias.set_type(dtype), out.set_type(dtype); }
+
+    void generate() {
+        attune::LinearInputs in;
+        in.x = x, in.bias = bias;
+        in.weight = [this](Expr n, Expr k, Expr, Expr) { return weight(k, n); };
+        in.rows = x.dim(1).extent(), in.columns = weight.dim(1).extent(), in.depth = x.dim(0).extent();
+        stages = attune::linear_stages(in, {dtype, chunk, block});
+        out = stages.out;
+    }
+
+    void schedule() {
+        for (int n = 0; n < 4; n++) x.dim(n).set_min(0), out.dim(n).set_min(0);
+        for (int n = 0; n < 2; n++) weight.dim(n).set_min(0);
+        bias.dim(0).set_min(0).set_stride(Halide::Expr());
+        if (schedule_name == Schedule::panels)
+            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, block}, target);
+        else
+            attune::schedule_root(stages, out);
+    }
+
+private:
+    attune::LinearStages stages;
+};
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(Linear, linear)

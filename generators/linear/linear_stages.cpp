@@ -1,0 +1,40 @@
+#include "generators/linear/linear_stages.h"
+
+namespace attune {
+using namespace Halide;
+using Halide::Internal::make_const;
+
+LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
+    LinearStages s;
+    Var n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
+    // A tile may reach beyond the last row, column or depth: what is read and computed there instead is never stored.
+    auto weight = [&](Expr n, Expr k) { return in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b); };
+    s.panel = Func("panel");
+    if (shape.block) {
+        s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, weight);
+        s.panel(n, k, h, b) = (*s.transpose)(n, k, {});
+    } else {
+        s.panel(n, k, h, b) = weight(n, k);
+    }
+
+    RDom r(0, shape.chunk, "partial_k");
+    r.where(c * shape.chunk + r < in.depth);
+    s.partial_k = r.x;
+    Expr at = unsafe_promise_clamped(c * shape.chunk + r, 0, in.depth - 1);
+    s.partial = Func("partial");
+    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
+    s.partial(n, m, c, h, b) += in.x(at, min(m, in.rows - 1), h, b) * s.panel(n, at, h, b);
+
+    s.start = Func("start");
+    s.start(n) = in.bias.defined() ? in.bias(min(n, in.columns - 1)) : make_const(shape.type, 0);
+    RDom chunks(0, (in.depth + shape.chunk - 1) / shape.chunk, "product_chunk");
+    s.product_chunk = chunks.x;
+    s.product = Func("product");
+    s.product(n, m, h, b) = s.start(n);
+    s.product(n, m, h, b) += s.partial(n, m, chunks, h, b);
+    s.out = Func("out_stage");
+    s.out(n, m, h, b) = s.product(n, m, h, b);
+    return s;
+}
+
+}  // namespace attune

@@ -1,0 +1,43 @@
+// What is computed: products with a matrix that is one for all rows (a layer) or one for each entry of a batch. No tile, no
+// vector width, no target.
+//
+// The depth K is cut in chunks. A chunk gives partial sums, added up in the order of k; partials are added to the bias in
+// chunk order. So a result depends on its row, its column and `chunk`, and on nothing else of shape, schedule or neighbours.
+// Loop names: n column of out, m row, k depth, c chunk of the depth, h head, b batch. Layout innermost first.
+#pragma once
+#include "generators/math/transpose.h"
+#include <optional>
+
+namespace attune {
+
+struct LinearInputs {
+    Halide::Func x;  // (k, m, h, b)
+    // Element (n, k), for entry (h, b).
+    std::function<Halide::Expr(Halide::Expr n, Halide::Expr k, Halide::Expr h, Halide::Expr b)> weight;
+    Halide::Func bias;                  // (n); not defined: none
+    Halide::Expr rows, columns, depth;  // M, N, K
+};
+
+struct LinearShape {
+    Halide::Type type;
+    int chunk;  // of the depth: fixes the order of summation
+    // Weights that lie along k in memory go through square blocks of this side to lie along n; 0: element by element, as
+    // suits weights that lie along n already. It changes no result.
+    int block;
+};
+
+struct LinearStages {
+    std::optional<BlockTranspose> transpose;  // where there are blocks
+    Halide::Func panel;                       // (n, k, h, b) the weights as the sums read them
+    Halide::Func partial;                     // (n, m, c, h, b) sum of a chunk
+    Halide::Func start;                       // (n) the bias
+    Halide::Func product;                     // (n, m, h, b) bias + partials
+    Halide::Func out;                         // (n, m, h, b)
+    Halide::RVar partial_k, product_chunk;
+
+    Halide::Var n{"n"}, m{"m"}, k{"k"}, c{"c"}, h{"h"}, b{"b"};
+};
+
+LinearStages linear_stages(const LinearInputs &, const LinearShape &);
+
+}  // namespace attune

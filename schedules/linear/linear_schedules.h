@@ -1,0 +1,22 @@
+// How products with a matrix are computed: one free function per schedule. No equation, no Func of its own but wrappers.
+#pragma once
+#include "generators/linear/linear_stages.h"
+
+namespace attune {
+
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+void schedule_root(LinearStages &, Halide::Func out);
+
+struct PanelTuning {
+    int chunk;         // depth of a partial sum (the stages' chunk), a multiple of block
+    int task_rows;     // rows for which a task packs its weights once, a multiple of tile_rows
+    int tile_rows;     // rows of a register tile
+    int tile_columns;  // its columns, and those of a task; a multiple of the vector width
+    int block;         // side of the blocks in which weights are transposed (the stages' block): the vector width, or 0
+};
+// One task is one tile of columns for some rows. Lanes are columns. Weights are packed for a task, a chunk at a time, so that
+// the sums read them from L2 one line after the other. For few rows and for many; the bits are the same whatever the numbers
+// but chunk.
+void schedule_panels(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
+
+}  // namespace attune

@@ -1,0 +1,66 @@
+// Weights in panels: packed for a task, read by register tiles of rows by columns.
+#include "schedules/linear/linear_schedules.h"
+#include "schedules/require.h"
+#include "schedules/transpose.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
+    const int lanes = target.natural_vector_size(s.panel.type());
+    require(tuning.tile_columns > 0, "tile_columns must be given");
+    require(tuning.tile_rows > 0, "tile_rows must be given");
+    require(tuning.task_rows > 0, "task_rows must be given");
+    require_multiple("tile_columns", tuning.tile_columns, "the vector width", lanes);
+    require_multiple("task_rows", tuning.task_rows, "tile_rows", tuning.tile_rows);
+    if (s.transpose) {
+        require(tuning.block == lanes,
+                "block is " + std::to_string(tuning.block) + ", must be the vector width, " + std::to_string(lanes));
+        require_multiple("chunk", tuning.chunk, "block", tuning.block);
+    }
+    const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
+    Var task("task"), no("no"), ni("ni"), mo("mo"), mi("mi"), ko("ko"), ki("ki");
+    // Constant extents, or stages would get strides known at run time only; lanes are columns.
+    auto lanes_are_columns = [&](Func f) -> Func { return f.bound_extent(n, tuning.tile_columns).vectorize(n, lanes); };
+
+    // Tasks, columns first: neighbours share their rows of x.
+    out.split(n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf)
+        .split(m, mo, mi, tuning.task_rows, TailStrategy::GuardWithIf)
+        .reorder(ni, mi, no, mo, h, b)
+        .fuse(no, mo, task)
+        .fuse(task, h, task)
+        .fuse(task, b, task)
+        .parallel(task)
+        .vectorize(ni, lanes, TailStrategy::PredicateStores);
+    lanes_are_columns(s.start.compute_at(out, task)).store_in(MemoryType::Stack);
+
+    // All rows take a chunk before the next, so that its weights stay in L2.
+    lanes_are_columns(s.product.compute_at(out, task)).unroll(n);
+    s.product.update()
+        .split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp)
+        .reorder(n, mi, mo, s.product_chunk, h, b)
+        .vectorize(n, lanes)
+        .unroll(n)
+        .unroll(mi);
+
+    // A register tile.
+    lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
+    s.partial.store_in(MemoryType::Stack);
+    s.partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
+
+    s.panel.compute_at(s.product, s.product_chunk).bound_extent(n, tuning.tile_columns);
+    if (s.transpose) {
+        // Along k within a tile of columns: the addresses of its rows in memory are found once.
+        s.panel.split(k, ko, ki, tuning.block, TailStrategy::RoundUp)
+            .split(n, no, ni, tuning.block)
+            .reorder(ni, ki, ko, no, h, b)
+            .vectorize(ni)
+            .unroll(ki);
+        schedule_transpose(*s.transpose, LoopLevel(s.panel, ko));
+    } else {
+        // Whole rows as they lie. Not unrolled: only the last vector of a loop has to look where the columns end.
+        s.panel.split(n, no, ni, lanes).vectorize(ni);
+    }
+}
+
+}  // namespace attune

@@ -1,0 +1,10 @@
+#include "schedules/linear/linear_schedules.h"
+
+namespace attune {
+
+void schedule_root(LinearStages &s, Halide::Func out) {
+    for (Halide::Func *f : {&s.panel, &s.partial, &s.start, &s.product}) f->compute_root();
+    out.compute_root();
+}
+
+}  // namespace attune
