@@ -1,0 +1,42 @@
+// Wiring only: parameters, inputs, outputs.
+#include "schedules/masked_softmax/masked_softmax_schedules.h"
+
+namespace {
+enum class Schedule { root, rows };
+
+class MaskedSoftmax : public Halide::Generator<MaskedSoftmax> {
+public:
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::root, {{"root", Schedule::root}, {"rows", Schedule::rows}}};
+    GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
+    GeneratorParam<int> task_rows{"task_rows", 1, 1, 1 << 20};
+    GeneratorParam<int> block{"block", 16, 1, 1 << 20};
+
+    Input<Buffer<void, 4>> scores{"scores"};       // (j, i, h, b)
+    Input<Buffer<int32_t, 2>> lengths{"lengths"};  // (i, b)
+    Input<bool> seed{"seed"};
+    Output<Buffer<void, 4>> out{"out"};  // (j, i, h, b)
+
+    void configure() { scores.set_type(dtype), out.set_type(dtype); }
+
+    void generate() {
+        stages = attune::masked_softmax_stages({scores, lengths, scores.dim(0).extent(), seed}, block);
+        out = stages.out;
+    }
+
+    void schedule() {
+        for (int n = 0; n < 4; n++) scores.dim(n).set_min(0), out.dim(n).set_min(0);
+        for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
+        lengths.dim(0).set_stride(Halide::Expr());
+        out.dim(0).set_extent(scores.dim(0).extent());
+        if (schedule_name == Schedule::rows)
+            attune::schedule_rows(stages, out, {task_rows, block}, target);
+        else
+            attune::schedule_root(stages, out);
+    }
+
+private:
+    attune::MaskedSoftmaxStages stages;
+};
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(MaskedSoftmax, masked_softmax)

@@ -1,0 +1,17 @@
+// How the mask of dropout is computed: one free function per schedule. No equation, no Func of its own but wrappers.
+#pragma once
+#include "generators/dropout_mask/dropout_mask_stages.h"
+
+namespace attune {
+
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+void schedule_root(DropoutMaskStages &, Halide::Func out);
+
+struct DropoutMaskTuning {
+    int task_rows;  // rows of a task
+};
+// One task is some rows. Lanes are groups of four keys, which share a counter.
+void schedule_rows(DropoutMaskStages &, Halide::Func out, const DropoutMaskTuning &, Halide::Expr dense,
+                   const Halide::Target &);
+
+}  // namespace attune

@@ -1,0 +1,17 @@
+// How masked softmax is computed: one free function per schedule. No equation, no Func of its own but wrappers.
+#pragma once
+#include "generators/masked_softmax/masked_softmax_stages.h"
+
+namespace attune {
+
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+void schedule_root(MaskedSoftmaxStages &, Halide::Func out);
+
+struct MaskedSoftmaxTuning {
+    int task_rows;  // rows of a task
+    int block;      // keys that are computed together (the stages' block), a multiple of the vector width
+};
+// One task is some rows, one after the other; a row stays in L1 or L2 between its passes. Lanes are keys.
+void schedule_rows(MaskedSoftmaxStages &, Halide::Func out, const MaskedSoftmaxTuning &, const Halide::Target &);
+
+}  // namespace attune
