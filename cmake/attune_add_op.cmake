@@ -1,12 +1,29 @@
-# attune_add_op(op GENERATOR target): one kernel for each variant of the op, compiled into libattune.a, and a row of the
-# dispatcher's table for each.
+# attune_add_op(op GENERATOR program [ATTENTION] [PARAMS k=v...]): one kernel for each variant of the op, compiled into
+# libattune.a, and a row of the dispatcher's table for each. The program holds a generator called what stands before the dot
+# of its name. The generator gets schedule=, dtype=, the numbers and PARAMS; one of ATTENTION also head_dim= and kind=.
 include(cmake/attune_numbers.cmake)
 
+# The names of an element type in JSON, for Halide and in attune::DType.
 set(attune_halide_dtype_f32 float32)
 set(attune_halide_dtype_f64 float64)
+set(attune_halide_dtype_bool uint8)
+set(attune_cpp_dtype_f32 f32)
+set(attune_cpp_dtype_f64 f64)
+set(attune_cpp_dtype_bool boolean)
+
+# attune_add_generator(name source...): the program <name>.generator, and its objects attune_<name>_generator, of which other
+# programs that make kernels or print loop nests are built too.
+function(attune_add_generator name)
+  add_library(attune_${name}_generator OBJECT ${ARGN})
+  target_include_directories(attune_${name}_generator PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(attune_${name}_generator PRIVATE Halide::Halide)
+  add_halide_generator(${name}.generator SOURCES $<TARGET_OBJECTS:attune_${name}_generator>)
+endfunction()
 
 function(attune_add_op op)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR" "")
+  cmake_parse_arguments(PARSE_ARGV 1 A "ATTENTION" "GENERATOR" "PARAMS")
+  set(ATTUNE_OP_ATTENTION_${op} "${A_ATTENTION}" CACHE INTERNAL "")
+  set(ATTUNE_OP_PARAMS_${op} "${A_PARAMS}" CACHE INTERNAL "")
   set(list "")
   foreach(target IN LISTS ATTUNE_ALL_TARGETS)
     attune_list_variants(${op} ${target})
@@ -16,8 +33,8 @@ function(attune_add_op op)
         continue()
       endif()
       attune_add_kernel(${name} GENERATOR ${A_GENERATOR} TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMS ${params})
-      attune_add_table_row(${name} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${ATTUNE_NUMBERS_${key}}"
-        "${ATTUNE_PROVENANCE_${key}}" true)
+      attune_add_table_row(${name} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
+        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
       string(APPEND list "${line}")
     endforeach()
   endforeach()
@@ -25,7 +42,7 @@ function(attune_add_op op)
 endfunction()
 
 # A row of the dispatcher's table; `dispatched` is false for what runs only where it is forced.
-function(attune_add_table_row name op dtype head_dim target schedule class numbers provenance dispatched)
+function(attune_add_table_row name op dtype head_dim target schedule class kind numbers provenance dispatched)
   set(tile_q 1)
   set(chunk 1)
   foreach(number IN LISTS numbers)
@@ -36,12 +53,12 @@ function(attune_add_table_row name op dtype head_dim target schedule class numbe
   list(JOIN numbers " " numbers)
   string(REPLACE "\"" "'" provenance "${provenance}")
   set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_SYMBOLS "int ${name}_argv(void **);\n")
-  string(CONCAT row "    {\"${name}\", \"${op}\", DType::${dtype}, ${head_dim}, \"${target}\", \"${schedule}\", \"${class}\", "
-    "\"${numbers}\",\n     \"${provenance}\", ${tile_q}, ${chunk}, ${dispatched}, ${name}_argv},\n")
+  string(CONCAT row "    {\"${name}\", \"${op}\", DType::${attune_cpp_dtype_${dtype}}, ${head_dim}, \"${target}\", "
+    "\"${schedule}\", \"${class}\", \"${kind}\", \"${numbers}\",\n     \"${provenance}\", ${tile_q}, ${chunk}, ${dispatched}, ${name}_argv},\n")
   set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS "${row}")
 endfunction()
 
-# A key of attune_list_variants() as name, dtype, head_dim, schedule, class, params (of the generator), and as a line for
+# A key of attune_list_variants() as name, dtype, head_dim, schedule, class, kind, params (of the generator), and as a line for
 # print_loop_nests, in the caller.
 macro(attune_describe_variant op target key)
   string(REPLACE "/" ";" fields "${key}/")
@@ -49,21 +66,29 @@ macro(attune_describe_variant op target key)
   list(GET fields 1 head_dim)
   list(GET fields 2 schedule)
   list(GET fields 3 class)
-  attune_variant_name(name ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}")
-  set(params schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} ${ATTUNE_NUMBERS_${key}})
+  list(GET fields 4 kind)
+  attune_variant_name(name ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}")
+  set(params schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} ${ATTUNE_NUMBERS_${key}} ${ATTUNE_OP_PARAMS_${op}})
+  if(ATTUNE_OP_ATTENTION_${op})
+    list(APPEND params head_dim=${head_dim} kind=${kind})
+  else()
+    set(kind "")
+  endif()
   list(JOIN params " " line)
   set(line "${name} ${ATTUNE_HALIDE_TARGET_${target}} ${line}\n")
 endmacro()
 
-# attune_list_shipped_variants(op target file): lines for print_loop_nests of the numbers of this tree, whatever
-# ATTUNE_SCHEDULE_PATH says and whichever targets are built.
-function(attune_list_shipped_variants op target file)
+# attune_list_shipped_variants(op target file regex): lines for print_loop_nests of the numbers of this tree, whatever
+# ATTUNE_SCHEDULE_PATH says and whichever targets are built; of variants whose name matches.
+function(attune_list_shipped_variants op target file regex)
   set(ATTUNE_SCHEDULE_PATH "")
   attune_list_variants(${op} ${target})
   set(list "")
   foreach(key IN LISTS ATTUNE_KEYS)
     attune_describe_variant(${op} ${target} "${key}")
-    string(APPEND list "${line}")
+    if(name MATCHES "${regex}")
+      string(APPEND list "${line}")
+    endif()
   endforeach()
   file(CONFIGURE OUTPUT ${file} CONTENT "${list}")
 endfunction()

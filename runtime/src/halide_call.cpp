@@ -88,6 +88,7 @@ void install_handlers() {
 
 halide_type_t halide_type(DType t) {
     if (t == DType::i32) return {halide_type_int, 32, 1};
+    if (t == DType::boolean) return {halide_type_uint, 8, 1};
     return {halide_type_float, static_cast<std::uint8_t>(t == DType::f64 ? 64 : 32), 1};
 }
 

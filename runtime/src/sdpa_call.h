@@ -1,40 +1,65 @@
-// A checked call of attention, and the steps between the public function and the kernel.
+// A checked call of an attention, and the steps between the public functions and the kernels.
 #pragma once
 #include "attune/sdpa.h"
-#include "variant_table.h"
+#include "checks.h"
+#include "context_state.h"
+#include "op_call.h"
+#include <memory>
 #include <vector>
 
 namespace attune {
 
 // All views of rank 4 (lse: 3), all extents agree.
 struct SdpaCall {
+    std::string_view op = "sdpa";
     SdpaProblem sizes;
     ConstView query, key, value;
     View out, lse;
     double scale = 0;
+    ConstView pair_weight;  // of additive scores: (h), and their bias
+    double pair_bias = 0;
     // Keys of query i of batch entry b: [i + band_begin[b], i + band_end[b]) within [0, length); one entry, or one a batch.
     std::vector<std::int32_t> band_begin, band_end, offset;
     ConstView lengths;  // int32 (B, Sq), any strides; not given: every key
+    double softcap = 0;
+    ConstView bias, mask;  // (B, Hq, Sq, Sk), strides 0 where they broadcast; the last extent may be 1
+    std::shared_ptr<const std::vector<float>> standard_slopes;  // what slopes may point to
+    ConstView slopes, sinks;                                    // f32 (B, Hq), (Hq)
+    Dropout dropout;
+    std::uint32_t first_head = 0;  // b * Hq + h of the first head, where this is a slice of a call
+    View weights;                  // (B, Hq or 1, Sq, Sk)
+    WeightsMode weights_mode = WeightsMode::probabilities;
+    bool average_weights = false;
 };
 
-// Checks everything, in the order of the arguments, and fills `call`.
-Status check_sdpa(const ConstView &query, const ConstView &key, const ConstView &value, const View &out, const SdpaOptions &,
-                  SdpaCall &call);
+// Checks everything, in the order of the arguments, and fills `call` but for op, scale and pair; more_inputs are those of
+// the op itself, which outputs must not overlap either. check_sdpa does it for the scores of SdpaOptions.
+Status check_attention(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                       const SdpaOptions &, std::span<const NamedView> more_inputs, SdpaCall &call);
+Status check_score_options(const SdpaOptions &, int rank, SdpaCall &call);
+Status check_weights(const SdpaOptions &, int rank, SdpaCall &call);
+Status check_dropout(const Dropout &);
 
 // The sizes of a problem that no tensor has checked.
 Status check_problem(const SdpaProblem &);
 
-// Which variant runs. `forced` may be empty.
-struct SdpaChoice {
-    const VariantRecord *variant = nullptr;
-    std::string_view reason;
+// Which variant computes the values, and which the weights where they are wanted.
+struct AttentionChoice {
+    Choice values, weights;
 };
-Status choose_sdpa(const SdpaProblem &, std::string_view forced, std::string_view forced_by, SdpaChoice &);
+Status choose_values(std::string_view op, const SdpaProblem &, const Forced &, Choice &);
+Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
 
 // Threads that a call of these sizes is worth, at most `threads`.
 int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
 
 // Upper bound of the scratch of a call.
 std::size_t sdpa_workspace_bytes(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
+
+// Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.
+Status run_attention(Context &, const SdpaCall &, AttentionChoice &);
+
+// What ATTUNE_VERBOSE says of the sizes.
+std::string sizes_text(const SdpaProblem &);
 
 }  // namespace attune

@@ -1,89 +1,53 @@
-#include "cpu_features.h"
 #include "sdpa_call.h"
-#include <algorithm>
 
 namespace attune {
 namespace {
 
-// A class of variants that suits a shape. Which one is asked for depends on types, dimensions, the group and the classes of Sq and
-// Sk; never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
-struct Wish {
-    std::string_view schedule, shape_class, reason;
-    bool whole_tiles = false;  // only a variant whose tiles the queries nearly fill
-};
-
 // Classes to look for, the best first. The last one always exists.
-std::vector<Wish> wishes(const SdpaProblem &p) {
+std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
     const std::int64_t rows = p.key_heads ? p.query_heads / p.key_heads * p.queries : 0;
     std::vector<Wish> list;
-    if (rows <= c.decode_rows_at_most && p.keys >= c.decode_keys_at_least) {
+    // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel.
+    const bool dear = op == "additive" && rows == 1;
+    if (rows <= c.decode_rows_at_most && (p.keys >= c.decode_keys_at_least || dear)) {
         if (rows == 1) list.push_back({"decode", "g1", "one query row for each key head"});
         if (rows > 1) list.push_back({"decode", "g4", "few query rows for each key head"});
     }
     if (p.queries <= c.short_queries_at_most) list.push_back({"prefill", "short", "few queries"});
     if (p.keys <= c.short_keys_at_most) list.push_back({"prefill", "short", "few keys"});
-    list.push_back({"prefill", "long", "many queries", true});
+    list.push_back({"prefill", "long", "many queries", p.queries});
     list.push_back({"prefill", "short", "its tiles fit the queries better"});
     list.push_back({"prefill", "long", "no smaller class is built"});
     list.push_back({"root", "", "nothing else is built"});
     return list;
 }
 
-bool fills_tiles(const VariantRecord &v, const SdpaProblem &p) {
-    const std::int64_t padding = (v.tile_q - p.queries % v.tile_q) % v.tile_q;
-    return padding * 100 <= p.queries * sdpa_shape_classes().long_padding_percent_at_most;
-}
-
-bool fits(const VariantRecord &v, const SdpaProblem &p) {
-    return v.op == "sdpa" && v.dtype == p.dtype && (v.head_dim == 0 || (v.head_dim == p.head_dim && v.head_dim == p.value_dim));
-}
-
-// What this machine runs: the most specific target first, and a kernel of one head size before one of any.
-const std::vector<const VariantRecord *> &dispatched_here() {
-    static const std::vector<const VariantRecord *> list = [] {
-        std::vector<const VariantRecord *> l;
-        for (const char *target : cpu_targets())
-            for (const bool any_size : {false, true})
-                for (const VariantRecord &v : variant_records())
-                    if (v.dispatched && v.target == target && (v.head_dim == 0) == any_size && runs_here(v.target))
-                        l.push_back(&v);
-        return l;
-    }();
-    return list;
-}
-
-Status forced_variant(const SdpaProblem &p, std::string_view name, std::string_view by, SdpaChoice &choice) {
-    const std::string source = std::string(by) + ": ";
-    const VariantRecord *v = find_variant(name);
-    if (!v) return {StatusCode::invalid_argument, source + "there is no variant " + std::string(name)};
-    if (!runs_here(v->target))
-        return {StatusCode::unsupported,
-                source + std::string(name) + " cannot run here: this CPU lacks " + missing_for(v->target)};
-    if (!fits(*v, p))
-        return {StatusCode::invalid_argument,
-                source + std::string(name) + " is for " + name_of(v->dtype) +
-                    (v->head_dim ? " and head size " + std::to_string(v->head_dim) : std::string()) + "; this call has " +
-                    name_of(p.dtype) + " and head sizes " + std::to_string(p.head_dim) + " and " + std::to_string(p.value_dim)};
-    choice = {v, "forced"};
-    return {};
+std::string_view kind_for(std::string_view op, const SdpaProblem &p) {
+    if (p.dropout) return "training";
+    // Only the dot product has kernels that know no more than structural masks.
+    return p.scored || op != "sdpa" ? "scored" : "plain";
 }
 
 std::size_t ceil_div(std::int64_t a, std::int64_t b) { return static_cast<std::size_t>((a + b - 1) / b); }
 
 }  // namespace
 
-Status choose_sdpa(const SdpaProblem &p, std::string_view forced, std::string_view forced_by, SdpaChoice &choice) {
-    if (!forced.empty()) return forced_variant(p, forced, forced_by, choice);
-    for (const Wish &wish : wishes(p))
-        for (const VariantRecord *v : dispatched_here()) {
-            if (v->schedule != wish.schedule || v->shape_class != wish.shape_class || !fits(*v, p)) continue;
-            if (wish.whole_tiles && !fills_tiles(*v, p)) continue;
-            choice = {v, wish.reason};
-            return {};
-        }
-    return {StatusCode::unsupported,
-            std::string("sdpa: no variant for ") + name_of(p.dtype) + " is linked in that this CPU runs"};
+Status choose_values(std::string_view op, const SdpaProblem &p, const Forced &forced, Choice &choice) {
+    return choose_variant({op, p.dtype, kind_for(op, p), p.head_dim, p.value_dim}, wishes(op, p), forced, choice);
+}
+
+Status choose_attention(const Context::State &context, const SdpaCall &call, std::string_view variant,
+                        AttentionChoice &choice) {
+    const SdpaProblem &p = call.sizes;
+    // A variant that writes weights leaves the values to dispatch, but where no weights are wanted it is the wrong one.
+    const bool lone = !variant.empty() && !call.weights.given();
+    const Forced forced = lone ? Forced{variant, "variant"} : forced_variant(context, variant, call.op);
+    if (Status s = choose_values(call.op, p, forced, choice.values); !s.ok()) return s;
+    if (!call.weights.given()) return {};
+    static constexpr Wish rows[] = {{"rows", "", "weights are wanted"}, {"root", "", "nothing else is built"}};
+    return choose_variant({call.op, p.dtype, "weights", p.head_dim, p.head_dim}, rows,
+                          forced_variant(context, variant, call.op, true), choice.weights);
 }
 
 int worthwhile_threads(const SdpaProblem &p, int threads) noexcept {
@@ -108,17 +72,22 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
     std::size_t elements = 0;
     if (v.schedule == "prefill") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
-        elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 2 * chunk + 16);
+        elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 4 * chunk + 16);
     } else if (v.schedule == "decode") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
         const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) *
                                  static_cast<std::size_t>(p.batch * p.key_heads);
-        elements = rows * (dk + 2 + chunks * dv) + workers * (tile * (2 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
+        elements = rows * (dk + 2 + chunks * dv) + workers * (tile * (4 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
     } else {
         constexpr std::size_t root_chunk = 128;  // the generator's default
         const std::size_t rows = heads * queries, chunks = ceil_div(p.keys, root_chunk) + 1;
-        elements = rows * (dk + 3 * chunks * root_chunk + chunks * (2 * dv + 8) + 2 * dv + 8);
+        elements = rows * (dk + 5 * chunks * root_chunk + chunks * (2 * dv + 8) + 2 * dv + 8);
     }
+    // What a score needs of each query or key alone; general: the projected keys (their width taken for that of the keys
+    // too), and what linear() holds.
+    if (p.score != Score::dot_product) elements += heads * queries + heads * static_cast<std::size_t>(p.keys);
+    if (p.score == Score::general)
+        elements += static_cast<std::size_t>(p.batch * p.key_heads * p.keys) * dk + (workers + 1) * (dk + 512) * (dk + 512);
     return (elements + lse) * size + lengths * 4 + (workers + 1) * blocks * padding;
 }
 

@@ -11,7 +11,7 @@ struct VariantRecord {
     std::string_view name, op;
     DType dtype;
     int head_dim;  // 0: any
-    std::string_view target, schedule, shape_class, numbers, provenance;
+    std::string_view target, schedule, shape_class, kind, numbers, provenance;
     int tile_q, chunk;  // of numbers; 1 where the schedule has none
     bool dispatched;
     int (*kernel)(void **);

@@ -28,8 +28,8 @@ std::vector<VariantInfo> variants() {
         for (const VariantRecord &v : variant_records()) {
             if (v.target != target) continue;
             std::string missing = missing_for(v.target);
-            infos.push_back({v.name, v.op, v.dtype, v.head_dim, v.target, v.schedule, v.shape_class, v.numbers, v.provenance,
-                             v.dispatched, missing.empty(), missing.empty() ? "" : "this CPU lacks " + missing});
+            infos.push_back({v.name, v.op, v.dtype, v.head_dim, v.target, v.schedule, v.kind, v.shape_class, v.numbers,
+                             v.provenance, v.dispatched, missing.empty(), missing.empty() ? "" : "this CPU lacks " + missing});
         }
     return infos;
 }

@@ -1,6 +1,11 @@
 // Everything.
 #pragma once
+#include "attune/additive.h"
 #include "attune/context.h"
+#include "attune/dropout.h"
+#include "attune/linear.h"
+#include "attune/masked_softmax.h"
+#include "attune/multi_head.h"
 #include "attune/sdpa.h"
 #include "attune/status.h"
 #include "attune/tensor.h"

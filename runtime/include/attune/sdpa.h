@@ -1,13 +1,23 @@
-// Scaled dot-product attention, forward. The definition of the result is tests/reference/sdpa_reference.h.
+// Scaled dot-product attention and its relatives, forward. The definition of the result is tests/reference/sdpa_reference.h.
 #pragma once
 #include "attune/context.h"
+#include "attune/dropout.h"
 #include "attune/tensor.h"
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attune {
+
+// x(i, j), the score of query q and key k.
+//   dot_product  scale * q . k            default scale 1 / sqrt(Dk)
+//   general      scale * q . (W k)        W = score_weight (Dq, Dk), so q and k may differ in width; default scale 1
+//   cosine       scale * q . k / (|q| |k|), 0 where q or k is all zeros; default scale 1
+//   gaussian     -scale / 2 * |q - k|^2   the Gaussian kernel of Nadaraya-Watson regression, scale = 1 / sigma^2, default 1
+// scale 0 gives the average of the values (average pooling).
+enum class Score { dot_product, general, cosine, gaussian };
 
 // Key j takes part for query i iff j <= i + off, where off is
 //   top_left      0
@@ -20,35 +30,67 @@ struct Window {
     std::int64_t left = -1, right = -1;
 };
 
+// What SdpaOptions::weights receives (ONNX's qk_matmul_output_mode).
+//   scaled         x, for every key, masked or not
+//   capped         x after softcap, for every key
+//   masked         the score that is normalised: after bias, ALiBi and masks; -inf where a key takes no part
+//   probabilities  after the softmax and before dropout; 0 where a key takes no part
+enum class WeightsMode { scaled, capped, masked, probabilities };
+
+// In the order in which they act: x, softcap, + bias, + ALiBi, masks, sink, softmax, dropout, times value.
+// A tensor that broadcasts to (B, Hq, Sq, Sk) has that rank or less, aligned at the last dimension, and each extent is 1
+// or the full one; where query has rank 3 or 2 it broadcasts to (B, Sq, Sk) or (Sq, Sk). Its last stride is 1 unless its
+// last extent is 1; the others are free.
 struct SdpaOptions {
-    std::optional<double> scale = {};  // of query . key; default 1 / sqrt(Dk)
+    Score score = Score::dot_product;
+    ConstView score_weight = {};       // of Score::general: (Dq, Dk), type of query
+    std::optional<double> scale = {};  // see Score
+    double softcap = 0;                // c > 0: x becomes c tanh(x / c); 0: off
+    ConstView bias = {};               // broadcasts to (B, Hq, Sq, Sk), type of query; -inf, or anything below -1e29, masks
+    bool alibi = false;                // add -slope(h) |i + off - j| with the standard slopes; off Sk - Sq if not given
+    ConstView alibi_slopes = {};       // the same with these: f32 (Hq) or (B, Hq)
+    ConstView mask = {};               // bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is true take part
     Causal causal = Causal::none;
-    std::optional<std::int64_t> offset = {};  // if given it is off, also for the window and whatever causal says
+    std::optional<std::int64_t> offset = {};  // if given it is off, also for window and ALiBi and whatever causal says
     ConstView offsets = {};                   // the same per batch entry: int32 (B)
     Window window = {};                       // without causal and offset, its off is 0
     ConstView valid_lens = {};                // int32 (B) or (B, Sq) in [0, Sk]: only keys j < len take part
-    // Output of the log-sum-exp of the scaled scores, (B, Hq, Sq), or (B, Sq) where query has rank 3; natural logarithm,
-    // -inf for a query without keys. Type of query, any strides that do not overlap.
+    ConstView sinks = {};                     // f32 (Hq): a score of each head's own that joins the normaliser and no value
+    Dropout dropout = {};
+    // Output of the log-sum-exp of the scores, sink included: (B, Hq, Sq), or (B, Sq) or (Sq) where query has rank 3 or 2;
+    // natural logarithm, -inf for a query without keys (its sink, if there is one). Type of query, any strides that do not overlap.
     View lse = {};
+    // Output of the weights or scores: (B, Hq, Sq, Sk), or (B, Sq, Sk) or (Sq, Sk) where query has rank 3 or 2. Type of query, last stride 1.
+    View weights = {};
+    WeightsMode weights_mode = WeightsMode::probabilities;
+    bool average_weights = false;   // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads
     std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch
 };
 
-// out = softmax(scale * query key^T) value over the keys that every given mask lets take part.
+// out = softmax(x) value over the keys that every given mask lets take part.
 //
 //   query (B, Hq, Sq, Dk)   key (B, Hkv, Sk, Dk)   value (B, Hkv, Sk, Dv)   out (B, Hq, Sq, Dv)
 //
-// All f32 or all f64; or all of rank 3, (B, S, D), for one head. Any strides with a dense last dimension, so an array laid
-// out (B, S, H, D) is only strides. Hq is a multiple of Hkv: query head h uses key head h * Hkv / Hq. Any extents from 1,
-// and 0 for B, Hq, Sq or Sk. A query without keys gives 0. What masked keys and values hold has no effect; NaN in others
-// propagates. Scores below -5e28 count as masked. Bits do not depend on threads or on other batch entries. At most 2^31 - 1 elements between the first and the
-// last of a tensor. out and lse must not overlap each other or an input.
+// All f32 or all f64; or all of rank 3, (B, S, D), for one head, or of rank 2, (S, D). Any strides with a dense last
+// dimension, so an array laid out (B, S, H, D) is only strides. Hq is a multiple of Hkv: query head h uses key head
+// h * Hkv / Hq. Any extents from 1, and 0 for B, Hq, Sq or Sk. A query without keys gives 0. What masked keys and values
+// hold has no effect; NaN in others propagates. Scores below -1e29 count as masked. Bits do not depend on threads or on
+// other batch entries. At most 2^31 - 1 elements between the first and the last of a tensor. Outputs must not overlap each
+// other or an input.
 Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                     const View &out, const SdpaOptions & = {}) noexcept;
+
+// The standard slopes of ALiBi (Press et al., 2022): with n the largest power of two up to `heads`, 2^(-8 (h + 1) / n) for
+// h < n and 2^(-4 (2 (h - n) + 1) / n) beyond. Empty if heads < 1.
+std::vector<float> alibi_slopes(std::int64_t heads);
 
 // What a call would do, from the sizes alone.
 struct SdpaProblem {
     DType dtype = DType::f32;
     std::int64_t batch = 1, query_heads = 1, key_heads = 1, queries = 1, keys = 1, head_dim = 1, value_dim = 1;
+    // Which options are given: `scored` for any of softcap, bias, ALiBi, mask or sinks; dropout for 0 < p < 1.
+    Score score = Score::dot_product;
+    bool scored = false, dropout = false;
 };
 struct Plan {
     std::string variant = {};         // name of the variant that would run

@@ -7,20 +7,23 @@
 
 namespace attune {
 
-enum class DType : std::uint8_t { f32, f64, i32 };
+enum class DType : std::uint8_t { f32, f64, i32, boolean };
 enum class Place : std::uint8_t { host, device };
 
-// "f32", "f64", "i32"
+// "f32", "f64", "i32", "bool"
 const char *name_of(DType) noexcept;
 // Bytes of an element.
 int size_of(DType) noexcept;
 
 template<typename T>
-inline constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
+inline constexpr bool is_element =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, bool>;
 
 template<typename T> constexpr DType dtype_of() {
-    static_assert(is_element<T>, "attune: elements are float, double or std::int32_t");
-    return std::is_same_v<T, float> ? DType::f32 : std::is_same_v<T, double> ? DType::f64 : DType::i32;
+    static_assert(is_element<T>, "attune: elements are float, double, std::int32_t or bool");
+    if (std::is_same_v<T, float>) return DType::f32;
+    if (std::is_same_v<T, double>) return DType::f64;
+    return std::is_same_v<T, bool> ? DType::boolean : DType::i32;
 }
 
 inline constexpr int max_rank = 4;

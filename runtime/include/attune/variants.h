@@ -8,12 +8,15 @@
 namespace attune {
 
 struct VariantInfo {
-    std::string_view name;  // <op>_<dtype>_d<head size>_<target>_<schedule>[_<class>]
-    std::string_view op;    // "sdpa"
+    std::string_view name;  // <op>_<dtype>[_d<head size>]_<target>_<schedule>[_<class>][_<kind>]
+    std::string_view op;    // "sdpa", "additive", "linear"...
     DType dtype;
-    int head_dim;                  // 0: any sizes of query, key and value
-    std::string_view target;       // a key of schedules/targets.json
-    std::string_view schedule;     // "root", "prefill", "decode"
+    int head_dim;               // 0: any sizes of query, key and value
+    std::string_view target;    // a key of schedules/targets.json
+    std::string_view schedule;  // "root", "prefill", "decode"
+    // Of attention: "plain" knows structural masks only, "scored" also softcap, bias, ALiBi, boolean mask and sinks,
+    // "training" also dropout, and "weights" writes the weights or scores. Empty for other ops.
+    std::string_view kind;
     std::string_view shape_class;  // "long", "short", "g1" (one row per key head), "g4"; empty for root
     std::string_view numbers;      // "chunk=128 tile_q=64 ..."
     std::string_view provenance;   // where the numbers come from: file, hardware, date

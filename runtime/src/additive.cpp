@@ -1,0 +1,178 @@
+#include "attune/additive.h"
+#include "max_magnitude.h"
+#include "projection.h"
+#include "sdpa_call.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attune {
+namespace {
+
+constexpr std::string_view per_pair = "additive", separable = "additive_separable";
+// Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/sdpa/scores.h).
+constexpr float separable_limit = 22;
+
+Status check_own_options(const AdditiveOptions &options) {
+    if (options.attention.score != Score::dot_product)
+        return invalid("attention.score", "must be left as it is: the score is the additive one");
+    if (options.attention.score_weight.given()) return invalid("attention.score_weight", "must not be given");
+    if (!std::isfinite(options.b_score)) return invalid("b_score", "must be finite, got " + text(options.b_score));
+    return {};
+}
+
+Status check_w_score(const ConstView &w, const SdpaProblem &p) {
+    if (w.rank != 1) return invalid("w_score", "rank must be 1, got " + text(w.rank));
+    if (Status s = check_same_type("w_score", w.dtype, "query", p.dtype); !s.ok()) return s;
+    if (Status s = check_memory("w_score", w); !s.ok()) return s;
+    if (Status s = check_dense("w_score", w); !s.ok()) return s;
+    return check_extent("w_score", "extent", w.extent[0], "query after projection", p.head_dim);
+}
+
+// Query and key, once projected, have one width.
+Status check_widths(const AdditiveOptions &options, const ConstView &query, const ConstView &key) {
+    const bool of_query = options.w_query.given(), of_key = options.w_key.given();
+    if (!of_query && !of_key) return {};  // as in sdpa.h
+    for (const ConstView *v : {&query, &key})
+        if (v->rank < 1 || v->rank > max_rank) return {};  // refused with the other shapes
+    const std::int64_t q = query.extent[query.rank - 1], k = key.extent[key.rank - 1];
+    if (q == k) return {};
+    if (of_query && of_key) return invalid("w_key", "number of rows is " + text(k) + ", that of w_query is " + text(q));
+    if (of_key) return invalid("query", "width (last extent) is " + text(q) + ", number of rows of w_key is " + text(k));
+    return invalid("key", "width (last extent) is " + text(k) + ", number of rows of w_query is " + text(q));
+}
+
+// The largest magnitude of the keys of each batch entry that some length lets take part.
+Status magnitude_of_keys(Context::State &context, const SdpaCall &call, float *per_batch) {
+    const ConstView &lens = call.lengths;
+    if (!lens.given()) return max_magnitude(context, call.key, per_batch);
+    for (std::int64_t b = 0; b < call.sizes.batch; b++) {
+        std::int32_t longest = 0;
+        for (std::int64_t i = 0; i < (lens.stride[1] == 0 ? 1 : lens.extent[1]); i++)
+            longest = std::max(longest, static_cast<const std::int32_t *>(lens.data)[b * lens.stride[0] + i * lens.stride[1]]);
+        ConstView keys = call.key;
+        keys.data = static_cast<const char *>(keys.data) + b * keys.stride[0] * size_of(keys.dtype);
+        keys.extent[0] = 1, keys.extent[2] = longest;
+        if (Status s = max_magnitude(context, keys, per_batch + b); !s.ok()) return s;
+    }
+    return {};
+}
+
+// Whether all of a batch entry is within separable_limit, for each.
+Status find_separable(Context::State &context, const SdpaCall &call, std::vector<bool> &within) {
+    const auto batch = static_cast<std::size_t>(call.sizes.batch);
+    std::vector<float> query(batch), key(batch);
+    if (Status s = max_magnitude(context, call.query, query.data()); !s.ok()) return s;
+    if (Status s = magnitude_of_keys(context, call, key.data()); !s.ok()) return s;
+    for (std::size_t b = 0; b < batch; b++) within.push_back(query[b] <= separable_limit && key[b] <= separable_limit);
+    return {};
+}
+
+// Batch entries [begin, end) of a call.
+SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    auto cut = [&](auto &view) {
+        if (!view.given()) return;
+        using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
+        view.data = static_cast<Bytes *>(view.data) + begin * view.stride[0] * size_of(view.dtype);
+        view.extent[0] = end - begin;
+    };
+    cut(part.query), cut(part.key), cut(part.value), cut(part.out), cut(part.lse), cut(part.lengths);
+    cut(part.bias), cut(part.mask), cut(part.slopes), cut(part.weights);
+    for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
+        if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
+    part.sizes.batch = end - begin;
+    part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    return part;
+}
+
+// Runs [begin, end) with the score of `op`.
+Status run_slice(Context &context, const SdpaCall &call, std::int64_t begin, std::int64_t end, std::string_view op,
+                 std::string_view variant, AttentionChoice &choice) {
+    SdpaCall part = slice(call, begin, end);
+    part.op = op;
+    if (Status s = choose_attention(context.state(), part, variant, choice); !s.ok()) return s;
+    return run_attention(context, part, choice);
+}
+
+// The batch entries that may be computed with separate exponentials are, the others pair by pair: so a result never
+// depends on other batch entries.
+Status run_by_range(Context &context, const SdpaCall &call, std::string_view variant, bool forced, AttentionChoice &choice) {
+    std::vector<bool> within;
+    if (Status s = find_separable(context.state(), call, within); !s.ok()) return s;
+    for (std::size_t b = 0; forced && b < within.size(); b++)
+        if (!within[b])
+            return {StatusCode::unsupported,
+                    "variant: " + std::string(variant) + " needs queries and keys (after projection) of at most " +
+                        text(separable_limit) + " in magnitude; batch entry " + text(b) + " has larger ones"};
+    for (std::size_t begin = 0, end; begin < within.size(); begin = end) {
+        for (end = begin + 1; end < within.size() && within[end] == within[begin];) end++;
+        if (Status s = run_slice(context, call, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
+                                 within[begin] ? separable : per_pair, variant, choice);
+            !s.ok())
+            return s;
+    }
+    return {};
+}
+
+Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+           const AdditiveOptions &options) {
+    const CallStart start = start_of_call();
+    Context::State &state = context.state();
+    if (Status s = check_own_options(options); !s.ok()) return s;
+    Projection q({"query", query}, {"w_query", options.w_query}, {"b_query", options.b_query});
+    Projection k({"key", key}, {"w_key", options.w_key}, {"b_key", options.b_key});
+    if (Status s = q.prepare(state); !s.ok()) return s;
+    if (Status s = k.prepare(state); !s.ok()) return s;
+    const NamedView more_inputs[] = {{"query", query},
+                                     {"key", key},
+                                     {"w_query", options.w_query},
+                                     {"w_key", options.w_key},
+                                     {"b_query", options.b_query},
+                                     {"b_key", options.b_key},
+                                     {"w_score", options.w_score}};
+    if (Status s = check_widths(options, q.result(), k.result()); !s.ok()) return s;
+    SdpaCall call;
+    if (Status s = check_attention(q.result(), k.result(), value, out, options.attention, more_inputs, call); !s.ok()) return s;
+    if (options.w_score.given())
+        if (Status s = check_w_score(options.w_score, call.sizes); !s.ok()) return s;
+    call.scale = options.attention.scale.value_or(1);
+    call.pair_bias = options.b_score;
+    const std::vector<float> ones32(call.sizes.dtype == DType::f32 ? static_cast<std::size_t>(call.sizes.head_dim) : 0, 1);
+    const std::vector<double> ones64(call.sizes.dtype == DType::f64 ? static_cast<std::size_t>(call.sizes.head_dim) : 0, 1);
+    call.pair_weight = options.w_score;
+    if (!options.w_score.given() && call.sizes.dtype == DType::f32)
+        call.pair_weight = ConstView(ones32.data(), {call.sizes.head_dim});
+    else if (!options.w_score.given())
+        call.pair_weight = ConstView(ones64.data(), {call.sizes.head_dim});
+
+    // Which of the two forms of the score: of the variant that is asked for, else separate exponentials where several
+    // queries share those of a key.
+    std::string_view variant = options.attention.variant;
+    if (variant.empty() && state.forced_variant) variant = state.forced_variant->name;
+    const VariantRecord *named = find_variant(variant);
+    const bool forced = named && named->op == separable;
+    const bool shared = call.sizes.dtype == DType::f32 && call.sizes.queries >= 4 && !(named && named->op == per_pair);
+    const bool nothing =
+        call.sizes.batch == 0 || call.sizes.query_heads == 0 || call.sizes.queries == 0 || call.sizes.keys == 0;
+    AttentionChoice choice;
+    call.op = per_pair;
+    if (Status s = q.run(context); !s.ok()) return s;
+    if (Status s = k.run(context); !s.ok()) return s;
+    if ((forced || shared) && !nothing) {
+        if (Status s = run_by_range(context, call, options.attention.variant, forced, choice); !s.ok()) return s;
+    } else if (Status s = run_slice(context, call, 0, call.sizes.batch, per_pair, options.attention.variant, choice); !s.ok()) {
+        return s;
+    }
+    record_call(state, choice.values, "additive", start, [&] { return sizes_text(call.sizes); });
+    return {};
+}
+
+}  // namespace
+
+Status additive_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
+                          const View &out, const AdditiveOptions &options) noexcept {
+    return answer(context, [&](Context::State &) { return run(context, query, key, value, out, options); });
+}
+
+}  // namespace attune

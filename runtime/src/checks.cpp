@@ -1,0 +1,129 @@
+#include "checks.h"
+#include "overlap.h"
+#include <algorithm>
+#include <cstdio>
+
+namespace attune {
+
+Status invalid(std::string_view argument, std::string what) {
+    return {StatusCode::invalid_argument, std::string(argument) + ": " + std::move(what)};
+}
+Status unsupported(std::string_view argument, std::string what) {
+    return {StatusCode::unsupported, std::string(argument) + ": " + std::move(what)};
+}
+
+std::string text(double x) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%g", x);
+    return buffer;
+}
+
+std::string shape_of(const ConstView &v) {
+    std::string s = "(";
+    for (int n = 0; n < v.rank && n < max_rank; n++) s += (n ? ", " : "") + text(v.extent[n]);
+    return s + ")";
+}
+
+Status check_memory(std::string_view name, const ConstView &v) {
+    if (v.place != Place::host) return unsupported(name, "is on a device; this build computes on the host only");
+    __int128 elements = 1, reach = 0;
+    for (int n = 0; n < v.rank; n++) {
+        if (v.extent[n] < 0) return invalid(name, "extent " + text(n) + " must not be negative, got " + text(v.extent[n]));
+        if (v.extent[n] > most_elements)
+            return unsupported(name, "extent " + text(n) + " is " + text(v.extent[n]) + ", more than 2^31 - 1");
+    }
+    for (int n = 0; n < v.rank; n++) {
+        elements = std::min(elements * v.extent[n], __int128(1) << 90);
+        if (v.extent[n] > 1) {
+            const __int128 stride = v.stride[n];
+            reach += (v.extent[n] - 1) * (stride < 0 ? -stride : stride);
+        }
+    }
+    if (elements == 0) return {};
+    if (elements > most_elements) return unsupported(name, "has the extents " + shape_of(v) + ", more than 2^31 - 1 elements");
+    if (reach >= most_elements)
+        return unsupported(name, "its strides span more than 2^31 - 1 elements for the extents " + shape_of(v));
+    if (!v.data) return invalid(name, "data is null");
+    return {};
+}
+
+Status check_real(std::string_view name, const ConstView &v) {
+    if (v.dtype == DType::f32 || v.dtype == DType::f64) return {};
+    return invalid(name, std::string("type must be f32 or f64, got ") + name_of(v.dtype));
+}
+
+Status check_same_type(std::string_view name, DType given, std::string_view other, DType expected) {
+    if (given == expected) return {};
+    return invalid(name,
+                   std::string("type is ") + name_of(given) + ", that of " + std::string(other) + " is " + name_of(expected));
+}
+
+Status check_extent(std::string_view name, std::string_view what, std::int64_t given, std::string_view other,
+                    std::int64_t expected) {
+    if (given == expected) return {};
+    return invalid(name,
+                   std::string(what) + " is " + text(given) + ", that of " + std::string(other) + " is " + text(expected));
+}
+
+Status check_dense(std::string_view name, const ConstView &v) {
+    if (v.extent[v.rank - 1] <= 1 || v.stride[v.rank - 1] == 1) return {};
+    return invalid(name, "last stride must be 1, got " + text(v.stride[v.rank - 1]));
+}
+
+template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &v, bool heads_second) {
+    BasicView<Data> w = v;
+    w.rank = 4;
+    for (int n = 0; n < 4; n++) w.extent[n] = 1, w.stride[n] = 0;
+    for (int n = 0; n < v.rank; n++) {
+        const int to = heads_second && v.rank == 3 && n == 0 ? 0 : 4 - v.rank + n;
+        w.extent[to] = v.extent[n], w.stride[to] = v.stride[n];
+    }
+    for (int n = 0; n < 4; n++)
+        if (w.extent[n] <= 1) w.stride[n] = n == 3 ? 1 : 0;
+    return w;
+}
+template BasicView<void> as_rank4(const BasicView<void> &, bool);
+template BasicView<const void> as_rank4(const BasicView<const void> &, bool);
+
+Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
+                        ConstView &as2) {
+    const std::string_view name = "valid_lens";
+    if (lens.rank != 1 && lens.rank != 2) return invalid(name, "rank must be 1 (B) or 2 (B, Sq), got " + text(lens.rank));
+    if (lens.dtype != DType::i32) return invalid(name, std::string("type must be i32, got ") + name_of(lens.dtype));
+    if (Status s = check_memory(name, lens); !s.ok()) return s;
+    if (Status s = check_extent(name, "batch (first extent)", lens.extent[0], other, batch); !s.ok()) return s;
+    as2 = lens;
+    as2.rank = 2;
+    if (lens.rank == 1) {
+        as2.extent[1] = rows;
+        as2.stride[1] = 0;
+    } else if (Status s = check_extent(name, "number of queries (last extent)", lens.extent[1], other, rows); !s.ok()) {
+        return s;
+    }
+    const auto *data = static_cast<const std::int32_t *>(lens.data);
+    const std::int64_t columns = lens.rank == 1 ? 1 : lens.extent[1];
+    for (std::int64_t b = 0; b < lens.extent[0]; b++)
+        for (std::int64_t i = 0; i < columns; i++) {
+            const std::int32_t n = data[b * lens.stride[0] + (lens.rank == 2 ? i * lens.stride[1] : 0)];
+            if (n < 0 || n > keys)
+                return invalid(name, "entry (" + text(b) + (lens.rank == 2 ? ", " + text(i) : "") + ") is " + text(n) +
+                                         ", must be from 0 to " + text(keys) + ", the number of keys");
+        }
+    return {};
+}
+
+Status check_overlaps(std::span<const NamedView> inputs, std::span<const NamedView> outputs) {
+    for (std::size_t n = 0; n < outputs.size(); n++) {
+        const NamedView &o = outputs[n];
+        if (!o.view.given()) continue;
+        if (overlaps_itself(o.view)) return invalid(o.name, "its strides let elements overlap each other");
+        for (const NamedView &in : inputs)
+            if (in.view.given() && overlap(o.view, in.view)) return invalid(o.name, "overlaps " + std::string(in.name));
+        for (const NamedView &other : outputs.first(n))
+            if (other.view.given() && overlap(o.view, other.view))
+                return invalid(o.name, "overlaps " + std::string(other.name));
+    }
+    return {};
+}
+
+}  // namespace attune

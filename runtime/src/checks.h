@@ -1,0 +1,53 @@
+// Checks that the ops share. Messages name the argument as the public headers do.
+#pragma once
+#include "attune/status.h"
+#include "attune/tensor.h"
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace attune {
+
+// Kernels index with 32 bits.
+constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max();
+
+Status invalid(std::string_view argument, std::string what);
+Status unsupported(std::string_view argument, std::string what);
+
+template<std::integral T> std::string text(T n) { return std::to_string(n); }
+std::string text(double x);
+// "(2, 3)"
+std::string shape_of(const ConstView &);
+
+// What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, memory.
+Status check_memory(std::string_view name, const ConstView &);
+
+// f32 or f64.
+Status check_real(std::string_view name, const ConstView &);
+// "<name>: type is ..., that of <other> is ..."
+Status check_same_type(std::string_view name, DType given, std::string_view other, DType expected);
+// "<name>: <what> is ..., that of <other> is ..."
+Status check_extent(std::string_view name, std::string_view what, std::int64_t given, std::string_view other,
+                    std::int64_t expected);
+// The last dimension is dense.
+Status check_dense(std::string_view name, const ConstView &);
+
+// The same memory as rank 4, with extents of 1 in front; a dimension of one element gets the stride that a dense
+// array would have. Rank 3 is (B, S, D) and becomes (B, 1, S, D), where `heads_second`.
+template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool heads_second);
+
+// valid_lens: int32 (B) or (B, rows), each from 0 to `keys`; `as2` is the same memory as (B, rows).
+Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
+                        ConstView &as2);
+
+struct NamedView {
+    std::string_view name;
+    ConstView view;  // may be not given
+};
+// No output overlaps itself, an input or another output.
+Status check_overlaps(std::span<const NamedView> inputs, std::span<const NamedView> outputs);
+
+}  // namespace attune

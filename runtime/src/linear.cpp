@@ -1,0 +1,191 @@
+#include "attune/linear.h"
+#include "halide_call.h"
+#include "linear_call.h"
+#include "op_call.h"
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace attune {
+namespace {
+
+// A checked product, every view of rank 4 but the weight and bias of a layer.
+struct Product {
+    std::string_view op;
+    ConstView x, weight, bias;
+    View out;
+    std::int64_t columns = 0, depth = 0;
+};
+
+// Leading dimensions that follow each other alike in x and in out are one dimension of rows: no row knows of another, so
+// this changes no bits, and a register tile may hold rows of several batch entries.
+void merge_rows(Product &p) {
+    for (int n = 1; n >= 0; n--) {
+        const int inner = 2;
+        auto follows = [&](const auto &v) { return v.stride[n] == v.stride[inner] * v.extent[inner]; };
+        auto free = [&](const auto &v) { return v.extent[n] == 1; };
+        const bool inner_free = p.x.extent[inner] == 1;
+        if (!free(p.x) && !inner_free && !(follows(p.x) && follows(p.out))) return;
+        auto merge = [&](auto &v) {
+            if (inner_free) v.stride[inner] = v.stride[n];
+            v.extent[inner] *= v.extent[n];
+            v.extent[n] = 1, v.stride[n] = 0;
+        };
+        merge(p.x), merge(p.out);
+    }
+}
+
+// Classes to look for, the best first. All of them sum in the same order, so the choice may depend on anything.
+std::vector<Wish> wishes(const Product &p) {
+    constexpr std::int64_t narrow_bytes = 64, wide_bytes = 256, padding_percent_at_most = 10;
+    const std::int64_t size = size_of(p.x.dtype), wide = wide_bytes / size;
+    const std::int64_t padding = (wide - p.columns % wide) % wide;
+    std::vector<Wish> list;
+    if (p.columns * size <= narrow_bytes) list.push_back({"panels", "narrow", "few columns"});
+    if (p.x.extent[2] == 1) list.push_back({"panels", "row", "one row"});
+    if (padding * 100 > p.columns * padding_percent_at_most)
+        list.push_back({"panels", "narrow", "columns that would leave wide tiles unfilled"});
+    list.push_back({"panels", "many", "many rows"});
+    list.push_back({"root", "", "nothing else is built"});
+    return list;
+}
+
+int worthwhile_threads(const Product &p, int threads) {
+    // Waking another thread costs some ten microseconds; a core does this much in about as long.
+    constexpr double least_work = 1e6;
+    double multiply_adds = static_cast<double>(p.columns) * static_cast<double>(p.depth);
+    for (int n = 0; n < 3; n++) multiply_adds *= static_cast<double>(p.x.extent[n]);
+    return multiply_adds < least_work ? 1 : threads;
+}
+
+// Sums of nothing, written as bytes.
+void fill_zeros(const View &o) {
+    const std::int64_t size = size_of(o.dtype);
+    for (std::int64_t b = 0; b < o.extent[0]; b++)
+        for (std::int64_t h = 0; h < o.extent[1]; h++)
+            for (std::int64_t m = 0; m < o.extent[2]; m++)
+                std::memset(static_cast<char *>(o.data) + size * (b * o.stride[0] + h * o.stride[1] + m * o.stride[2]), 0,
+                            static_cast<std::size_t>(o.extent[3] * size));
+}
+
+Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
+    const int threads = worthwhile_threads(p, context.threads);
+    HalideBuffer x(p.x), weight(p.weight), out(p.out);
+    if (p.op == "batch_dot") {
+        void *args[] = {nullptr, x.get(), weight.get(), out.get()};
+        return call_kernel(context, variant.kernel, args, threads);
+    }
+    static constexpr double zero = 0;  // all bits are, in f32 too
+    ConstView start(&zero, {p.columns}, {0});
+    start.dtype = p.x.dtype;
+    HalideBuffer bias(p.bias.given() ? p.bias : start);
+    void *args[] = {nullptr, x.get(), weight.get(), bias.get(), out.get()};
+    return call_kernel(context, variant.kernel, args, threads);
+}
+
+Status run(Context::State &context, const Product &p, const LinearOptions &options, CallStart start) {
+    Choice choice;
+    const VariantNeeds needs{.op = p.op, .dtype = p.x.dtype};
+    const Forced forced = forced_variant(context, options.variant, p.op);
+    if (Status s = choose_variant(needs, wishes(p), forced, choice); !s.ok()) return s;
+    const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
+    if (entries == 0 || rows == 0) {
+        choice = {nullptr, "no rows"};
+    } else if (p.depth == 0) {
+        fill_zeros(p.out);
+        choice = {nullptr, "sums of nothing"};
+    } else if (Status s = run_kernel(context, p, *choice.variant); !s.ok()) {
+        return s;
+    }
+    record_call(context, choice, p.op, start, [&] {
+        return "entries " + text(entries) + " rows " + text(rows) + " columns " + text(p.columns) + " depth " + text(p.depth);
+    });
+    return {};
+}
+
+Status check_leading(const ConstView &v, std::string_view name, const ConstView &x, std::string_view x_name, int count) {
+    for (int n = 0; n < count; n++)
+        if (Status s = check_extent(name, "extent " + text(n), v.extent[n], x_name, x.extent[n]); !s.ok()) return s;
+    return {};
+}
+
+Status check_rank(std::string_view name, int given, std::string_view other, int expected) {
+    if (given == expected) return {};
+    return invalid(name, "rank is " + text(given) + ", that of " + std::string(other) + " is " + text(expected));
+}
+
+Status check_linear(const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out, Product &p) {
+    if (x.rank < 1 || x.rank > max_rank) return invalid("x", "rank must be from 1 to 4, got " + text(x.rank));
+    if (Status s = check_rows("x", x); !s.ok()) return s;
+    if (Status s = check_weight("weight", weight, "x", x); !s.ok()) return s;
+    if (Status s = check_bias("bias", bias, "weight", weight); !s.ok()) return s;
+    if (Status s = check_rank("out", out.rank, "x", x.rank); !s.ok()) return s;
+    if (Status s = check_rows("out", out, "x", x.dtype); !s.ok()) return s;
+    if (Status s = check_leading(out, "out", x, "x", x.rank - 1); !s.ok()) return s;
+    if (out.extent[out.rank - 1] != weight.extent[0])
+        return invalid("out", "last extent is " + text(out.extent[out.rank - 1]) + ", the number of rows of weight is " +
+                                  text(weight.extent[0]));
+    const std::array<NamedView, 3> inputs{{{"x", x}, {"weight", weight}, {"bias", bias}}};
+    const std::array<NamedView, 1> outputs{{{"out", out}}};
+    if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
+    p = {"linear", as_rank4(x, false), weight, bias, as_rank4(out, false), weight.extent[0], weight.extent[1]};
+    for (int n = 0; n < 2; n++)
+        if (p.weight.extent[n] == 1) p.weight.stride[n] = n;
+    if (p.bias.given() && p.bias.extent[0] == 1) p.bias.stride[0] = 1;
+    merge_rows(p);
+    return {};
+}
+
+// The middle extent of a product of matrices may be 0, unlike the last of any other view.
+Status check_matrices(std::string_view name, const ConstView &v, const ConstView &a) {
+    if (Status s = check_real(name, v); !s.ok()) return s;
+    if (Status s = check_same_type(name, v.dtype, "a", a.dtype); !s.ok()) return s;
+    if (Status s = check_memory(name, v); !s.ok()) return s;
+    return check_dense(name, v);
+}
+
+Status check_batch_dot(const ConstView &a, const ConstView &x, const View &out, Product &p) {
+    const int rank = a.rank;
+    if (rank < 2 || rank > max_rank) return invalid("a", "rank must be from 2 to 4, got " + text(rank));
+    if (Status s = check_matrices("a", a, a); !s.ok()) return s;
+    if (Status s = check_rank("x", x.rank, "a", rank); !s.ok()) return s;
+    if (Status s = check_matrices("x", x, a); !s.ok()) return s;
+    if (x.extent[rank - 1] < 1) return invalid("x", "last extent must be at least 1, got " + text(x.extent[rank - 1]));
+    if (Status s = check_leading(x, "x", a, "a", rank - 2); !s.ok()) return s;
+    if (x.extent[rank - 2] != a.extent[rank - 1])
+        return invalid("x", "number of rows is " + text(x.extent[rank - 2]) + ", the last extent of a is " +
+                                text(a.extent[rank - 1]));
+    if (Status s = check_rank("out", out.rank, "a", rank); !s.ok()) return s;
+    if (Status s = check_rows("out", out, "a", a.dtype); !s.ok()) return s;
+    if (Status s = check_leading(out, "out", a, "a", rank - 1); !s.ok()) return s;
+    if (Status s = check_extent("out", "last extent", out.extent[rank - 1], "x", x.extent[rank - 1]); !s.ok()) return s;
+    const std::array<NamedView, 2> inputs{{{"a", a}, {"x", x}}};
+    const std::array<NamedView, 1> outputs{{{"out", out}}};
+    if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
+    p = {"batch_dot", as_rank4(a, false), as_rank4(x, false), {}, as_rank4(out, false), x.extent[rank - 1], a.extent[rank - 1]};
+    return {};
+}
+
+}  // namespace
+
+Status linear(Context &context, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
+              const LinearOptions &options) noexcept {
+    return answer(context, [&](Context::State &state) -> Status {
+        const CallStart start = start_of_call();
+        Product p;
+        if (Status s = check_linear(x, weight, bias, out, p); !s.ok()) return s;
+        return run(state, p, options, start);
+    });
+}
+
+Status batch_dot(Context &context, const ConstView &a, const ConstView &x, const View &out,
+                 const LinearOptions &options) noexcept {
+    return answer(context, [&](Context::State &state) -> Status {
+        const CallStart start = start_of_call();
+        Product p;
+        if (Status s = check_batch_dot(a, x, out, p); !s.ok()) return s;
+        return run(state, p, options, start);
+    });
+}
+
+}  // namespace attune

@@ -1,0 +1,16 @@
+// Checks of products with a matrix, for linear() and for what is built of it.
+#pragma once
+#include "attune/linear.h"
+#include "checks.h"
+
+namespace attune {
+
+// Rows of a product: f32 or f64, of `type_of` where that is given, host memory, a dense last dimension of at least 1.
+// The rank has been checked.
+Status check_rows(std::string_view name, const ConstView &, std::string_view other = {}, DType type_of_other = DType::f32);
+
+// A weight (N, K) for the rows of x, and its bias (N), which may be left out.
+Status check_weight(std::string_view name, const ConstView &weight, std::string_view x_name, const ConstView &x);
+Status check_bias(std::string_view name, const ConstView &bias, std::string_view weight_name, const ConstView &weight);
+
+}  // namespace attune

@@ -1,0 +1,98 @@
+#include "op_call.h"
+#include "cpu_features.h"
+#include <cstdio>
+
+namespace attune {
+namespace {
+
+// A kind of attention that offers every option of another. "weights" is another output and offers nothing else.
+bool offers(std::string_view kind, std::string_view needed) {
+    if (kind == needed) return true;
+    if (needed == "plain") return kind == "scored" || kind == "training";
+    return needed == "scored" && kind == "training";
+}
+
+bool fits_sizes(const VariantRecord &v, const VariantNeeds &n) {
+    return v.op == n.op && v.dtype == n.dtype && (v.head_dim == 0 || (v.head_dim == n.head_dim && v.head_dim == n.value_dim));
+}
+
+bool fills_tiles(const VariantRecord &v, std::int64_t queries) {
+    const std::int64_t padding = (v.tile_q - queries % v.tile_q) % v.tile_q;
+    return padding * 100 <= queries * sdpa_shape_classes().long_padding_percent_at_most;
+}
+
+// What this machine runs: the most specific target first, and a kernel of one head size before one of any.
+const std::vector<const VariantRecord *> &dispatched_here() {
+    static const std::vector<const VariantRecord *> list = [] {
+        std::vector<const VariantRecord *> l;
+        for (const char *target : cpu_targets())
+            for (const bool any_size : {false, true})
+                for (const VariantRecord &v : variant_records())
+                    if (v.dispatched && v.target == target && (v.head_dim == 0) == any_size && runs_here(v.target))
+                        l.push_back(&v);
+        return l;
+    }();
+    return list;
+}
+
+Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
+    const std::string source = std::string(forced.by) + ": ", name(forced.name);
+    const VariantRecord *v = find_variant(forced.name);
+    if (!v) return {StatusCode::invalid_argument, source + "there is no variant " + name};
+    if (!runs_here(v->target))
+        return {StatusCode::unsupported, source + name + " cannot run here: this CPU lacks " + missing_for(v->target)};
+    if (v->op != n.op)
+        return {StatusCode::invalid_argument,
+                source + name + " computes " + std::string(v->op) + ", this call " + std::string(n.op)};
+    if (!fits_sizes(*v, n)) {
+        std::string sizes;
+        if (n.head_dim) sizes = " and head sizes " + std::to_string(n.head_dim) + " and " + std::to_string(n.value_dim);
+        return {StatusCode::invalid_argument,
+                source + name + " is for " + name_of(v->dtype) +
+                    (v->head_dim ? " and head size " + std::to_string(v->head_dim) : std::string()) + "; this call has " +
+                    name_of(n.dtype) + sizes};
+    }
+    if (!offers(v->kind, n.kind))
+        return {StatusCode::invalid_argument, source + name + " is " + std::string(v->kind) + ", this call needs one that is " +
+                                                  std::string(n.kind) + " (see VariantInfo::kind)"};
+    choice = {v, "forced"};
+    return {};
+}
+
+}  // namespace
+
+Forced forced_variant(const Context::State &context, std::string_view of_the_call, std::string_view op, bool weights) {
+    if (!of_the_call.empty()) {
+        const VariantRecord *v = find_variant(of_the_call);
+        // A name of the other output's kind leaves this one to dispatch.
+        if (v && v->op == op && (v->kind == "weights") != weights) return {};
+        return {of_the_call, "variant"};
+    }
+    const VariantRecord *v = context.forced_variant;
+    if (v && v->op == op && (v->kind == "weights") == weights) return {v->name, "ATTUNE_FORCE_VARIANT"};
+    return {};
+}
+
+Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
+    if (!forced.name.empty()) return use_forced(needs, forced, choice);
+    for (const Wish &wish : wishes)
+        for (const VariantRecord *v : dispatched_here()) {
+            if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
+            if (v->kind != needs.kind || !fits_sizes(*v, needs)) continue;
+            if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with)) continue;
+            choice = {v, wish.reason};
+            return {};
+        }
+    return {StatusCode::unsupported,
+            std::string(needs.op) + ": no variant for " + name_of(needs.dtype) + " is linked in that this CPU runs"};
+}
+
+void write_call_line(const Choice &choice, std::string_view op, const std::string &sizes, CallStart start) {
+    const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    const std::string_view name = choice.variant ? choice.variant->name : "no kernel";
+    std::fprintf(stderr, "attune: %.*s %.*s (%.*s) %s: %.1f us\n", static_cast<int>(op.size()), op.data(),
+                 static_cast<int>(name.size()), name.data(), static_cast<int>(choice.reason.size()), choice.reason.data(),
+                 sizes.c_str(), us);
+}
+
+}  // namespace attune

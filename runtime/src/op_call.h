@@ -1,0 +1,67 @@
+// What every op does around its kernel: which variant runs, and what is recorded of the call.
+#pragma once
+#include "context_state.h"
+#include "variant_table.h"
+#include <chrono>
+#include <initializer_list>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace attune {
+
+// What a call asks of a variant. Ops other than attention have one kind, "", and no head size.
+struct VariantNeeds {
+    std::string_view op;
+    DType dtype = DType::f32;
+    std::string_view kind = {};
+    std::int64_t head_dim = 0, value_dim = 0;
+};
+
+// A class of variants that suits a call. A choice may depend on types, sizes of one batch entry and which options are given;
+// never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
+struct Wish {
+    std::string_view schedule, shape_class, reason;
+    std::int64_t fill_tiles_with = 0;  // if not 0: only a variant whose tiles this many queries nearly fill
+};
+
+struct Choice {
+    const VariantRecord *variant = nullptr;
+    std::string_view reason = {};
+};
+
+// A variant that must run: the one of the call's options, else ATTUNE_FORCE_VARIANT if it names one of this op (and, for
+// attention, is of kind "weights" exactly where `weights`). An empty name means none.
+struct Forced {
+    std::string_view name = {}, by = {};
+};
+Forced forced_variant(const Context::State &, std::string_view of_the_call, std::string_view op, bool weights = false);
+
+// The forced one if it fits, or an error that says why not; else the first of `wishes`, the best first, that some variant
+// grants which runs here.
+Status choose_variant(const VariantNeeds &, std::span<const Wish> wishes, const Forced &, Choice &);
+
+using CallStart = std::chrono::steady_clock::time_point;
+inline CallStart start_of_call() { return std::chrono::steady_clock::now(); }
+
+// Records what ran (nothing, if choice.variant is null: then reason says why), and writes ATTUNE_VERBOSE's line.
+// sizes() gives the text of the sizes, such as "b 1 h 8".
+void write_call_line(const Choice &, std::string_view op, const std::string &sizes, CallStart);
+template<typename Sizes>
+void record_call(Context::State &context, const Choice &choice, std::string_view op, CallStart start, const Sizes &sizes) {
+    context.last_variant = choice.variant ? choice.variant->name : std::string_view();
+    if (context.verbose) write_call_line(choice, op, sizes(), start);
+}
+
+// The body of a public function: nothing is thrown out of it.
+template<typename Body> Status answer(const Context &context, const Body &body) noexcept {
+    try {
+        if (!context.state().status.ok()) return context.state().status;
+        return body(context.state());
+    } catch (const std::bad_alloc &) {
+        return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate
+    }
+}
+
+}  // namespace attune

@@ -1,0 +1,37 @@
+#include "projection.h"
+#include "linear_call.h"
+
+namespace attune {
+
+Status Projection::prepare(Context::State &context) {
+    const auto &[input, x] = input_;
+    const auto &[weight, w] = weight_;
+    const auto &[bias, b] = bias_;
+    if (!w.given()) return b.given() ? invalid(bias, "given without " + std::string(weight)) : Status();
+    if (x.rank < 2 || x.rank > 4) return invalid(input, "rank must be 2, 3 or 4, got " + text(x.rank));
+    if (Status s = check_rows(input, x); !s.ok()) return s;
+    if (Status s = check_weight(weight, w, input, x); !s.ok()) return s;
+    if (Status s = check_bias(bias, b, weight, w); !s.ok()) return s;
+    result_ = x;
+    result_.extent[x.rank - 1] = w.extent[0];
+    std::int64_t elements = 1;
+    for (int n = x.rank - 1; n >= 0; n--) {
+        result_.stride[n] = elements;
+        elements *= result_.extent[n];
+        if (elements > most_elements) return unsupported(input, "its projection has more than 2^31 - 1 elements");
+    }
+    memory_.emplace(*context.scratch, static_cast<std::size_t>(elements * size_of(x.dtype)));
+    if (!memory_->data()) return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    result_.data = memory_->data();
+    return {};
+}
+
+Status Projection::run(Context &context) const {
+    if (!weight_.view.given()) return {};
+    View out;
+    out.data = memory_->data(), out.dtype = result_.dtype, out.rank = result_.rank;
+    for (int n = 0; n < max_rank; n++) out.extent[n] = result_.extent[n], out.stride[n] = result_.stride[n];
+    return linear(context, input_.view, weight_.view, bias_.view, out);
+}
+
+}  // namespace attune
