@@ -6,14 +6,74 @@
 
 namespace attune::program {
 
-// Arguments of `attune run sdpa`, as given. Files are .npy where nothing else is said.
-struct RunSdpaArguments {
-    std::string query, key, value, out;
-    std::optional<std::string> lse, weights, heatmap;   // outputs; heatmap is SVG
-    std::vector<std::string> labels_query, labels_key;  // text files: one, or one for each batch entry
-    std::optional<std::string> scale, causal, offset, window, valid_lens, dtype, threads, variant;
+using Given = std::optional<std::string>;  // a word of the command line, as it stands there
+
+// Arguments of `attune run`, as given. Files are .npy where nothing else is said.
+struct CallArguments {
+    Given dtype, threads, variant;
 };
-void run_sdpa(const RunSdpaArguments &);
+
+struct PictureArguments {
+    Given file;                                         // output, SVG
+    std::vector<std::string> labels_query, labels_key;  // text files: one, or one for each batch entry
+};
+
+struct DropoutArguments {
+    Given probability, seed, offset;
+};
+
+// What the commands of attention share, as the ops of the library share SdpaOptions.
+struct AttentionArguments {
+    std::string query, key, value, out;
+    Given lse, weights, weights_mode;  // outputs, and what weights is
+    bool average_weights = false;
+    PictureArguments picture;
+    Given scale, softcap, bias, alibi, mask, causal, offset, window, valid_lens, sinks;
+    DropoutArguments dropout;
+    CallArguments call;
+};
+
+struct SdpaArguments {
+    AttentionArguments attention;
+    Given score, score_weight;
+};
+struct AdditiveArguments {
+    AttentionArguments attention;
+    Given w_query, w_key, b_query, b_key, w_score, b_score;
+};
+struct MultiHeadArguments {
+    AttentionArguments attention;
+    std::string heads, w_query, w_key, w_value, w_out;
+    Given kv_heads, b_query, b_key, b_value, b_out;
+};
+struct MaskedSoftmaxArguments {
+    std::string scores, out;
+    Given valid_lens, fill;
+    PictureArguments picture;
+    CallArguments call;
+};
+struct LinearArguments {
+    std::string x, weight, out;
+    Given bias;
+    CallArguments call;
+};
+struct BatchDotArguments {
+    std::string a, x, out;
+    CallArguments call;
+};
+struct DropoutMaskArguments {
+    std::string shape, out;
+    DropoutArguments dropout;
+    CallArguments call;
+};
+
+void run_sdpa(const SdpaArguments &);
+void run_additive(const AdditiveArguments &);
+void run_multi_head(const MultiHeadArguments &);
+void run_masked_softmax(const MaskedSoftmaxArguments &);
+void run_linear(const LinearArguments &);
+void run_batch_dot(const BatchDotArguments &);
+void run_dropout_mask(const DropoutMaskArguments &);
 
 std::string variants_text();
 std::string variants_json();

@@ -77,7 +77,7 @@ public:
             std::max<std::int64_t>(1, static_cast<std::int64_t>((page_width - 2 * margin + gap) / (panel_width_ + gap)));
         const std::int64_t rows = (group + fit - 1) / fit, columns = (group + rows - 1) / rows;
         const std::int64_t all_rows = panels == 0 ? 0 : (panels + group - 1) / group * rows;
-        const double width = std::max(2 * margin + static_cast<double>(columns) * (panel_width_ + gap) - gap, 420.0);
+        const double width = std::max(2 * margin + static_cast<double>(columns) * (panel_width_ + gap) - gap, 460.0);
         const double height = header + static_cast<double>(all_rows) * (panel_height_ + gap) + legend_height;
 
         std::string out = start(width, height);

@@ -15,8 +15,29 @@ namespace {
 
 constexpr std::uint64_t max_header_bytes = 1 << 20;  // an array's header has about a hundred
 
+struct TypeFacts {
+    ElementType type;
+    const char *descr, *name;
+    std::size_t bytes;
+};
+// In the order of ElementType.
+constexpr TypeFacts types[] = {
+    {ElementType::f32, "<f4", "float32", 4}, {ElementType::f64, "<f8", "float64", 8},  {ElementType::i32, "<i4", "int32", 4},
+    {ElementType::i64, "<i8", "int64", 8},   {ElementType::boolean, "|b1", "bool", 1}, {ElementType::i8, "|i1", "int8", 1},
+    {ElementType::u8, "|u1", "uint8", 1},
+};
+const TypeFacts &facts_of(ElementType type) { return types[static_cast<int>(type)]; }
+
+bool is_of(ElementKind kind, ElementType type) {
+    const bool floats = type == ElementType::f32 || type == ElementType::f64;
+    const bool integers = type == ElementType::i32 || type == ElementType::i64;
+    return kind == ElementKind::floats ? floats : kind == ElementKind::integers ? integers : !floats;
+}
+constexpr const char *expected_of[] = {"expected float32 or float64", "expected int32 or int64",
+                                       "expected bool, or 0 and 1 as uint8, int8, int32 or int64"};
+
 // Element (i0, i1, ...) of a Fortran-ordered array stands at i0 + i1 * n0 + ...; copied row by row into C order.
-template<typename T> void transpose_into(T *to, const T *from, const std::vector<std::int64_t> &shape) {
+template<typename T> void transpose_into(T *to, const T *from, const Shape &shape) {
     const std::size_t rank = shape.size();
     std::vector<std::int64_t> stride(rank, 1), at(rank, 0);
     for (std::size_t n = 1; n < rank; n++) stride[n] = stride[n - 1] * shape[n - 1];
@@ -35,7 +56,9 @@ template<typename T> void transpose_into(T *to, const T *from, const std::vector
 
 Array in_c_order(const Array &fortran) {
     Array out(fortran.type, fortran.shape);
-    if (size_of(out.type) == 4)
+    if (size_of(out.type) == 1)
+        transpose_into(out.as<std::uint8_t>(), fortran.as<std::uint8_t>(), out.shape);
+    else if (size_of(out.type) == 4)
         transpose_into(out.as<std::uint32_t>(), fortran.as<std::uint32_t>(), out.shape);
     else
         transpose_into(out.as<std::uint64_t>(), fortran.as<std::uint64_t>(), out.shape);
@@ -83,13 +106,10 @@ NpyHeader read_header(File &file, std::uint64_t &data_at) {
 
 ElementType type_of(const File &file, const NpyHeader &header, ElementKind kind) {
     const std::string &descr = header.descr;
-    const bool floats = kind == ElementKind::floats;
-    const std::string expected = floats ? "expected float32 or float64" : "expected int32 or int64";
+    const std::string expected = expected_of[static_cast<int>(kind)];
     if (descr.find('O') != std::string::npos) file.fail("holds Python objects, which are never unpickled; " + expected);
-    if (descr == "<f4" && floats) return ElementType::f32;
-    if (descr == "<f8" && floats) return ElementType::f64;
-    if (descr == "<i4" && !floats) return ElementType::i32;
-    if (descr == "<i8" && !floats) return ElementType::i64;
+    for (const TypeFacts &known : types)
+        if (descr == known.descr && is_of(kind, known.type)) return known.type;
     if (!descr.empty() && descr[0] == '>') file.fail("is big-endian (" + name_of_descr(descr) + "), expected little-endian");
     file.fail("its elements are " + name_of_descr(descr) + ", " + expected);
 }
@@ -116,27 +136,27 @@ void convert_elements(To *to, const From *from, std::int64_t count, const std::s
     }
 }
 
-}  // namespace
-
-const char *name_of(ElementType type) {
-    switch (type) {
-    case ElementType::f32: return "float32";
-    case ElementType::f64: return "float64";
-    case ElementType::i32: return "int32";
-    case ElementType::i64: return "int64";
+template<typename From> void to_booleans(bool *to, const From *from, std::int64_t count, const std::string &argument) {
+    for (std::int64_t n = 0; n < count; n++) {
+        if (from[n] != 0 && from[n] != 1)
+            throw InputError(argument, "holds " + std::to_string(from[n]) + ", expected True and False, or 0 and 1");
+        to[n] = from[n] == 1;
     }
-    return "";
 }
 
-std::size_t size_of(ElementType type) { return type == ElementType::f32 || type == ElementType::i32 ? 4 : 8; }
+}  // namespace
 
-std::string text_of(const std::vector<std::int64_t> &shape) {
+const char *name_of(ElementType type) { return facts_of(type).name; }
+
+std::size_t size_of(ElementType type) { return facts_of(type).bytes; }
+
+std::string text_of(const Shape &shape) {
     std::string text = "(";
     for (std::size_t n = 0; n < shape.size(); n++) text += (n ? ", " : "") + std::to_string(shape[n]);
     return text + (shape.size() == 1 ? ",)" : ")");
 }
 
-std::optional<std::int64_t> elements_of(const std::vector<std::int64_t> &shape) {
+std::optional<std::int64_t> elements_of(const Shape &shape) {
     std::int64_t count = 1, all = 1;
     for (std::int64_t e : shape) {
         count *= e != 0;
@@ -147,7 +167,7 @@ std::optional<std::int64_t> elements_of(const std::vector<std::int64_t> &shape) 
     return count ? all : 0;
 }
 
-Array::Array(ElementType type_, std::vector<std::int64_t> shape_) : type(type_), shape(std::move(shape_)) {
+Array::Array(ElementType type_, Shape shape_) : type(type_), shape(std::move(shape_)) {
     const std::optional<std::int64_t> count = elements_of(shape);
     if (!count) throw std::bad_alloc();
     data = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(*count) * size_of(type));
@@ -172,7 +192,7 @@ Array read_npy(const std::string &argument, const std::string &path, ElementKind
 }
 
 Array converted(Array from, ElementType type, const std::string &argument) {
-    if (from.type == type) return from;
+    if (from.type == type && type != ElementType::boolean) return from;  // a file may hold any bytes as bool
     Array to(type, from.shape);
     const std::int64_t count = to.elements();
     if (type == ElementType::f32 && from.type == ElementType::f64)
@@ -181,15 +201,22 @@ Array converted(Array from, ElementType type, const std::string &argument) {
         convert_elements(to.as<double>(), from.as<float>(), count, argument);
     else if (type == ElementType::i32 && from.type == ElementType::i64)
         convert_elements(to.as<std::int32_t>(), from.as<std::int64_t>(), count, argument);
+    else if (type == ElementType::boolean && from.type == ElementType::i32)
+        to_booleans(to.as<bool>(), from.as<std::int32_t>(), count, argument);
+    else if (type == ElementType::boolean && from.type == ElementType::i64)
+        to_booleans(to.as<bool>(), from.as<std::int64_t>(), count, argument);
+    else if (type == ElementType::boolean && from.type == ElementType::i8)
+        to_booleans(to.as<bool>(), from.as<std::int8_t>(), count, argument);
+    else if (type == ElementType::boolean && (from.type == ElementType::u8 || from.type == ElementType::boolean))
+        to_booleans(to.as<bool>(), from.as<std::uint8_t>(), count, argument);
     else
         throw MachineError(argument, std::string("no conversion from ") + name_of(from.type) + " to " + name_of(type));
     return to;
 }
 
-std::string npy_header(ElementType type, const std::vector<std::int64_t> &shape) {
-    static constexpr const char *descr[] = {"<f4", "<f8", "<i4", "<i8"};
-    std::string text = std::string("{'descr': '") + descr[static_cast<int>(type)] +
-                       "', 'fortran_order': False, 'shape': " + text_of(shape) + ", }";
+std::string npy_header(ElementType type, const Shape &shape) {
+    std::string text =
+        std::string("{'descr': '") + facts_of(type).descr + "', 'fortran_order': False, 'shape': " + text_of(shape) + ", }";
     // Spaces and a line's end bring the elements to a multiple of 64 bytes, as the format asks.
     text.append(63 - (10 + text.size()) % 64, ' ');
     text += '\n';

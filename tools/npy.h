@@ -1,4 +1,4 @@
-// Reading and writing .npy files, versions 1 to 3 of the format. Dense arrays of floats or integers, nothing pickled.
+// Reading and writing .npy files, versions 1 to 3 of the format. Dense arrays of floats, integers or bool, nothing pickled.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,26 +9,27 @@
 
 namespace attune::program {
 
-enum class ElementType { f32, f64, i32, i64 };
-enum class ElementKind { floats, integers };
+enum class ElementType { f32, f64, i32, i64, boolean, i8, u8 };
+enum class ElementKind { floats, integers, booleans };
+using Shape = std::vector<std::int64_t>;
 
 // "float32", ... as NumPy calls them
 const char *name_of(ElementType);
 std::size_t size_of(ElementType);
 
 // "(2, 3, 4)"
-std::string text_of(const std::vector<std::int64_t> &shape);
+std::string text_of(const Shape &);
 // Number of elements; none if the product of the extents that are not 0 does not fit, as in NumPy.
-std::optional<std::int64_t> elements_of(const std::vector<std::int64_t> &shape);
+std::optional<std::int64_t> elements_of(const Shape &);
 
 // In C order. Owns its elements; they are not initialised.
 struct Array {
     ElementType type = ElementType::f32;
-    std::vector<std::int64_t> shape;
+    Shape shape;
     std::unique_ptr<std::byte[]> data;
 
     Array() = default;
-    Array(ElementType, std::vector<std::int64_t> shape);  // throws std::bad_alloc if that does not fit
+    Array(ElementType, Shape shape);  // throws std::bad_alloc if that does not fit
 
     int rank() const { return static_cast<int>(shape.size()); }
     std::int64_t elements() const { return *elements_of(shape); }
@@ -41,10 +42,10 @@ struct Array {
 // before the size of the file has confirmed what its header says. Fortran order is turned into C order.
 Array read_npy(const std::string &argument, const std::string &path, ElementKind);
 
-// Throws InputError if a finite value does not fit.
+// Throws InputError if a finite value does not fit. To boolean: from bool or any integers, where every value is 0 or 1.
 Array converted(Array, ElementType, const std::string &argument);
 
 // What stands before the elements in the file.
-std::string npy_header(ElementType, const std::vector<std::int64_t> &shape);
+std::string npy_header(ElementType, const Shape &);
 
 }  // namespace attune::program

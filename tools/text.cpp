@@ -45,6 +45,7 @@ bool is_utf8(std::string_view text) {
 }  // namespace
 
 std::optional<std::int64_t> integer_in(std::string_view text) { return all_of<std::int64_t>(text); }
+std::optional<std::uint64_t> natural_in(std::string_view text) { return all_of<std::uint64_t>(text); }
 std::optional<double> number_in(std::string_view text) { return all_of<double>(text); }
 
 bool looks_like_number(std::string_view text) {

@@ -10,6 +10,7 @@ namespace attune::program {
 
 // All of `text`, no spaces; none if it is not a number or does not fit.
 std::optional<std::int64_t> integer_in(std::string_view text);
+std::optional<std::uint64_t> natural_in(std::string_view text);
 std::optional<double> number_in(std::string_view text);  // also nan and inf, which the library judges
 bool looks_like_number(std::string_view text);
 

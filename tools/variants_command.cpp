@@ -9,7 +9,7 @@
 namespace attune::program {
 namespace {
 
-constexpr std::size_t page_width = 160, columns = 9;
+constexpr std::size_t page_width = 160, columns = 10;
 using Row = std::array<std::string, columns>;
 
 Row row_of(const VariantInfo &v) {
@@ -20,6 +20,7 @@ Row row_of(const VariantInfo &v) {
             std::string(v.target),
             std::string(v.schedule),
             v.shape_class.empty() ? "-" : std::string(v.shape_class),
+            v.kind.empty() ? "-" : std::string(v.kind),
             v.dispatched ? "yes" : "if forced",
             v.runs_here ? "yes" : "no"};
 }
@@ -44,7 +45,8 @@ std::string wrapped(const std::string &text, std::size_t indent) {
 
 std::string variants_text() {
     const std::vector<VariantInfo> all = variants();
-    std::vector<Row> rows = {{"name", "op", "type", "head size", "target", "schedule", "class", "dispatched", "runs here"}};
+    std::vector<Row> rows = {
+        {"name", "op", "type", "head size", "target", "schedule", "class", "kind", "dispatched", "runs here"}};
     for (const VariantInfo &v : all) rows.push_back(row_of(v));
     std::array<std::size_t, columns> width{};
     for (const Row &row : rows)
@@ -76,6 +78,7 @@ std::string variants_json() {
                         {"target", v.target},
                         {"schedule", v.schedule},
                         {"shape_class", v.shape_class},
+                        {"kind", v.kind},
                         {"numbers", v.numbers},
                         {"provenance", v.provenance},
                         {"dispatched", v.dispatched},

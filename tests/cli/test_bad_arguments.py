@@ -15,7 +15,8 @@ def test_threads(problem, text):
     problem.fails("--threads", "--threads", text)
 
 
-@pytest.mark.parametrize("text", ["-2,0", "0,-2", "3", "3,", ",3", "a,b", "1,2,3", "1.5,2", "", "99999999999999999999,0", "1 ,2"])
+@pytest.mark.parametrize("text", ["-2,0", "0,-2", "3", "3,", ",3", "a,b", "1,2,3", "1.5,2", "", "99999999999999999999,0",
+                                  "1 ,2"])
 def test_window(problem, text):
     problem.fails("--window", "--window", text)
 
@@ -76,7 +77,8 @@ def test_heads_that_do_not_divide(problem, heads):
 
 def test_results_beyond_the_limit(problem):
     # Small files whose result would be huge.
-    problem.save(q=np.ones((1, 1, 70000, 1), np.float32), k=np.ones((1, 1, 70000, 1), np.float32), v=np.ones((1, 1, 70000, 1), np.float32),
+    long = np.ones((1, 1, 70000, 1), np.float32)
+    problem.save(q=long, k=long, v=long,
                  wide=np.ones((1, 1, 1, 70000), np.float32), one=np.ones((1, 1, 1, 1), np.float32))
     problem.fails("--weights", "--weights", "w.npy", "--window", "0,0", says="2^31")
     problem.fails("--out", key="one.npy", value="wide.npy", says="2^31")
@@ -145,7 +147,8 @@ def test_output_is_write_protected(problem, output):
     refuses_output(problem, output, "locked/o.npy", "cannot be written")
 
 
-@pytest.mark.parametrize("name", ["q.npy", "k.npy", "v.npy", "./q.npy", "sub/../k.npy", "link.npy", "hard.npy", "lens.npy", "off.npy", "a.txt"])
+@pytest.mark.parametrize("name", ["q.npy", "k.npy", "v.npy", "./q.npy", "sub/../k.npy", "link.npy", "hard.npy", "lens.npy",
+                                  "off.npy", "a.txt"])
 def test_output_is_an_input(problem, output, name):
     (problem.folder / "sub").mkdir()
     (problem.folder / "link.npy").symlink_to("q.npy")
@@ -157,7 +160,8 @@ def test_output_is_an_input(problem, output, name):
                   out=given["out"], says="is also the file of")
 
 
-@pytest.mark.parametrize("a, b", [("--out", "--lse"), ("--out", "--weights"), ("--lse", "--heatmap"), ("--weights", "--heatmap")])
+@pytest.mark.parametrize("a, b", [("--out", "--lse"), ("--out", "--weights"), ("--lse", "--heatmap"),
+                                  ("--weights", "--heatmap")])
 @pytest.mark.parametrize("exists", [False, True])
 def test_two_outputs_in_one_file(problem, a, b, exists):
     if exists:
@@ -175,17 +179,20 @@ def test_an_old_result_survives_a_failure(problem):
 
 
 def test_usage(attune):
-    for arguments, argument in [((), "command"), (("run",), "command"), (("fly",), "fly"), (("run", "fly"), "fly"), (("--fast",), "--fast"),
-                                (("run", "sdpa"), "--query"), (("run", "sdpa", "--query", "q.npy"), "--key"),
-                                (("run", "sdpa", "--query"), "--query"), (("variants", "--xml"), "--xml"), (("doctor", "now"), "now"),
-                                (("run", "sdpa", "--query", "a", "--query", "b"), "--query"), (("variants", "--json", "a\nb"), "a?b")]:
+    for arguments, argument in [((), "command"), (("run",), "command"), (("fly",), "fly"), (("run", "fly"), "fly"),
+                                (("--fast",), "--fast"), (("run", "sdpa"), "--query"), (("run", "linear"), "--x"),
+                                (("run", "sdpa", "--query", "q.npy"), "--key"), (("run", "sdpa", "--query"), "--query"),
+                                (("variants", "--xml"), "--xml"), (("doctor", "now"), "now"),
+                                (("run", "sdpa", "--query", "a", "--query", "b"), "--query"),
+                                (("run", "dropout-mask", "--shape", "1,1,1", "--out", "o"), "--dropout"),
+                                (("variants", "--json", "a\nb"), "a?b")]:
         done = attune(*arguments)
         assert done.returncode == 2 and done.stdout == "", arguments
         assert done.stderr.startswith(f"attune: {argument}: ") and done.stderr.count("\n") == 1, (arguments, done.stderr)
 
 
 def test_unknown_option_of_run(problem):
-    problem.fails("--softcap", "--softcap", "3")
+    problem.fails("--heads", "--heads", "3")
     problem.fails("more.npy", "more.npy")
 
 

@@ -1,27 +1,24 @@
 """attune variants, attune doctor, --help, --version."""
-import json
 import re
 
 import pytest
 
 
-@pytest.fixture
-def variants(attune):
-    return json.loads(attune("variants", "--json").stdout)
-
-
 def test_json_has_every_field(variants):
     assert variants
     for v in variants:
-        assert set(v) == {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "numbers", "provenance", "dispatched",
-                          "runs_here", "why_not"}
+        assert set(v) == {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind", "numbers",
+                          "provenance", "dispatched", "runs_here", "why_not"}
         assert v["runs_here"] == (v["why_not"] == "")
         # A variant's name says what it is.
-        size = "any" if v["head_dim"] == 0 else v["head_dim"]
-        parts = [v["op"], v["dtype"], f"d{size}", v["target"], v["schedule"], v["shape_class"]]
+        size = f"d{v['head_dim'] or 'any'}" if v["kind"] else ""
+        kind = v["kind"] if v["kind"] != "plain" else ""
+        parts = [v["op"], v["dtype"], size, v["target"], v["schedule"], v["shape_class"], kind]
         assert v["name"] == "_".join(p for p in parts if p)
+        assert v["kind"] in ("", "plain", "scored", "training", "weights")
     assert len({v["name"] for v in variants}) == len(variants)
     assert any(v["schedule"] == "root" and v["runs_here"] for v in variants)
+    assert {"sdpa", "additive", "linear", "batch_dot", "masked_softmax", "dropout_mask"} <= {v["op"] for v in variants}
 
 
 def test_table_says_the_same(attune, variants):
@@ -31,6 +28,8 @@ def test_table_says_the_same(attune, variants):
     assert lines[-1] == f"{len(variants)} variants, {sum(v['runs_here'] for v in variants)} run here"
     text = " ".join(" ".join(lines).split())
     for v in variants:
+        row = next(line for line in lines if line.split()[0] == v["name"]).split()
+        assert row[7] == (v["kind"] or "-")
         assert " ".join(v["numbers"].split()) in text and v["why_not"] in text
 
 
@@ -65,16 +64,36 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("run", "sdpa"), ("variants",), ("doctor",)])
+COMMANDS = ("sdpa", "additive", "mha", "masked-softmax", "linear", "batch-dot", "dropout-mask")
+
+
+@pytest.mark.parametrize("command", [(), ("run",), *(("run", name) for name in COMMANDS), ("variants",), ("doctor",)])
 def test_help_has_an_example(attune, command):
     done = attune(*command, "--help")
     assert done.returncode == 0 and done.stderr == ""
     assert "Example" in done.stdout and " ".join(("attune", *command)) in done.stdout
 
 
-def test_help_names_every_option(attune):
-    text = attune("run", "sdpa", "--help").stdout
-    for option in ("query key value out lse weights heatmap labels-query labels-key scale causal offset window valid-lens dtype threads "
-                   "variant").split():
-        assert f"--{option} " in text
-    assert "Memory" in text
+CALL = "dtype threads variant"
+PICTURE = "heatmap labels-query labels-key"
+DROPOUT = "dropout seed dropout-offset"
+ATTENTION = ("query key value out lse weights weights-mode average-weights scale softcap bias alibi mask causal offset window "
+             f"valid-lens sinks {DROPOUT} {PICTURE} {CALL}")
+
+
+@pytest.mark.parametrize("command, options", [
+    ("sdpa", f"{ATTENTION} score score-weight"),
+    ("additive", f"{ATTENTION} w-query w-key b-query b-key w-score b-score"),
+    ("mha", f"{ATTENTION} heads kv-heads w-query w-key w-value w-out b-query b-key b-value b-out"),
+    ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),
+    ("linear", f"x weight bias out {CALL}"),
+    ("batch-dot", f"a x out {CALL}"),
+    ("dropout-mask", f"shape out {DROPOUT} threads")])
+def test_help_names_every_option(attune, command, options):
+    text = attune("run", command, "--help").stdout
+    assert set(re.findall(r"^  --([a-z-]+)", text, re.M)) == set(options.split())
+
+
+def test_help_of_run_names_every_command(attune):
+    text = attune("run", "--help").stdout
+    assert set(COMMANDS) == set(re.findall(r"^  ([a-z][a-z-]+)  ", text, re.M))

@@ -33,7 +33,8 @@ def test_disk_full(problem):
 def test_no_memory(problem):
     if os.environ.get("ATTUNE_SANITIZED") == "1":
         pytest.skip("the address sanitizer cannot run in limited address space")
-    problem.save(q=np.ones((1, 1, 20000, 1), np.float32), k=np.ones((1, 1, 1, 1), np.float32), v=np.ones((1, 1, 1, 20000), np.float32))
+    problem.save(q=np.ones((1, 1, 20000, 1), np.float32), k=np.ones((1, 1, 1, 1), np.float32),
+                 v=np.ones((1, 1, 1, 20000), np.float32))
     size = 1 << 30
     fails(problem, "memory", lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
 

@@ -1,82 +1,50 @@
 """Options mixed at random, through files, against the NumPy computation. ATTUNE_TEST_SEED picks other cases."""
-import json
 import os
 from collections import Counter
 
 import numpy as np
+from attention_numpy import Additive, MultiHead, additive as additive_numpy, multi_head, sdpa
 from conftest import note
-from sdpa_numpy import Masks, judge, kept_keys, plain_results, sdpa, wider
+from judging import judge_attention
+from random_options import WIDTHS, poison, random_options, random_results, random_sizes, random_variant
 
-CASES = 200
+SDPA_CASES, ADDITIVE_CASES, MULTI_HEAD_CASES = 200, 60, 60
 DEFAULT_SEED = 20250117
 
-# Sizes at and beside the powers of two that tiles and chunks have, and some that divide nothing.
-QUERIES = [0, 1, 1, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 97, 127, 130]
-KEYS = [0, 1, 2, 3, 5, 8, 16, 17, 31, 63, 64, 65, 100, 127, 128, 129, 200, 255, 257, 300, 513]
-MANY_KEYS = [700, 1023, 1025, 1500]  # several chunks also of the variants with the longest
-HEAD_DIMS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 32, 32, 33, 48, 64, 64, 80, 96, 100, 128, 128, 129]
+
+def random_type(rng):
+    return np.float32 if rng.random() < 0.65 else np.float64
 
 
-def random_masks(rng, batch, queries, keys):
-    """Masks, the options that ask for them, and the arrays that those name."""
-    masks, options, arrays = Masks(), [], {}
-    masks.causal = rng.choice([None, None, "top-left", "bottom-right", "offset"])
-    if masks.causal:
-        options += ["--causal", masks.causal]
-    if masks.causal == "offset" or rng.random() < 0.15:
-        low, high = -queries - 2, keys + 3
-        if rng.random() < 0.5:
-            masks.offset = int(rng.integers(low, high))
-            options += ["--offset", str(masks.offset)]
-        else:
-            masks.offset = rng.integers(low, high, batch).astype(rng.choice(["int32", "int64"]))
-            arrays["off"] = masks.offset
-            options += ["--offset", "off.npy"]
-    if rng.random() < 0.35:
-        masks.window = tuple(int(rng.choice([-1, 0, 1, 2, rng.integers(0, keys + 2)])) for _ in range(2))
-        options += ["--window", "{},{}".format(*masks.window)]
-    if rng.random() < 0.45:
-        shape = (batch,) if rng.random() < 0.5 else (batch, queries)
-        lens = rng.integers(0, keys + 1, shape)
-        lens[rng.random(shape) < 0.2] = 0
-        lens[rng.random(shape) < 0.2] = keys
-        masks.valid_lens = lens.astype(rng.choice(["int32", "int64"]))
-        arrays["lens"] = masks.valid_lens
-        options += ["--valid-lens", "lens.npy"]
-    return masks, options, arrays
+def random_widths(rng):
+    width = int(rng.choice(WIDTHS))
+    return width, width if rng.random() < 0.6 else int(rng.choice(WIDTHS))
 
 
-def random_case(rng, variants):
-    """What to compute, the command line for it, and the arrays in its files."""
-    dtype = np.float32 if rng.random() < 0.65 else np.float64
+def random_sdpa(rng, variants):
+    dtype, (head_dim, value_dim) = random_type(rng), random_widths(rng)
+    batch, heads, key_heads, queries, keys = random_sizes(rng)
     rank3 = rng.random() < 0.2
-    batch = int(rng.choice([0, 1, 1, 2, 2, 3], p=[0.02, 0.3, 0.2, 0.2, 0.18, 0.1]))
-    key_heads = 1 if rank3 else int(rng.choice([1, 1, 2, 3]))
-    heads = 1 if rank3 else key_heads * int(rng.choice([1, 1, 2, 3, 4, 5]))
-    queries, keys, head_dim = int(rng.choice(QUERIES)), int(rng.choice(KEYS)), int(rng.choice(HEAD_DIMS))
-    if rng.random() < 0.1:
-        queries, keys = int(rng.choice([1, 1, 2, 9])), int(rng.choice(MANY_KEYS))
-    value_dim = head_dim if rng.random() < 0.6 else int(rng.choice(HEAD_DIMS))
-
-    masks, options, arrays = random_masks(rng, batch, queries, keys)
-    scale = None
-    if rng.random() < 0.4:
-        scale = float(np.round(rng.uniform(-2, 2) / np.sqrt(head_dim), 4)) if rng.random() < 0.8 else float(rng.choice([0.0, 1.0, -1.0]))
-        options += ["--scale", repr(scale)]
-    if rng.random() < 0.6:
-        options += ["--threads", str(rng.integers(1, 6))]
-    variant = None
-    if rng.random() < 0.6:
-        name = np.dtype(dtype).name.replace("float", "f")
-        fitting = [v["name"] for v in variants if v["op"] == "sdpa" and v["runs_here"] and v["dispatched"] and v["dtype"] == name
-                   and (v["head_dim"] == 0 or v["head_dim"] == head_dim == value_dim)]
-        variant = str(rng.choice(fitting))
-        options += ["--variant", variant]
-    for name, chance in (("lse", 0.6), ("weights", 0.4)):
-        if rng.random() < chance:
-            options += [f"--{name}", f"{name}.npy"]
-
-    q = rng.standard_normal((batch, heads, queries, head_dim))
+    if rank3:
+        heads = key_heads = 1
+    outer = (batch,) if rank3 else (batch, heads)
+    score = str(rng.choice(["dot", "dot", "dot", "dot", "general", "cosine", "gaussian"]))
+    options, words, arrays = random_options(rng, outer, batch, heads, queries, keys, dtype, head_dim, score)
+    query_dim = head_dim
+    if options.score != "dot":
+        words += ["--score", options.score]
+    if options.score == "general":
+        query_dim = int(rng.choice(WIDTHS))
+        weight = rng.standard_normal((query_dim, head_dim)) / np.sqrt(query_dim * head_dim)
+        options.score_weight = arrays["W"] = weight.astype(dtype)
+        words += ["--score-weight", "W.npy"]
+    results = random_results(rng, words, heads)
+    forced = rng.random() < 0.6
+    if forced:
+        op = options.score if options.score in ("cosine", "gaussian") else "sdpa"
+        size = head_dim if options.score == "dot" else 0
+        words += ["--variant", random_variant(rng, variants, op, options, dtype, words, (size, value_dim))]
+    q = rng.standard_normal((batch, heads, queries, query_dim))
     k = rng.standard_normal((batch, key_heads, keys, head_dim))
     v = rng.standard_normal((batch, key_heads, keys, value_dim))
     if rank3:
@@ -86,57 +54,164 @@ def random_case(rng, variants):
         arrays["q"] = np.asfortranarray(arrays["q"])
     if rng.random() < 0.1 and dtype == np.float64:  # every f32 is an f64, so only the type of the computation changes
         arrays["k"] = arrays["k"].astype(np.float32)
-        options += ["--dtype", "f64"]
+        words += ["--dtype", "f64"]
+    if rng.random() < 0.3 and results[1] > 1:
+        poison(rng, arrays, options, (batch, heads, queries, keys), outer, key_heads)
+    q, k, v = arrays["q"], arrays["k"], arrays["v"]
+    return dict(dtype=dtype, options=options, words=words, arrays=arrays, results=results, forced=forced,
+                shape=(batch, heads, queries, keys), compute=lambda dtype, order: sdpa(q, k, v, options, dtype, order))
+
+
+def score_bounds(error, value, options):
+    """What an error of the scores, as attune/additive.h allows it without projections in f32, may become in the results:
+    weights move by a factor of exp(2 * error) at most, so their sum moves by 2 * error."""
+    survivor = 1 / (1 - options.dropout) if options.dropout < 1 else 0
+    return {"lse": error, "scores": error, "weights": 2 * error,
+            "out": 2 * error * survivor * np.max(np.abs(value), initial=0)}
+
+
+def random_additive(rng, variants):
+    dtype, (batch, heads, key_heads, queries, keys) = random_type(rng), random_sizes(rng)
+    hidden, value_dim = int(rng.choice(WIDTHS)), int(rng.choice(WIDTHS))
+    rank3 = rng.random() < 0.4
+    if rank3:
+        heads = key_heads = 1
+    outer = (batch,) if rank3 else (batch, heads)
+    options, words, arrays = random_options(rng, outer, batch, heads, queries, keys, dtype, hidden)
+    results = random_results(rng, words, heads)
+    layer, width = Additive(), {"query": hidden, "key": hidden}
+    for side in ("query", "key"):
+        if rng.random() < 0.6:
+            width[side] = int(rng.choice(WIDTHS))
+            weight = (rng.standard_normal((hidden, width[side])) / np.sqrt(width[side])).astype(dtype)
+            setattr(layer, f"w_{side}", weight)
+            arrays[f"w_{side}"] = weight
+            words += [f"--w-{side}", f"w_{side}.npy"]
+            if rng.random() < 0.5:
+                setattr(layer, f"b_{side}", rng.standard_normal(hidden).astype(dtype))
+                arrays[f"b_{side}"] = getattr(layer, f"b_{side}")
+                words += [f"--b-{side}", f"b_{side}.npy"]
+    if rng.random() < 0.8:
+        layer.w_score = arrays["w_score"] = rng.standard_normal(hidden).astype(dtype)
+        words += ["--w-score", "w_score.npy"]
     if rng.random() < 0.3:
-        poison(rng, arrays, masks, batch, queries, keys)
-    return dict(dtype=dtype, masks=masks, scale=scale, options=options, arrays=arrays, variant=variant)
+        layer.b_score = float(np.round(rng.standard_normal(), 3))
+        words += ["--b-score", repr(layer.b_score)]
+    forced = rng.random() < 0.5
+    if forced:
+        words += ["--variant", random_variant(rng, variants, "additive", options, dtype, words, (0, 0))]
+    q = rng.standard_normal((batch, heads, queries, width["query"])).astype(dtype)
+    k = rng.standard_normal((batch, key_heads, keys, width["key"])).astype(dtype)
+    v = rng.standard_normal((batch, key_heads, keys, value_dim)).astype(dtype)
+    if rank3:
+        q, k, v = q[:, 0], k[:, 0], v[:, 0]
+    arrays |= {"q": q, "k": k, "v": v}
+    score_error = 0
+    if dtype == np.float32 and layer.w_query is None and layer.w_key is None:
+        w = np.ones(hidden) if layer.w_score is None else layer.w_score
+        score_error = 2e-6 * np.abs(w).sum() * abs(1 if options.scale is None else options.scale)
+    bounds = score_bounds(score_error, v, options)
+    if rng.random() < 0.3 and results[1] > 1:
+        poison(rng, arrays, options, (batch, heads, queries, keys), outer, key_heads)
+    return dict(dtype=dtype, options=options, words=words, arrays=arrays, results=results, forced=forced, bounds=bounds,
+                shape=(batch, heads, queries, keys),
+                compute=lambda dtype, order: additive_numpy(q, k, v, layer, options, dtype, order))
 
 
-def poison(rng, arrays, masks, batch, queries, keys):
-    """Keys and values that no query sees may hold anything."""
-    unseen = ~kept_keys(masks, batch, queries, keys).any(axis=1)
-    for name in "kv":
-        rows = arrays[name] if arrays[name].ndim == 3 else np.moveaxis(arrays[name], 1, 2)
-        rows[unseen] = rng.choice([np.nan, np.inf, -np.inf])
+def random_multi_head(rng, variants):
+    dtype, (head_dim, value_dim) = random_type(rng), random_widths(rng)
+    batch, heads, key_heads, queries, keys = random_sizes(rng)
+    self_attention = rng.random() < 0.3
+    keys = queries if self_attention else keys
+    options, words, arrays = random_options(rng, (batch, heads), batch, heads, queries, keys, dtype, head_dim)
+    results = random_results(rng, words, heads)
+    widths = [int(rng.choice(WIDTHS)) for _ in range(4)]
+    if self_attention:
+        widths[1] = widths[2] = widths[0]
+    hidden = {"query": heads * head_dim, "key": key_heads * head_dim, "value": key_heads * value_dim}
+    shapes = {name: (hidden[name], width) for name, width in zip(hidden, widths)} | {"out": (widths[3], heads * value_dim)}
+    pairs = {}
+    for name, (rows, columns) in shapes.items():
+        weight = (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(dtype)
+        bias = rng.standard_normal(rows).astype(dtype) if rng.random() < 0.5 else None
+        arrays[f"w_{name}"] = weight
+        words += [f"--w-{name}", f"w_{name}.npy"]
+        if bias is not None:
+            arrays[f"b_{name}"] = bias
+            words += [f"--b-{name}", f"b_{name}.npy"]
+        pairs[name] = (weight, bias)
+    words += ["--heads", str(heads)] + (["--kv-heads", str(key_heads)] if heads != key_heads else [])
+    q = rng.standard_normal((batch, queries, widths[0])).astype(dtype)
+    k = q if self_attention else rng.standard_normal((batch, keys, widths[1])).astype(dtype)
+    v = q if self_attention else rng.standard_normal((batch, keys, widths[2])).astype(dtype)
+    arrays |= {"q": q, "k": k, "v": v}
+    if rng.random() < 0.3 and results[1] > 1 and not self_attention:
+        poison(rng, arrays, options, (batch, heads, queries, keys), (batch, heads), key_heads)
+    layer = MultiHead(heads, key_heads, **pairs)
+    return dict(dtype=dtype, options=options, words=words, arrays=arrays, results=results, forced=False,
+                shape=(batch, heads, queries, keys),
+                compute=lambda dtype, order: multi_head(q, k, v, layer, options, dtype, order))
 
 
-def test_random_cases(problem, attune):
+def run_case(problem, case, counts):
+    options, words, dtype = case["options"], case["words"], case["dtype"]
+    for old in problem.folder.glob("*.npy"):
+        old.unlink()
+    if options.dropout:
+        at = words.index("--dropout")
+        options.survivors = problem.dropout_mask(case["shape"], *words[at:at + 6])
+    problem.save(**case["arrays"])
+    problem.succeeds(*words)
+    wanted, mode, averaged = case["results"]
+    share, exact = judge_attention(lambda name: problem.load("o" if name == "out" else name), case["compute"], dtype, wanted,
+                                   mode, averaged, case.get("bounds", {}))
+    q, k = case["arrays"]["q"], case["arrays"]["k"]
+    counts.update({np.dtype(dtype).name: 1, f"rank {q.ndim}": 1, "forced": case["forced"], "causal": bool(options.causal),
+                   "window": options.window != (-1, -1), "grouped heads": q.ndim == 4 and q.shape[1] != k.shape[1],
+                   "no keys left": bool((exact.weights[3].sum(axis=-1) == 0).any()), "averaged": averaged,
+                   "softcap": options.softcap != 0, "dropout": options.dropout != 0, f"score {options.score}": 1})
+    counts.update({name: getattr(options, name) is not None for name in ("valid_lens", "mask", "bias", "alibi", "sinks")})
+    counts.update(wanted)
+    if "weights" in wanted:
+        counts[f"mode {mode}"] += 1
+    return share
+
+
+def run_cases(name, problem, variants, make, cases, expected_counts):
     seed = int(os.environ.get("ATTUNE_TEST_SEED", DEFAULT_SEED))
-    note(f"random cases: ATTUNE_TEST_SEED={seed}")
-    variants = json.loads(attune("variants", "--json").stdout)
+    note(f"random cases of {name}: ATTUNE_TEST_SEED={seed}")
     counts, worst, failures = Counter(), 0.0, []
-    for n in range(CASES):
-        rng = np.random.default_rng([seed, n])
-        case = random_case(rng, variants)
+    for n in range(cases):
+        case = make(np.random.default_rng([seed, n]), variants)
         label = f"case {n} of seed {seed}: " + " ".join(
-            [f"{name}{a.shape}{a.dtype.name}" for name, a in case["arrays"].items()] + case["options"])
+            [f"{name}{a.shape}{a.dtype.name}" for name, a in case["arrays"].items()] + case["words"])
         try:
             worst = max(worst, run_case(problem, case, counts))
         except AssertionError as error:
             failures.append(f"{label}\n    {str(error).splitlines()[0]}")
     report = f"largest share of the allowed error: {worst:.2f}; " + ", ".join(f"{k} {c}" for k, c in sorted(counts.items()))
-    note(f"random cases: {report}")
-    assert not failures, f"{len(failures)} of {CASES} failed\n" + "\n".join(failures)
+    note(f"random cases of {name}: {report}")
+    assert not failures, f"{len(failures)} of {cases} failed\n" + "\n".join(failures)
     # The mixture is only worth its name if it holds some of everything.
-    for kind in ("float32", "float64", "rank 3", "forced", "lse", "weights", "grouped heads", "no keys left", "causal", "window", "valid_lens"):
+    for kind in expected_counts:
         assert counts[kind] >= 5, f"{kind}: {report}"
 
 
-def run_case(problem, case, counts):
-    arrays, dtype, masks, options = case["arrays"], case["dtype"], case["masks"], case["options"]
-    for old in problem.folder.glob("*.npy"):
-        old.unlink()
-    problem.save(**arrays)
-    problem.succeeds(*options)
-    q, k, v = arrays["q"], arrays["k"], arrays["v"]
-    plain = plain_results(q, k, v, masks, case["scale"], dtype)
-    exact = sdpa(q, k, v, masks, case["scale"], wider(dtype))
-    counts.update({np.dtype(dtype).name: 1, f"rank {q.ndim}": 1, "forced": bool(case["variant"]), "causal": bool(masks.causal),
-                   "window": masks.window != (-1, -1), "valid_lens": masks.valid_lens is not None,
-                   "grouped heads": q.ndim == 4 and q.shape[1] != k.shape[1], "no keys left": bool(np.isneginf(exact.lse).any())})
-    worst = judge("out", problem.load("o"), [p.out for p in plain], exact.out, dtype)
-    for name in ("lse", "weights"):
-        if f"--{name}" in options:
-            counts[name] += 1
-            worst = max(worst, judge(name, problem.load(name), [getattr(p, name) for p in plain], getattr(exact, name), dtype))
-    return worst
+SHARED = ("float32", "float64", "lse", "weights", "no keys left", "causal", "window", "valid_lens", "mask", "bias", "alibi",
+          "sinks", "softcap", "dropout")
+
+
+def test_random_cases_of_sdpa(problem, variants):
+    run_cases("sdpa", problem, variants, random_sdpa, SDPA_CASES,
+              (*SHARED, "rank 3", "forced", "grouped heads", "averaged", *(f"mode {n}" for n in range(4)),
+               *(f"score {s}" for s in ("dot", "general", "cosine", "gaussian"))))
+
+
+def test_random_cases_of_additive(additive, variants):
+    additive.given = {name: additive.given[name] for name in ("query", "key", "value", "out")}
+    run_cases("additive", additive, variants, random_additive, ADDITIVE_CASES, (*SHARED, "rank 3", "rank 4", "forced"))
+
+
+def test_random_cases_of_multi_head(mha, variants):
+    mha.given = {name: mha.given[name] for name in ("query", "key", "value", "out")}
+    run_cases("mha", mha, variants, random_multi_head, MULTI_HEAD_CASES, SHARED)

@@ -1,0 +1,69 @@
+// Names, checks, conversions: what stands between the files of the command line and the arrays of a computation.
+#include "command_files.h"
+#include "error.h"
+#include <limits>
+
+namespace attune::program {
+
+CommandFiles::CommandFiles(const CallArguments &call) {
+    if (!call.dtype) return;
+    if (*call.dtype != "f32" && *call.dtype != "f64") throw InputError("--dtype", "'" + *call.dtype + "' is not f32 or f64");
+    type_ = *call.dtype == "f32" ? ElementType::f32 : ElementType::f64;
+}
+
+void CommandFiles::input(const char *argument, const Given &path, Array &to, Ranks ranks, Role role) {
+    if (!path) return;
+    other_input(argument, *path);
+    inputs_.push_back({argument, *path, &to, ranks, role});
+}
+
+void CommandFiles::other_input(const char *argument, const std::string &path) { outputs_.add_input(argument, path); }
+
+void CommandFiles::output(const char *argument, const Given &path) {
+    if (path) results_.emplace_back(argument, *path);
+}
+
+void CommandFiles::load() {
+    for (const auto &[argument, path] : results_) outputs_.add(argument, path);
+    for (const Input &input : inputs_) read(input);
+}
+
+void CommandFiles::read(const Input &input) {
+    const std::string argument = input.argument;
+    const bool floats = input.role == Role::floats || input.role == Role::single_floats;
+    Array array = read_npy(argument, input.path,
+                           floats                         ? ElementKind::floats
+                           : input.role == Role::integers ? ElementKind::integers
+                                                          : ElementKind::booleans);
+    if (array.rank() < input.ranks.least || array.rank() > input.ranks.most)
+        throw InputError(argument, "has shape " + text_of(array.shape) + ", expected " + input.ranks.shapes);
+    if (input.role == Role::floats) {
+        if (!type_) type_ = array.type, type_of_ = argument;
+        if (!type_of_.empty() && array.type != *type_)
+            throw InputError(argument, std::string("is ") + name_of(array.type) + " and " + type_of_ + " is " +
+                                           name_of(*type_) + "; --dtype converts");
+    }
+    const ElementType wanted = input.role == Role::floats          ? *type_
+                               : input.role == Role::single_floats ? ElementType::f32
+                               : input.role == Role::integers      ? ElementType::i32
+                                                                   : ElementType::boolean;
+    *input.to = converted(std::move(array), wanted, argument);
+}
+
+void CommandFiles::write(const char *argument, const Array &array) {
+    const std::string header = npy_header(array.type, array.shape);
+    outputs_.write(argument, {{header.data(), header.size()}, {array.data.get(), array.bytes()}});
+}
+
+void CommandFiles::write(const char *argument, const std::string &text) {
+    outputs_.write(argument, {{text.data(), text.size()}});
+}
+
+Array output_array(const char *argument, ElementType type, const Shape &shape) {
+    const std::optional<std::int64_t> count = elements_of(shape);
+    if (!count || *count > std::numeric_limits<std::int32_t>::max())
+        throw InputError(argument, "would have shape " + text_of(shape) + ", more than 2^31 - 1 elements");
+    return Array(type, shape);
+}
+
+}  // namespace attune::program
