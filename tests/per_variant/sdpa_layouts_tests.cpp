@@ -1,5 +1,5 @@
 // Every variant on arrays of every layout; gaps between rows are poisoned, and must not be read into a result or written.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 
 using namespace attune_test;

@@ -1,5 +1,5 @@
 // What masked keys and values hold has no effect, not on a single bit; NaN in what is kept reaches exactly its rows.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <functional>
 #include <tuple>
@@ -61,19 +61,74 @@ std::vector<MaskedCase> masked_cases(const attune::VariantInfo &v) {
                 },
                 {chunk, chunk + 1, keys - 1})};
 }
-}  // namespace
 
-TEST_CASE("variants: masked keys and values may hold anything", "[sdpa][per_variant]") {
+// Cases of the masks that are arrays, and of everything else that acts on scores.
+std::vector<MaskedCase> array_masked_cases(const attune::VariantInfo &v) {
+    const auto [head_dim, value_dim] = head_size(v);
+    const std::int64_t chunk = chunk_of(v), keys = chunk + 7;
+    const SdpaCase base{.query_heads = 2,
+                        .key_heads = 1,
+                        .queries = tile_of(v) + 3,
+                        .keys = keys,
+                        .head_dim = head_dim,
+                        .value_dim = value_dim};
+    std::vector<MaskedCase> all;
+    const auto with = [&](const std::function<void(SdpaCase &)> &mask, std::vector<std::int64_t> spoiled) {
+        all.push_back({base, spoiled});
+        mask(all.back().the);
+    };
+    const std::vector<std::int64_t> last = {keys - 1}, several = {1, chunk, keys - 1};
+    with([](SdpaCase &c) { c.mask = "bhij"; }, several);
+    with([](SdpaCase &c) { c.mask = "ij", c.softcap = 4, c.sinks = true; }, last);
+    for (double hole : {-std::numeric_limits<double>::infinity(), -3.4e38}) {
+        with([&](SdpaCase &c) { c.bias = "hij", c.hole = hole; }, several);
+        with([&](SdpaCase &c) { c.bias = "ij", c.hole = hole, c.alibi = Alibi::standard, c.softcap = 20; }, last);
+    }
+    with([](SdpaCase &c) { c.causal = Causal::bottom_right, c.softcap = 3, c.sinks = true, c.alibi = Alibi::per_batch; }, last);
+    with([&](SdpaCase &c) { c.valid_lens = {0, std::int32_t(chunk)}, c.softcap = 3, c.bias = "b11j"; }, last);
+    return all;
+}
+
+// Elements of the rows that see no spoiled key have the bits that they have with zeros there; NaN reaches all of the others.
+template<typename T> struct Effects {
+    std::int64_t changed = 0, not_nan = 0, clean_rows = 0;
+
+    Effects(SdpaArrays<T> &clean, SdpaArrays<T> &spoiled, const std::vector<std::int64_t> &keys, bool in_key, bool nan) {
+        const SdpaCase &c = clean.the;
+        const auto look = [&](bool sees, bool expect_nan, T was, T is) {
+            changed += !sees && !same_bits(was, is);
+            not_nan += sees && expect_nan && nan && !std::isnan(is);
+        };
+        for (std::int64_t b = 0; b < c.batch; b++)
+            for (std::int64_t h = 0; h < c.query_heads; h++)
+                for (std::int64_t i = 0; i < c.queries; i++) {
+                    bool sees = false;
+                    for (std::int64_t j : keys) sees = sees || clean.kept(b, h, i, j);
+                    clean_rows += !sees;
+                    look(sees, in_key, clean.lse(b, h, i), spoiled.lse(b, h, i));
+                    for (std::int64_t d = 0; d < c.value_dim; d++)
+                        look(sees, true, clean.out(b, h, i, d), spoiled.out(b, h, i, d));
+                    for (std::int64_t j = 0; c.weights && j < c.keys; j++)
+                        look(sees, in_key && clean.kept(b, h, i, j), clean.weights(b, h, i, j), spoiled.weights(b, h, i, j));
+                }
+    }
+};
+
+void check_masked_data(const std::vector<std::string_view> &kinds,
+                       const std::function<std::vector<MaskedCase>(const attune::VariantInfo &)> &cases) {
     attune::Context context({.threads = 2});
-    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+    for_each_variant("sdpa", kinds, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity(),
                 largest = std::numeric_limits<T>::max();
-        for (const auto &[c, keys] : masked_cases(v)) {
+        for (auto [c, keys] : cases(v)) {
+            if (v.kind == "weights") c.weights = attune::WeightsMode::probabilities;
             INFO(describe(c));
             SdpaArrays<T> clean(c);
             spoil(clean, keys, T(0), true, true);
-            CHECK(clean.run(context, v.name).ok());
+            const auto status = clean.run(context, v.name);
+            INFO(status.message());
+            CHECK(status.ok());
             for (const auto &[with, in_key, in_value] : {std::tuple(nan, true, true),
                                                          {nan, true, false},
                                                          {nan, false, true},
@@ -83,34 +138,26 @@ TEST_CASE("variants: masked keys and values may hold anything", "[sdpa][per_vari
                 SdpaArrays<T> spoiled(c);
                 spoil(spoiled, keys, with, in_key, in_value);
                 CHECK(spoiled.run(context, v.name).ok());
-                std::int64_t changed = 0, not_nan = 0, clean_rows = 0;
-                for (std::int64_t b = 0; b < c.batch; b++)
-                    for (std::int64_t i = 0; i < c.queries; i++) {
-                        bool sees = false;
-                        for (std::int64_t j : keys) sees = sees || clean.kept(b, i, j);
-                        clean_rows += !sees;
-                        for (std::int64_t h = 0; h < c.query_heads; h++) {
-                            const T lse = spoiled.lse(b, h, i);
-                            if (!sees)
-                                changed += !same_bits(lse, clean.lse(b, h, i));
-                            else if (std::isnan(with))
-                                not_nan += in_key && !std::isnan(lse);
-                            for (std::int64_t d = 0; d < c.value_dim; d++) {
-                                const T x = spoiled.out(b, h, i, d);
-                                if (!sees)
-                                    changed += !same_bits(x, clean.out(b, h, i, d));
-                                else if (std::isnan(with))
-                                    not_nan += !std::isnan(x);
-                            }
-                        }
-                    }
+                const Effects<T> effects(clean, spoiled, keys, in_key, std::isnan(with));
                 INFO("filled with " << with << (in_key ? " in key" : "") << (in_value ? " in value" : ""));
-                CHECK(clean_rows > 0);
-                CHECK(changed == 0);
-                CHECK(not_nan == 0);
+                CHECK(effects.clean_rows > 0);
+                CHECK(effects.changed == 0);
+                CHECK(effects.not_nan == 0);
             }
         }
     });
+}
+}  // namespace
+
+TEST_CASE("variants: masked keys and values may hold anything", "[sdpa][per_variant]") {
+    check_masked_data(any_kind, masked_cases);
+}
+TEST_CASE("variants: keys and values masked by a boolean mask or a bias may hold anything", "[sdpa][per_variant]") {
+    check_masked_data(knows_scores, array_masked_cases);
+}
+TEST_CASE("variants: masked keys and values have no effect on weights", "[sdpa][per_variant]") {
+    check_masked_data(writes_weights, masked_cases);
+    check_masked_data(writes_weights, array_masked_cases);
 }
 
 TEST_CASE("variants: rows without keys give 0 and minus infinity", "[sdpa][per_variant]") {

@@ -1,5 +1,5 @@
 // Every variant against the reference under every mask: causal, offsets, windows, lengths, and their combinations.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <functional>
 

@@ -1,5 +1,5 @@
 // Every variant against the reference at awkward sizes: around its tiles and chunks, head sizes, groups of query heads.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 
 using namespace attune_test;

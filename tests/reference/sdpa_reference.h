@@ -3,86 +3,113 @@
 // error rule (tests/support/error_rule.h) compares with. No tile, no chunk, no base 2. Arguments are taken as legal.
 #pragma once
 #include "attune/sdpa.h"
+#include "tests/reference/linear_reference.h"
+#include "tests/reference/masks_reference.h"
+#include "tests/reference/philox_reference.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <vector>
 
 namespace attune_test {
 
-using Index = std::int64_t;
-
-// Element (b, h, i, d) of a (B, H, S, D) view, or of a (B, S, D) one, which has one head.
-template<typename T> T element(const attune::ConstView &x, Index b, Index h, Index i, Index d) {
-    const Index *s = x.stride;
-    return static_cast<const T *>(
-        x.data)[x.rank == 4 ? b * s[0] + h * s[1] + i * s[2] + d * s[3] : b * s[0] + i * s[1] + d * s[2]];
-}
-inline Index heads(const attune::ConstView &x) { return x.rank == 4 ? x.extent[1] : 1; }
-inline Index rows(const attune::ConstView &x) { return x.extent[x.rank - 2]; }
-inline Index channels(const attune::ConstView &x) { return x.extent[x.rank - 1]; }
-
-// Position of query 0 among the keys.
-inline Index offset_of(const attune::SdpaOptions &o, Index b, Index queries, Index keys) {
-    if (o.offset) return *o.offset;
-    if (o.offsets.given()) return static_cast<const std::int32_t *>(o.offsets.data)[b * o.offsets.stride[0]];
-    return o.causal == attune::Causal::bottom_right ? keys - queries : 0;
-}
-
-// Whether key j takes part for query i of batch entry b: every mask that is given must let it.
-inline bool takes_part(const attune::SdpaOptions &o, Index b, Index i, Index j, Index queries, Index keys) {
-    const Index position = i + offset_of(o, b, queries, keys);
-    if (o.causal != attune::Causal::none && j > position) return false;
-    if (o.window.left >= 0 && j < position - o.window.left) return false;
-    if (o.window.right >= 0 && j > position + o.window.right) return false;
-    if (!o.valid_lens.given()) return true;
-    const Index at = b * o.valid_lens.stride[0] + (o.valid_lens.rank == 2 ? i * o.valid_lens.stride[1] : 0);
-    return j < static_cast<const std::int32_t *>(o.valid_lens.data)[at];
-}
-
 template<typename Real> struct SdpaResult {
-    std::vector<Real> out;  // (B, Hq, Sq, Dv)
-    std::vector<Real> lse;  // (B, Hq, Sq)
+    std::vector<Real> out;      // (B, Hq, Sq, Dv)
+    std::vector<Real> lse;      // (B, Hq, Sq)
+    std::vector<Real> weights;  // (B, Hq, Sq, Sk) or averaged over the heads (B, Sq, Sk), if they are asked for
+};
+struct AttentionSizes {
+    Index batch, query_heads, key_heads, queries, keys;
+    int rank = 4;  // that masks and bias broadcast to
 };
 
-template<typename Real, typename T>
-SdpaResult<Real> sdpa_reference(const attune::ConstView &query, const attune::ConstView &key, const attune::ConstView &value,
-                                const attune::SdpaOptions &options) {
-    const Index queries = rows(query), keys = rows(key), head_dim = channels(query), value_dim = channels(value);
+// Attention by any score: x(b, h, key head, i, j), with its scale. T is the type of the options' arrays.
+template<typename Real, typename T, typename Score>
+SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::SdpaOptions &o, const DenseRows<Real> &value,
+                                     const Score &x) {
+    using attune::WeightsMode;
     const Real infinity = std::numeric_limits<Real>::infinity();
-    const Real scale = options.scale ? Real(*options.scale) : 1 / std::sqrt(Real(head_dim));
+    const bool average = o.average_weights && s.rank == 4;
     SdpaResult<Real> result;
-    for (Index b = 0; b < query.extent[0]; b++)
-        for (Index h = 0; h < heads(query); h++)
-            for (Index i = 0; i < queries; i++) {
-                const Index key_head = h * heads(key) / heads(query);
-                std::vector<Index> kept;
-                std::vector<Real> weight;  // scores at first
-                for (Index j = 0; j < keys; j++) {
-                    if (!takes_part(options, b, i, j, queries, keys)) continue;
-                    Real dot = 0;
-                    for (Index d = 0; d < head_dim; d++)
-                        dot += Real(element<T>(query, b, h, i, d)) * Real(element<T>(key, b, key_head, j, d));
-                    kept.push_back(j), weight.push_back(scale * dot);
+    if (o.weights.given())
+        result.weights.resize(std::size_t(s.batch * (average ? 1 : s.query_heads) * s.queries * s.keys), Real(0));
+    for (Index b = 0; b < s.batch; b++)
+        for (Index h = 0; h < s.query_heads; h++)
+            for (Index i = 0; i < s.queries; i++) {
+                const Index key_head = h * s.key_heads / s.query_heads;
+                std::vector<Real> scaled, capped, masked, weight;
+                for (Index j = 0; j < s.keys; j++) {
+                    scaled.push_back(x(b, h, key_head, i, j));
+                    const Real cap = Real(o.softcap);
+                    capped.push_back(cap > 0 ? cap * std::tanh(scaled.back() / cap) : scaled.back());
+                    Real score = -infinity;
+                    if (takes_part(o, b, i, j, s.queries, s.keys) && let_through<T>(o, s.rank, b, h, i, j))
+                        score =
+                            capped.back() + added_to_score<Real, T>(o, s.rank, s.query_heads, b, h, i, j, s.queries, s.keys);
+                    masked.push_back(score < Real(-1e29) ? -infinity : score);
                 }
-                Real largest = -infinity, sum = 0;
-                for (Real score : weight) largest = std::max(largest, score);
-                for (Real &w : weight) sum += w = std::exp(w - largest);
-                std::vector<Real> mixed(value_dim, 0);
-                for (std::size_t n = 0; n < kept.size(); n++)
-                    for (Index d = 0; d < value_dim; d++)
-                        mixed[d] += weight[n] * Real(element<T>(value, b, key_head, kept[n], d));
-                for (Real m : mixed) result.out.push_back(kept.empty() ? 0 : m / sum);
-                result.lse.push_back(kept.empty() ? -infinity : largest + std::log(sum));
+                const Real sink =
+                    o.sinks.given() ? Real(static_cast<const float *>(o.sinks.data)[h * o.sinks.stride[0]]) : -infinity;
+                Real largest = sink;
+                for (Real score : masked) largest = std::max(largest, score);
+                Real sum = largest == -infinity ? 0 : std::exp(sink - largest);
+                for (Real score : masked)
+                    weight.push_back(score == -infinity ? 0 : std::exp(score - largest)), sum += weight.back();
+                result.lse.push_back(sum == 0 ? -infinity : largest + std::log(sum));
+
+                std::vector<Real> mixed(std::size_t(value.width), 0);
+                for (Index j = 0; j < s.keys; j++) {
+                    // What a key that takes no part holds has no effect: it is passed over, not multiplied by 0.
+                    if (masked[j] == -infinity) continue;
+                    weight[j] /= sum;
+                    if (!kept_by_dropout(o.dropout, s.query_heads, b, h, i, j)) continue;
+                    for (Index d = 0; d < value.width; d++)
+                        mixed[d] += weight[j] / (1 - Real(o.dropout.probability)) * value.row(b, key_head, j)[d];
+                }
+                result.out.insert(result.out.end(), mixed.begin(), mixed.end());
+                if (!o.weights.given()) continue;
+                const std::vector<Real> &asked = o.weights_mode == WeightsMode::scaled   ? scaled
+                                                 : o.weights_mode == WeightsMode::capped ? capped
+                                                 : o.weights_mode == WeightsMode::masked ? masked
+                                                                                         : weight;
+                const Index row = (average ? b : b * s.query_heads + h) * s.queries + i;
+                for (Index j = 0; j < s.keys; j++)
+                    result.weights[row * s.keys + j] += average ? asked[j] / Real(s.query_heads) : asked[j];
             }
     return result;
 }
 
-// The type that the reference for elements of type T is computed in.
-template<typename T> struct ReferenceType;
-template<> struct ReferenceType<float> { using type = double; };
-template<> struct ReferenceType<double> { using type = long double; };
-template<typename T> using Reference = typename ReferenceType<T>::type;
+// The score of one query and one key of the same width, without its scale.
+template<typename Real> Real similarity(attune::Score score, const Real *q, const Real *k, Index width) {
+    Real dot = 0, q_square = 0, k_square = 0, distance = 0;
+    for (Index d = 0; d < width; d++) {
+        dot += q[d] * k[d], q_square += q[d] * q[d], k_square += k[d] * k[d], distance += (q[d] - k[d]) * (q[d] - k[d]);
+    }
+    if (score == attune::Score::gaussian) return -distance / 2;
+    if (score != attune::Score::cosine) return dot;
+    return q_square == 0 || k_square == 0 ? 0 : dot / (std::sqrt(q_square) * std::sqrt(k_square));
+}
+
+template<typename Real, typename T>
+SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real> &given_key, const DenseRows<Real> &value,
+                              const attune::SdpaOptions &options, int rank) {
+    // q . (W k): the keys are projected by W, and the rest is a plain product.
+    const DenseRows<Real> key = options.score == attune::Score::general
+                                    ? linear_reference<Real>(given_key, rows_of<Real, T>(options.score_weight))
+                                    : given_key;
+    const Real usual = options.score == attune::Score::dot_product ? 1 / std::sqrt(Real(query.width)) : Real(1);
+    const Real scale = options.scale ? Real(*options.scale) : usual;
+    return attention_reference<Real, T>({query.batch, query.heads, key.heads, query.count, key.count, rank}, options, value,
+                                        [&](Index b, Index h, Index key_head, Index i, Index j) {
+                                            return scale * similarity(options.score, query.row(b, h, i),
+                                                                      key.row(b, key_head, j), query.width);
+                                        });
+}
+
+template<typename Real, typename T>
+SdpaResult<Real> sdpa_reference(const attune::ConstView &query, const attune::ConstView &key, const attune::ConstView &value,
+                                const attune::SdpaOptions &options) {
+    return sdpa_of_rows<Real, T>(rows_of<Real, T>(query), rows_of<Real, T>(key), rows_of<Real, T>(value), options, query.rank);
+}
 
 }  // namespace attune_test

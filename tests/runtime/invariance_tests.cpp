@@ -1,5 +1,5 @@
 // Bits depend on the call alone: not on threads, not on other batch entries or heads, not on other Contexts at work.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <thread>
 
@@ -75,6 +75,59 @@ TEST_CASE("runtime: the same bits over 1, 2, 3 and 7 threads, and again, for eac
             }
         }
     });
+}
+
+TEST_CASE("runtime: the same bits over threads with every option of the score, for each variant", "[runtime][per_variant]") {
+    attune::Context one({.threads = 1}), two({.threads = 2}), seven({.threads = 7});
+    for_each_variant("sdpa", {"scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_size(v);
+        SdpaCase c = shared_work(head_dim, value_dim);
+        c.softcap = 6, c.bias = "hij", c.mask = "b1ij", c.alibi = Alibi::per_batch, c.sinks = true;
+        if (v.kind == "training") c.dropout = {0.2, 3, 1};
+        if (v.kind == "weights")
+            c.weights = attune::WeightsMode::probabilities, c.average_weights = v.dtype == attune::DType::f32;
+        SdpaArrays<T> expected(c);
+        const auto status = expected.run(one, v.name);
+        INFO(describe(c) << ' ' << status.message());
+        CHECK(status.ok());
+        for (attune::Context *context : {&two, &seven, &seven}) {
+            SdpaArrays<T> other(c);
+            CHECK(other.run(*context, v.name).ok());
+            CHECK(same_bits(expected.out.values(), other.out.values()));
+            CHECK(same_bits(expected.lse.values(), other.lse.values()));
+            CHECK(same_bits(expected.weights.values(), other.weights.values()));
+        }
+    });
+}
+
+TEST_CASE("runtime: a batch entry's bits do not depend on the masks, slopes and numbers of others", "[runtime]") {
+    attune::Context context({.threads = 2});
+    for (attune::Score score : {attune::Score::dot_product, attune::Score::cosine, attune::Score::gaussian})
+        for (std::int64_t queries : {1, 5, 90}) {
+            SdpaCase c{.batch = 3, .query_heads = 4, .key_heads = 2, .queries = queries, .keys = 150, .score = score};
+            c.softcap = 6, c.bias = "bhij", c.mask = "b11j", c.alibi = Alibi::per_batch, c.sinks = true, c.spread = 0.4;
+            c.weights = attune::WeightsMode::probabilities;
+            SdpaArrays<float> all(c), changed(c);
+            for (std::int64_t b : {0, 2}) {
+                for (std::int64_t i = 0; i < queries; i++) changed.bias(b, 1, i, 3) = -std::numeric_limits<float>::infinity();
+                changed.mask(b, 0, 0, 7) = !changed.mask(b, 0, 0, 7);
+                changed.key(b, 1, 9, 0) = std::nanf("");
+                changed.slopes.data()[b * 4 + 1] = 9;
+            }
+            INFO(describe(c));
+            REQUIRE(all.run(context).ok());
+            REQUIRE(changed.run(context).ok());
+            bool same = true;
+            for (std::int64_t h = 0; h < 4; h++)
+                for (std::int64_t i = 0; i < queries; i++) {
+                    for (std::int64_t d = 0; d < 64; d++)
+                        same = same && same_bits(all.out(1, h, i, d), changed.out(1, h, i, d));
+                    for (std::int64_t j = 0; j < 150; j++)
+                        same = same && same_bits(all.weights(1, h, i, j), changed.weights(1, h, i, j));
+                }
+            CHECK(same);
+        }
 }
 
 TEST_CASE("runtime: a batch entry alone has the bits that it has among others", "[runtime]") {

@@ -1,6 +1,6 @@
 // plan_sdpa() says what the call then does: which variant, and how much scratch.
 #include "tests/support/counting_allocator.h"
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <cstdlib>
 
@@ -8,7 +8,9 @@ using namespace attune_test;
 
 namespace {
 attune::SdpaProblem problem_of(const SdpaCase &c, attune::DType dtype) {
-    return {dtype, c.batch, c.query_heads, c.key_heads, c.queries, c.keys, c.head_dim, c.value_dim};
+    const bool scored = c.softcap > 0 || !c.bias.empty() || !c.mask.empty() || c.alibi != Alibi::none || c.sinks;
+    const bool dropout = c.dropout.probability > 0 && c.dropout.probability < 1;
+    return {dtype, c.batch, c.query_heads, c.key_heads, c.queries, c.keys, c.head_dim, c.value_dim, c.score, scored, dropout};
 }
 
 // Plans the case and runs it on a fresh Context; returns the plan and the measured peak.
@@ -51,6 +53,38 @@ TEST_CASE("plan: names the variant that runs, and bounds its scratch", "[runtime
                         INFO(wide.variant);
                         CHECK(wide_peak <= wide.workspace_bytes);
                     }
+                }
+}
+
+TEST_CASE("plan: which options are given changes the variant, and the bound holds", "[runtime][plan]") {
+    using Set = void (*)(SdpaCase &);
+    const Set options[] = {[](SdpaCase &c) { c.softcap = 5; },
+                           [](SdpaCase &c) { c.bias = "bhij"; },
+                           [](SdpaCase &c) { c.mask = "ij"; },
+                           [](SdpaCase &c) { c.alibi = Alibi::standard; },
+                           [](SdpaCase &c) { c.sinks = true; },
+                           [](SdpaCase &c) { c.dropout.probability = 0.5; },
+                           [](SdpaCase &c) { c.dropout.probability = 1; },
+                           [](SdpaCase &c) { c.dropout.probability = 0.1, c.bias = "ij"; },
+                           [](SdpaCase &c) { c.score = attune::Score::cosine; },
+                           [](SdpaCase &c) { c.score = attune::Score::gaussian, c.softcap = 5; },
+                           [](SdpaCase &c) { c.score = attune::Score::general; }};
+    for (const Set set : options)
+        for (std::int64_t queries : {1, 3, 33, 200})
+            for (std::int64_t keys : {10, 400})
+                for (const auto &[head_dim, value_dim] : {std::pair(64, 64), {48, 40}}) {
+                    SdpaCase c{.batch = 1,
+                               .query_heads = 4,
+                               .key_heads = 2,
+                               .queries = queries,
+                               .keys = keys,
+                               .head_dim = head_dim,
+                               .value_dim = value_dim};
+                    set(c);
+                    INFO(describe(c));
+                    const auto [plan, peak] = plan_and_run<float>(c, 2);
+                    INFO(plan.variant);
+                    CHECK(peak <= plan.workspace_bytes);
                 }
 }
 

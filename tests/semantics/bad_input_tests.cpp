@@ -17,6 +17,7 @@ TEST_CASE("bad input: null data", "[sdpa][bad_input]") {
     refused(invalid, "value", {"null"}, [](Call &c) { c.value.data = nullptr; });
     refused(invalid, "out", {"null"}, [](Call &c) { c.out.data = nullptr; });
     refused(invalid, "lse", {"null"}, [](Call &c) { c.options.lse.data = nullptr; });
+    refused(invalid, "weights", {"null"}, [](Call &c) { c.options.weights.data = nullptr; });
     const std::int32_t *none = nullptr;
     refused(invalid, "valid_lens", {"null"}, [&](Call &c) { c.options.valid_lens = ConstView(none, {2}); });
     refused(invalid, "offsets", {"null"},
@@ -25,7 +26,8 @@ TEST_CASE("bad input: null data", "[sdpa][bad_input]") {
 
 TEST_CASE("bad input: wrong rank", "[sdpa][bad_input]") {
     refused(invalid, "query", {"0"}, [](Call &c) { c.query = {}; });
-    refused(invalid, "query", {"2"}, [](Call &c) { c.query.rank = 2; });
+    refused(invalid, "query", {"1"}, [](Call &c) { c.query.rank = 1; });
+    refused(invalid, "key", {"4", "2"}, [](Call &c) { c.query = ConstView(static_cast<const float *>(c.query.data), {3, 8}); });
     refused(invalid, "query", {"5"}, [](Call &c) { c.query.rank = 5; });
     refused(invalid, "query", {"-1"}, [](Call &c) { c.query.rank = -1; });
     refused(invalid, "key", {"3", "4"}, [](Call &c) { c.key.rank = 3; });

@@ -101,7 +101,9 @@ TEST_CASE("bad option: a variant of another type or head size, or of another mac
     int tried = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
         const std::string name(v.name);
-        if (!v.runs_here) {
+        if (v.op != "sdpa") {
+            refused(v.runs_here ? invalid : unsupported, "variant", {name}, [&](Call &c) { c.options.variant = name; });
+        } else if (!v.runs_here) {
             SpoiledCall c;  // f32, head sizes 8 and 6: what the machine lacks comes first
             c.options.variant = name;
             check_refused(c, unsupported, "variant", {name, v.why_not});
@@ -109,8 +111,9 @@ TEST_CASE("bad option: a variant of another type or head size, or of another mac
             refused(invalid, "variant", {name, "f64", "f32"}, [&](Call &c) { c.options.variant = name; });
             tried++;
         } else if (v.head_dim != 0) {
-            refused(invalid, "variant", {name, std::to_string(v.head_dim), "8", "6"},
-                    [&](Call &c) { c.options.variant = name; });
+            // The weights do not depend on the values' size.
+            const std::vector<std::string> sizes = {name, std::to_string(v.head_dim), "8", v.kind == "weights" ? "8" : "6"};
+            refused(invalid, "variant", sizes, [&](Call &c) { c.options.variant = name; });
             tried++;
         }
     }

@@ -1,6 +1,6 @@
 // conventions.md rows 2, 5, 6 and 35 through the dispatcher. The weights are read off an identity of values and compared
 // with masks drawn by hand, so that these tests do not lean on the reference.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;
 using attune::Causal, attune::ConstView, attune::View;

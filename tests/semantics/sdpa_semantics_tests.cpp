@@ -1,5 +1,5 @@
 // conventions.md through the dispatcher: scale, layout of heads, lse, rank 3, empty arrays.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;
 using attune::ConstView, attune::View;

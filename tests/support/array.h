@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <random>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace attune_test {
@@ -45,6 +46,8 @@ template<typename T> T poison(int which) {
         return std::bit_cast<float>(0x7fc0a000u + std::uint32_t(which));
     else if constexpr (std::is_same_v<T, double>)
         return std::bit_cast<double>(0x7ff8a00000000000ull + std::uint64_t(which));
+    else if constexpr (sizeof(T) == 1)
+        return T(0xa0 + which);
     else
         return T(1000000 + which);
 }
@@ -53,10 +56,23 @@ template<typename T> bool same_bits(const std::vector<T> &a, const std::vector<T
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
+// Dense strides for extents of any rank.
+inline std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t> &extents) {
+    std::vector<std::int64_t> strides(extents.size());
+    std::int64_t dense = 1;
+    for (std::size_t n = extents.size(); n-- > 0;) strides[n] = dense, dense *= extents[n];
+    return strides;
+}
+
 template<typename T> class Array {
+    // A byte where T is bool: a vector of bool is none, and a byte that is neither false nor true shows what was not written.
+    using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
+
 public:
     Array() = default;
-    Array(std::vector<std::int64_t> extents, std::vector<std::int64_t> strides, T fill = poison<T>(1), std::int64_t shift = 0)
+    explicit Array(std::vector<std::int64_t> extents) : Array(extents, dense_strides(extents)) {}
+    Array(std::vector<std::int64_t> extents, std::vector<std::int64_t> strides, Stored fill = poison<Stored>(1),
+          std::int64_t shift = 0)
         : extents_(std::move(extents)), strides_(std::move(strides)), fill_(fill) {
         std::int64_t low = 0, high = 0;
         for (std::size_t n = 0; n < extents_.size(); n++) {
@@ -70,11 +86,11 @@ public:
         origin_ = guard + shift - low;
         storage_.assign(std::size_t(2 * guard + shift + high - low + 1), fill);
     }
-    Array(std::initializer_list<std::int64_t> bhsd, Layout layout, T fill = poison<T>(1))
+    Array(std::initializer_list<std::int64_t> bhsd, Layout layout, Stored fill = poison<Stored>(1))
         : Array(std::vector(bhsd), strides_of(layout, bhsd.begin()[1], bhsd.begin()[2], bhsd.begin()[3]), fill,
                 layout == Layout::shifted ? 1 : 0) {}
 
-    T *data() { return storage_.data() + origin_; }
+    T *data() { return reinterpret_cast<T *>(storage_.data()) + origin_; }
     T &operator()(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) {
         return data()[b * strides_[0] + h * strides_[1] + s * strides_[2] + d * strides_[3]];
     }
@@ -89,7 +105,9 @@ public:
     }
 
     // Calls f with each element, in logical order.
-    template<typename F> void each(const F &f) { each(f, 0, 0); }
+    template<typename F> void each(const F &f) {
+        if (!storage_.empty()) each(f, 0, 0);
+    }
 
     // Uniform in +-spread, variance spread^2 / 3.
     void randomise(std::mt19937 &random, double spread) {
@@ -103,27 +121,27 @@ public:
     }
     bool all_written() {
         bool written = true;
-        each([&](T &x) { written = written && !same_bits(x, fill_); });
+        each([&](T &x) { written = written && std::memcmp(&x, &fill_, sizeof(T)) != 0; });
         return written;
     }
     bool gaps_untouched() {
         std::vector<char> inside(storage_.size());
-        each([&](T &x) { inside[std::size_t(&x - storage_.data())] = 1; });
+        each([&](T &x) { inside[std::size_t(&x - reinterpret_cast<T *>(storage_.data()))] = 1; });
         for (std::size_t n = 0; n < storage_.size(); n++)
             if (!inside[n] && !same_bits(storage_[n], fill_)) return false;
         return true;
     }
     bool untouched() const {
-        for (const T &x : storage_)
+        for (const Stored &x : storage_)
             if (!same_bits(x, fill_)) return false;
         return true;
     }
 
 private:
     std::vector<std::int64_t> extents_, strides_;
-    T fill_{};
+    Stored fill_{};
     std::int64_t origin_ = 0;
-    std::vector<T> storage_;
+    std::vector<Stored> storage_;
 
     template<typename F> void each(const F &f, std::size_t dim, std::int64_t at) {
         if (dim == extents_.size()) return void(f(data()[at]));

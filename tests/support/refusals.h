@@ -1,13 +1,19 @@
 // A small legal call whose parts a test spoils, and the check of how it is refused.
 #pragma once
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 #include <cctype>
 
 namespace attune_test {
 
 struct SpoiledCall {
-    // Two entries, four query heads on two key heads, three queries, five keys, head sizes 8 and 6.
-    SdpaArrays<float> arrays{{.query_heads = 4, .key_heads = 2, .queries = 3, .keys = 5, .head_dim = 8, .value_dim = 6}};
+    // Two entries, four query heads on two key heads, three queries, five keys, head sizes 8 and 6; every output.
+    SdpaArrays<float> arrays{{.query_heads = 4,
+                              .key_heads = 2,
+                              .queries = 3,
+                              .keys = 5,
+                              .head_dim = 8,
+                              .value_dim = 6,
+                              .weights = attune::WeightsMode::probabilities}};
     attune::ConstView query = arrays.query.view(), key = arrays.key.view(), value = arrays.value.view();
     attune::View out = arrays.out.view();
     attune::SdpaOptions options = arrays.options({});
@@ -44,6 +50,7 @@ inline void check_refused(SpoiledCall &call, attune::StatusCode code, const std:
     CHECK(message_defect(status.message(), argument, parts) == "");
     CHECK(call.arrays.out.untouched());
     CHECK(call.arrays.lse.untouched());
+    CHECK(call.arrays.weights.untouched());
     SpoiledCall right;
     const attune::Status after =
         attune::scaled_dot_product_attention(call.context, right.query, right.key, right.value, right.out, right.options);

@@ -1,5 +1,5 @@
 // The tests' own tools: the reference against numbers worked out by hand, and the error rule, which has to be able to fail.
-#include "tests/support/sdpa_case.h"
+#include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;
 
@@ -118,4 +118,34 @@ TEST_CASE("arrays: gaps are seen, and so is what was not written", "[support]") 
         *(layout == Layout::reversed ? &a(1, 2, 3, 0) - 1 : &a(1, 2, 3, 4) + 1) = 0;
         CHECK_FALSE(a.gaps_untouched());
     }
+}
+
+TEST_CASE("arrays: of bool, a byte that is neither true nor false was not written", "[support]") {
+    Array<bool> a({2, 3}, {5, 1});
+    CHECK(a.untouched());
+    CHECK_FALSE(a.all_written());
+    int n = 0;
+    a.each([&](bool &x) { x = n++ % 2; });
+    CHECK(a.all_written());
+    CHECK(a.gaps_untouched());
+    CHECK(a.values() == std::vector<bool>{false, true, false, true, false, true});
+    a.data()[3] = true;
+    CHECK_FALSE(a.gaps_untouched());
+}
+
+TEST_CASE("reference: softcap, bias, sinks and dropout, by hand", "[support]") {
+    const float query[] = {0}, key[] = {0, 0}, value[] = {1, 2}, bias[] = {0, 1}, sink[] = {2};
+    const attune::ConstView q(query, {1, 1}), k(key, {2, 1}), v(value, {2, 1});
+    float space[2];
+    attune::SdpaOptions o{.bias = {bias, {2}}, .sinks = {sink, {1}}, .dropout = {1, 0, 0}, .weights = {space, {1, 2}}};
+    const double sum = 1 + std::exp(1.0) + std::exp(2.0);
+    const auto r = sdpa_reference<double, float>(q, k, v, o);
+    CHECK(r.out == std::vector<double>{0});
+    CHECK(std::abs(r.lse[0] - std::log(sum)) < 1e-15);
+    CHECK(std::abs(r.weights[0] - 1 / sum) < 1e-15);
+    CHECK(std::abs(r.weights[1] - std::exp(1.0) / sum) < 1e-15);
+    o.dropout = {}, o.bias = {}, o.softcap = 2, o.weights_mode = attune::WeightsMode::capped, o.sinks = {};
+    const float large[] = {4};
+    const auto capped = sdpa_reference<double, float>({large, {1, 1}}, {large, {1, 1}}, {value, {1, 1}}, o);
+    CHECK(std::abs(capped.weights[0] - 2 * std::tanh(8.0)) < 1e-15);
 }

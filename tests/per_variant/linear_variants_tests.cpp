@@ -1,0 +1,146 @@
+// Every variant of linear and batch_dot at sizes made from its own numbers, in every layout; and the same bits from all
+// that share a target, whatever rows stand beside a row (conventions.md row 36).
+#include "tests/support/linear_case.h"
+#include "tests/support/variant_grid.h"
+#include <map>
+
+using namespace attune_test;
+
+namespace {
+
+struct Sizes {
+    std::vector<std::int64_t> rows, columns, depths;
+};
+
+// One less, as many, one more than each number; root has none and takes small ones.
+Sizes awkward_sizes_of(const attune::VariantInfo &v) {
+    const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
+              wide = number_of(v, "tile_columns", 8), block = number_of(v, "block", 4);
+    return {sorted_sizes({1, 2, 13, tile - 1, tile, tile + 1, 3 * tile + 2, task - 1, task, task + 1}),
+            sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5}),
+            sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3})};
+}
+
+const std::vector<std::string_view> no_kind = {""};
+
+template<typename F> void for_both(const F &f) {
+    for (bool batched : {false, true})
+        for_each_variant(batched ? "batch_dot" : "linear", no_kind,
+                         [&](const attune::VariantInfo &v, auto zero) { f(v, zero, batched); });
+}
+
+}  // namespace
+
+TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+        const Sizes s = awkward_sizes_of(v);
+        unsigned seed = 1;
+        for (std::size_t round = 0; round < 2; round++)
+            for (std::size_t n = 0; n < std::max({s.rows.size(), s.columns.size(), s.depths.size()}); n++) {
+                LinearCase c;
+                c.leading = {s.rows[n % s.rows.size()]};
+                if (n % 3 == 0) c.leading.insert(c.leading.begin(), 2);
+                c.columns = s.columns[(n + 3 * round) % s.columns.size()];
+                c.depth = s.depths[(n + 5 * round) % s.depths.size()];
+                c.bias = n % 2, c.order = Order(n % 4), c.seed = seed++;
+                check_case<decltype(zero)>(context, c, batched, v.name);
+            }
+    });
+}
+
+TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+        unsigned seed = 100;
+        for (const std::vector<std::int64_t> &leading :
+             {std::vector<std::int64_t>{}, {9}, {3, 5}, {2, 1, 7}, {2, 3, 1}, {1, 3, 4}, {3, 2, 5}}) {
+            if (batched && leading.empty()) continue;
+            for (Order order : {Order::dense, Order::padded, Order::reversed, Order::swapped}) {
+                LinearCase c;
+                c.leading = leading, c.columns = 21, c.depth = 35, c.order = order, c.seed = seed++;
+                check_case<decltype(zero)>(context, c, batched, v.name);
+            }
+        }
+    });
+}
+
+// Dispatch may look at the number of rows only because of this.
+TEST_CASE("linear variants: the same bits whatever the tiles, threads and other rows", "[linear][per_variant]") {
+    attune::Context one({.threads = 1}), two({.threads = 2});
+    std::map<std::string, std::vector<double>> expected;
+    int compared = 0;
+    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+        using T = decltype(zero);
+        if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
+        for (const auto &[columns, depth] : {std::pair(101, 700), {64, 512}, {3, 1000}, {1, 17}}) {
+            LinearCase c;
+            c.leading = {1, 37}, c.columns = columns, c.depth = depth, c.seed = 7;
+            LinearArrays<T> a(c, batched);
+            INFO(v.name << ' ' << describe(c));
+            REQUIRE(a.run(two, v.name).ok());
+            const std::vector<T> all = a.out.values();
+            const std::vector<double> bits(all.begin(), all.end());
+            const std::string key = std::string(v.op) + std::string(v.target) + name_of(v.dtype) + std::to_string(columns);
+            const auto [found, first] = expected.emplace(key, bits);
+            if (!first) compared++;
+            CHECK(same_bits(found->second, bits));
+            REQUIRE(a.run(one, v.name).ok());
+            CHECK(same_bits(all, a.out.values()));
+            // Row 30 alone.
+            LinearArrays<T> alone(c, batched);
+            attune::View x = alone.x.view(), out = alone.out.view();
+            x.data = &alone.x.data()[30 * c.depth], out.data = &alone.out.data()[30 * c.columns];
+            x.extent[1] = out.extent[1] = 1;
+            const attune::LinearOptions options{.variant = v.name};
+            const auto status = batched ? attune::batch_dot(two, x, alone.weight.view(), out, options)
+                                        : attune::linear(two, x, alone.weight.view(), alone.bias_view(), out, options);
+            REQUIRE(status.ok());
+            for (int n = 0; n < columns; n++)
+                REQUIRE(same_bits(alone.out.data()[30 * columns + n], all[std::size_t(30 * columns + n)]));
+        }
+    });
+    CHECK(compared > 0);
+}
+
+TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+        using T = decltype(zero);
+        LinearCase c;
+        c.leading = {11}, c.columns = 19, c.depth = 300, c.seed = 3;
+        LinearArrays<T> clean(c, batched), a(c, batched);
+        const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
+        // Element (n, k) of the weights.
+        const auto weight = [&](int n, int k) -> T & { return a.weight.data()[batched ? k * 19 + n : n * 300 + k]; };
+        a.x.data()[4 * 300 + 299] = nan, a.x.data()[10 * 300] = infinity;
+        weight(18, 299) = nan, weight(0, 5) = -infinity;
+        REQUIRE(clean.run(context, v.name).ok());
+        REQUIRE(a.run(context, v.name).ok());
+        for (int m = 0; m < 11; m++)
+            for (int n = 0; n < 19; n++) {
+                const T result = a.out.data()[m * 19 + n];
+                INFO(v.name << " row " << m << " column " << n << ": " << result);
+                if (m == 4 || n == 18)
+                    REQUIRE(std::isnan(result));
+                else if (m == 10 || n == 0)
+                    REQUIRE(!std::isfinite(result));
+                else
+                    REQUIRE(same_bits(result, clean.out.data()[m * 19 + n]));
+            }
+    });
+}
+
+TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+        LinearCase c;
+        c.leading = {3}, c.columns = 5, c.seed = 11;
+        for (std::int64_t depth : {4096, 9001}) {
+            c.depth = depth;
+            check_case<decltype(zero)>(context, c, batched, v.name);
+        }
+        c.spread = 1e4;
+        check_case<decltype(zero)>(context, c, batched, v.name);
+    });
+}

@@ -1,0 +1,130 @@
+// The weights or scores as an output (conventions.md row 23): every variant that writes them against the reference, in the
+// four modes and averaged over heads; asking for them changes no bit of the rest.
+#include "tests/support/sdpa_arrays.h"
+#include "tests/support/variant_grid.h"
+#include <functional>
+
+using namespace attune_test;
+using attune::Causal, attune::WeightsMode;
+
+namespace {
+constexpr WeightsMode modes[] = {WeightsMode::scaled, WeightsMode::capped, WeightsMode::masked, WeightsMode::probabilities};
+
+// Calls f(case) for rows and keys around tiles and chunks, four query heads on two key heads.
+template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
+    const auto [head_dim, value_dim] = head_size(v);
+    const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
+    unsigned seed = 3000;
+    for (const auto &[queries, keys] : {std::pair(std::int64_t(1), chunk + 5), {6, 9}, {tile + 1, chunk + 3}, {13, 1}})
+        f(SdpaCase{.query_heads = 4,
+                   .key_heads = 2,
+                   .queries = queries,
+                   .keys = keys,
+                   .head_dim = head_dim,
+                   .value_dim = value_dim,
+                   .seed = seed++});
+}
+
+void mask_a_little(SdpaCase &c) { c.causal = Causal::bottom_right, c.valid_lens = {std::int32_t(c.keys / 2), 0}; }
+void set_everything(SdpaCase &c) {
+    c.softcap = 6, c.bias = "hij", c.hole = -std::numeric_limits<double>::infinity(), c.alibi = Alibi::standard;
+    c.mask = "b1ij", c.sinks = true, c.causal = Causal::bottom_right, c.window = {c.keys / 2, -1};
+}
+}  // namespace
+
+TEST_CASE("variants: weights in the four modes, and their mean over heads", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
+        for_each_size(v, [&](SdpaCase c) {
+            for (WeightsMode mode : modes)
+                for (int masks : {0, 1, 2})
+                    for (bool average : {false, true}) {
+                        SdpaCase one = c;
+                        one.weights = mode, one.average_weights = average;
+                        if (masks == 1) mask_a_little(one), one.strided_masks = true;
+                        if (masks == 2) set_everything(one);
+                        check_case<decltype(zero)>(context, one, v.name);
+                    }
+        });
+    });
+}
+
+TEST_CASE("variants: weights at numbers of queries and keys around tiles and chunks", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
+        unsigned seed = 3100;
+        for (const auto &[head_dim, value_dim] : head_sizes(v))
+            for (const auto &[queries, keys] : awkward_sizes(v)) {
+                if (++seed % 3 != 0 && v.head_dim == 0) continue;  // for time: sizes and head sizes in turns
+                SdpaCase c{.batch = 1,
+                           .queries = queries,
+                           .keys = keys,
+                           .head_dim = head_dim,
+                           .value_dim = value_dim,
+                           .causal = seed % 2 ? Causal::bottom_right : Causal::none,
+                           .seed = seed,
+                           .weights = modes[seed % 4]};
+                check_case<decltype(zero)>(context, c, v.name);
+            }
+    });
+}
+
+TEST_CASE("variants: asking for weights changes no bit of out and lse", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
+        for_each_size(v, [&](SdpaCase c) {
+            mask_a_little(c);
+            if (v.kind == "training") c.dropout = {0.3, 7, 0};
+            SdpaArrays<decltype(zero)> without(c);
+            CHECK(without.run(context, v.name).ok());
+            for (WeightsMode mode : modes) {
+                c.weights = mode;
+                SdpaArrays<decltype(zero)> with(c);
+                const auto status = with.run(context, v.name);
+                INFO(describe(c) << ' ' << status.message());
+                CHECK(status.ok());
+                CHECK(same_bits(without.out.values(), with.out.values()));
+                CHECK(same_bits(without.lse.values(), with.lse.values()));
+            }
+        });
+    });
+}
+
+TEST_CASE("variants: weights are those before dropout", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
+        for_each_size(v, [&](SdpaCase c) {
+            c.weights = WeightsMode::probabilities;
+            SdpaArrays<decltype(zero)> without(c);
+            CHECK(without.run(context, v.name).ok());
+            for (double p : {0.5, 1.0}) {
+                c.dropout = {p, 99, 1};
+                SdpaArrays<decltype(zero)> with(c);
+                CHECK(with.run(context, v.name).ok());
+                INFO(describe(c));
+                CHECK(defect(with) == "");
+                CHECK(same_bits(without.weights.values(), with.weights.values()));
+            }
+        });
+    });
+}
+
+TEST_CASE("variants: weights of rows without keys are 0, and raw scores are every key's", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
+        for_each_size(v, [&](SdpaCase c) {
+            c.valid_lens = {0, 0};
+            for (WeightsMode mode : modes) {
+                c.weights = mode;
+                check_case<decltype(zero)>(context, c, v.name);
+            }
+            SdpaCase all = c;
+            all.valid_lens.clear();
+            c.weights = all.weights = WeightsMode::scaled;
+            SdpaArrays<decltype(zero)> masked(c), free(all);
+            CHECK(masked.run(context, v.name).ok());
+            CHECK(free.run(context, v.name).ok());
+            CHECK(same_bits(masked.weights.values(), free.weights.values()));
+        });
+    });
+}

@@ -1,0 +1,56 @@
+// Elements of views for the references: any rank up to 4, read as (B, H, S, D), (B, S, D), (S, D) or (D).
+#pragma once
+#include "attune/tensor.h"
+#include <cstdint>
+#include <vector>
+
+namespace attune_test {
+
+using Index = std::int64_t;
+
+inline Index batches(const attune::ConstView &x) { return x.rank >= 3 ? x.extent[0] : 1; }
+inline Index heads(const attune::ConstView &x) { return x.rank == 4 ? x.extent[1] : 1; }
+inline Index rows(const attune::ConstView &x) { return x.rank >= 2 ? x.extent[x.rank - 2] : 1; }
+inline Index channels(const attune::ConstView &x) { return x.extent[x.rank - 1]; }
+
+template<typename T> T element(const attune::ConstView &x, Index b, Index h, Index i, Index d) {
+    Index at = d * x.stride[x.rank - 1];
+    if (x.rank >= 2) at += i * x.stride[x.rank - 2];
+    if (x.rank >= 3) at += b * x.stride[0];
+    if (x.rank == 4) at += h * x.stride[1];
+    return static_cast<const T *>(x.data)[at];
+}
+
+// Element (b, h, i, j) of a view that broadcasts to (B, H, Sq, Sk), or to (B, Sq, Sk) or (Sq, Sk) where `rank` is 3 or 2.
+template<typename T> T broadcast_element(const attune::ConstView &x, int rank, Index b, Index h, Index i, Index j) {
+    const Index all[4][4] = {{j}, {i, j}, {b, i, j}, {b, h, i, j}};
+    Index at = 0;
+    for (int n = 0; n < x.rank; n++)
+        if (x.extent[n] != 1) at += all[rank - 1][rank - x.rank + n] * x.stride[n];
+    return static_cast<const T *>(x.data)[at];
+}
+
+// All rows of an array (B, H, S, D), in a type of the reference's own.
+template<typename Real> struct DenseRows {
+    Index batch, heads, count, width;
+    std::vector<Real> data = std::vector<Real>(std::size_t(batch * heads * count * width), Real(0));
+
+    Real *row(Index b, Index h, Index i) { return data.data() + ((b * heads + h) * count + i) * width; }
+    const Real *row(Index b, Index h, Index i) const { return data.data() + ((b * heads + h) * count + i) * width; }
+};
+template<typename Real, typename T> DenseRows<Real> rows_of(const attune::ConstView &x) {
+    DenseRows<Real> all{batches(x), heads(x), rows(x), channels(x)};
+    for (Index b = 0; b < all.batch; b++)
+        for (Index h = 0; h < all.heads; h++)
+            for (Index i = 0; i < all.count; i++)
+                for (Index d = 0; d < all.width; d++) all.row(b, h, i)[d] = Real(element<T>(x, b, h, i, d));
+    return all;
+}
+
+// The type that the reference for elements of type T is computed in.
+template<typename T> struct ReferenceType;
+template<> struct ReferenceType<float> { using type = double; };
+template<> struct ReferenceType<double> { using type = long double; };
+template<typename T> using Reference = typename ReferenceType<T>::type;
+
+}  // namespace attune_test

@@ -1,0 +1,55 @@
+// The definition of which keys take part, and of what is added to their scores. Arguments are taken as legal.
+#pragma once
+#include "attune/sdpa.h"
+#include "tests/reference/elements.h"
+#include <cmath>
+#include <cstdlib>
+
+namespace attune_test {
+
+// Position of query 0 among the keys where the caller gives one, else `otherwise`.
+inline Index offset_of(const attune::SdpaOptions &o, Index b, Index otherwise) {
+    if (o.offset) return *o.offset;
+    if (o.offsets.given()) return static_cast<const std::int32_t *>(o.offsets.data)[b * o.offsets.stride[0]];
+    return otherwise;
+}
+
+// Whether the structural masks (causal, window, lengths) let key j take part for query i of batch entry b.
+inline bool takes_part(const attune::SdpaOptions &o, Index b, Index i, Index j, Index queries, Index keys) {
+    const Index position = i + offset_of(o, b, o.causal == attune::Causal::bottom_right ? keys - queries : 0);
+    if (o.causal != attune::Causal::none && j > position) return false;
+    if (o.window.left >= 0 && j < position - o.window.left) return false;
+    if (o.window.right >= 0 && j > position + o.window.right) return false;
+    if (!o.valid_lens.given()) return true;
+    const Index at = b * o.valid_lens.stride[0] + (o.valid_lens.rank == 2 ? i * o.valid_lens.stride[1] : 0);
+    return j < static_cast<const std::int32_t *>(o.valid_lens.data)[at];
+}
+
+// Whether the masks given as arrays, the boolean mask and the bias, let it; `rank` is that of the query.
+template<typename T> bool let_through(const attune::SdpaOptions &o, int rank, Index b, Index h, Index i, Index j) {
+    if (o.mask.given() && !broadcast_element<bool>(o.mask, rank, b, h, i, j)) return false;
+    return !o.bias.given() || !(broadcast_element<T>(o.bias, rank, b, h, i, j) < T(-1e30));
+}
+
+// Slope of ALiBi for head h of `heads`.
+template<typename Real> Real slope_of(const attune::SdpaOptions &o, Index heads, Index b, Index h) {
+    const attune::ConstView &s = o.alibi_slopes;
+    if (s.given()) return static_cast<const float *>(s.data)[s.rank == 2 ? b * s.stride[0] + h * s.stride[1] : h * s.stride[0]];
+    Index n = 1;  // the largest power of two up to heads
+    while (2 * n <= heads) n *= 2;
+    return float(h < n ? std::exp2(-8.0 * double(h + 1) / double(n)) : std::exp2(-4.0 * double(2 * (h - n) + 1) / double(n)));
+}
+
+// What bias and ALiBi add to the score of a key.
+template<typename Real, typename T>
+Real added_to_score(const attune::SdpaOptions &o, int rank, Index heads, Index b, Index h, Index i, Index j, Index queries,
+                    Index keys) {
+    Real sum = o.bias.given() ? Real(broadcast_element<T>(o.bias, rank, b, h, i, j)) : Real(0);
+    if (o.alibi || o.alibi_slopes.given()) {
+        const Index position = i + offset_of(o, b, o.causal == attune::Causal::top_left ? 0 : keys - queries);
+        sum -= slope_of<Real>(o, heads, b, h) * Real(std::abs(position - j));
+    }
+    return sum;
+}
+
+}  // namespace attune_test

@@ -1,0 +1,39 @@
+// The definition of multi_head_attention: three projections, attention for each head, one projection, in Real.
+#pragma once
+#include "attune/multi_head.h"
+#include "tests/reference/linear_reference.h"
+#include "tests/reference/sdpa_reference.h"
+
+namespace attune_test {
+
+// (B, 1, S, heads * D) as (B, heads, S, D).
+template<typename Real> DenseRows<Real> split_heads(const DenseRows<Real> &x, Index heads) {
+    const Index width = x.width / heads;
+    DenseRows<Real> split{x.batch, heads, x.count, width};
+    for (Index b = 0; b < x.batch; b++)
+        for (Index h = 0; h < heads; h++)
+            for (Index i = 0; i < x.count; i++) std::copy_n(x.row(b, 0, i) + h * width, width, split.row(b, h, i));
+    return split;
+}
+
+template<typename Real, typename T>
+SdpaResult<Real> multi_head_reference(const attune::ConstView &query, const attune::ConstView &key,
+                                      const attune::ConstView &value, const attune::MultiHeadWeights &w,
+                                      const attune::MultiHeadOptions &o) {
+    const Index key_heads = o.key_heads ? o.key_heads : o.heads;
+    SdpaResult<Real> result =
+        sdpa_of_rows<Real, T>(split_heads(linear_reference<Real, T>(query, w.query, w.query_bias), o.heads),
+                              split_heads(linear_reference<Real, T>(key, w.key, w.key_bias), key_heads),
+                              split_heads(linear_reference<Real, T>(value, w.value, w.value_bias), key_heads), o.attention, 4);
+    // (B, heads, S, D) back to (B, 1, S, heads * D).
+    const Index batch = query.extent[0], queries = query.extent[1], hidden = w.out.extent[1], width = hidden / o.heads;
+    DenseRows<Real> mixed{batch, o.heads, queries, width, result.out}, joined{batch, 1, queries, hidden};
+    for (Index b = 0; b < batch; b++)
+        for (Index h = 0; h < o.heads; h++)
+            for (Index i = 0; i < queries; i++) std::copy_n(mixed.row(b, h, i), width, joined.row(b, 0, i) + h * width);
+    const std::vector<Real> bias = w.out_bias.given() ? rows_of<Real, T>(w.out_bias).data : std::vector<Real>{};
+    result.out = linear_reference<Real>(joined, rows_of<Real, T>(w.out), bias).data;
+    return result;
+}
+
+}  // namespace attune_test

@@ -1,0 +1,30 @@
+// The definition of dropout: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+// (2011), and which weights it keeps.
+#pragma once
+#include "attune/dropout.h"
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace attune_test {
+
+inline std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> c, std::array<std::uint32_t, 2> key) {
+    for (int round = 0; round < 10; round++) {
+        const std::uint64_t first = std::uint64_t(0xD2511F53u) * c[0], second = std::uint64_t(0xCD9E8D57u) * c[2];
+        c = {std::uint32_t(second >> 32) ^ c[1] ^ key[0], std::uint32_t(second),  //
+             std::uint32_t(first >> 32) ^ c[3] ^ key[1], std::uint32_t(first)};
+        key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u;
+    }
+    return c;
+}
+
+// Whether the weight (b, h, i, j) of `heads` query heads is kept.
+inline bool kept_by_dropout(const attune::Dropout &dropout, std::int64_t heads, std::int64_t b, std::int64_t h, std::int64_t i,
+                            std::int64_t j) {
+    if (dropout.probability >= 1) return false;
+    const auto words = philox4x32_10({std::uint32_t(j / 4), std::uint32_t(i), std::uint32_t(b * heads + h), dropout.offset},
+                                     {std::uint32_t(dropout.seed), std::uint32_t(dropout.seed >> 32)});
+    return double(words[std::size_t(j % 4)]) >= std::ceil(dropout.probability * 4294967296.0);
+}
+
+}  // namespace attune_test

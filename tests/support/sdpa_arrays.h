@@ -1,0 +1,181 @@
+// Random arrays for a case of scaled_dot_product_attention, the call, and the judgement of what it wrote.
+#pragma once
+#include "tests/reference/sdpa_reference.h"
+#include "tests/support/catch.h"
+#include "tests/support/error_rule.h"
+#include "tests/support/sdpa_case.h"
+#include <random>
+
+namespace attune_test {
+
+// Strides of rows with gaps between them; the last is 1.
+inline std::vector<std::int64_t> padded_strides(const std::vector<std::int64_t> &extents) {
+    std::vector<std::int64_t> strides(extents.size());
+    std::int64_t next = 1;
+    for (std::size_t n = extents.size(); n-- > 0;) strides[n] = next, next = next * extents[n] + 3;
+    return strides;
+}
+
+template<typename T> struct SdpaArrays {
+    SdpaCase the;
+    Array<T> query, key, value, out, lse, score_weight, bias, weights;
+    Array<bool> mask;
+    Array<float> slopes, sinks;
+
+    explicit SdpaArrays(const SdpaCase &c)
+        : the(c), query({c.batch, c.query_heads, c.queries, c.head_dim}, c.query_layout),
+          key({c.batch, c.key_heads, c.keys, c.key_dim ? c.key_dim : c.head_dim}, c.key_layout),
+          value({c.batch, c.key_heads, c.keys, c.value_dim}, c.value_layout),
+          out({c.batch, c.query_heads, c.queries, c.value_dim}, c.out_layout, poison<T>(2)),
+          lse(c.strided_lse
+                  ? Array<T>({c.batch, c.query_heads, c.queries}, {2 * c.query_heads, 2, 2 * c.batch * c.query_heads + 3},
+                             poison<T>(2))
+                  : Array<T>({c.batch, c.query_heads, c.queries}, {c.query_heads * c.queries, c.queries, 1}, poison<T>(2))) {
+        std::mt19937 random(c.seed);
+        query.randomise(random, c.spread);
+        key.randomise(random, c.spread);
+        value.randomise(random, 1.7);
+        if (c.key_noise) gather_keys(random);
+        if (c.score == attune::Score::general) {
+            score_weight = rows_array<T>({c.head_dim, key.view().extent[3]});
+            score_weight.randomise(random, 1.7 / std::sqrt(double(c.head_dim * key.view().extent[3])));
+        }
+        make_masks(random);
+        if (c.weights) {
+            std::vector<std::int64_t> extents = {c.batch, c.query_heads, c.queries, c.keys};
+            if (c.average_weights) extents.erase(extents.begin() + 1);
+            weights = rows_array<T>(extents);
+        }
+    }
+
+    // Points into this object and into variant.
+    attune::SdpaOptions options(std::string_view variant) {
+        attune::SdpaOptions o;
+        o.score = the.score, o.scale = the.scale, o.softcap = the.softcap;
+        if (the.score == attune::Score::general) o.score_weight = score_weight.view();
+        if (!the.bias.empty()) o.bias = bias.view();
+        if (!the.mask.empty()) o.mask = mask.view();
+        o.alibi = the.alibi == Alibi::standard;
+        if (the.alibi > Alibi::standard) o.alibi_slopes = slopes.view();
+        o.causal = the.causal, o.offset = the.offset, o.window = the.window;
+        if (!the.offsets.empty()) o.offsets = attune::ConstView(the.offsets.data(), {the.batch});
+        if (!the.valid_lens.empty()) {
+            const bool per_query = the.valid_lens.size() != std::size_t(the.batch);
+            o.valid_lens = per_query ? attune::ConstView(the.valid_lens.data(), {the.batch, the.queries})
+                                     : attune::ConstView(the.valid_lens.data(), {the.batch});
+        }
+        if (the.sinks) o.sinks = sinks.view();
+        o.dropout = the.dropout, o.lse = lse.view();
+        if (the.weights) o.weights = weights.view(), o.weights_mode = *the.weights, o.average_weights = the.average_weights;
+        o.variant = variant;
+        return o;
+    }
+    attune::Status run(attune::Context &context, std::string_view variant = {}) {
+        return attune::scaled_dot_product_attention(context, query.view(), key.view(), value.view(), out.view(),
+                                                    options(variant));
+    }
+    // Whether key j takes part for query i of head h of batch entry b.
+    bool kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+        const attune::SdpaOptions o = options({});
+        return takes_part(o, b, i, j, the.queries, the.keys) && let_through<T>(o, 4, b, h, i, j);
+    }
+
+private:
+    template<typename E> Array<E> rows_array(const std::vector<std::int64_t> &extents) {
+        return the.strided_masks ? Array<E>(extents, padded_strides(extents)) : Array<E>(extents);
+    }
+    // "b1ij" and the like as extents.
+    std::vector<std::int64_t> extents_of(const std::string &shape) const {
+        const std::int64_t full[] = {the.batch, the.query_heads, the.queries, the.keys};
+        std::vector<std::int64_t> extents;
+        for (std::size_t n = 0; n < shape.size(); n++) extents.push_back(shape[n] == '1' ? 1 : full[4 - shape.size() + n]);
+        return extents;
+    }
+    // Where the last query's last row starts, for shapes where every query and key has its own element; else the end.
+    std::int64_t first_of_last_row(const std::string &shape) const {
+        std::int64_t count = 1;
+        for (std::int64_t extent : extents_of(shape)) count *= extent;
+        return shape.size() > 1 && shape.substr(shape.size() - 2) == "ij" && the.queries > 1 ? count - the.keys : count;
+    }
+    void make_masks(std::mt19937 &random) {
+        std::uniform_real_distribution<double> uniform(0, 1);
+        if (!the.bias.empty()) {
+            bias = rows_array<T>(extents_of(the.bias));
+            bias.randomise(random, 3);
+            const bool masks = the.hole && *the.hole < -1e30;
+            std::int64_t n = 0, row = first_of_last_row(the.bias);
+            bias.each([&](T &x) {
+                if (the.hole && (uniform(random) < 0.33 || (masks && n >= row))) x = T(*the.hole);
+                n++;
+            });
+        }
+        if (!the.mask.empty()) {
+            mask = rows_array<bool>(extents_of(the.mask));
+            std::int64_t n = 0, row = first_of_last_row(the.mask);
+            mask.each([&](bool &x) { x = uniform(random) > 0.33 && n < row, n++; });
+        }
+        const std::int64_t heads = the.query_heads, direction = the.strided_masks ? -2 : 1;
+        if (the.alibi == Alibi::per_head) slopes = Array<float>({heads}, {direction});
+        if (the.alibi == Alibi::per_batch) slopes = Array<float>({the.batch, heads}, {direction * heads, direction});
+        slopes.each([&](float &x) { x = float(uniform(random)) / 4; });
+        if (the.sinks) sinks = Array<float>({heads}, {direction});
+        sinks.each([&](float &x) { x = float(6 * uniform(random) - 2); });
+    }
+    void gather_keys(std::mt19937 &random) {
+        std::uniform_real_distribution<double> anchor(-the.spread, the.spread), noise(-*the.key_noise, *the.key_noise);
+        for (std::int64_t b = 0; b < the.batch; b++)
+            for (std::int64_t h = 0; h < the.key_heads; h++)
+                for (std::int64_t d = 0; d < the.head_dim; d++) {
+                    const double at = anchor(random);
+                    for (std::int64_t j = 0; j < the.keys; j++) key(b, h, j, d) = T((j % 2 ? -at : at) + noise(random));
+                }
+    }
+};
+
+// What is wrong with the outputs as memory; empty if nothing is.
+template<typename T> std::string untouched_defect(SdpaArrays<T> &a) {
+    if (!a.out.gaps_untouched()) return "out: written beyond its elements";
+    if (!a.lse.gaps_untouched()) return "lse: written beyond its elements";
+    if (!a.out.all_written()) return "out: not all elements written";
+    if (!a.lse.all_written()) return "lse: not all elements written";
+    if (!a.the.weights) return {};
+    if (!a.weights.gaps_untouched()) return "weights: written beyond its elements";
+    if (!a.weights.all_written()) return "weights: not all elements written";
+    return {};
+}
+// What is wrong with their values.
+template<typename Real, typename T>
+std::string value_defect(const SdpaResult<Real> &reference, const SdpaResult<T> &plain, SdpaArrays<T> &a) {
+    const auto out = a.out.values();
+    if (const Verdict verdict = judge(reference.out, plain.out, out); !verdict.right) return "out: " + verdict.why;
+    if (const Verdict verdict = judge(reference.lse, plain.lse, a.lse.values()); !verdict.right) return "lse: " + verdict.why;
+    if (suspiciously_empty(reference.out, out)) return "out: zeros where the reference has none";
+    if (!a.the.weights) return {};
+    const auto weights = a.weights.values();
+    if (const Verdict verdict = judge(reference.weights, plain.weights, weights); !verdict.right)
+        return "weights: " + verdict.why;
+    if (suspiciously_empty(reference.weights, weights)) return "weights: zeros where the reference has none";
+    return {};
+}
+template<typename T> std::string defect(SdpaArrays<T> &a) {
+    if (const std::string untouched = untouched_defect(a); !untouched.empty()) return untouched;
+    const auto q = a.query.view(), k = a.key.view(), v = a.value.view();
+    const auto options = a.options({});
+    return value_defect(sdpa_reference<Reference<T>, T>(q, k, v, options), sdpa_reference<T, T>(q, k, v, options), a);
+}
+
+// Runs the case and judges everything that it wrote.
+template<typename T> void check_case(attune::Context &context, const SdpaCase &c, std::string_view variant = {}) {
+    SdpaArrays<T> arrays(c);
+    const attune::Status status = arrays.run(context, variant);
+    INFO(describe(c));
+    INFO("ran " << context.last_variant() << ' ' << status.message());
+    if (!status.ok()) {
+        CHECK(status.ok());
+        return;
+    }
+    if (!variant.empty() && !c.weights) CHECK(context.last_variant() == variant);
+    CHECK(defect(arrays) == "");
+}
+
+}  // namespace attune_test
