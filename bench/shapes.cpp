@@ -1,58 +1,48 @@
-// Reading shapes/*.csv, and counting what the masks keep.
+// What a shape costs, and which variants it is for.
 #include "shapes.h"
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
-#include <fnmatch.h>
-#include <fstream>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 namespace bench {
 namespace {
 
-constexpr const char *header = "name,dtype,b,h,kv,q,k,d,dv,causal,left,right,length,quick";
+// Kinds of attention kernels in the order of what they offer; weights apart.
+constexpr const char *kinds[] = {"plain", "scored", "training"};
 
-std::vector<std::string> split(const std::string &line, char at) {
-    std::vector<std::string> parts(1);
-    for (char c : line) {
-        if (c == at)
-            parts.emplace_back();
-        else
-            parts.back() += c;
-    }
-    return parts;
-}
-
-bool number(const std::string &text, std::int64_t &value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size();
-}
-
-// False if a field is no number or out of range.
-bool parse(const std::vector<std::string> &f, Shape &s) {
-    if (f.size() != 14 || (f[1] != "f32" && f[1] != "f64")) return false;
-    std::int64_t causal = 0, quick = 0;
-    std::int64_t *const into[] = {&s.b, &s.h, &s.kv, &s.q, &s.k, &s.d, &s.dv, &causal, &s.window.left, &s.window.right};
-    for (std::size_t n = 0; n < std::size(into); n++)
-        if (!number(f[n + 2], *into[n])) return false;
-    if (!number(f[13], quick)) return false;
-    s.name = f[0];
-    s.dtype = f[1] == "f64" ? attune::DType::f64 : attune::DType::f32;
-    s.causal = causal != 0;
-    s.quick = quick != 0;
-    if (!f[12].empty())
-        for (const std::string &text : split(f[12], '_')) {
-            std::int64_t length = 0;
-            if (!number(text, length) || length < 0 || length > s.k) return false;
-            s.lengths.push_back(static_cast<std::int32_t>(length));
-        }
-    if (s.lengths.size() == 1) s.lengths.resize(static_cast<std::size_t>(s.b), s.lengths[0]);
-    if (!s.lengths.empty() && s.lengths.size() != static_cast<std::size_t>(s.b)) return false;
-    return std::min({s.b, s.h, s.kv, s.q, s.k, s.d, s.dv}) >= 1 && s.h % s.kv == 0;
+int rank_of(std::string_view kind) {
+    return static_cast<int>(std::find(std::begin(kinds), std::end(kinds), kind) - std::begin(kinds));
 }
 
 }  // namespace
+
+bool Shape::attention() const {
+    for (const char *name : {"sdpa", "cosine", "gaussian", "general", "additive"})
+        if (op == name) return true;
+    return false;
+}
+
+bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::VariantInfo> &all) const {
+    // What is made of several kernels, or takes no name of one, is called as a whole.
+    const bool whole = op == "general" || op == "multi_head" || op == "dropout_mask";
+    // Additive attention has its score in two forms.
+    const bool mine = v.op == op || (op == "additive" && v.op == "additive_separable");
+    if (whole || !mine || !v.runs_here) return false;
+    if (v.dtype != dtype || (v.head_dim != 0 && (v.head_dim != d || v.head_dim != dv))) return false;
+    if (!attention()) return true;
+    if (options.weights) return v.kind == "weights";
+    const bool scored = options.mask || options.bias || options.alibi || options.softcap || options.sinks;
+    const int needed = options.dropout ? 2 : scored ? 1 : 0;
+    // Of variants that differ in nothing else.
+    const auto like = [](const attune::VariantInfo &x) {
+        return std::tuple(x.op, x.dtype, x.target, x.schedule, x.shape_class, x.head_dim);
+    };
+    int least = static_cast<int>(std::size(kinds));
+    for (const auto &other : all)
+        if (like(other) == like(v) && rank_of(other.kind) >= needed) least = std::min(least, rank_of(other.kind));
+    return v.kind != "weights" && rank_of(v.kind) == least;
+}
 
 std::pair<std::int64_t, std::int64_t> Shape::keys_of(std::int64_t e, std::int64_t i) const {
     const std::int64_t position = i + (causal ? k - q : 0);
@@ -70,7 +60,37 @@ double Shape::pairs() const {
     return kept * static_cast<double>(h);
 }
 
+const char *Shape::unit() const {
+    if (op == "additive") return "tanh";
+    return op == "masked_softmax" || op == "dropout_mask" ? "B" : "FLOP";
+}
+
+double Shape::work() const {
+    if (unit() == std::string_view("B")) return bytes();
+    if (op == "additive") return static_cast<double>(d) * pairs();
+    const auto product = [](auto... n) { return 2.0 * (static_cast<double>(n) * ...); };
+    if (op == "linear") return product(b, q, d, dv);
+    if (op == "batch_dot") return product(b, h, q, k, dv);
+    double flops = 2.0 * static_cast<double>(d + dv) * pairs();
+    if (op == "general") flops += product(b, kv, k, d, d);
+    if (op == "multi_head") flops += 2 * product(b, q, h * d, h * d) + 2 * product(b, k, kv * d, h * d);
+    return flops;
+}
+
+double Shape::work_unmasked() const {
+    Shape all = *this;
+    all.causal = false, all.window = {}, all.lengths.clear();
+    return op == "additive" ? 20 * all.work() : all.work();
+}
+
 double Shape::bytes() const {
+    const auto elements = [](auto... n) { return (static_cast<double>(n) * ...); };
+    const double size = attune::size_of(dtype);
+    if (op == "linear") return size * (elements(b, q, d + dv) + elements(d, dv));
+    if (op == "batch_dot") return size * (elements(b, h, q, k) + elements(b, h, k, dv) + elements(b, h, q, dv));
+    if (op == "masked_softmax") return 2 * size * elements(b, h, q, k);
+    if (op == "dropout_mask") return elements(b, h, q, k);
+    if (op == "multi_head") return size * (elements(b, h * d, 2 * (q + k)) + 4 * elements(h * d, h * d));
     double rows = 0;
     for (std::int64_t e = 0; e < b; e++) {
         std::int64_t first = k, last = 0;
@@ -80,52 +100,39 @@ double Shape::bytes() const {
         }
         rows += static_cast<double>(std::max<std::int64_t>(0, last - first));
     }
-    return static_cast<double>((d + dv) * attune::size_of(dtype)) *
-           (static_cast<double>(kv) * rows + static_cast<double>(b * h * q));
+    const double extra = options.weights ? size * elements(b, h, q, k) : 0;
+    return size * elements(d + dv) * (static_cast<double>(kv) * rows + elements(b, h, q)) + extra;
 }
 
 std::string Shape::label() const {
     std::ostringstream out;
-    out << "b:" << b << "/h:" << h << "/kv:" << kv << "/q:" << q << "/k:" << k << "/d:" << d;
-    if (dv != d) out << "/dv:" << dv;
-    out << "/causal:" << causal;
+    out << "b:" << b;
+    if (op == "linear") {
+        out << "/q:" << q << "/d:" << d << "/dv:" << dv;
+        return out.str();
+    }
+    out << "/h:" << h;
+    if (attention() || op == "multi_head") out << "/kv:" << kv;
+    out << "/q:" << q << "/k:" << k;
+    if (op == "batch_dot") out << "/dv:" << dv;
+    if (attention() || op == "multi_head") {
+        out << "/d:" << d;
+        if (dv != d) out << "/dv:" << dv;
+        out << "/causal:" << causal;
+    }
     if (window.left >= 0 || window.right >= 0) out << "/window:" << window.left << '_' << window.right;
     if (!lengths.empty()) {
         const bool same = std::set<std::int32_t>(lengths.begin(), lengths.end()).size() == 1;
         out << "/len:" << lengths[0];
         for (std::size_t e = 1; !same && e < lengths.size(); e++) out << '_' << lengths[e];
     }
+    const std::pair<bool, const char *> given[] = {
+        {options.mask, "mask"},   {options.bias, "bias"},       {options.alibi, "alibi"},    {options.softcap, "softcap"},
+        {options.sinks, "sinks"}, {options.dropout, "dropout"}, {options.weights, "weights"}};
+    const char *between = "/options:";
+    for (const auto &[is, name] : given)
+        if (is) out << between << name, between = "+";
     return out.str();
-}
-
-std::vector<Shape> read_shapes(const std::string &folder, const std::string &glob, std::string &error) {
-    std::vector<std::filesystem::path> files;
-    std::error_code none;
-    for (const auto &entry : std::filesystem::directory_iterator(folder, none))
-        if (entry.path().extension() == ".csv") files.push_back(entry.path());
-    std::sort(files.begin(), files.end());
-    if (files.empty()) error = "no *.csv in " + folder;
-    std::vector<Shape> shapes;
-    for (const auto &file : files) {
-        std::ifstream in(file);
-        bool headed = false;
-        int row = 0;
-        for (std::string line; std::getline(in, line);) {
-            row++;
-            if (line.empty() || line[0] == '#') continue;
-            Shape shape;
-            shape.set = file.stem().string();
-            if (!headed ? line != header : !parse(split(line, ','), shape)) {
-                error = file.string() + ":" + std::to_string(row) + ": expected " + header;
-                return {};
-            }
-            const std::string full = shape.set + "/" + shape.name;
-            if (headed && (fnmatch(glob.c_str(), full.c_str(), 0) == 0 || fnmatch(glob.c_str(), shape.set.c_str(), 0) == 0))
-                shapes.push_back(shape);
-            headed = true;
-        }
-    }
-    return shapes;
 }
 
 }  // namespace bench

@@ -1,6 +1,7 @@
 // The shapes that are timed, read from shapes/*.csv, and what each of them costs at least.
 #pragma once
 #include "attune/sdpa.h"
+#include "attune/variants.h"
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -8,31 +9,54 @@
 
 namespace bench {
 
+// Options of attention, named as in the column `options`: "mask+bias".
+struct Options {
+    bool mask = false, bias = false;  // (Sq, Sk), the same for every head
+    bool alibi = false, softcap = false, sinks = false, dropout = false, weights = false;
+};
+
+// b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. What they are for the other ops:
+//   additive        d is the width that tanh is summed over; no projections
+//   general         d is the width of query and key
+//   linear          x (b, q, d), weight (dv, d), with bias
+//   batch_dot       (b, h, q, k) times (b, h, k, dv)
+//   masked_softmax, dropout_mask    (b, h, q, k)
+//   multi_head      d is the size of a head; every width of the layer is h * d; with biases
 struct Shape {
     std::string set, name;  // file and row: "llm_prefill", "1024x64"
+    std::string op = "sdpa";
     attune::DType dtype = attune::DType::f32;
     std::int64_t b = 1, h = 1, kv = 1, q = 1, k = 1, d = 1, dv = 1;
     bool causal = false;  // bottom right
     attune::Window window;
     std::vector<std::int32_t> lengths;  // of each batch entry; empty: all keys
+    Options options;
     bool quick = false;
+
+    // Whether the op is a score of attention: sdpa, cosine, gaussian, general or additive.
+    bool attention() const;
+    // Whether the variant can be forced on this shape, and is of the kind that its options need at least.
+    bool takes(const attune::VariantInfo &, const std::vector<attune::VariantInfo> &all) const;
 
     // Keys [first, second) that query i of batch entry e keeps.
     std::pair<std::int64_t, std::int64_t> keys_of(std::int64_t e, std::int64_t i) const;
-    // (query, key) pairs that the masks keep, over batch and heads; and the FLOPs of both products over them.
+    // (query, key) pairs that the structural masks keep, over batch and heads.
     double pairs() const;
-    double flops() const { return 2.0 * static_cast<double>(d + dv) * pairs(); }
-    // FLOPs if nothing is skipped, as root does it.
-    double flops_unmasked() const { return 2.0 * static_cast<double>((d + dv) * b * h * q) * static_cast<double>(k); }
-    // Q and O once, K and V once where any query keeps them.
+    // What a call does, in `unit`: "FLOP" of its products over those pairs, "tanh" of additive scores, "B" written and read.
+    const char *unit() const;
+    double work() const;
+    // The same if nothing is skipped, as root does it, in operations that take about as long as a FLOP of root's.
+    double work_unmasked() const;
+    // Inputs and outputs once, keys and values where any query keeps them.
     double bytes() const;
     // One query over keys and values that no core's own cache holds: bound by reading them.
-    bool decode() const { return q == 1 && kv * k * (d + dv) * attune::size_of(dtype) >= (1 << 20); }
-    // "b:1/h:8/kv:8/q:1024/k:1024/d:64/causal:0", then dv, window and len where given.
+    bool decode() const { return op == "sdpa" && q == 1 && kv * k * (d + dv) * attune::size_of(dtype) >= (1 << 20); }
+    // "b:1/h:8/kv:8/q:1024/k:1024/d:64/causal:0", then dv, window, len and options where given; what the op has of it.
     std::string label() const;
 };
 
 // Rows of every *.csv of the folder whose "<set>/<name>" or "<set>" matches the glob, in order of the files' names and rows.
+// The first line that is no comment names the columns, in any order; a column that is left out has the value above.
 // On a bad file the answer is empty and `error` says where.
 std::vector<Shape> read_shapes(const std::string &folder, const std::string &glob, std::string &error);
 

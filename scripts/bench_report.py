@@ -18,6 +18,7 @@ BASELINES = ("root", "mullapudi2016", "adams2019")
 # A cell was measured on a busy machine where other processes took more than this share of a core meanwhile, or where the
 # peak just before or after it came out below this share of its best.
 OTHERS, BUSY = 0.15, 0.9
+UNITS = {"FLOP": "useful_flops", "tanh": "useful_tanh", "B": "useful_bytes"}
 NOISE = 1.03  # a variant that is less than this much better than dispatch's choice is the same
 
 
@@ -28,6 +29,8 @@ class Cell:
         name = re.sub(r"/(manual_time|real_time|iterations:\d+|min_time:[\d.]+|repeats:\d+)", "", entry["name"])
         self.variant, self.sizes = name.split("/", 1)
         self.dtype = re.search(r"_(f32|f64)(_|$)", self.variant).group(1)
+        op = re.match(r"(dispatched_)?(.*?)_?f(32|64)", self.variant).group(2) or "sdpa"
+        self.op = "additive" if op == "additive_separable" else op  # two forms of one score
         self.error = entry.get("error_message") if entry.get("error_occurred") else None
         self.entry = entry
         self.label = entry.get("label", "")
@@ -53,28 +56,35 @@ class Cell:
         return self.entry["fma_peak_before"], self.entry["fma_peak_after"]
 
     @property
-    def gflops(self):
-        return self.entry["useful_flops"] / self.best * 1e-9
+    def unit(self):
+        """What its work is counted in. Only FLOPs have a peak to be a share of."""
+        return next((u for u, counter in UNITS.items() if counter in self.entry), None)
 
     @property
-    def median_gflops(self):
-        return self.entry["useful_flops"] / self.median * 1e-9
+    def rate(self):
+        """In 10^9 of its unit a second."""
+        return self.entry[UNITS[self.unit]] / self.best * 1e-9
+
+    @property
+    def median_rate(self):
+        return self.entry[UNITS[self.unit]] / self.median * 1e-9
 
 
 class Shape:
     """All cells of one shape, and its name as people write it."""
 
-    def __init__(self, sizes, dtype):
-        self.sizes, self.dtype, self.cells = sizes, dtype, []
+    def __init__(self, op, sizes, dtype):
+        self.op, self.sizes, self.dtype, self.cells = op, sizes, dtype, []
         f = dict(part.split(":") for part in sizes.split("/"))
-        heads = f["h"] if f["h"] == f["kv"] else f"{f['h']}/{f['kv']}"
-        q = f["q"] if f["q"] == f["k"] else f"{f['q']}x{f['k']}"
-        self.name = f"{f['b']}x{heads}x{q}x{f['d']}" if f["q"] != f["k"] else f"{f['b']}x{heads}x{q}x{q}x{f['d']}"
-        self.name += f"x{f['dv']}" if "dv" in f else ""
-        self.name += " causal" if f["causal"] == "1" else ""
+        self.name = "" if op == "sdpa" else op.replace("_", " ") + " "
+        # Sizes that the op does not have are not in the name; dv where it is not d.
+        heads = f.get("h") if f.get("h") == f.get("kv", f.get("h")) else f"{f['h']}/{f['kv']}"
+        self.name += "x".join(filter(None, (f["b"], heads, f["q"], f.get("k"), f.get("d"), f.get("dv"))))
+        self.name += " causal" if f.get("causal") == "1" else ""
         self.name += f" window ({f['window'].replace('_', ',')})" if "window" in f else ""
         lengths = f.get("len", "")
         self.name += f" lengths {lengths.replace('_', ',')}" if "_" in lengths else f" length {lengths}" if lengths else ""
+        self.name += f" with {f['options'].replace('+', ', ')}" if "options" in f else ""
         self.name += f", {dtype}"
 
     def measured(self):
@@ -95,7 +105,7 @@ class Run:
             if entry.get("run_type") == "aggregate":
                 continue
             cell = Cell(entry)
-            key = cell.sizes, cell.dtype
+            key = cell.op, cell.sizes, cell.dtype
             shapes.setdefault(key, Shape(*key)).cells.append(cell)
         self.shapes = list(shapes.values())
         self.peaks = {}
@@ -106,7 +116,8 @@ class Run:
         return max(self.peaks[dtype])
 
     def share(self, cell, median=False):
-        return (cell.median_gflops if median else cell.gflops) / self.peak(cell.dtype)
+        """Of the peak of multiply-adds; None for work that is not made of them."""
+        return (cell.median_rate if median else cell.rate) / self.peak(cell.dtype) if cell.unit == "FLOP" else None
 
     def busy(self, cell):
         return cell.entry["cores_of_others"] > OTHERS or min(cell.peaks) * 1e-9 < BUSY * self.peak(cell.dtype)
@@ -164,8 +175,8 @@ def check_list(run, plain):
         row(f"time of{option} / full, {big}", [f32(big + option), f32(big)], lambda c, whole: c.best / whole.best, limit, False,
             beside=lambda c, whole: f"medians {c.median / whole.median:.3f}")
     row(f"plain program / benchmark, rate, {full}", [f32(full), plain],
-        lambda c, p: max(x["best_gflops"] for x in p) / c.gflops, 0.95, True,
-        beside=lambda c, p: f"medians {statistics.median(x['median_gflops'] for x in p) / c.median_gflops:.3f}")
+        lambda c, p: max(x["best_gflops"] for x in p) / c.rate, 0.95, True,
+        beside=lambda c, p: f"medians {statistics.median(x['median_gflops'] for x in p) / c.median_rate:.3f}")
     return rows
 
 
@@ -176,7 +187,8 @@ def ms(seconds):
 def shape_table(run, shape):
     root = shape.find("root")
     decode = any("read_fraction" in c.entry for c in shape.measured())
-    head = ["variant", "best ms", "median ms", "spread", "useful GFLOP/s", "share of peak", "times root"]
+    unit = next((c.unit for c in shape.measured()), "FLOP")
+    head = ["variant", "best ms", "median ms", "spread", f"useful G{unit}/s", "share of peak", "times root"]
     head += ["share of a plain sum", "(bests)"] if decode else []
     lines = [f"### {shape.name}", "", "| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
     order = {"dispatched": 0, "root": 3, "mullapudi2016": 2, "adams2019": 2}
@@ -186,7 +198,8 @@ def shape_table(run, shape):
             lines.append(f"| {name} | {c.error} |" + " |" * (len(head) - 2))
             continue
         fields = [name + (" (busy)" if run.busy(c) else ""), ms(c.best), ms(c.median), f"{c.entry['spread']:.1%}" if c.entry["samples"] > 1 else "one call",
-                  f"{c.gflops:.2f}", f"{run.share(c):.3f}", f"{root.best / c.best:.1f}" if root else "-"]
+                  f"{c.rate:.2f}", f"{run.share(c):.3f}" if c.unit == "FLOP" else "-",
+                  f"{root.best / c.best:.1f}" if root else "-"]
         if decode:
             read = c.entry.get("read_fraction")
             fields += [f"{read:.3f}", f"{c.entry['read_fraction_best']:.3f}"] if read is not None else ["-", "-"]

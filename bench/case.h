@@ -1,0 +1,90 @@
+// A shape's tensors, the call that is timed, and a check of what it wrote against a wider type, on a sample of rows.
+#pragma once
+#include "attune/context.h"
+#include "machine.h"
+#include "mapped_array.h"
+#include "shapes.h"
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+using Row = std::array<std::int64_t, 3>;  // batch entry, head, query
+
+class Case {
+public:
+    virtual ~Case() = default;
+
+    const Shape &shape() const { return shape_; }
+    virtual attune::Status call(attune::Context &, std::string_view variant) const = 0;  // empty: dispatch
+    // What a decode step must read at least.
+    virtual std::vector<Bytes> operands() const { return {}; }
+
+    // Before a call whose output is to be checked: NaN everywhere, so that rows which are not written show.
+    void forget_output();
+    // Empty if the outputs are right, else what is wrong. The rule of the tests: at most twice the error of the plain
+    // computation in the same type over the same rows, and a floor for rounding.
+    std::string check_output();
+
+protected:
+    // Rows are sampled over batch entries, `heads` and queries.
+    Case(const Shape &, std::int64_t heads);
+    Case(const Case &) = delete;
+    Case &operator=(const Case &) = delete;
+
+    // An output (b, heads, q, width), and a view of it. Its rows are checked in the order in which outputs are added.
+    const MappedArray &add_output(const char *name, std::int64_t width, attune::DType);
+    attune::View output(std::size_t n) const;
+
+    // The definition of each output's row, one after the other, computed in the type of the shape or in the next wider one.
+    virtual void row(const Row &, bool wide, std::vector<long double> &out) const = 0;
+    // An error that the op's documentation allows beside the rule.
+    virtual double documented_error() const { return 0; }
+
+private:
+    struct Output {
+        const char *name;
+        std::int64_t width;
+        attune::DType dtype;
+        MappedArray data;
+        double allowed = 0;
+    };
+    void compute_expected();
+    long double element(const Output &, const Row &, std::int64_t column) const;
+
+    Shape shape_;
+    std::int64_t heads_;
+    std::vector<std::unique_ptr<Output>> outputs_;
+    std::vector<Row> rows_;
+    std::vector<std::vector<long double>> expected_;  // of each row; filled by the first check
+};
+
+std::unique_ptr<Case> make_case(const Shape &);
+// The two families of make_case().
+std::unique_ptr<Case> make_attention_case(const Shape &);
+std::unique_ptr<Case> make_layer_case(const Shape &);
+
+// Uniform in [-1, 1), by a generator that fills hundreds of megabytes in no time.
+template<typename T> void fill(const MappedArray &array, std::uint64_t seed) {
+    T *const x = array.as<T>();
+    for (std::size_t n = 0; n < array.bytes() / sizeof(T); n++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        x[n] = static_cast<T>(static_cast<std::int32_t>(seed >> 32)) * static_cast<T>(1.0 / 2147483648.0);
+    }
+}
+
+// An input that is filled like that.
+template<typename T> struct Filled : MappedArray {
+    Filled(std::int64_t elements, std::uint64_t seed) : MappedArray(static_cast<std::size_t>(elements) * sizeof(T)) {
+        fill<T>(*this, seed);
+    }
+    T *data() const { return as<T>(); }
+};
+
+template<typename T> struct WiderOf { using Type = double; };
+template<> struct WiderOf<double> { using Type = long double; };
+template<typename T> using Wider = typename WiderOf<T>::Type;
+
+}  // namespace bench

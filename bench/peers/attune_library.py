@@ -1,0 +1,122 @@
+"""libattune_peers.so through ctypes: the structs of attune_peers.cpp, and calls whose arguments are made once."""
+
+import ctypes
+import math
+
+import numpy as np
+
+DTYPES = {"float32": 0, "float64": 1, "int32": 2, "bool": 3}
+SCORES = {"dot_product": 0, "general": 1, "cosine": 2, "gaussian": 3}
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("extent", ctypes.c_int64 * 4), ("stride", ctypes.c_int64 * 4)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("score", ctypes.c_int32), ("causal", ctypes.c_int32), ("alibi", ctypes.c_int32),
+                ("weights_mode", ctypes.c_int32), ("scale", ctypes.c_double), ("softcap", ctypes.c_double),
+                ("dropout", ctypes.c_double), ("seed", ctypes.c_uint64),
+                *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "weights"))]
+
+
+class MultiHead(ctypes.Structure):
+    _fields_ = [("heads", ctypes.c_int64), ("key_heads", ctypes.c_int64),
+                *((name, Tensor) for name in ("query", "key", "value", "out")),
+                *((name + "_bias", Tensor) for name in ("query", "key", "value", "out"))]
+
+
+def tensor(array):
+    t = Tensor()
+    if array is not None:
+        t.data, t.dtype, t.rank = array.ctypes.data, DTYPES[array.dtype.name], array.ndim
+        t.extent[: array.ndim] = array.shape
+        t.stride[: array.ndim] = [s // array.itemsize for s in array.strides]
+    return t
+
+
+def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout=0, seed=0, **tensors):
+    """tensors: score_weight, bias, mask, valid_lens, weights; weights are those after the softmax."""
+    o = Options(score=SCORES[score], alibi=alibi, weights_mode=3, scale=scale, softcap=softcap, dropout=dropout, seed=seed)
+    for name, array in tensors.items():
+        setattr(o, name, tensor(array))
+    return o
+
+
+class Attune:
+    """Functions answer a call: it has no arguments, writes `out` and returns it."""
+
+    def __init__(self, path, threads):
+        self.library = ctypes.CDLL(str(path))
+        for name in ("sdpa", "additive", "multi_head", "linear", "batch_dot", "masked_softmax", "dropout_mask", "write",
+                     "status", "last_variant", "machine"):
+            self._function(name).restype = ctypes.c_char_p
+        self._function("open").restype = ctypes.c_void_p
+        self._function("fma_peak").restype = self._function("cpu_seconds_of_others").restype = ctypes.c_double
+        self.session = ctypes.c_void_p(self._function("open")(threads))
+        self._checked(self._function("status")(self.session))
+        self.machine = dict(line.split("\t", 1) for line in self._function("machine")(self.session).decode().splitlines())
+
+    def _function(self, name):
+        return getattr(self.library, "attune_peers_" + name)
+
+    @staticmethod
+    def _checked(message):
+        if message is not None:
+            raise RuntimeError(message.decode())
+
+    def _call(self, name, out, *arguments, keep=()):
+        function, session = self._function(name), self.session
+        given = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else a for a in arguments]
+
+        def call(_keep=(arguments, keep)):  # the arrays behind the pointers live as long as the call
+            message = function(session, *given)
+            if message is not None:
+                self._checked(message)
+            return out
+
+        return call
+
+    def sdpa(self, query, key, value, out, **given):
+        arrays = (query, key, value, out)
+        return self._call("sdpa", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
+
+    def additive(self, query, key, value, w_score, out, w_query=None, w_key=None, **given):
+        arrays = (query, key, value, out, w_query, w_key, w_score)
+        return self._call("additive", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
+
+    def multi_head(self, x, heads, packed, packed_bias, w_out, out_bias, out, **given):
+        """Self-attention; packed is (3 E, E), the weights of query, key and value."""
+        width = x.shape[-1]
+        parts = [packed[n * width : (n + 1) * width] for n in range(3)]
+        biases = [packed_bias[n * width : (n + 1) * width] for n in range(3)]
+        layer = MultiHead(heads, heads, *map(tensor, [*parts, w_out, *biases, out_bias]))
+        return self._call("multi_head", out, *map(tensor, (x, x, x, out)), layer, options(**given),
+                          keep=(x, packed, packed_bias, w_out, out_bias, given))
+
+    def linear(self, x, weight, bias, out):
+        return self._call("linear", out, *map(tensor, (x, weight, bias, out)), keep=(x, weight, bias))
+
+    def batch_dot(self, a, x, out):
+        return self._call("batch_dot", out, *map(tensor, (a, x, out)), keep=(a, x))
+
+    def masked_softmax(self, scores, valid_lens, out):
+        return self._call("masked_softmax", out, *map(tensor, (scores, out, valid_lens)), keep=(scores, valid_lens))
+
+    def write(self, out):
+        return self._call("write", None, tensor(out), ctypes.c_int64(out.nbytes), keep=(out,))
+
+    def dropout_mask(self, probability, seed, shape):
+        mask = np.empty(shape, np.bool_)
+        self._call("dropout_mask", mask, ctypes.c_double(probability), ctypes.c_uint64(seed), tensor(mask))()
+        return mask
+
+    def last_variant(self):
+        return self._function("last_variant")(self.session).decode()
+
+    def fma_peak(self):
+        return self._function("fma_peak")(self.session)
+
+    def cpu_seconds_of_others(self):
+        return self._function("cpu_seconds_of_others")()

@@ -1,0 +1,149 @@
+// The library as plain C functions, for peers/attune_library.py, which has the same structs. A function answers null, or what
+// is wrong until the next call.
+#include "attune/attune.h"
+#include "machine.h"
+#include <cstring>
+#include <string>
+
+extern "C" {
+
+struct PeersTensor {
+    void *data;
+    std::int32_t dtype, rank;  // an attune::DType; rank 0: not given
+    std::int64_t extent[attune::max_rank], stride[attune::max_rank];
+};
+
+struct PeersOptions {
+    std::int32_t score, causal, alibi, weights_mode;  // attune::Score, Causal, bool, WeightsMode
+    double scale, softcap, dropout;                   // scale NaN: not given
+    std::uint64_t seed;
+    PeersTensor score_weight, bias, mask, valid_lens, weights;
+};
+
+struct PeersMultiHead {
+    std::int64_t heads, key_heads;
+    PeersTensor query, key, value, out, query_bias, key_bias, value_bias, out_bias;
+};
+}
+
+namespace {
+
+struct Session {
+    explicit Session(int threads) : context({.threads = threads}), team(context.threads() > 0 ? context.threads() : 1) {}
+    attune::Context context;
+    bench::Team team;
+    std::string message, text;
+};
+
+template<typename View = attune::ConstView> View view(const PeersTensor &t) {
+    View v;
+    v.data = t.data, v.dtype = static_cast<attune::DType>(t.dtype), v.rank = t.rank;
+    std::memcpy(v.extent, t.extent, sizeof(v.extent));
+    std::memcpy(v.stride, t.stride, sizeof(v.stride));
+    return v;
+}
+
+attune::View output(const PeersTensor &t) { return view<attune::View>(t); }
+
+attune::SdpaOptions options(const PeersOptions &p) {
+    attune::SdpaOptions o;
+    o.score = static_cast<attune::Score>(p.score);
+    o.causal = static_cast<attune::Causal>(p.causal);
+    o.alibi = p.alibi != 0;
+    o.weights_mode = static_cast<attune::WeightsMode>(p.weights_mode);
+    if (p.scale == p.scale) o.scale = p.scale;
+    o.softcap = p.softcap;
+    o.dropout = {p.dropout, p.seed, 0};
+    o.score_weight = view(p.score_weight);
+    o.bias = view(p.bias), o.mask = view(p.mask), o.valid_lens = view(p.valid_lens);
+    o.weights = output(p.weights);
+    return o;
+}
+
+const char *answer(Session &s, const attune::Status &status) {
+    s.message = status.message();
+    return status.ok() ? nullptr : s.message.c_str();
+}
+
+}  // namespace
+
+extern "C" {
+
+Session *attune_peers_open(int threads) { return new Session(threads); }
+void attune_peers_close(Session *s) { delete s; }
+const char *attune_peers_status(Session *s) { return answer(*s, s->context.status()); }
+const char *attune_peers_last_variant(Session *s) { return s->context.last_variant().c_str(); }
+
+const char *attune_peers_sdpa(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,
+                              const PeersTensor *out, const PeersOptions *o) {
+    return answer(*s, attune::scaled_dot_product_attention(s->context, view(*query), view(*key), view(*value), output(*out),
+                                                           options(*o)));
+}
+
+const char *attune_peers_additive(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,
+                                  const PeersTensor *out, const PeersTensor *w_query, const PeersTensor *w_key,
+                                  const PeersTensor *w_score, const PeersOptions *o) {
+    attune::AdditiveOptions additive;
+    additive.w_query = view(*w_query), additive.w_key = view(*w_key), additive.w_score = view(*w_score);
+    additive.attention = options(*o);
+    return answer(*s, attune::additive_attention(s->context, view(*query), view(*key), view(*value), output(*out), additive));
+}
+
+const char *attune_peers_multi_head(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,
+                                    const PeersTensor *out, const PeersMultiHead *layer, const PeersOptions *o) {
+    attune::MultiHeadWeights w;
+    w.query = view(layer->query), w.key = view(layer->key), w.value = view(layer->value), w.out = view(layer->out);
+    w.query_bias = view(layer->query_bias), w.key_bias = view(layer->key_bias);
+    w.value_bias = view(layer->value_bias), w.out_bias = view(layer->out_bias);
+    attune::MultiHeadOptions multi_head;
+    multi_head.heads = layer->heads, multi_head.key_heads = layer->key_heads;
+    multi_head.attention = options(*o);
+    multi_head.attention.average_weights = multi_head.attention.weights.rank == 3;
+    return answer(
+        *s, attune::multi_head_attention(s->context, view(*query), view(*key), view(*value), w, output(*out), multi_head));
+}
+
+const char *attune_peers_linear(Session *s, const PeersTensor *x, const PeersTensor *weight, const PeersTensor *bias,
+                                const PeersTensor *out) {
+    return answer(*s, attune::linear(s->context, view(*x), view(*weight), view(*bias), output(*out)));
+}
+
+const char *attune_peers_batch_dot(Session *s, const PeersTensor *a, const PeersTensor *x, const PeersTensor *out) {
+    return answer(*s, attune::batch_dot(s->context, view(*a), view(*x), output(*out)));
+}
+
+const char *attune_peers_masked_softmax(Session *s, const PeersTensor *scores, const PeersTensor *out,
+                                        const PeersTensor *valid_lens) {
+    attune::MaskedSoftmaxOptions o;
+    o.valid_lens = view(*valid_lens);
+    return answer(*s, attune::masked_softmax(s->context, view(*scores), output(*out), o));
+}
+
+const char *attune_peers_dropout_mask(Session *s, double probability, std::uint64_t seed, const PeersTensor *mask) {
+    return answer(*s, attune::dropout_mask(s->context, {probability, seed, 0}, output(*mask)));
+}
+
+// FLOP/s of multiply-adds in f32.
+double attune_peers_fma_peak(Session *s) { return bench::fma_peak(s->team, attune::DType::f32); }
+
+double attune_peers_cpu_seconds_of_others() { return bench::cpu_seconds_of_others(); }
+
+// One write of an array by all threads: what an output of that size costs at least.
+const char *attune_peers_write(Session *s, const PeersTensor *out, std::int64_t bytes) {
+    const int parts = 8 * s->team.threads();
+    s->team.run(parts, [&](int part) {
+        const std::int64_t from = bytes * part / parts, to = bytes * (part + 1) / parts;
+        std::memset(static_cast<char *>(out->data) + from, 1, static_cast<std::size_t>(to - from));
+    });
+    return nullptr;
+}
+
+// Lines of "key<tab>value".
+const char *attune_peers_machine(Session *s) {
+    s->text.clear();
+    for (const auto &t : attune::targets())
+        if (s->text.empty() && t.missing.empty()) s->text = "target\t" + std::string(t.name) + "\n";
+    for (const auto &[key, value] : bench::describe_machine()) s->text += key + "\t" + value + "\n";
+    return s->text.c_str();
+}
+}

@@ -1,0 +1,113 @@
+"""Layers and plain operators: multi-head attention, linear, batch_dot, masked_softmax."""
+
+import numpy as np
+
+import reference
+from measure import Cell
+
+MULTI_HEAD = (4, 512, 512, 8)  # (B, S, E, H)
+
+
+def cells():
+    """(name, function that makes the cell)"""
+    yield "multi-head B4 S512 E512 H8", make_multi_head
+    yield "multi-head B4 S512 E512 H8, averaged weights", lambda a, p, n: make_multi_head(a, p, n, weights=True)
+    for rows, inputs, outputs in ((2048, 512, 512), (512, 512, 2048), (512, 2048, 512), (1, 4096, 4096)):
+        yield f"linear {rows}x{inputs}x{outputs}", lambda a, p, n, s=(rows, inputs, outputs): make_linear(a, p, n, *s)
+    for batch, n, m, width in ((96, 128, 128, 64), (8, 1024, 1024, 64)):
+        yield f"batch_dot {batch}x{n}x{m}x{width}", lambda a, p, name, s=(batch, n, m, width): make_batch_dot(a, p, name, *s)
+    for batch, queries, keys, lengths in ((96, 128, 128, True), (8, 1024, 1024, True), (8, 1024, 1024, False)):
+        name = f"masked_softmax {batch}x{queries}x{keys}" + (", lengths" if lengths else "")
+        yield name, lambda a, p, n, s=(batch, queries, keys, lengths): make_masked_softmax(a, p, n, *s)
+
+
+def make_multi_head(attune, peers, name, weights=False):
+    batch, length, width, heads = MULTI_HEAD
+    random = np.random.default_rng(1)
+    draw = lambda *shape: random.standard_normal(shape, np.float32)
+    x, out = draw(batch, length, width), np.empty((batch, length, width), np.float32)
+    # Packed as nn.MultiheadAttention's in_proj_weight is.
+    packed, w_out = draw(3 * width, width) / np.float32(np.sqrt(width)), draw(width, width) / np.float32(np.sqrt(width))
+    packed_bias, out_bias = draw(3 * width), draw(width)
+    averaged = {"weights": np.empty((batch, length, length), np.float32)} if weights else {}
+    programs = {"attune": attune.multi_head(x, heads, packed, packed_bias, w_out, out_bias, out, **averaged)}
+    if peers.torch:
+        torch = peers.torch
+        layer = torch.nn.MultiheadAttention(width, heads, batch_first=True).eval()
+        layer.load_state_dict(dict(zip(("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"),
+                                       peers.tensors(packed, packed_bias, w_out, out_bias))))
+        (tx,) = peers.tensors(x)
+        programs["torch"] = lambda: layer(tx, tx, tx, need_weights=weights)[0]
+    if peers.ort and not weights:
+        programs |= onnx_multi_head(peers, x, heads, packed, packed_bias, w_out, out_bias)
+    flops = 8.0 * batch * length * width * width + 4.0 * batch * length * length * width
+    truth = lambda real: reference.multi_head(real, x, heads, packed, packed_bias, w_out, out_bias)
+    return Cell(name, programs, truth, work=flops)
+
+
+def onnx_multi_head(peers, x, heads, packed, packed_bias, w_out, out_bias):
+    """onnxruntime's two layers: Attention with packed weights, and MultiHeadAttention behind three products."""
+    width = x.shape[-1]
+    turned = lambda w: np.ascontiguousarray(w.T)
+    constants = {"w_out": turned(w_out), "out_bias": out_bias, "bias": packed_bias}
+    output = [("MatMul", ["joined", "w_out"], ["y"], {}), ("Add", ["y", "out_bias"], ["out"], {})]
+    attention = [("com.microsoft:Attention", ["x", "w", "bias"], ["joined"], {"num_heads": heads})]
+    names = ("wq", "wk", "wv")
+    split = [("MatMul", ["x", w], ["p" + w], {}) for w in names]
+    split.append(("com.microsoft:MultiHeadAttention", ["pwq", "pwk", "pwv", "bias"], ["joined"], {"num_heads": heads}))
+    parts = {w: turned(packed[n * width : (n + 1) * width]) for n, w in enumerate(names)}
+    call = lambda nodes, more: peers.graph(nodes + output, {"x": x}, np.empty_like(x), constants | more, opset=17)
+    return {"onnxruntime Attention": call(attention, {"w": turned(packed)}),
+            "onnxruntime MultiHeadAttention": call(split, parts)}
+
+
+def make_linear(attune, peers, name, rows, inputs, outputs):
+    random = np.random.default_rng(1)
+    draw = lambda *shape: random.standard_normal(shape, np.float32)
+    x, weight, bias = draw(rows, inputs), draw(outputs, inputs) / np.float32(np.sqrt(inputs)), draw(outputs)
+    empty = lambda: np.empty((rows, outputs), np.float32)
+    programs = {"attune": attune.linear(x, weight, bias, empty())}
+    if peers.torch:
+        given = peers.tensors(x, weight, bias)
+        programs["torch"] = lambda: peers.torch.nn.functional.linear(*given)
+    if peers.ort:
+        programs["onnxruntime"] = peers.graph([("Gemm", ["x", "w", "b"], ["out"], {"transB": 1})], {"x": x}, empty(),
+                                              {"w": weight, "b": bias})
+    return Cell(name, programs, lambda real: reference.linear(real, x, weight, bias), work=2.0 * rows * inputs * outputs,
+                note="The weight is a constant of the graph to onnxruntime, which packs it beforehand" if peers.ort else "")
+
+
+def make_batch_dot(attune, peers, name, batch, n, m, width):
+    random = np.random.default_rng(1)
+    a, x = random.standard_normal((batch, n, m), np.float32), random.standard_normal((batch, m, width), np.float32)
+    empty = lambda: np.empty((batch, n, width), np.float32)
+    programs = {"attune": attune.batch_dot(a, x, empty())}
+    if peers.torch:
+        given = peers.tensors(a, x)
+        programs["torch"] = lambda: peers.torch.bmm(*given)
+    if peers.ort:
+        programs["onnxruntime"] = peers.graph([("MatMul", ["a", "x"], ["out"], {})], {"a": a, "x": x}, empty())
+    return Cell(name, programs, lambda real: np.asarray(a, real) @ np.asarray(x, real), work=2.0 * batch * n * m * width)
+
+
+def make_masked_softmax(attune, peers, name, batch, queries, keys, lengths):
+    random = np.random.default_rng(1)
+    scores = random.standard_normal((batch, queries, keys), np.float32)
+    lens = random.integers(1, keys + 1, batch, np.int32) if lengths else None
+    out = np.empty_like(scores)
+    programs = {"attune": attune.masked_softmax(scores, lens, out), "one write": attune.write(np.empty_like(scores))}
+    if peers.torch:
+        torch = peers.torch
+        x, n = peers.tensors(scores, lens)
+
+        def masked_softmax(x, n):
+            if n is not None:
+                x = x.masked_fill(torch.arange(x.shape[-1])[None, None, :] >= n[:, None, None], -1e6)
+            return torch.softmax(x, -1)
+
+        compiled = peers.compiled(masked_softmax)
+        programs |= {"torch composed": lambda: masked_softmax(x, n), "torch compiled": lambda: compiled(x, n)}
+    if peers.ort and not lengths:
+        programs["onnxruntime"] = peers.graph([("Softmax", ["x"], ["out"], {"axis": -1})], {"x": scores}, np.empty_like(scores))
+    return Cell(name, programs, lambda real: reference.masked_softmax(real, scores, lens), work=2.0 * scores.nbytes, unit="B",
+                own=("one write",))

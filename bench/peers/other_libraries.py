@@ -1,0 +1,76 @@
+"""PyTorch and onnxruntime, where they are installed."""
+
+import importlib
+import os
+
+import numpy as np
+
+
+class Peers:
+    """Modules that are there, and what is missing in words."""
+
+    def __init__(self, threads, only=None):
+        self.threads, self.missing, self.versions = threads, [], {"numpy": np.__version__}
+        # Two OpenMP libraries in one process are told the same.
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+        self.torch = self._load("torch", only)
+        self.ort = self._load("onnxruntime", only)
+        self.onnx = self._load("onnx", only, "onnxruntime") if self.ort else None
+        if self.ort and not self.onnx:
+            self.ort = None
+        if self.torch:
+            self.torch.set_num_threads(threads)
+            self.torch.set_grad_enabled(False)
+
+    def _load(self, name, only, part_of=None):
+        if only and (part_of or name) not in only:
+            return None
+        try:
+            module = importlib.import_module(name)
+        except ImportError as error:
+            self.missing.append(f"{name} ({error})")
+            return None
+        self.versions[name] = module.__version__
+        return module
+
+    def tensors(self, *arrays):
+        return [None if a is None else self.torch.from_numpy(a) for a in arrays]
+
+    def compiled(self, function):
+        """torch.compile for exactly these shapes; what earlier cells compiled is dropped, and no guard of it is checked."""
+        self.torch.compiler.reset()
+        return self.torch.compile(function, dynamic=False)
+
+    def graph(self, nodes, inputs, out, constants=None, opset=23):
+        """A call of an ONNX graph. nodes: (operator, inputs, outputs, attributes), with "com.microsoft:" before operators of
+        onnxruntime's own. inputs, constants: arrays by name. The result is `out`, the graph's output named out; other outputs
+        that a node names but nobody reads are dropped."""
+        helper, types = self.onnx.helper, self.onnx.TensorProto
+        element = {"float32": types.FLOAT, "bool": types.BOOL, "int32": types.INT32, "int64": types.INT64}
+
+        def info(name, array):
+            return helper.make_tensor_value_info(name, element[array.dtype.name], array.shape)
+
+        made = []
+        for operator, node_inputs, node_outputs, attributes in nodes:
+            domain, _, name = operator.rpartition(":")
+            made.append(helper.make_node(name, node_inputs, node_outputs, domain=domain, **attributes))
+        outputs = out if isinstance(out, dict) else {"out": out}
+        graph = helper.make_graph(made, "peer", [info(*i) for i in inputs.items()], [info(*o) for o in outputs.items()],
+                                  [self.onnx.numpy_helper.from_array(a, n) for n, a in (constants or {}).items()])
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        settings = self.ort.SessionOptions()
+        settings.intra_op_num_threads, settings.log_severity_level = self.threads, 3
+        session = self.ort.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
+        binding = session.io_binding()
+        for name, array in inputs.items():
+            binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for name, array in outputs.items():
+            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+
+        def call(_keep=(inputs, outputs)):
+            session.run_with_iobinding(binding)
+            return outputs["out"]
+
+        return call

@@ -1,0 +1,48 @@
+// Measuring: one variant on one shape at a time, its samples kept over the runs that Google Benchmark asks for.
+#pragma once
+#include "case.h"
+#include "machine.h"
+#include <benchmark/benchmark.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+// One variant on one shape. Google Benchmark enters it several times, with more iterations each time; all of them add up.
+struct Cell {
+    std::string name, error, ran;
+    double warm_up = 0;                       // seconds of the checked first call
+    double peak = 0;                          // FLOP/s of multiply-adds, measured just before
+    double peak_after = 0;                    // and just after
+    double start = 0, others = 0;             // when measuring began, and the CPU seconds of others by then
+    std::vector<double> calls, sums, ratios;  // seconds a call; of a plain sum just before it; sum / call
+};
+
+class Session {
+public:
+    Session(int threads, bool quick)
+        : quick_(quick), context_(attune::ContextOptions{.threads = threads}),
+          team_(context_.threads() > 0 ? context_.threads() : 1) {}
+
+    attune::Context &context() { return context_; }
+    Team &team() { return team_; }
+
+    void run(benchmark::State &state, const Shape &shape, const std::string &variant, const std::string &name);
+
+private:
+    void enter(const Shape &shape, const std::string &variant, const std::string &name);
+    bool sample(const std::string &variant, int batch);
+    double measure_peak(attune::DType);
+    void report(benchmark::State &state, const Shape &shape, const std::string &variant);
+
+    bool quick_;
+    attune::Context context_;
+    Team team_;
+    std::string case_name_;
+    std::unique_ptr<Case> case_;
+    Cell cell_;
+    double best_peak_[2] = {0, 0};  // f32, f64
+};
+
+}  // namespace bench

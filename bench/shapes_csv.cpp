@@ -1,0 +1,164 @@
+// Reading shapes/*.csv.
+#include "shapes.h"
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fnmatch.h>
+#include <fstream>
+#include <functional>
+#include <map>
+
+namespace bench {
+namespace {
+
+std::vector<std::string> split(const std::string &line, char at) {
+    std::vector<std::string> parts(1);
+    for (char c : line) {
+        if (c == at)
+            parts.emplace_back();
+        else
+            parts.back() += c;
+    }
+    return parts;
+}
+
+bool number(const std::string &text, std::int64_t &value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size();
+}
+
+bool read_flag(const std::string &text, bool &value) {
+    value = text == "1";
+    return text == "0" || text == "1";
+}
+
+bool read_dtype(const std::string &text, Shape &s) {
+    s.dtype = text == "f64" ? attune::DType::f64 : attune::DType::f32;
+    return text == "f32" || text == "f64";
+}
+
+bool read_op(const std::string &text, Shape &s) {
+    s.op = text;
+    for (const char *other : {"linear", "batch_dot", "masked_softmax", "dropout_mask", "multi_head"})
+        if (text == other) return true;
+    return s.attention();
+}
+
+bool read_options(const std::string &text, Options &o) {
+    if (text.empty()) return true;
+    const std::map<std::string, bool *> known = {{"mask", &o.mask},       {"bias", &o.bias},   {"alibi", &o.alibi},
+                                                 {"softcap", &o.softcap}, {"sinks", &o.sinks}, {"dropout", &o.dropout},
+                                                 {"weights", &o.weights}};
+    for (const std::string &name : split(text, '+')) {
+        const auto found = known.find(name);
+        if (found == known.end()) return false;
+        *found->second = true;
+    }
+    return true;
+}
+
+bool read_lengths(const std::string &text, Shape &s) {
+    if (text.empty()) return true;
+    for (const std::string &one : split(text, '_')) {
+        std::int64_t length = 0;
+        if (!number(one, length) || length < 0) return false;
+        s.lengths.push_back(static_cast<std::int32_t>(length));
+    }
+    return true;
+}
+
+using Column = std::function<bool(const std::string &, Shape &)>;
+
+Column integer(std::int64_t Shape::*field) {
+    return [field](const std::string &text, Shape &s) { return number(text, s.*field); };
+}
+
+const std::map<std::string, Column> &columns() {
+    static const std::map<std::string, Column> all = {
+        {"name", [](const std::string &text, Shape &s) { return s.name = text, !text.empty(); }},
+        {"op", read_op},
+        {"dtype", read_dtype},
+        {"b", integer(&Shape::b)},
+        {"h", integer(&Shape::h)},
+        {"kv", integer(&Shape::kv)},
+        {"q", integer(&Shape::q)},
+        {"k", integer(&Shape::k)},
+        {"d", integer(&Shape::d)},
+        {"dv", integer(&Shape::dv)},
+        {"causal", [](const std::string &text, Shape &s) { return read_flag(text, s.causal); }},
+        {"left", [](const std::string &text, Shape &s) { return number(text, s.window.left); }},
+        {"right", [](const std::string &text, Shape &s) { return number(text, s.window.right); }},
+        {"length", read_lengths},
+        {"options", [](const std::string &text, Shape &s) { return read_options(text, s.options); }},
+        {"quick", [](const std::string &text, Shape &s) { return read_flag(text, s.quick); }},
+    };
+    return all;
+}
+
+// Fields that only together make sense.
+bool agree(Shape &s) {
+    if (std::min({s.b, s.h, s.kv, s.q, s.k, s.d, s.dv}) < 1 || s.h % s.kv != 0) return false;
+    if (s.op == "multi_head" && s.dv != s.d) return false;
+    // Nothing that the op would ignore.
+    const Options &o = s.options;
+    const bool options = o.mask || o.bias || o.alibi || o.softcap || o.sinks || o.dropout || o.weights;
+    const bool window = s.window.left >= 0 || s.window.right >= 0;
+    if (!s.attention() && (options || window || (s.causal && s.op != "multi_head"))) return false;
+    if (!s.attention() && s.op != "masked_softmax" && !s.lengths.empty()) return false;
+    if (s.lengths.size() == 1) s.lengths.resize(static_cast<std::size_t>(s.b), s.lengths[0]);
+    if (!s.lengths.empty() && s.lengths.size() != static_cast<std::size_t>(s.b)) return false;
+    return std::all_of(s.lengths.begin(), s.lengths.end(), [&](std::int32_t length) { return length <= s.k; });
+}
+
+// What is wrong with the line, in words; empty if nothing.
+std::string parse(const std::string &line, const std::vector<std::string> &header, Shape &s) {
+    const auto fields = split(line, ',');
+    if (fields.size() != header.size())
+        return std::to_string(header.size()) + " fields expected, got " + std::to_string(fields.size());
+    for (std::size_t n = 0; n < fields.size(); n++)
+        if (!columns().at(header[n])(fields[n], s)) return header[n] + " cannot be '" + fields[n] + "'";
+    return agree(s) ? ""
+                    : "sizes below 1, kv that does not divide h, lengths that do not fit, or columns that are not of this op";
+}
+
+std::string unknown_column(const std::vector<std::string> &header) {
+    for (const std::string &name : header)
+        if (!columns().count(name)) return "no column is called '" + name + "'";
+    return {};
+}
+
+}  // namespace
+
+std::vector<Shape> read_shapes(const std::string &folder, const std::string &glob, std::string &error) {
+    std::vector<std::filesystem::path> files;
+    std::error_code none;
+    for (const auto &entry : std::filesystem::directory_iterator(folder, none))
+        if (entry.path().extension() == ".csv") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    if (files.empty()) error = "no *.csv in " + folder;
+    std::vector<Shape> shapes;
+    for (const auto &file : files) {
+        std::ifstream in(file);
+        std::vector<std::string> header;
+        int row = 0;
+        for (std::string line; std::getline(in, line);) {
+            row++;
+            if (line.empty() || line[0] == '#') continue;
+            Shape shape;
+            shape.set = file.stem().string();
+            const bool first = header.empty();
+            if (first) header = split(line, ',');
+            const std::string wrong = first ? unknown_column(header) : parse(line, header, shape);
+            if (!wrong.empty()) {
+                error = file.string() + ":" + std::to_string(row) + ": " + wrong;
+                return {};
+            }
+            const std::string full = shape.set + "/" + shape.name;
+            if (!first && (fnmatch(glob.c_str(), full.c_str(), 0) == 0 || fnmatch(glob.c_str(), shape.set.c_str(), 0) == 0))
+                shapes.push_back(shape);
+        }
+    }
+    return shapes;
+}
+
+}  // namespace bench
