@@ -1,7 +1,16 @@
-# cmake -DREADME=file -DEXAMPLE=file -P check_readme.cmake: fails unless README holds the example's text, as a C++ block.
+# cmake -DREADME=file -DEXAMPLE=file [-DPART=name] -P check_readme.cmake: fails unless README holds the example's text, as a C++
+# block. A part stands between the lines "// README: name" and "// README: end", and is shown without its indentation.
 file(READ ${README} readme)
 file(READ ${EXAMPLE} example)
+if(PART)
+  if(NOT example MATCHES "\n( *)// README: ${PART}\n(.*)\n *// README: end\n")
+    message(FATAL_ERROR "${EXAMPLE} has no part ${PART}")
+  endif()
+  set(indentation "${CMAKE_MATCH_1}")
+  string(REPLACE "\n${indentation}" "\n" example "\n${CMAKE_MATCH_2}\n")
+  string(SUBSTRING "${example}" 1 -1 example)
+endif()
 string(FIND "${readme}" "```cpp\n${example}```\n" at)
 if(at EQUAL -1)
-  message(FATAL_ERROR "${README} does not hold the text of ${EXAMPLE} verbatim: copy it between ```cpp and ```")
+  message(FATAL_ERROR "${README} does not hold this text of ${EXAMPLE} verbatim, between ```cpp and ```:\n${example}")
 endif()
