@@ -62,6 +62,8 @@ class Peers:
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         settings = self.ort.SessionOptions()
         settings.intra_op_num_threads, settings.log_severity_level = self.threads, 3
+        # Else its threads go on spinning after a call, into the time of the next program.
+        settings.add_session_config_entry("session.force_spinning_stop", "1")
         session = self.ort.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
         binding = session.io_binding()
         for name, array in inputs.items():

@@ -16,6 +16,7 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     }
     if (p.queries <= c.short_queries_at_most) list.push_back({"prefill", "short", "few queries"});
     if (p.keys <= c.short_keys_at_most) list.push_back({"prefill", "short", "few keys"});
+    if (p.tables) list.push_back({"prefill", "wide", "many queries and a table over pairs", p.queries});
     list.push_back({"prefill", "long", "many queries", p.queries});
     list.push_back({"prefill", "short", "its tiles fit the queries better"});
     list.push_back({"prefill", "long", "no smaller class is built"});

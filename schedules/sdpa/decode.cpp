@@ -16,12 +16,18 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     if (const auto size = Internal::as_const_int(value_dim))
         require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
-    Var task("task"), ko("ko"), ki("ki"), dO("do"), di("di"), lane("lane");
+    constexpr int rows_of_merge = 64;  // fewer are not worth waking other threads
+    Var task("task"), merge("merge"), ko("ko"), ki("ki"), dO("do"), di("di"), lane("lane");
     RVar chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"), mi("mi");
 
     schedule_prepared(s.prepared, lanes);
-    // Merge: one task is one row, a few reductions over the chunks.
-    out.reorder(d, i, h, b).fuse(i, h, task).fuse(task, b, task).parallel(task).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    // Merge: a few reductions over the chunks for each row.
+    out.reorder(d, i, h, b)
+        .fuse(i, h, task)
+        .fuse(task, b, task)
+        .split(task, merge, task, rows_of_merge, TailStrategy::GuardWithIf)
+        .parallel(merge)
+        .vectorize(d, lanes, TailStrategy::GuardWithIf);
     for (Func f : {s.total_max, s.total_sum, s.chunk_scale, s.lse}) f.compute_at(out, task);
     s.normalised.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
@@ -99,6 +105,9 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
                 .unroll(di)
                 .unroll(r);
         for (Func f : {p.logit, p.row_max, p.row_sum, p.weight, p.mixed}) f.bound(r, 0, tuning.row_tile);
+        // Of constant size: no allocation in a task that may be short.
+        for (Func f : {p.logit, p.weight}) f.bound(k, 0, tuning.chunk);
+        for (Func f : {p.logit, p.row_max, p.row_sum, p.weight}) f.store_in(MemoryType::Stack);
         stage++;
     }
 }
