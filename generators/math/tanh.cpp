@@ -42,12 +42,12 @@ Expr tanh_f64(Expr x) {
     static const std::vector<double> q = {1.0 / 2027025, 2.0 / 6435, 1.0 / 39, 7.0 / 15, 1.0};
     const Type t = x.type(), bits = UInt(64);
     auto value = [&](double v) { return make_const(t, v); };
-    const Expr square = x * x, near = x + x * (square * polynomial(p, square) / polynomial(q, square));
     const Expr sign = reinterpret(bits, x) & make_const(bits, uint64_t(1) << 63);
     Expr size = reinterpret(t, reinterpret(bits, x) ^ sign);
     size = strict_float(select(size > value(20), value(20), size));  // keeps NaN
+    const Expr square = size * size, near = size + size * (square * polynomial(p, square) / polynomial(q, square));
     const Expr far = value(1) - value(2) / (exp_of(size + size) + value(1));
-    return strict_float(select(size < value(0.65), near, reinterpret(t, reinterpret(bits, far) | sign)));
+    return reinterpret(t, reinterpret(bits, strict_float(select(size < value(0.65), near, far))) | sign);
 }
 
 }  // namespace

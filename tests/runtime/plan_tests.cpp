@@ -10,7 +10,8 @@ namespace {
 attune::SdpaProblem problem_of(const SdpaCase &c, attune::DType dtype) {
     const bool scored = c.softcap > 0 || !c.bias.empty() || !c.mask.empty() || c.alibi != Alibi::none || c.sinks;
     const bool dropout = c.dropout.probability > 0 && c.dropout.probability < 1;
-    return {dtype, c.batch, c.query_heads, c.key_heads, c.queries, c.keys, c.head_dim, c.value_dim, c.score, scored, dropout};
+    return {dtype,      c.batch,     c.query_heads, c.key_heads, c.queries, c.keys,
+            c.head_dim, c.value_dim, c.score,       scored,      dropout,   !c.bias.empty() || !c.mask.empty()};
 }
 
 // Plans the case and runs it on a fresh Context; returns the plan and the measured peak.

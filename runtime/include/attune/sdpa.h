@@ -88,10 +88,10 @@ std::vector<float> alibi_slopes(std::int64_t heads);
 struct SdpaProblem {
     DType dtype = DType::f32;
     std::int64_t batch = 1, query_heads = 1, key_heads = 1, queries = 1, keys = 1, head_dim = 1, value_dim = 1;
-    // Which options are given: `scored` for any of softcap, bias, ALiBi, mask or sinks; `tables` for bias or mask among them;
+    // Which options are given: `scored` for any of softcap, bias, ALiBi, mask or sinks, and `tables` too for bias or mask;
     // dropout for 0 < p < 1.
     Score score = Score::dot_product;
-    bool scored = false, tables = false, dropout = false;
+    bool scored = false, dropout = false, tables = false;
 };
 struct Plan {
     std::string variant = {};         // name of the variant that would run
