@@ -68,24 +68,6 @@ Status find_separable(Context::State &context, const SdpaCall &call, std::vector
     return {};
 }
 
-// Batch entries [begin, end) of a call.
-SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
-    SdpaCall part = call;
-    auto cut = [&](auto &view) {
-        if (!view.given()) return;
-        using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
-        view.data = static_cast<Bytes *>(view.data) + begin * view.stride[0] * size_of(view.dtype);
-        view.extent[0] = end - begin;
-    };
-    cut(part.query), cut(part.key), cut(part.value), cut(part.out), cut(part.lse), cut(part.lengths);
-    cut(part.bias), cut(part.mask), cut(part.slopes), cut(part.weights);
-    for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
-        if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
-    part.sizes.batch = end - begin;
-    part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
-    return part;
-}
-
 // Runs [begin, end) with the score of `op`.
 Status run_slice(Context &context, const SdpaCall &call, std::int64_t begin, std::int64_t end, std::string_view op,
                  std::string_view variant, AttentionChoice &choice) {

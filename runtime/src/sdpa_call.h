@@ -56,6 +56,9 @@ int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
 // Upper bound of the scratch of a call.
 std::size_t sdpa_workspace_bytes(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
 
+// Batch entries [begin, end) of a call.
+SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
+
 // Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.
 Status run_attention(Context &, const SdpaCall &, AttentionChoice &);
 

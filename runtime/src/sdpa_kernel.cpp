@@ -210,6 +210,37 @@ Status mean_over_heads(Context &context, const View &all, const View &out) {
     return batch_dot(context, typed(shares, all.dtype, {all.extent[0], all.extent[2], 1, heads}, {0, 0, 0, 1}), by_query, mean);
 }
 
+// Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
+template<typename Data> bool fold_group(BasicView<Data> &v, std::int64_t group) {
+    if (group > 1 && v.extent[2] > 1 && v.stride[1] != v.extent[2] * v.stride[2]) return false;
+    if (v.extent[2] == 1) v.stride[2] = v.stride[1];
+    v.stride[1] *= group;
+    v.extent[1] /= group, v.extent[2] *= group;
+    return true;
+}
+
+// Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
+// what the values are multiplied with, and nothing else be wanted of the kernel of the values.
+bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
+    if (c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
+    if (c.lse.given() || c.dropout.probability > 0 || choice.values.reason == "forced") return false;
+    const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
+    weights = c.weights, out = c.out;
+    return fold_group(weights, group) && fold_group(out, group);
+}
+
+Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
+                        const View &out) {
+    if (Status s = batch_dot(caller, weights, call.value, out); !s.ok()) return s;
+    // A masked value that is Inf or NaN must have no effect, and 0 times it has: those batch entries are computed again.
+    std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
+    if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;
+    for (std::int64_t b = 0; b < call.sizes.batch; b++)
+        if (!(largest[static_cast<std::size_t>(b)] <= std::numeric_limits<float>::max()))
+            if (Status s = run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr); !s.ok()) return s;
+    return {};
+}
+
 }  // namespace
 
 Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
@@ -223,6 +254,13 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
         zero_out(call);
         if (call.lse.given()) fill_lse_without_keys(call);
         choice.values = {nullptr, "no keys"};
+        return {};
+    }
+    View weights, out;
+    if (call.weights.given() && values_from_weights(call, choice, weights, out)) {
+        if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
+        if (Status s = multiply_weights(caller, call, *choice.values.variant, weights, out); !s.ok()) return s;
+        choice.values = {choice.weights.variant, "the values from the weights"};
         return {};
     }
     const bool drops_all = !p.dropout && call.dropout.probability > 0;
@@ -239,6 +277,23 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
     all.dtype = p.dtype;
     if (Status s = run_kernel(context, call, *choice.weights.variant, &all); !s.ok()) return s;
     return mean_over_heads(caller, all, call.weights);
+}
+
+SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    auto cut = [&](auto &view) {
+        if (!view.given()) return;
+        using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
+        view.data = static_cast<Bytes *>(view.data) + begin * view.stride[0] * size_of(view.dtype);
+        view.extent[0] = end - begin;
+    };
+    cut(part.query), cut(part.key), cut(part.value), cut(part.out), cut(part.lse), cut(part.lengths);
+    cut(part.bias), cut(part.mask), cut(part.slopes), cut(part.weights);
+    for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
+        if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
+    part.sizes.batch = end - begin;
+    part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    return part;
 }
 
 }  // namespace attune

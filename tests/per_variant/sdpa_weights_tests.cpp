@@ -1,5 +1,5 @@
 // The weights or scores as an output (conventions.md row 23): every variant that writes them against the reference, in the
-// four modes and averaged over heads; asking for them changes no bit of the rest.
+// four modes and averaged over heads; asking for them beside lse changes no bit of the rest.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <functional>
@@ -69,7 +69,7 @@ TEST_CASE("variants: weights at numbers of queries and keys around tiles and chu
     });
 }
 
-TEST_CASE("variants: asking for weights changes no bit of out and lse", "[sdpa][per_variant]") {
+TEST_CASE("variants: asking for weights beside lse changes no bit of out and lse", "[sdpa][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
         for_each_size(v, [&](SdpaCase c) {
@@ -88,6 +88,40 @@ TEST_CASE("variants: asking for weights changes no bit of out and lse", "[sdpa][
             }
         });
     });
+}
+
+// Without lse or dropout nothing but the weights is wanted of the scores, and the values are computed from them.
+TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
+    attune::Context context({.threads = 2});
+    for (const auto &[queries, keys, heads] : {std::tuple(1, 1, 2), {7, 70, 2}, {33, 129, 4}, {65, 300, 2}, {128, 64, 8}})
+        for (bool masked : {false, true}) {
+            SdpaCase c{.query_heads = heads, .key_heads = 2, .queries = queries, .keys = keys, .value_dim = 40};
+            c.weights = WeightsMode::probabilities;
+            if (masked) mask_a_little(c);
+            SdpaArrays<float> clean(c), dirty(c);
+            // The second batch entry's last value is masked, or there are no masks to test.
+            if (masked)
+                for (std::int64_t d = 0; d < c.value_dim; d++) dirty.value(1, 0, keys - 1, d) = std::nanf("");
+            for (SdpaArrays<float> *a : {&clean, &dirty}) {
+                attune::SdpaOptions options = a->options({});
+                options.lse = {};
+                INFO(describe(c));
+                const attune::Status status = attune::scaled_dot_product_attention(context, a->query.view(), a->key.view(),
+                                                                                   a->value.view(), a->out.view(), options);
+                INFO(status.message());
+                REQUIRE(status.ok());
+                CHECK(context.last_variant().ends_with("_weights"));
+                CHECK(a->out.gaps_untouched());
+                const auto reference = sdpa_reference<double, float>(a->query.view(), a->key.view(), a->value.view(), options);
+                const auto plain = sdpa_reference<float, float>(a->query.view(), a->key.view(), a->value.view(), options);
+                const attune_test::Verdict out = judge(reference.out, plain.out, a->out.values());
+                INFO(out.why);
+                CHECK(out.right);
+                const attune_test::Verdict weights = judge(reference.weights, plain.weights, a->weights.values());
+                INFO(weights.why);
+                CHECK(weights.right);
+            }
+        }
 }
 
 TEST_CASE("variants: weights are those before dropout", "[sdpa][per_variant]") {

@@ -22,7 +22,8 @@ struct MaskedSoftmaxOptions {
 //   scores, out (B, Sk), (B, Sq, Sk) or (B, H, Sq, Sk)
 //
 // Both f32 or both f64, any strides with a dense last dimension, any extents from 0. What masked scores hold has no effect;
-// NaN in others propagates to their row. out may be the same memory as scores with the same strides; else they must not overlap.
+// NaN in others propagates to their row. out may be the same memory as scores with the same strides; else they must not
+// overlap.
 Status masked_softmax(Context &, const ConstView &scores, const View &out, const MaskedSoftmaxOptions & = {}) noexcept;
 
 }  // namespace attune

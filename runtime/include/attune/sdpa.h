@@ -58,9 +58,11 @@ struct SdpaOptions {
     ConstView sinks = {};                     // f32 (Hq): a score of each head's own that joins the normaliser and no value
     Dropout dropout = {};
     // Output of the log-sum-exp of the scores, sink included: (B, Hq, Sq), or (B, Sq) or (Sq) where query has rank 3 or 2;
-    // natural logarithm, -inf for a query without keys (its sink, if there is one). Type of query, any strides that do not overlap.
+    // natural logarithm, -inf for a query without keys (its sink, if there is one). Type of query, any strides that do not
+    // overlap.
     View lse = {};
-    // Output of the weights or scores: (B, Hq, Sq, Sk), or (B, Sq, Sk) or (Sq, Sk) where query has rank 3 or 2. Type of query, last stride 1.
+    // Output of the weights or scores: (B, Hq, Sq, Sk), or (B, Sq, Sk) or (Sq, Sk) where query has rank 3 or 2. Type of query,
+    // last stride 1.
     View weights = {};
     WeightsMode weights_mode = WeightsMode::probabilities;
     bool average_weights = false;   // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads
