@@ -116,6 +116,8 @@ ConstView dense_along_keys(const ConstView &v, std::int64_t keys, char *copy) {
     return d;
 }
 
+bool finite(float largest) { return largest <= std::numeric_limits<float>::max(); }
+
 // One kernel: of the values, or of the weights where `to_weights`.
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const View *to_weights) {
     const SdpaProblem &p = c.sizes;
@@ -158,18 +160,18 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     };
 
     // A mask or bias touches every chunk, where masked values cost time unless they are known to be finite.
-    std::vector<std::int32_t> finite(static_cast<std::size_t>(p.batch), 0);
+    std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);
     if (!to_weights && p.dtype == DType::f32 && (bias.given() || mask.given())) {
-        std::vector<float> largest(finite.size());
+        std::vector<float> largest(known.size());
         if (Status s = max_magnitude(context, c.value, largest.data()); !s.ok()) return s;
-        for (std::size_t b = 0; b < finite.size(); b++) finite[b] = largest[b] <= std::numeric_limits<float>::max();
+        for (std::size_t b = 0; b < known.size(); b++) known[b] = finite(largest[b]);
     }
 
     HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(per_batch(begin)), band_end(per_batch(end)),
         offset(per_batch(c.offset)), all_lengths(lengths), shortest(bounds.shortest), longest(bounds.longest),
         pair_weight(c.pair_weight), bias_buffer(table(bias, p.dtype)), slopes(per_head(c.slopes, true)),
         mask_buffer(table(mask, DType::boolean)), sinks(per_head(c.sinks, false)), out(to_weights ? *to_weights : c.out),
-        lse_buffer(lse, p.value_dim), finite_values(ConstView(finite.data(), {p.batch}));
+        lse_buffer(lse, p.value_dim), finite_values(ConstView(known.data(), {p.batch}));
     double softcap = to_weights && c.weights_mode == WeightsMode::scaled ? 0 : c.softcap;
     bool has_bias = masked && bias.given(), has_alibi = masked && c.slopes.given(), has_mask = masked && mask.given(),
          has_sinks = masked && c.sinks.given(), probabilities = c.weights_mode == WeightsMode::probabilities;
@@ -219,25 +221,50 @@ template<typename Data> bool fold_group(BasicView<Data> &v, std::int64_t group) 
     return true;
 }
 
+// Every key below one length for each batch entry takes part.
+bool masked_by_batch(const SdpaCall &c) {
+    if (c.mask.given() || c.bias.given() || (c.lengths.given() && c.lengths.stride[1] != 0)) return false;
+    const auto open = [](const std::vector<std::int32_t> &ends, std::int64_t end) {
+        return std::all_of(ends.begin(), ends.end(), [=](std::int32_t e) { return e == end; });
+    };
+    return open(c.band_begin, -c.sizes.queries) && open(c.band_end, c.sizes.keys);
+}
+
 // Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
-// what the values are multiplied with, and nothing else be wanted of the kernel of the values.
+// what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
     if (c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
-    if (c.lse.given() || c.dropout.probability > 0 || choice.values.reason == "forced") return false;
+    if (c.lse.given() || c.dropout.probability > 0 || choice.values.reason == "forced" || !masked_by_batch(c)) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;
     return fold_group(weights, group) && fold_group(out, group);
 }
 
+template<typename View> View entry(View v, std::int64_t b) {
+    using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(v.data)>>, const char, char>;
+    v.data = static_cast<Bytes *>(v.data) + b * v.stride[0] * size_of(v.dtype);
+    v.extent[0] = 1;
+    return v;
+}
+
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
                         const View &out) {
     if (Status s = batch_dot(caller, weights, call.value, out); !s.ok()) return s;
-    // A masked value that is Inf or NaN must have no effect, and 0 times it has: those batch entries are computed again.
+    // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
     if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;
-    for (std::int64_t b = 0; b < call.sizes.batch; b++)
-        if (!(largest[static_cast<std::size_t>(b)] <= std::numeric_limits<float>::max()))
-            if (Status s = run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr); !s.ok()) return s;
+    for (std::int64_t b = 0; b < call.sizes.batch; b++) {
+        float &of_entry = largest[static_cast<std::size_t>(b)];
+        if (finite(of_entry)) continue;
+        std::int64_t keys = call.sizes.keys;
+        if (call.lengths.given()) keys = static_cast<const std::int32_t *>(call.lengths.data)[b * call.lengths.stride[0]];
+        ConstView w = entry(ConstView(weights), b), v = entry(call.value, b);
+        w.extent[3] = v.extent[2] = keys;
+        if (Status s = max_magnitude(caller.state(), v, &of_entry); !s.ok()) return s;
+        Status s = finite(of_entry) ? batch_dot(caller, w, v, entry(out, b))
+                                    : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
+        if (!s.ok()) return s;
+    }
     return {};
 }
 
