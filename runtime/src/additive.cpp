@@ -42,17 +42,18 @@ Status check_widths(const AdditiveOptions &options, const ConstView &query, cons
     return invalid("key", "width (last extent) is " + text(k) + ", number of rows of w_query is " + text(q));
 }
 
-// The largest magnitude of the keys of each batch entry that some length lets take part.
+// The largest magnitude of the keys of each batch entry. Where it is beyond the limit, that of the keys that some length lets
+// take part.
 Status magnitude_of_keys(Context::State &context, const SdpaCall &call, float *per_batch) {
+    if (Status s = max_magnitude(context, call.key, per_batch); !s.ok()) return s;
     const ConstView &lens = call.lengths;
-    if (!lens.given()) return max_magnitude(context, call.key, per_batch);
-    for (std::int64_t b = 0; b < call.sizes.batch; b++) {
+    for (std::int64_t b = 0; lens.given() && b < call.sizes.batch; b++) {
+        if (per_batch[b] <= separable_limit) continue;
         std::int32_t longest = 0;
         for (std::int64_t i = 0; i < (lens.stride[1] == 0 ? 1 : lens.extent[1]); i++)
             longest = std::max(longest, static_cast<const std::int32_t *>(lens.data)[b * lens.stride[0] + i * lens.stride[1]]);
-        ConstView keys = call.key;
-        keys.data = static_cast<const char *>(keys.data) + b * keys.stride[0] * size_of(keys.dtype);
-        keys.extent[0] = 1, keys.extent[2] = longest;
+        ConstView keys = entries(call.key, b, b + 1);
+        keys.extent[2] = longest;
         if (Status s = max_magnitude(context, keys, per_batch + b); !s.ok()) return s;
     }
     return {};

@@ -2,6 +2,7 @@
 #include "overlap.h"
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 namespace attune {
 
@@ -11,6 +12,8 @@ Status invalid(std::string_view argument, std::string what) {
 Status unsupported(std::string_view argument, std::string what) {
     return {StatusCode::unsupported, std::string(argument) + ": " + std::move(what)};
 }
+
+Status no_memory() { return {StatusCode::out_of_memory, "the allocator has no memory for this call"}; }
 
 std::string text(double x) {
     char buffer[32];
@@ -110,6 +113,15 @@ Status check_valid_lens(const ConstView &lens, std::string_view other, std::int6
                                          ", must be from 0 to " + text(keys) + ", the number of keys");
         }
     return {};
+}
+
+void fill_zeros(const View &v) {
+    const std::int64_t size = size_of(v.dtype);
+    for (std::int64_t b = 0; b < v.extent[0]; b++)
+        for (std::int64_t h = 0; h < v.extent[1]; h++)
+            for (std::int64_t i = 0; i < v.extent[2]; i++)
+                std::memset(static_cast<char *>(v.data) + size * (b * v.stride[0] + h * v.stride[1] + i * v.stride[2]), 0,
+                            static_cast<std::size_t>(v.extent[3] * size));
 }
 
 Status check_overlaps(std::span<const NamedView> inputs, std::span<const NamedView> outputs) {

@@ -16,6 +16,8 @@ constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max();
 
 Status invalid(std::string_view argument, std::string what);
 Status unsupported(std::string_view argument, std::string what);
+// The allocator of the Context gave nothing.
+Status no_memory();
 
 template<std::integral T> std::string text(T n) { return std::to_string(n); }
 std::string text(double x);
@@ -42,6 +44,9 @@ template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool h
 // valid_lens: int32 (B) or (B, rows), each from 0 to `keys`; `as2` is the same memory as (B, rows).
 Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
                         ConstView &as2);
+
+// Sets all elements of a view of rank 4 with a dense last dimension to 0, as bytes.
+void fill_zeros(const View &);
 
 struct NamedView {
     std::string_view name;

@@ -1,4 +1,5 @@
 #include "halide_call.h"
+#include "checks.h"
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -121,7 +122,7 @@ Status call_kernel(Context::State &context, int (*kernel)(void **), void **args,
     Mark mark(&call);
     switch (const int code = kernel(args)) {
     case halide_error_code_success: return {};
-    case halide_error_code_out_of_memory: return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    case halide_error_code_out_of_memory: return no_memory();
     case halide_error_code_buffer_allocation_too_large:
     case halide_error_code_buffer_extents_too_large:
         return {StatusCode::unsupported, "this variant needs an intermediate of more than 2^31 - 1 bytes for these sizes"};

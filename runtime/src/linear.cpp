@@ -3,7 +3,6 @@
 #include "linear_call.h"
 #include "op_call.h"
 #include <array>
-#include <cstring>
 #include <vector>
 
 namespace attune {
@@ -50,26 +49,14 @@ std::vector<Wish> wishes(const Product &p) {
     return list;
 }
 
-int worthwhile_threads(const Product &p, int threads) {
-    // Waking another thread costs some ten microseconds; a core does this much in about as long.
-    constexpr double least_work = 1e6;
+int threads_for(const Product &p, int threads) {
     double multiply_adds = static_cast<double>(p.columns) * static_cast<double>(p.depth);
     for (int n = 0; n < 3; n++) multiply_adds *= static_cast<double>(p.x.extent[n]);
-    return multiply_adds < least_work ? 1 : threads;
-}
-
-// Sums of nothing, written as bytes.
-void fill_zeros(const View &o) {
-    const std::int64_t size = size_of(o.dtype);
-    for (std::int64_t b = 0; b < o.extent[0]; b++)
-        for (std::int64_t h = 0; h < o.extent[1]; h++)
-            for (std::int64_t m = 0; m < o.extent[2]; m++)
-                std::memset(static_cast<char *>(o.data) + size * (b * o.stride[0] + h * o.stride[1] + m * o.stride[2]), 0,
-                            static_cast<std::size_t>(o.extent[3] * size));
+    return worthwhile_threads(multiply_adds, threads);
 }
 
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
-    const int threads = worthwhile_threads(p, context.threads);
+    const int threads = threads_for(p, context.threads);
     HalideBuffer x(p.x), weight(p.weight), out(p.out);
     if (p.op == "batch_dot") {
         void *args[] = {nullptr, x.get(), weight.get(), out.get()};

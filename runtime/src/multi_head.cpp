@@ -223,7 +223,7 @@ Status attend(Context &context, Layer &l, const MultiHeadOptions &options) {
 
     Context::State &state = context.state();
     ScratchBlock block(*state.scratch, static_cast<std::size_t>(place(l, nullptr).bytes));
-    if (!block.data()) return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    if (!block.data()) return no_memory();
     const Places p = place(l, block.data());
     if (Status s = project(context, l, p); !s.ok()) return s;
     if (Status s =

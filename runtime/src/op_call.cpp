@@ -55,7 +55,7 @@ Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
     if (!offers(v->kind, n.kind))
         return {StatusCode::invalid_argument, source + name + " is " + std::string(v->kind) + ", this call needs one that is " +
                                                   std::string(n.kind) + " (see VariantInfo::kind)"};
-    choice = {v, "forced"};
+    choice = {v, "forced", true};
     return {};
 }
 
@@ -85,6 +85,12 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
         }
     return {StatusCode::unsupported,
             std::string(needs.op) + ": no variant for " + name_of(needs.dtype) + " is linked in that this CPU runs"};
+}
+
+int worthwhile_threads(double multiply_adds, int threads) noexcept {
+    // Waking another thread costs some ten microseconds; a core does this much in about as long.
+    constexpr double least_work = 1e6;
+    return multiply_adds < least_work ? 1 : threads;
 }
 
 void write_call_line(const Choice &choice, std::string_view op, const std::string &sizes, CallStart start) {

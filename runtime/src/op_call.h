@@ -29,6 +29,7 @@ struct Wish {
 struct Choice {
     const VariantRecord *variant = nullptr;
     std::string_view reason = {};
+    bool forced = false;
 };
 
 // A variant that must run: the one of the call's options, else ATTUNE_FORCE_VARIANT if it names one of this op (and, for
@@ -41,6 +42,9 @@ Forced forced_variant(const Context::State &, std::string_view of_the_call, std:
 // The forced one if it fits, or an error that says why not; else the first of `wishes`, the best first, that some variant
 // grants which runs here.
 Status choose_variant(const VariantNeeds &, std::span<const Wish> wishes, const Forced &, Choice &);
+
+// Threads that this many multiply-adds are worth, at most `threads`.
+int worthwhile_threads(double multiply_adds, int threads) noexcept;
 
 using CallStart = std::chrono::steady_clock::time_point;
 inline CallStart start_of_call() { return std::chrono::steady_clock::now(); }

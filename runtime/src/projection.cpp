@@ -21,7 +21,7 @@ Status Projection::prepare(Context::State &context) {
         if (elements > most_elements) return unsupported(input, "its projection has more than 2^31 - 1 elements");
     }
     memory_.emplace(*context.scratch, static_cast<std::size_t>(elements * size_of(x.dtype)));
-    if (!memory_->data()) return {StatusCode::out_of_memory, "the allocator has no memory for this call"};
+    if (!memory_->data()) return no_memory();
     result_.data = memory_->data();
     return {};
 }

@@ -56,7 +56,13 @@ int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
 // Upper bound of the scratch of a call.
 std::size_t sdpa_workspace_bytes(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
 
-// Batch entries [begin, end) of a call.
+// Batch entries [begin, end) of a view, and of a call.
+template<typename Data> BasicView<Data> entries(BasicView<Data> v, std::int64_t begin, std::int64_t end) {
+    using Bytes = std::conditional_t<std::is_const_v<Data>, const char, char>;
+    v.data = static_cast<Bytes *>(v.data) + begin * v.stride[0] * size_of(v.dtype);
+    v.extent[0] = end - begin;
+    return v;
+}
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
 
 // Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.

@@ -52,12 +52,10 @@ Status choose_attention(const Context::State &context, const SdpaCall &call, std
 }
 
 int worthwhile_threads(const SdpaProblem &p, int threads) noexcept {
-    // Waking another thread costs some ten microseconds; a core does this much in about as long.
-    constexpr double least_work = 1e6;
     const double multiply_adds = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) *
                                  static_cast<double>(p.queries) * static_cast<double>(p.keys) *
                                  static_cast<double>(p.head_dim + p.value_dim);
-    return multiply_adds < least_work ? 1 : threads;
+    return worthwhile_threads(multiply_adds, threads);
 }
 
 std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {

@@ -11,18 +11,7 @@
 namespace attune {
 namespace {
 
-constexpr const char *no_memory = "the allocator has no memory for this call";
-
 char *at(const View &v, std::int64_t index) { return static_cast<char *>(v.data) + index * size_of(v.dtype); }
-
-void zero_out(const SdpaCall &call) {
-    const View &o = call.out;
-    for (std::int64_t b = 0; b < o.extent[0]; b++)
-        for (std::int64_t h = 0; h < o.extent[1]; h++)
-            for (std::int64_t i = 0; i < o.extent[2]; i++)
-                std::memset(at(o, b * o.stride[0] + h * o.stride[1] + i * o.stride[2]), 0,
-                            static_cast<std::size_t>(o.extent[3] * size_of(o.dtype)));
-}
 
 // lse of queries without keys: -inf, or the sink of the head.
 void fill_lse_without_keys(const SdpaCall &call) {
@@ -122,9 +111,7 @@ bool finite(float largest) { return largest <= std::numeric_limits<float>::max()
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const View *to_weights) {
     const SdpaProblem &p = c.sizes;
     const std::int32_t every_key = static_cast<std::int32_t>(p.keys), none = -static_cast<std::int32_t>(p.queries);
-    const std::vector<std::int32_t> from_start = {none}, to_end = {every_key};
     const bool masked = !to_weights || c.weights_mode >= WeightsMode::masked;
-    const std::vector<std::int32_t> &begin = masked ? c.band_begin : from_start, &end = masked ? c.band_end : to_end;
     ConstView lengths = c.lengths;
     if (!masked || !lengths.given()) lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
 
@@ -135,7 +122,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const std::int64_t bias_bytes = expansion_of(c.bias, p.keys).bytes, mask_bytes = expansion_of(c.mask, p.keys).bytes;
     const std::int64_t lse_bytes = to_weights || c.lse.given() ? 0 : p.batch * p.query_heads * p.queries * size_of(p.dtype);
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bounds_bytes + bias_bytes + mask_bytes + lse_bytes));
-    if (!block.data()) return {StatusCode::out_of_memory, no_memory};
+    if (!block.data()) return no_memory();
     char *memory = static_cast<char *>(block.data());
     const LengthBounds bounds = bound_lengths(lengths, p, variant, reinterpret_cast<std::int32_t *>(memory));
     const ConstView bias = dense_along_keys(c.bias, p.keys, memory += bounds_bytes);
@@ -145,8 +132,9 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
         lse = View(reinterpret_cast<float *>(memory + mask_bytes), {p.batch, p.query_heads, p.queries});
         lse.dtype = p.dtype;
     }
+    auto one = [&](const std::int32_t &x) { return ConstView(&x, {p.batch}, {0}); };
     auto per_batch = [&](const std::vector<std::int32_t> &x) {
-        return ConstView(x.data(), {p.batch}, {x.size() == 1 ? 0 : 1});
+        return x.size() == 1 ? one(x[0]) : ConstView(x.data(), {p.batch});
     };
     // What is not given is never read, but has the extents that kernels ask for.
     static constexpr double nothing = 0;
@@ -160,18 +148,18 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     };
 
     // A mask or bias touches every chunk, where masked values cost time unless they are known to be finite.
-    std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);
+    std::vector<std::int32_t> known(variant.kind == "plain" ? 0 : static_cast<std::size_t>(p.batch), 0);
     if (!to_weights && p.dtype == DType::f32 && (bias.given() || mask.given())) {
         std::vector<float> largest(known.size());
         if (Status s = max_magnitude(context, c.value, largest.data()); !s.ok()) return s;
         for (std::size_t b = 0; b < known.size(); b++) known[b] = finite(largest[b]);
     }
 
-    HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(per_batch(begin)), band_end(per_batch(end)),
-        offset(per_batch(c.offset)), all_lengths(lengths), shortest(bounds.shortest), longest(bounds.longest),
-        pair_weight(c.pair_weight), bias_buffer(table(bias, p.dtype)), slopes(per_head(c.slopes, true)),
-        mask_buffer(table(mask, DType::boolean)), sinks(per_head(c.sinks, false)), out(to_weights ? *to_weights : c.out),
-        lse_buffer(lse, p.value_dim), finite_values(ConstView(known.data(), {p.batch}));
+    HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(masked ? per_batch(c.band_begin) : one(none)),
+        band_end(masked ? per_batch(c.band_end) : one(every_key)), offset(per_batch(c.offset)), all_lengths(lengths),
+        shortest(bounds.shortest), longest(bounds.longest), pair_weight(c.pair_weight), bias_buffer(table(bias, p.dtype)),
+        slopes(per_head(c.slopes, true)), mask_buffer(table(mask, DType::boolean)), sinks(per_head(c.sinks, false)),
+        out(to_weights ? *to_weights : c.out), lse_buffer(lse, p.value_dim), finite_values(ConstView(known.data(), {p.batch}));
     double softcap = to_weights && c.weights_mode == WeightsMode::scaled ? 0 : c.softcap;
     bool has_bias = masked && bias.given(), has_alibi = masked && c.slopes.given(), has_mask = masked && mask.given(),
          has_sinks = masked && c.sinks.given(), probabilities = c.weights_mode == WeightsMode::probabilities;
@@ -182,8 +170,10 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     std::uint32_t first_head = c.first_head, dropout_offset = c.dropout.offset;
 
     // The order of the generator's inputs (generators/sdpa/sdpa_generator.cpp).
-    std::vector<void *> args = {nullptr,      query.get(),       key.get(),      band_begin.get(), band_end.get(),
-                                offset.get(), all_lengths.get(), shortest.get(), longest.get(),    &scale};
+    std::vector<void *> args;
+    args.reserve(32);
+    args = {nullptr,      query.get(),       key.get(),      band_begin.get(), band_end.get(),
+            offset.get(), all_lengths.get(), shortest.get(), longest.get(),    &scale};
     if (!to_weights) args.push_back(value.get());
     if (c.pair_weight.given()) args.insert(args.end(), {pair_weight.get(), &pair_bias});
     if (variant.kind != "plain")
@@ -234,17 +224,10 @@ bool masked_by_batch(const SdpaCall &c) {
 // what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
     if (c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
-    if (c.lse.given() || c.dropout.probability > 0 || choice.values.reason == "forced" || !masked_by_batch(c)) return false;
+    if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;
     return fold_group(weights, group) && fold_group(out, group);
-}
-
-template<typename View> View entry(View v, std::int64_t b) {
-    using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(v.data)>>, const char, char>;
-    v.data = static_cast<Bytes *>(v.data) + b * v.stride[0] * size_of(v.dtype);
-    v.extent[0] = 1;
-    return v;
 }
 
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
@@ -258,10 +241,10 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
         if (finite(of_entry)) continue;
         std::int64_t keys = call.sizes.keys;
         if (call.lengths.given()) keys = static_cast<const std::int32_t *>(call.lengths.data)[b * call.lengths.stride[0]];
-        ConstView w = entry(ConstView(weights), b), v = entry(call.value, b);
+        ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
         w.extent[3] = v.extent[2] = keys;
         if (Status s = max_magnitude(caller.state(), v, &of_entry); !s.ok()) return s;
-        Status s = finite(of_entry) ? batch_dot(caller, w, v, entry(out, b))
+        Status s = finite(of_entry) ? batch_dot(caller, w, v, entries(out, b, b + 1))
                                     : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
         if (!s.ok()) return s;
     }
@@ -278,7 +261,7 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
         return {};
     }
     if (p.keys == 0) {
-        zero_out(call);
+        fill_zeros(call.out);
         if (call.lse.given()) fill_lse_without_keys(call);
         choice.values = {nullptr, "no keys"};
         return {};
@@ -293,13 +276,13 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
     const bool drops_all = !p.dropout && call.dropout.probability > 0;
     if (!drops_all || call.lse.given())
         if (Status s = run_kernel(context, call, *choice.values.variant, nullptr); !s.ok()) return s;
-    if (drops_all) zero_out(call);
+    if (drops_all) fill_zeros(call.out);
     if (!call.weights.given()) return {};
     if (!call.average_weights || p.query_heads == 1) return run_kernel(context, call, *choice.weights.variant, &call.weights);
 
     ScratchBlock block(*context.scratch,
                        static_cast<std::size_t>(p.batch * p.query_heads * p.queries * p.keys * size_of(p.dtype)));
-    if (!block.data()) return {StatusCode::out_of_memory, no_memory};
+    if (!block.data()) return no_memory();
     View all(static_cast<float *>(block.data()), {p.batch, p.query_heads, p.queries, p.keys});
     all.dtype = p.dtype;
     if (Status s = run_kernel(context, call, *choice.weights.variant, &all); !s.ok()) return s;
@@ -309,10 +292,7 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
 SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     SdpaCall part = call;
     auto cut = [&](auto &view) {
-        if (!view.given()) return;
-        using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const char, char>;
-        view.data = static_cast<Bytes *>(view.data) + begin * view.stride[0] * size_of(view.dtype);
-        view.extent[0] = end - begin;
+        if (view.given()) view = entries(view, begin, end);
     };
     cut(part.query), cut(part.key), cut(part.value), cut(part.out), cut(part.lse), cut(part.lengths);
     cut(part.bias), cut(part.mask), cut(part.slopes), cut(part.weights);

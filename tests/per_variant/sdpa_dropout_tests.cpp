@@ -6,19 +6,7 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
-    const auto [head_dim, value_dim] = head_size(v);
-    const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
-    unsigned seed = 4000;
-    for (const auto &[queries, keys] : {std::pair(std::int64_t(1), chunk + 5), {6, 9}, {tile + 1, chunk + 3}, {37, 2}})
-        f(SdpaCase{.query_heads = 4,
-                   .key_heads = 2,
-                   .queries = queries,
-                   .keys = keys,
-                   .head_dim = head_dim,
-                   .value_dim = value_dim,
-                   .seed = seed++});
-}
+template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) { for_each_small_case(v, 4000, {37, 2}, f); }
 
 // The mask, read off the output: scores are equal and the values are an identity, so that out holds the dropped weights.
 template<typename T> std::vector<bool> mask_of(attune::Context &context, SdpaArrays<T> &a, std::string_view variant) {

@@ -10,20 +10,7 @@ using attune::Causal, attune::WeightsMode;
 namespace {
 constexpr WeightsMode modes[] = {WeightsMode::scaled, WeightsMode::capped, WeightsMode::masked, WeightsMode::probabilities};
 
-// Calls f(case) for rows and keys around tiles and chunks, four query heads on two key heads.
-template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
-    const auto [head_dim, value_dim] = head_size(v);
-    const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
-    unsigned seed = 3000;
-    for (const auto &[queries, keys] : {std::pair(std::int64_t(1), chunk + 5), {6, 9}, {tile + 1, chunk + 3}, {13, 1}})
-        f(SdpaCase{.query_heads = 4,
-                   .key_heads = 2,
-                   .queries = queries,
-                   .keys = keys,
-                   .head_dim = head_dim,
-                   .value_dim = value_dim,
-                   .seed = seed++});
-}
+template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) { for_each_small_case(v, 3000, {13, 1}, f); }
 
 void mask_a_little(SdpaCase &c) { c.causal = Causal::bottom_right, c.valid_lens = {std::int32_t(c.keys / 2), 0}; }
 void set_everything(SdpaCase &c) {

@@ -164,18 +164,20 @@ template<typename T> std::string defect(SdpaArrays<T> &a) {
     return value_defect(sdpa_reference<Reference<T>, T>(q, k, v, options), sdpa_reference<T, T>(q, k, v, options), a);
 }
 
-// Runs the case and judges everything that it wrote.
-template<typename T> void check_case(attune::Context &context, const SdpaCase &c, std::string_view variant = {}) {
-    SdpaArrays<T> arrays(c);
+// Runs a case of any attention and judges everything that it wrote. False if it was refused.
+template<typename Arrays> bool check_arrays(attune::Context &context, Arrays &&arrays, std::string_view variant) {
     const attune::Status status = arrays.run(context, variant);
-    INFO(describe(c));
+    INFO(describe(arrays.the));
     INFO("ran " << context.last_variant() << ' ' << status.message());
-    if (!status.ok()) {
-        CHECK(status.ok());
-        return;
-    }
-    if (!variant.empty() && !c.weights) CHECK(context.last_variant() == variant);
-    CHECK(defect(arrays) == "");
+    CHECK(status.ok());
+    if (status.ok()) CHECK(defect(arrays) == "");
+    return status.ok();
+}
+
+template<typename T> void check_case(attune::Context &context, const SdpaCase &c, std::string_view variant = {}) {
+    const bool ran = check_arrays(context, SdpaArrays<T>(c), variant);
+    INFO(describe(c));
+    if (ran && !variant.empty() && !c.weights) CHECK(context.last_variant() == variant);
 }
 
 }  // namespace attune_test

@@ -2,6 +2,7 @@
 #pragma once
 #include "attune/variants.h"
 #include "tests/support/catch.h"
+#include "tests/support/sdpa_case.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -84,6 +85,21 @@ inline std::vector<std::pair<std::int64_t, std::int64_t>> head_sizes(const attun
 inline std::pair<std::int64_t, std::int64_t> head_size(const attune::VariantInfo &v) {
     return v.head_dim != 0 ? std::pair<std::int64_t, std::int64_t>(v.head_dim, v.head_dim)
                            : std::pair<std::int64_t, std::int64_t>(17, 21);
+}
+
+// Calls f(case) for rows and keys around tiles and chunks and for `last`, four query heads on two key heads.
+template<typename F>
+void for_each_small_case(const attune::VariantInfo &v, unsigned seed, std::pair<std::int64_t, std::int64_t> last, const F &f) {
+    const auto [head_dim, value_dim] = head_size(v);
+    const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
+    for (const auto &[queries, keys] : {std::pair(std::int64_t(1), chunk + 5), {6, 9}, {tile + 1, chunk + 3}, last})
+        f(SdpaCase{.query_heads = 4,
+                   .key_heads = 2,
+                   .queries = queries,
+                   .keys = keys,
+                   .head_dim = head_dim,
+                   .value_dim = value_dim,
+                   .seed = seed++});
 }
 
 }  // namespace attune_test
