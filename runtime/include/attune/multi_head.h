@@ -26,7 +26,7 @@ struct MultiHeadOptions {
 //
 //   query (B, Sq, Eq)   key (B, Sk, Ek)   value (B, Sk, Ev)   out (B, Sq, Eo)
 //
-// Self-attention is query = key = value; widths may all differ. All f32 or all f64, any strides with a dense last
+// Self-attention is query = key = value; widths may all differ. All f32, f64, bf16 or f16, any strides with a dense last
 // dimension. Heads are split and merged by strides, without copies. Where query, key and value are the same tensor and their
 // weights (and biases) follow each other in memory as one (hidden_q + hidden_k + hidden_v, E) array, one pass over it computes
 // all three. Errors as in sdpa.h and linear.h, with the names used here.

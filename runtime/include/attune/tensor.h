@@ -7,22 +7,33 @@
 
 namespace attune {
 
-enum class DType : std::uint8_t { f32, f64, i32, boolean };
+enum class DType : std::uint8_t { f32, f64, i32, boolean, bf16, f16 };
 enum class Place : std::uint8_t { host, device };
 
-// "f32", "f64", "i32", "bool"
+// An element of 16 bits: 8 bits of exponent and 7 of fraction, as the upper half of a float; IEEE 754 binary16.
+struct bfloat16 {
+    std::uint16_t bits;
+};
+struct float16 {
+    std::uint16_t bits;
+};
+
+// "f32", "f64", "i32", "bool", "bf16", "f16"
 const char *name_of(DType) noexcept;
 // Bytes of an element.
 int size_of(DType) noexcept;
 
 template<typename T>
 inline constexpr bool is_element =
-    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, bool>;
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, bool> ||
+    std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
 template<typename T> constexpr DType dtype_of() {
-    static_assert(is_element<T>, "attune: elements are float, double, std::int32_t or bool");
+    static_assert(is_element<T>, "attune: elements are float, double, bfloat16, float16, std::int32_t or bool");
     if (std::is_same_v<T, float>) return DType::f32;
     if (std::is_same_v<T, double>) return DType::f64;
+    if (std::is_same_v<T, bfloat16>) return DType::bf16;
+    if (std::is_same_v<T, float16>) return DType::f16;
     return std::is_same_v<T, bool> ? DType::boolean : DType::i32;
 }
 

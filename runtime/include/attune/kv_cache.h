@@ -1,0 +1,30 @@
+// A cache of keys and values that the caller owns, and how it grows.
+#pragma once
+#include "attune/context.h"
+#include "attune/tensor.h"
+
+namespace attune {
+
+enum class CacheWhenFull {
+    refuse,  // an error: cache_lens[b] + S must be at most C
+    slide,   // the oldest rows make room: afterwards the newest C rows stand in [0, C), in order
+};
+
+struct KvAppendOptions {
+    CacheWhenFull when_full = CacheWhenFull::refuse;
+    ConstView new_lens = {};  // int32 (B) in [0, S]: only the first new_lens[b] rows are appended; not given: all
+};
+
+// Copies the rows of key and value behind the cache_lens[b] rows that the caches hold, in place. Nothing else is touched, and
+// cache_lens is not: the caller adds S (or new_lens[b]), at most C, before the next append. Attention over the result is
+// SdpaOptions::cache_lens with the cache_lens from before the append.
+//
+//   key (B, Hkv, S, Dk)   value (B, Hkv, S, Dv)   key_cache (B, Hkv, C, Dk)   value_cache (B, Hkv, C, Dv)
+//   cache_lens int32 (B) in [0, C]
+//
+// Any one type of f32, f64, bf16, f16; any strides with a dense last dimension. Inputs must not overlap the caches, nor the
+// caches each other.
+Status kv_append(Context &, const ConstView &key, const ConstView &value, const ConstView &cache_lens, const View &key_cache,
+                 const View &value_cache, const KvAppendOptions & = {}) noexcept;
+
+}  // namespace attune
