@@ -103,6 +103,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     const CallStart start = start_of_call();
     Context::State &state = context.state();
     if (Status s = check_own_options(options); !s.ok()) return s;
+    if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
     Projection q({"query", query}, {"w_query", options.w_query}, {"b_query", options.b_query});
     Projection k({"key", key}, {"w_key", options.w_key}, {"b_key", options.b_key});
     if (Status s = q.prepare(state); !s.ok()) return s;

@@ -51,8 +51,18 @@ Status check_memory(std::string_view name, const ConstView &v) {
 }
 
 Status check_real(std::string_view name, const ConstView &v) {
-    if (v.dtype == DType::f32 || v.dtype == DType::f64) return {};
+    if (v.dtype == sum_type(v.dtype) || v.dtype == DType::bf16 || v.dtype == DType::f16) return {};
+    return invalid(name, std::string("type must be f32, f64, bf16 or f16, got ") + name_of(v.dtype));
+}
+
+Status check_wide(std::string_view name, const ConstView &v) {
+    if (v.dtype == sum_type(v.dtype)) return {};
     return invalid(name, std::string("type must be f32 or f64, got ") + name_of(v.dtype));
+}
+
+Status check_wide_for(std::string_view what, std::string_view name, DType given) {
+    if (given != DType::bf16 && given != DType::f16) return {};
+    return unsupported(name, std::string(what) + " takes f32 or f64, got " + name_of(given));
 }
 
 Status check_same_type(std::string_view name, DType given, std::string_view other, DType expected) {

@@ -24,11 +24,18 @@ std::string text(double x);
 // "(2, 3)"
 std::string shape_of(const ConstView &);
 
+// What sums over elements of a type are kept in, lse among them: f64 for f64, else f32.
+constexpr DType sum_type(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+
 // What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, memory.
 Status check_memory(std::string_view name, const ConstView &);
 
-// f32 or f64.
+// f32, f64, bf16 or f16.
 Status check_real(std::string_view name, const ConstView &);
+// f32 or f64.
+Status check_wide(std::string_view name, const ConstView &);
+// The same where it is only `what` that has no kernels of 16 bits: "<name>: <what> takes f32 or f64, got bf16"
+Status check_wide_for(std::string_view what, std::string_view name, DType);
 // "<name>: type is ..., that of <other> is ..."
 Status check_same_type(std::string_view name, DType given, std::string_view other, DType expected);
 // "<name>: <what> is ..., that of <other> is ..."

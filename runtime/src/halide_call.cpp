@@ -88,9 +88,10 @@ void install_handlers() {
 }
 
 halide_type_t halide_type(DType t) {
-    if (t == DType::i32) return {halide_type_int, 32, 1};
-    if (t == DType::boolean) return {halide_type_uint, 8, 1};
-    return {halide_type_float, static_cast<std::uint8_t>(t == DType::f64 ? 64 : 32), 1};
+    const auto bits = static_cast<std::uint8_t>(8 * size_of(t));
+    if (t == DType::i32) return {halide_type_int, bits, 1};
+    if (t == DType::boolean) return {halide_type_uint, bits, 1};
+    return {t == DType::bf16 ? halide_type_bfloat : halide_type_float, bits, 1};
 }
 
 }  // namespace

@@ -34,17 +34,21 @@ void merge_rows(Product &p) {
     }
 }
 
-// Classes to look for, the best first. All of them sum in the same order, so the choice may depend on anything.
+// Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
     constexpr std::int64_t narrow_bytes = 64, wide_bytes = 256, padding_percent_at_most = 10;
-    const std::int64_t size = size_of(p.x.dtype), wide = wide_bytes / size;
+    const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;  // tiles hold sums
     const std::int64_t padding = (wide - p.columns % wide) % wide;
     std::vector<Wish> list;
-    if (p.columns * size <= narrow_bytes) list.push_back({"panels", "narrow", "few columns"});
-    if (p.x.extent[2] == 1) list.push_back({"panels", "row", "one row"});
-    if (padding * 100 > p.columns * padding_percent_at_most)
-        list.push_back({"panels", "narrow", "columns that would leave wide tiles unfilled"});
-    list.push_back({"panels", "many", "many rows"});
+    // Products of pairs sum in another order, so wherever there are any they serve every class.
+    for (const std::string_view schedule : {"pairs", "panels"}) {
+        if (schedule == "pairs" && p.x.dtype != DType::bf16) continue;
+        if (p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
+        if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});
+        if (padding * 100 > p.columns * padding_percent_at_most)
+            list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
+        list.push_back({schedule, "many", "many rows"});
+    }
     list.push_back({"root", "", "nothing else is built"});
     return list;
 }

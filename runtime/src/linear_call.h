@@ -5,7 +5,8 @@
 
 namespace attune {
 
-// Rows of a product: f32 or f64, of `type_of` where that is given, host memory, a dense last dimension of at least 1.
+// Rows of a product: f32, f64, bf16 or f16, and the type of `other` where that is given; host memory, a dense last dimension of
+// at least 1.
 // The rank has been checked.
 Status check_rows(std::string_view name, const ConstView &, std::string_view other = {}, DType type_of_other = DType::f32);
 

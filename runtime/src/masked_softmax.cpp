@@ -45,7 +45,7 @@ void take_longer_dimension(SoftmaxCall &c) {
 Status check(const ConstView &scores, const View &out, const MaskedSoftmaxOptions &options, SoftmaxCall &c) {
     if (scores.rank < 2 || scores.rank > max_rank)
         return invalid("scores", "rank must be from 2 to 4, got " + text(scores.rank));
-    if (Status s = check_real("scores", scores); !s.ok()) return s;
+    if (Status s = check_wide("scores", scores); !s.ok()) return s;
     if (Status s = check_memory("scores", scores); !s.ok()) return s;
     if (Status s = check_dense("scores", scores); !s.ok()) return s;
     if (out.rank != scores.rank)

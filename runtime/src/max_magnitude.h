@@ -1,11 +1,15 @@
-// The largest magnitude of each batch entry, which additive attention chooses its form by.
+// The largest magnitude of each batch entry: additive attention chooses its form by it, and whether values are all finite
+// shows in it.
 #pragma once
 #include "attune/tensor.h"
 #include "context_state.h"
+#include <limits>
 
 namespace attune {
 
-// per_batch[b] = max |x(b, h, s, d)|, infinite if there is a NaN, 0 of nothing. x is f32 of rank 4, its last dimension dense.
+// per_batch[b] = max |x(b, h, s, d)|, infinite if there is a NaN, 0 of nothing. x is f32, bf16 or f16, of rank 4, its last
+// dimension dense.
 Status max_magnitude(Context::State &, const ConstView &x, float *per_batch);
+inline bool all_finite(float largest) { return largest <= std::numeric_limits<float>::max(); }
 
 }  // namespace attune

@@ -85,7 +85,7 @@ Status check_output(Layer &l) {
 // be is left to the attention, which refuses it.
 Status check_outputs_apart(const Layer &l, const SdpaOptions &o) {
     const MultiHeadWeights &w = l.weights;
-    const std::array<NamedView, 18> inputs{{{"query", l.query},
+    const std::array<NamedView, 19> inputs{{{"query", l.query},
                                             {"key", l.key},
                                             {"value", l.value},
                                             {"weights.query", w.query},
@@ -102,6 +102,7 @@ Status check_outputs_apart(const Layer &l, const SdpaOptions &o) {
                                             {"mask", o.mask},
                                             {"offsets", o.offsets},
                                             {"valid_lens", o.valid_lens},
+                                            {"cache_lens", o.cache_lens},
                                             {"sinks", o.sinks}}};
     const std::array<NamedView, 3> outputs{{{"out", l.out}, {"lse", o.lse}, {"weights", o.weights}}};
     for (const auto &[name, view] : inputs)
@@ -134,7 +135,7 @@ bool is_packed(const Layer &l) {
 
 // Rows of `width` elements in scratch. A line longer than they are: rows a power of two apart would meet in few sets of the
 // caches.
-std::int64_t row_stride(std::int64_t width) { return width + 16; }
+std::int64_t row_stride(std::int64_t width, DType type) { return width + std::max(16, 64 / size_of(type)); }
 
 View sequence(char *data, DType dtype, std::int64_t batch, std::int64_t count, std::int64_t width, std::int64_t stride) {
     View v(reinterpret_cast<float *>(data), {batch, count, width}, {count * stride, stride, 1});
@@ -167,7 +168,7 @@ Places place(const Layer &l, void *data) {
     Places p;
     auto at = [&](std::int64_t bytes) { return data ? static_cast<char *>(data) + bytes : nullptr; };
     auto take = [&](std::int64_t count, std::int64_t width) {
-        const std::int64_t stride = row_stride(width);
+        const std::int64_t stride = row_stride(width, dtype);
         const View v = sequence(at(p.bytes), dtype, l.batch, count, width, stride);
         p.bytes += l.batch * count * stride * size_of(dtype);
         return v;
@@ -207,7 +208,7 @@ Status check_scratch(const Layer &l) {
     const std::int64_t rows = l.batch * std::max(l.queries, l.keys);
     const std::int64_t hidden = l.packed ? w.query.extent[0] + w.key.extent[0] + w.value.extent[0]
                                          : std::max({w.query.extent[0], w.key.extent[0], w.value.extent[0], w.out.extent[1]});
-    if (static_cast<__int128>(rows) * row_stride(hidden) <= most_elements) return {};
+    if (static_cast<__int128>(rows) * row_stride(hidden, l.query.dtype) <= most_elements) return {};
     return unsupported("query",
                        "projections of " + text(rows) + " rows to width " + text(hidden) + " are more than 2^31 - 1 elements");
 }

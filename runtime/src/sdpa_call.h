@@ -65,6 +65,26 @@ template<typename Data> BasicView<Data> entries(BasicView<Data> v, std::int64_t 
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
 
+// Scores but the dot product have no kernels of 16 bits.
+Status check_score_type(Score, std::string_view name, DType);
+
+// A tile is some queries of one head, as in `prefill`.
+inline bool is_prefill(const VariantRecord &v) { return v.schedule == "prefill" || v.schedule == "pairs"; }
+
+// No causal mask, window or offset leaves out a key.
+bool band_is_open(const SdpaCall &);
+
+// A view of elements whose type is known only now.
+inline ConstView typed_view(const void *data, DType type, std::initializer_list<std::int64_t> extents,
+                            std::initializer_list<std::int64_t> strides) {
+    ConstView v(static_cast<const float *>(data), extents, strides);
+    v.dtype = type;
+    return v;
+}
+
+// One kernel: of the values, or of the weights where `to_weights`.
+Status run_kernel(Context::State &, const SdpaCall &, const VariantRecord &, const View *to_weights);
+
 // Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.
 Status run_attention(Context &, const SdpaCall &, AttentionChoice &);
 

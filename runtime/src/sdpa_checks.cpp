@@ -99,7 +99,9 @@ Status check_lse(const View &lse, int rank, SdpaCall &call) {
     const SdpaProblem &p = call.sizes;
     if (lse.rank != rank - 1)
         return invalid("lse", "rank must be " + text(rank - 1) + ", one less than that of query, got " + text(lse.rank));
-    if (Status s = check_same_type("lse", lse.dtype, "query", p.dtype); !s.ok()) return s;
+    if (lse.dtype != sum_type(p.dtype))
+        return invalid("lse", std::string("type must be ") + name_of(sum_type(p.dtype)) + " where query is " +
+                                  name_of(p.dtype) + ", got " + name_of(lse.dtype));
     if (Status s = check_memory("lse", lse); !s.ok()) return s;
     // (B, H, S) is (B, H, S, 1), of which the kernel wants the first three.
     View with_channel = lse;
@@ -124,8 +126,10 @@ Status check_problem(const SdpaProblem &p) {
     for (const Size &s : sizes)
         if (s.value < s.least || s.value > most_elements)
             return invalid(s.name, "must be from " + text(s.least) + " to 2^31 - 1, got " + text(s.value));
-    if (p.dtype != DType::f32 && p.dtype != DType::f64)
-        return invalid("dtype", std::string("must be f32 or f64, got ") + name_of(p.dtype));
+    ConstView typed;
+    typed.dtype = p.dtype;
+    if (Status s = check_real("dtype", typed); !s.ok()) return s;
+    if (Status s = check_score_type(p.score, "dtype", p.dtype); !s.ok()) return s;
     return check_heads(p.query_heads, p.key_heads);
 }
 
@@ -134,6 +138,7 @@ Status check_attention(const ConstView &query, const ConstView &key, const Const
     const int rank = query.rank;
     ConstView out4;
     if (Status s = check_tensor("query", query, rank, query.dtype, call.query); !s.ok()) return s;
+    if (Status s = check_score_type(options.score, "query", query.dtype); !s.ok()) return s;
     if (Status s = check_tensor("key", key, rank, query.dtype, call.key); !s.ok()) return s;
     if (Status s = check_tensor("value", value, rank, query.dtype, call.value); !s.ok()) return s;
     if (Status s = check_tensor("out", out, rank, query.dtype, out4); !s.ok()) return s;

@@ -14,12 +14,17 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
         if (rows == 1) list.push_back({"decode", "g1", "one query row for each key head"});
         if (rows > 1) list.push_back({"decode", "g4", "few query rows for each key head"});
     }
-    if (p.queries <= c.short_queries_at_most) list.push_back({"prefill", "short", "few queries"});
-    if (p.keys <= c.short_keys_at_most) list.push_back({"prefill", "short", "few keys"});
-    if (p.tables) list.push_back({"prefill", "wide", "many queries and a table over pairs", p.queries});
-    list.push_back({"prefill", "long", "many queries", p.queries});
-    list.push_back({"prefill", "short", "its tiles fit the queries better"});
-    list.push_back({"prefill", "long", "no smaller class is built"});
+    // Of each class, products of pairs first: only bf16 has them, on CPUs that have such dot products.
+    const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
+        if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with});
+        list.push_back({"prefill", shape_class, reason, fill_tiles_with});
+    };
+    if (p.queries <= c.short_queries_at_most) wish("short", "few queries");
+    if (p.keys <= c.short_keys_at_most) wish("short", "few keys");
+    if (p.tables) wish("wide", "many queries and a table over pairs", p.queries);
+    wish("long", "many queries", p.queries);
+    wish("short", "its tiles fit the queries better");
+    wish("long", "no smaller class is built");
     list.push_back({"root", "", "nothing else is built"});
     return list;
 }
@@ -62,16 +67,19 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
     if (p.batch * p.query_heads * p.queries == 0 || p.keys == 0) return 0;
     // The stages of each schedule that live at the same time, in elements. A test holds this to be an upper bound.
     constexpr std::size_t lanes = 16, padding = 256, blocks = 24;
-    const auto size = static_cast<std::size_t>(size_of(p.dtype));
+    const auto size = static_cast<std::size_t>(size_of(sum_type(p.dtype)));
     const auto dk = static_cast<std::size_t>(p.head_dim), dv = static_cast<std::size_t>(p.value_dim) + 2 * lanes;
     const auto tile = static_cast<std::size_t>(v.tile_q), chunk = static_cast<std::size_t>(v.chunk);
     const auto heads = static_cast<std::size_t>(p.batch * p.query_heads), queries = static_cast<std::size_t>(p.queries);
     const std::size_t lse = heads * queries, lengths = 2 * static_cast<std::size_t>(p.batch) * (queries + 1);
     const auto workers = static_cast<std::size_t>(threads);
     std::size_t elements = 0;
-    if (v.schedule == "prefill") {
+    if (is_prefill(v)) {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
         elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 4 * chunk + 16);
+        // A chunk of key and value widened to f32; and with pairs, all values packed, two of them in each element here.
+        if (p.dtype == DType::bf16 || p.dtype == DType::f16) elements += workers * chunk * (dk + dv);
+        if (v.schedule == "pairs") elements += static_cast<std::size_t>(p.batch * p.key_heads) * chunks * chunk * (dv + 1) / 2;
     } else if (v.schedule == "decode") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
         const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) *

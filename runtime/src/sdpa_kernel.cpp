@@ -1,32 +1,13 @@
 // From a checked call to the arguments of its kernels.
-#include "attune/linear.h"
 #include "dropout_threshold.h"
 #include "halide_call.h"
 #include "max_magnitude.h"
 #include "sdpa_call.h"
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 namespace attune {
 namespace {
-
-char *at(const View &v, std::int64_t index) { return static_cast<char *>(v.data) + index * size_of(v.dtype); }
-
-// lse of queries without keys: -inf, or the sink of the head.
-void fill_lse_without_keys(const SdpaCall &call) {
-    const View &l = call.lse;
-    for (std::int64_t b = 0; b < l.extent[0]; b++)
-        for (std::int64_t h = 0; h < l.extent[1]; h++)
-            for (std::int64_t i = 0; i < l.extent[2]; i++) {
-                float lse = -__builtin_inff();
-                if (call.sinks.given()) lse = static_cast<const float *>(call.sinks.data)[h * call.sinks.stride[0]];
-                const double wide = lse;
-                const void *value = l.dtype == DType::f64 ? static_cast<const void *>(&wide) : &lse;
-                std::memcpy(at(l, b * l.stride[0] + h * l.stride[1] + i * l.stride[2]), value,
-                            static_cast<std::size_t>(size_of(l.dtype)));
-            }
-}
 
 // The extremes of lengths over the queries of a tile, as the kernels want them: (B, tiles).
 struct LengthBounds {
@@ -38,8 +19,7 @@ LengthBounds bound_lengths(const ConstView &lens, const SdpaProblem &sizes, cons
     const std::int64_t queries = sizes.queries, batch = sizes.batch;
     LengthBounds bounds{lens, lens};
     // In the split form a tile holds rows of any query, so one pair of bounds serves the whole batch entry.
-    const bool tiled = variant.schedule == "prefill" || variant.schedule == "rows";
-    const std::int64_t tile = tiled ? variant.tile_q : queries;
+    const std::int64_t tile = is_prefill(variant) || variant.schedule == "rows" ? variant.tile_q : queries;
     const std::int64_t tiles = (queries + tile - 1) / tile;
     const bool per_query = lens.stride[1] != 0 && queries > 1;
     if (per_query) {
@@ -60,13 +40,6 @@ LengthBounds bound_lengths(const ConstView &lens, const SdpaProblem &sizes, cons
             v->stride[1] = 0;
         }
     return bounds;
-}
-
-ConstView typed(const void *data, DType type, std::initializer_list<std::int64_t> extents,
-                std::initializer_list<std::int64_t> strides) {
-    ConstView v(static_cast<const float *>(data), extents, strides);
-    v.dtype = type;
-    return v;
 }
 
 // A table over pairs as kernels read it, dense along the keys: one that has a single element for all keys is written out
@@ -105,9 +78,26 @@ ConstView dense_along_keys(const ConstView &v, std::int64_t keys, char *copy) {
     return d;
 }
 
-bool finite(float largest) { return largest <= std::numeric_limits<float>::max(); }
+// Whether to find out which entries have no NaN or Inf among their values. In chunks that a mask touches, values that may hold
+// them cost time again for each tile of queries; looking at all of them once pays where there are several tiles, or where the
+// chunks are packed as pairs.
+bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
+    constexpr std::int64_t several = 64;
+    const SdpaProblem &p = c.sizes;
+    if (!is_prefill(variant) || p.dtype == DType::f64) return false;
+    if (variant.schedule != "pairs" && p.queries < several) return false;
+    return c.lengths.given() || c.bias.given() || c.mask.given() || p.keys % variant.chunk != 0 || !band_is_open(c);
+}
 
-// One kernel: of the values, or of the weights where `to_weights`.
+}  // namespace
+
+bool band_is_open(const SdpaCall &c) {
+    const auto all = [](const std::vector<std::int32_t> &ends, std::int64_t end) {
+        return std::all_of(ends.begin(), ends.end(), [=](std::int32_t e) { return e == end; });
+    };
+    return all(c.band_begin, -c.sizes.queries) && all(c.band_end, c.sizes.keys);
+}
+
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const View *to_weights) {
     const SdpaProblem &p = c.sizes;
     const std::int32_t every_key = static_cast<std::int32_t>(p.keys), none = -static_cast<std::int32_t>(p.queries);
@@ -120,7 +110,8 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     auto rounded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
     const std::int64_t bounds_bytes = rounded(2 * static_cast<std::int64_t>(sizeof(std::int32_t)) * p.batch * p.queries);
     const std::int64_t bias_bytes = expansion_of(c.bias, p.keys).bytes, mask_bytes = expansion_of(c.mask, p.keys).bytes;
-    const std::int64_t lse_bytes = to_weights || c.lse.given() ? 0 : p.batch * p.query_heads * p.queries * size_of(p.dtype);
+    const DType lse_type = sum_type(p.dtype);
+    const std::int64_t lse_bytes = to_weights || c.lse.given() ? 0 : p.batch * p.query_heads * p.queries * size_of(lse_type);
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bounds_bytes + bias_bytes + mask_bytes + lse_bytes));
     if (!block.data()) return no_memory();
     char *memory = static_cast<char *>(block.data());
@@ -130,7 +121,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     View lse = c.lse;
     if (!lse.given()) {
         lse = View(reinterpret_cast<float *>(memory + mask_bytes), {p.batch, p.query_heads, p.queries});
-        lse.dtype = p.dtype;
+        lse.dtype = lse_type;
     }
     auto one = [&](const std::int32_t &x) { return ConstView(&x, {p.batch}, {0}); };
     auto per_batch = [&](const std::vector<std::int32_t> &x) {
@@ -139,20 +130,19 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     // What is not given is never read, but has the extents that kernels ask for.
     static constexpr double nothing = 0;
     auto table = [&](const ConstView &v, DType type) {
-        return v.given() ? v : typed(&nothing, type, {p.batch, p.query_heads, p.queries, p.keys}, {0, 0, 0, 1});
+        return v.given() ? v : typed_view(&nothing, type, {p.batch, p.query_heads, p.queries, p.keys}, {0, 0, 0, 1});
     };
     auto per_head = [&](const ConstView &v, bool batched) {
         if (v.given()) return v;
-        return batched ? typed(&nothing, DType::f32, {p.batch, p.query_heads}, {0, 0})
-                       : typed(&nothing, DType::f32, {p.query_heads}, {0});
+        return batched ? typed_view(&nothing, DType::f32, {p.batch, p.query_heads}, {0, 0})
+                       : typed_view(&nothing, DType::f32, {p.query_heads}, {0});
     };
 
-    // A mask or bias touches every chunk, where masked values cost time unless they are known to be finite.
-    std::vector<std::int32_t> known(variant.kind == "plain" ? 0 : static_cast<std::size_t>(p.batch), 0);
-    if (!to_weights && p.dtype == DType::f32 && (bias.given() || mask.given())) {
+    std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);  // 0: may hold anything
+    if (!to_weights && looks_at_values(c, variant)) {
         std::vector<float> largest(known.size());
         if (Status s = max_magnitude(context, c.value, largest.data()); !s.ok()) return s;
-        for (std::size_t b = 0; b < known.size(); b++) known[b] = finite(largest[b]);
+        for (std::size_t b = 0; b < known.size(); b++) known[b] = all_finite(largest[b]);
     }
 
     HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(masked ? per_batch(c.band_begin) : one(none)),
@@ -186,121 +176,6 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     args.push_back(out.get());
     if (!to_weights) args.push_back(lse_buffer.get());
     return call_kernel(context, variant.kernel, args.data(), worthwhile_threads(p, context.threads));
-}
-
-// out (B, 1, Sq, Sk), each row the product of (1 / H ... 1 / H) and (H, Sk).
-Status mean_over_heads(Context &context, const View &all, const View &out) {
-    const std::int64_t heads = all.extent[1];
-    const std::vector<double> wide(static_cast<std::size_t>(heads), 1 / static_cast<double>(heads));
-    const std::vector<float> narrow(wide.begin(), wide.end());
-    const void *shares = all.dtype == DType::f64 ? static_cast<const void *>(wide.data()) : narrow.data();
-    const ConstView by_query = typed(all.data, all.dtype, {all.extent[0], all.extent[2], heads, all.extent[3]},
-                                     {all.stride[0], all.stride[2], all.stride[1], 1});
-    View mean = out;
-    mean.extent[1] = out.extent[2], mean.stride[1] = out.stride[2];
-    mean.extent[2] = 1, mean.stride[2] = 0;
-    return batch_dot(context, typed(shares, all.dtype, {all.extent[0], all.extent[2], 1, heads}, {0, 0, 0, 1}), by_query, mean);
-}
-
-// Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
-template<typename Data> bool fold_group(BasicView<Data> &v, std::int64_t group) {
-    if (group > 1 && v.extent[2] > 1 && v.stride[1] != v.extent[2] * v.stride[2]) return false;
-    if (v.extent[2] == 1) v.stride[2] = v.stride[1];
-    v.stride[1] *= group;
-    v.extent[1] /= group, v.extent[2] *= group;
-    return true;
-}
-
-// Every key below one length for each batch entry takes part.
-bool masked_by_batch(const SdpaCall &c) {
-    if (c.mask.given() || c.bias.given() || (c.lengths.given() && c.lengths.stride[1] != 0)) return false;
-    const auto open = [](const std::vector<std::int32_t> &ends, std::int64_t end) {
-        return std::all_of(ends.begin(), ends.end(), [=](std::int32_t e) { return e == end; });
-    };
-    return open(c.band_begin, -c.sizes.queries) && open(c.band_end, c.sizes.keys);
-}
-
-// Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
-// what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
-bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
-    if (c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
-    if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
-    const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
-    weights = c.weights, out = c.out;
-    return fold_group(weights, group) && fold_group(out, group);
-}
-
-Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
-                        const View &out) {
-    if (Status s = batch_dot(caller, weights, call.value, out); !s.ok()) return s;
-    // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
-    std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
-    if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;
-    for (std::int64_t b = 0; b < call.sizes.batch; b++) {
-        float &of_entry = largest[static_cast<std::size_t>(b)];
-        if (finite(of_entry)) continue;
-        std::int64_t keys = call.sizes.keys;
-        if (call.lengths.given()) keys = static_cast<const std::int32_t *>(call.lengths.data)[b * call.lengths.stride[0]];
-        ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
-        w.extent[3] = v.extent[2] = keys;
-        if (Status s = max_magnitude(caller.state(), v, &of_entry); !s.ok()) return s;
-        Status s = finite(of_entry) ? batch_dot(caller, w, v, entries(out, b, b + 1))
-                                    : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
-        if (!s.ok()) return s;
-    }
-    return {};
-}
-
-}  // namespace
-
-Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
-    Context::State &context = caller.state();
-    const SdpaProblem &p = call.sizes;
-    if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) {
-        choice.values = {nullptr, "no queries"};
-        return {};
-    }
-    if (p.keys == 0) {
-        fill_zeros(call.out);
-        if (call.lse.given()) fill_lse_without_keys(call);
-        choice.values = {nullptr, "no keys"};
-        return {};
-    }
-    View weights, out;
-    if (call.weights.given() && values_from_weights(call, choice, weights, out)) {
-        if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
-        if (Status s = multiply_weights(caller, call, *choice.values.variant, weights, out); !s.ok()) return s;
-        choice.values = {choice.weights.variant, "the values from the weights"};
-        return {};
-    }
-    const bool drops_all = !p.dropout && call.dropout.probability > 0;
-    if (!drops_all || call.lse.given())
-        if (Status s = run_kernel(context, call, *choice.values.variant, nullptr); !s.ok()) return s;
-    if (drops_all) fill_zeros(call.out);
-    if (!call.weights.given()) return {};
-    if (!call.average_weights || p.query_heads == 1) return run_kernel(context, call, *choice.weights.variant, &call.weights);
-
-    ScratchBlock block(*context.scratch,
-                       static_cast<std::size_t>(p.batch * p.query_heads * p.queries * p.keys * size_of(p.dtype)));
-    if (!block.data()) return no_memory();
-    View all(static_cast<float *>(block.data()), {p.batch, p.query_heads, p.queries, p.keys});
-    all.dtype = p.dtype;
-    if (Status s = run_kernel(context, call, *choice.weights.variant, &all); !s.ok()) return s;
-    return mean_over_heads(caller, all, call.weights);
-}
-
-SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
-    SdpaCall part = call;
-    auto cut = [&](auto &view) {
-        if (view.given()) view = entries(view, begin, end);
-    };
-    cut(part.query), cut(part.key), cut(part.value), cut(part.out), cut(part.lse), cut(part.lengths);
-    cut(part.bias), cut(part.mask), cut(part.slopes), cut(part.weights);
-    for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
-        if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
-    part.sizes.batch = end - begin;
-    part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
-    return part;
 }
 
 }  // namespace attune

@@ -68,6 +68,12 @@ Status check_sinks(const ConstView &sinks, SdpaCall &call) {
 
 }  // namespace
 
+Status check_score_type(Score score, std::string_view name, DType given) {
+    static constexpr std::string_view names[] = {"", "Score::general", "Score::cosine", "Score::gaussian"};
+    const auto n = static_cast<unsigned>(score);
+    return n == 0 || n >= std::size(names) ? Status() : check_wide_for(names[n], name, given);
+}
+
 Status check_dropout(const Dropout &dropout) {
     const double p = dropout.probability;
     if (p >= 0 && p <= 1) return {};

@@ -8,10 +8,20 @@ const char *name_of(DType t) noexcept {
     case DType::f64: return "f64";
     case DType::i32: return "i32";
     case DType::boolean: return "bool";
+    case DType::bf16: return "bf16";
+    case DType::f16: return "f16";
     }
     return "?";
 }
 
-int size_of(DType t) noexcept { return t == DType::f64 ? 8 : t == DType::boolean ? 1 : 4; }
+int size_of(DType t) noexcept {
+    switch (t) {
+    case DType::f64: return 8;
+    case DType::boolean: return 1;
+    case DType::bf16:
+    case DType::f16: return 2;
+    default: return 4;
+    }
+}
 
 }  // namespace attune

@@ -3,6 +3,7 @@
 #include "attune/additive.h"
 #include "attune/context.h"
 #include "attune/dropout.h"
+#include "attune/half.h"
 #include "attune/linear.h"
 #include "attune/masked_softmax.h"
 #include "attune/multi_head.h"

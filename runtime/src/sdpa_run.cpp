@@ -1,0 +1,149 @@
+// What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
+#include "attune/half.h"
+#include "attune/linear.h"
+#include "max_magnitude.h"
+#include "sdpa_call.h"
+#include <cstring>
+
+namespace attune {
+namespace {
+
+char *at(const View &v, std::int64_t index) { return static_cast<char *>(v.data) + index * size_of(v.dtype); }
+
+// lse of queries without keys: -inf, or the sink of the head.
+void fill_lse_without_keys(const SdpaCall &call) {
+    const View &l = call.lse;
+    for (std::int64_t b = 0; b < l.extent[0]; b++)
+        for (std::int64_t h = 0; h < l.extent[1]; h++)
+            for (std::int64_t i = 0; i < l.extent[2]; i++) {
+                float lse = -__builtin_inff();
+                if (call.sinks.given()) lse = static_cast<const float *>(call.sinks.data)[h * call.sinks.stride[0]];
+                const double wide = lse;
+                const void *value = l.dtype == DType::f64 ? static_cast<const void *>(&wide) : &lse;
+                std::memcpy(at(l, b * l.stride[0] + h * l.stride[1] + i * l.stride[2]), value,
+                            static_cast<std::size_t>(size_of(l.dtype)));
+            }
+}
+
+// out (B, 1, Sq, Sk), each row the product of (1 / H ... 1 / H) and (H, Sk).
+Status mean_over_heads(Context &context, const View &all, const View &out) {
+    const std::int64_t heads = all.extent[1];
+    const double share = 1 / static_cast<double>(heads);
+    const float as_f32 = static_cast<float>(share);
+    const bfloat16 as_bf16 = to_bfloat16(share);
+    const float16 as_f16 = to_float16(share);
+    const void *one = all.dtype == DType::f64    ? static_cast<const void *>(&share)
+                      : all.dtype == DType::bf16 ? &as_bf16
+                      : all.dtype == DType::f16  ? static_cast<const void *>(&as_f16)
+                                                 : &as_f32;
+    const auto size = static_cast<std::size_t>(size_of(all.dtype));
+    std::vector<char> shares(static_cast<std::size_t>(heads) * size);
+    for (std::size_t at = 0; at < shares.size(); at += size) std::memcpy(&shares[at], one, size);
+    const ConstView by_query = typed_view(all.data, all.dtype, {all.extent[0], all.extent[2], heads, all.extent[3]},
+                                          {all.stride[0], all.stride[2], all.stride[1], 1});
+    View mean = out;
+    mean.extent[1] = out.extent[2], mean.stride[1] = out.stride[2];
+    mean.extent[2] = 1, mean.stride[2] = 0;
+    return batch_dot(context, typed_view(shares.data(), all.dtype, {all.extent[0], all.extent[2], 1, heads}, {0, 0, 0, 1}),
+                     by_query, mean);
+}
+
+// Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
+template<typename Data> bool fold_group(BasicView<Data> &v, std::int64_t group) {
+    if (group > 1 && v.extent[2] > 1 && v.stride[1] != v.extent[2] * v.stride[2]) return false;
+    if (v.extent[2] == 1) v.stride[2] = v.stride[1];
+    v.stride[1] *= group;
+    v.extent[1] /= group, v.extent[2] *= group;
+    return true;
+}
+
+// Every key below one length for each batch entry takes part.
+bool masked_by_batch(const SdpaCall &c) {
+    if (c.mask.given() || c.bias.given() || (c.lengths.given() && c.lengths.stride[1] != 0)) return false;
+    return band_is_open(c);
+}
+
+// Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
+// what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
+bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
+    if (c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
+    if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
+    const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
+    weights = c.weights, out = c.out;
+    return fold_group(weights, group) && fold_group(out, group);
+}
+
+Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
+                        const View &out) {
+    if (Status s = batch_dot(caller, weights, call.value, out); !s.ok()) return s;
+    // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
+    std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
+    if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;
+    for (std::int64_t b = 0; b < call.sizes.batch; b++) {
+        float &of_entry = largest[static_cast<std::size_t>(b)];
+        if (all_finite(of_entry)) continue;
+        std::int64_t keys = call.sizes.keys;
+        if (call.lengths.given()) keys = static_cast<const std::int32_t *>(call.lengths.data)[b * call.lengths.stride[0]];
+        ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
+        w.extent[3] = v.extent[2] = keys;
+        if (Status s = max_magnitude(caller.state(), v, &of_entry); !s.ok()) return s;
+        Status s = all_finite(of_entry) ? batch_dot(caller, w, v, entries(out, b, b + 1))
+                                        : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
+        if (!s.ok()) return s;
+    }
+    return {};
+}
+
+}  // namespace
+
+Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
+    Context::State &context = caller.state();
+    const SdpaProblem &p = call.sizes;
+    if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) {
+        choice.values = {nullptr, "no queries"};
+        return {};
+    }
+    if (p.keys == 0) {
+        fill_zeros(call.out);
+        if (call.lse.given()) fill_lse_without_keys(call);
+        choice.values = {nullptr, "no keys"};
+        return {};
+    }
+    View weights, out;
+    if (call.weights.given() && values_from_weights(call, choice, weights, out)) {
+        if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
+        if (Status s = multiply_weights(caller, call, *choice.values.variant, weights, out); !s.ok()) return s;
+        choice.values = {choice.weights.variant, "the values from the weights"};
+        return {};
+    }
+    const bool drops_all = !p.dropout && call.dropout.probability > 0;
+    if (!drops_all || call.lse.given())
+        if (Status s = run_kernel(context, call, *choice.values.variant, nullptr); !s.ok()) return s;
+    if (drops_all) fill_zeros(call.out);
+    if (!call.weights.given()) return {};
+    if (!call.average_weights || p.query_heads == 1) return run_kernel(context, call, *choice.weights.variant, &call.weights);
+
+    ScratchBlock block(*context.scratch,
+                       static_cast<std::size_t>(p.batch * p.query_heads * p.queries * p.keys * size_of(p.dtype)));
+    if (!block.data()) return no_memory();
+    View all(static_cast<float *>(block.data()), {p.batch, p.query_heads, p.queries, p.keys});
+    all.dtype = p.dtype;
+    if (Status s = run_kernel(context, call, *choice.weights.variant, &all); !s.ok()) return s;
+    return mean_over_heads(caller, all, call.weights);
+}
+
+SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    auto cut = [&](auto &view) {
+        if (view.given()) view = entries(view, begin, end);
+    };
+    cut(part.query), cut(part.key), cut(part.value), cut(part.out), cut(part.lse), cut(part.lengths);
+    cut(part.bias), cut(part.mask), cut(part.slopes), cut(part.weights);
+    for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
+        if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
+    part.sizes.batch = end - begin;
+    part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    return part;
+}
+
+}  // namespace attune
