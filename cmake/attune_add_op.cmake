@@ -6,9 +6,13 @@ include(cmake/attune_numbers.cmake)
 # The names of an element type in JSON, for Halide and in attune::DType.
 set(attune_halide_dtype_f32 float32)
 set(attune_halide_dtype_f64 float64)
+set(attune_halide_dtype_bf16 bfloat16)
+set(attune_halide_dtype_f16 float16)
 set(attune_halide_dtype_bool uint8)
 set(attune_cpp_dtype_f32 f32)
 set(attune_cpp_dtype_f64 f64)
+set(attune_cpp_dtype_bf16 bf16)
+set(attune_cpp_dtype_f16 f16)
 set(attune_cpp_dtype_bool boolean)
 
 # attune_add_generator(name source...): the program <name>.generator, and its objects attune_<name>_generator, of which other

@@ -1,4 +1,5 @@
 // Wiring only: parameters, inputs, outputs.
+#include "generators/math/accumulator.h"
 #include "schedules/linear/linear_schedules.h"
 
 namespace {
@@ -24,7 +25,7 @@ public:
         in.x = a;
         in.weight = [this](Expr n, Expr k, Expr h, Expr b) { return x(n, k, h, b); };
         in.rows = a.dim(1).extent(), in.columns = x.dim(0).extent(), in.depth = a.dim(0).extent();
-        stages = attune::linear_stages(in, {dtype, chunk, 0});
+        stages = attune::linear_stages(in, {attune::accumulator_of(dtype), chunk, 0});
         out = stages.out;
     }
 

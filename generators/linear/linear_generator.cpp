@@ -1,4 +1,5 @@
 // Wiring only: parameters, inputs, outputs.
+#include "generators/math/accumulator.h"
 #include "schedules/linear/linear_schedules.h"
 
 namespace {
@@ -27,7 +28,7 @@ public:
         in.x = x, in.bias = bias;
         in.weight = [this](Expr n, Expr k, Expr, Expr) { return weight(k, n); };
         in.rows = x.dim(1).extent(), in.columns = weight.dim(1).extent(), in.depth = x.dim(0).extent();
-        stages = attune::linear_stages(in, {dtype, chunk, block});
+        stages = attune::linear_stages(in, {attune::accumulator_of(dtype), chunk, block});
         out = stages.out;
     }
 

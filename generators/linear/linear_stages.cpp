@@ -8,7 +8,9 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     LinearStages s;
     Var n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
     // A tile may reach beyond the last row, column or depth: what is read and computed there instead is never stored.
-    auto weight = [&](Expr n, Expr k) { return in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b); };
+    auto weight = [&](Expr n, Expr k) {
+        return cast(shape.type, in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b));
+    };
     s.panel = Func("panel");
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, weight);
@@ -23,17 +25,23 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     Expr at = unsafe_promise_clamped(c * shape.chunk + r, 0, in.depth - 1);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    s.partial(n, m, c, h, b) += in.x(at, min(m, in.rows - 1), h, b) * s.panel(n, at, h, b);
+    Expr x = in.x(at, min(m, in.rows - 1), h, b);
+    if (in.x.type() != shape.type) {
+        s.wide_x = Func("wide_x");
+        s.wide_x(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
+        x = s.wide_x(at, m, h, b);
+    }
+    s.partial(n, m, c, h, b) += x * s.panel(n, at, h, b);
 
     s.start = Func("start");
-    s.start(n) = in.bias.defined() ? in.bias(min(n, in.columns - 1)) : make_const(shape.type, 0);
+    s.start(n) = in.bias.defined() ? cast(shape.type, in.bias(min(n, in.columns - 1))) : make_const(shape.type, 0);
     RDom chunks(0, (in.depth + shape.chunk - 1) / shape.chunk, "product_chunk");
     s.product_chunk = chunks.x;
     s.product = Func("product");
     s.product(n, m, h, b) = s.start(n);
     s.product(n, m, h, b) += s.partial(n, m, chunks, h, b);
     s.out = Func("out_stage");
-    s.out(n, m, h, b) = s.product(n, m, h, b);
+    s.out(n, m, h, b) = cast(in.x.type(), s.product(n, m, h, b));
     return s;
 }
 

@@ -19,8 +19,8 @@ struct LinearInputs {
 };
 
 struct LinearShape {
-    Halide::Type type;
-    int chunk;  // of the depth: fixes the order of summation
+    Halide::Type type;  // of the sums; inputs of a narrower one are widened, out is as x
+    int chunk;          // of the depth: fixes the order of summation
     // Weights that lie along k in memory go through square blocks of this side to lie along n; 0: element by element, as
     // suits weights that lie along n already. It changes no result.
     int block;
@@ -29,6 +29,7 @@ struct LinearShape {
 struct LinearStages {
     std::optional<BlockTranspose> transpose;  // where there are blocks
     Halide::Func panel;                       // (n, k, h, b) the weights as the sums read them
+    Halide::Func wide_x;                      // (k, m, h, b) x, where it is narrower than the sums
     Halide::Func partial;                     // (n, m, c, h, b) sum of a chunk
     Halide::Func start;                       // (n) the bias
     Halide::Func product;                     // (n, m, h, b) bias + partials

@@ -1,11 +1,13 @@
 #include "generators/max_magnitude/max_magnitude_stages.h"
-#include <limits>
 
 namespace attune {
 using namespace Halide;
 
 MaxMagnitudeStages max_magnitude_stages(const MaxMagnitudeInputs &in, int block, int rows_per_tile) {
     MaxMagnitudeStages m;
+    // Bits without the sign compare as the magnitudes do, NaN above infinity.
+    const Type type = in.x.type(), bits = Int(type.bits());
+    const Expr magnitude_bits = bits.max(), zero = Internal::make_const(bits, 0);
     const Var e = m.e, t = m.t, b = m.b;
     const Expr tiles = (in.rows + rows_per_tile - 1) / rows_per_tile;  // of a head
     RDom all(0, (in.channels + block - 1) / block, 0, rows_per_tile, "all");
@@ -15,19 +17,19 @@ MaxMagnitudeStages max_magnitude_stages(const MaxMagnitudeInputs &in, int block,
     const Expr d = min(likely(all.x * block + e), in.channels - 1), s = min(row, in.rows - 1);
     const Expr h = t / tiles % in.heads, entry = t / (tiles * in.heads);
     m.tile_max = Func("tile_max");
-    m.tile_max(e, t) = 0;
-    m.tile_max(e, t) = max(m.tile_max(e, t), reinterpret(Int(32), in.x(d, s, h, entry)) & std::numeric_limits<int32_t>::max());
+    m.tile_max(e, t) = zero;
+    m.tile_max(e, t) = max(m.tile_max(e, t), reinterpret(bits, in.x(d, s, h, entry)) & magnitude_bits);
     m.place_max = Func("place_max");
     m.place_max(e, t) = m.tile_max(e, t);
 
     RDom places(0, block, 0, tiles * in.heads, "places");
     m.batch_max = Func("batch_max");
-    m.batch_max(b) = 0;
+    m.batch_max(b) = zero;
     m.batch_max(b) = max(m.batch_max(b), m.place_max(places.x, b * (tiles * in.heads) + places.y));
 
-    const Expr infinity = reinterpret(Int(32), Internal::make_const(Float(32), std::numeric_limits<float>::infinity()));
+    const int infinity = type.is_bfloat() ? 0x7f80 : type.bits() == 16 ? 0x7c00 : 0x7f800000;
     m.out = Func("out_stage");
-    m.out(b) = reinterpret(Float(32), min(m.batch_max(b), infinity));
+    m.out(b) = cast<float>(reinterpret(type, min(m.batch_max(b), Internal::make_const(bits, infinity))));
     m.block = all.x, m.row = all.y, m.place = places.x;
     return m;
 }

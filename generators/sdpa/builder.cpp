@@ -49,11 +49,20 @@ void Builder::intervals() {
 }
 
 // The interval of a row moves up with its query, so its ends are extreme at the first and at the last query of a tile.
-Expr Builder::seen(Expr c) const {
+Expr Builder::seen(Expr first_key, Expr end_key) const {
     auto [first, last] = queries_of(s.t);
     Expr begin = max(0, first + in.band_begin(s.b));
     Expr end = min(in.longest(s.t, s.b), last + in.band_end(s.b));
-    return c * shape.chunk < end && (c + 1) * shape.chunk > begin;
+    return first_key < end && end_key > begin;
+}
+Expr Builder::seen(Expr c) const { return seen(c * shape.chunk, (c + 1) * shape.chunk); }
+
+ChunkKeys Builder::chunk_keys(const std::string &name, bool masked, Expr c, int width) const {
+    if (width == 0) width = masked && shape.rows_per_tile ? shape.key_block : shape.chunk;
+    ChunkKeys keys{RDom(0, width, 0, shape.chunk / width, name), width};
+    Expr first = c * shape.chunk + keys.dom.y * width;
+    if (masked && shape.rows_per_tile) keys.dom.where(seen(first, first + width));
+    return keys;
 }
 
 Expr Builder::within_intervals(Expr c) const {
@@ -92,39 +101,62 @@ Index Builder::index(Expr k, bool inside) const {
     return at;
 }
 
+void Builder::widen(SdpaPartials &p, const std::string &suffix, bool masked) const {
+    if (!shape.widens_chunks || in.key.type() == type) return;
+    Var d = s.d, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    Expr j = key_at(k, !masked), head = rows(s.r, t, h).key_head;
+    p.wide_key = Func("wide_key" + suffix);
+    p.wide_key(d, k, c, t, h, b) = cast(type, in.key(d, j, head, b));
+    if (!in.value.defined()) return;
+    p.wide_value = Func("wide_value" + suffix);
+    Expr channel = shape.ragged_dims ? min(d, in.value_dim - 1) : Expr(d);
+    p.wide_value(d, k, c, t, h, b) = cast(type, in.value(channel, j, head, b));
+}
+
 SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     SdpaPartials p;
+    widen(p, suffix, masked);
     p.score = Func("score" + suffix);
     p.logit = Func("logit" + suffix);
     RDom channel(0, in.head_dim, "channel" + suffix);
     p.channel = channel.x;
-    Expr key = key_element(channel, key_at(k, !masked), rows(r, t, h).key_head);
+    Expr key = p.wide_key.defined() ? p.wide_key(channel, k, c, t, h, b)
+                                    : key_element(channel, key_at(k, !masked), rows(r, t, h).key_head);
     Expr query = s.query_t(r, channel, t, h, b);
     p.score(r, k, c, t, h, b) = value_of(0);
     p.score(r, k, c, t, h, b) += score.pair.term ? score.pair.term(query, key, channel) : query * key;
+    finish_scores(p, suffix, masked);
+    return p;
+}
 
+void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool masked) const {
+    Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    ChunkKeys keys = chunk_keys("logit_key" + suffix, masked, c, shape.rows_per_tile ? shape.key_block : 0);
+    p.logit_keys = keys.loop();
+    Expr key = keys.key();
     // Scaled here and not in the query: rounding the query would cost more accuracy than the product saves time.
-    Expr x = p.score(r, k, c, t, h, b);
-    if (score.pair.finish) x = score.pair.finish(x, index(k, !masked));
+    Expr x = p.score(r, key, c, t, h, b);
+    if (score.pair.finish) x = score.pair.finish(x, index(key, !masked));
     auto kept = [&](Expr k) {
         Expr j = c * shape.chunk + k;
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
+    p.logit(r, k, c, t, h, b) = undef(type);
     if (score.steps.empty()) {
         x = x * cast(type, in.scale * make_const(Float(64), log2e));
-        p.logit(r, k, c, t, h, b) = masked ? select(kept(k), x, value_of(masked_score)) : x;
-        return p;
+        p.logit(r, key, c, t, h, b) = masked ? select(kept(key), x, value_of(masked_score)) : x;
+        return;
     }
-    p.logit(r, k, c, t, h, b) = x * cast(type, in.scale);
+    p.logit(r, key, c, t, h, b) = x * cast(type, in.scale);
     apply_steps(p, suffix, masked);
     if (masked) {
-        RDom key(0, shape.chunk, "kept_key" + suffix);
-        if (shape.rows_per_tile) key.where(!within_intervals(c));
+        ChunkKeys kept_keys = chunk_keys("kept_key" + suffix, true, c);
+        if (shape.rows_per_tile) kept_keys.dom.where(!within_intervals(c));
+        Expr key = kept_keys.key();
         p.logit(r, key, c, t, h, b) = select(kept(key), p.logit(r, key, c, t, h, b), value_of(masked_score));
-        p.steps.push_back({int(p.steps.size()), key.x, {}});
+        p.steps.push_back({int(p.steps.size()) + 1, kept_keys.loop(), {}});
     }
-    return p;
 }
 
 void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool masked) const {
@@ -132,10 +164,11 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
     Expr inside = (c + 1) * shape.chunk <= in.keys;
     auto apply = [&](const ScoreStep &step, const std::vector<Expr> &conditions, bool dense, bool transposed) {
         const std::string name = "step" + std::to_string(p.steps.size()) + suffix;
-        RDom key(0, shape.chunk, name + "_key");
+        ChunkKeys keys = chunk_keys(name + "_key", masked, c, transposed ? shape.pair_block : 0);
         for (const Expr &condition : conditions)
-            if (condition.defined()) key.where(condition);
-        ScoreUpdate update{int(p.steps.size()), key.x, {}};
+            if (condition.defined()) keys.dom.where(condition);
+        ScoreUpdate update{int(p.steps.size()) + 1, keys.loop(), {}};
+        Expr key = keys.key();
         Index at = index(key, dense);
         if (transposed)
             at.of_pair = [&](const Func &table) {
@@ -168,29 +201,32 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     p.weight = Func("weight" + suffix);
     p.row_sum = Func("row_sum" + suffix);
     p.mixed = Func("mixed" + suffix);
-    RDom max_key(0, shape.chunk, "max_key" + suffix), sum_key(0, shape.chunk, "sum_key" + suffix);
-    p.max_key = max_key.x, p.sum_key = sum_key.x;
+    ChunkKeys max_keys = chunk_keys("max_key" + suffix, masked, c), weight_keys = chunk_keys("weight_key" + suffix, masked, c),
+              sum_keys = chunk_keys("sum_key" + suffix, masked, c);
+    p.max_keys = max_keys.loop(), p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
 
     p.row_max(r, c, t, h, b) = value_of(lowest_max);
-    p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), p.logit(r, max_key, c, t, h, b));
-    Expr logit = p.logit(r, k, c, t, h, b);
+    p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), p.logit(r, max_keys.key(), c, t, h, b));
+    Expr key = weight_keys.key(), logit = p.logit(r, key, c, t, h, b);
     Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
     // -0 adds nothing to the sum, and lets the product below see by the weight alone that the key is masked.
     if (masked) weight = reinterpret(type, select(is_masked(logit), sign_bit(type), bits_of(weight)));
-    p.weight(r, k, c, t, h, b) = weight;
+    p.weight(r, k, c, t, h, b) = undef(type);
+    p.weight(r, key, c, t, h, b) = weight;
     p.row_sum(r, c, t, h, b) = value_of(0);
-    p.row_sum(r, c, t, h, b) += p.weight(r, sum_key, c, t, h, b);
+    p.row_sum(r, c, t, h, b) += p.weight(r, sum_keys.key(), c, t, h, b);
     if (in.dropout.threshold.defined()) drop_out(p, suffix);
 
     p.mixed(r, d, c, t, h, b) = value_of(0);
     auto mix = [&](bool leave_out, Expr when) {
-        RDom key(0, shape.chunk, "mixed_key" + std::to_string(p.mixed_keys.size()) + suffix);
-        if (when.defined()) key.where(when);
-        Expr channel_at = shape.ragged_dims ? min(d, in.value_dim - 1) : Expr(d);
-        Expr v = cast(type, in.value(channel_at, key_at(key, !masked), rows(r, t, h).key_head, b));
+        ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c);
+        if (when.defined()) keys.dom.where(when);
+        Expr key = keys.key(), channel = shape.ragged_dims ? min(d, in.value_dim - 1) : Expr(d);
+        Expr v = p.wide_value.defined() ? p.wide_value(d, key, c, t, h, b)
+                                        : cast(type, in.value(channel, key_at(key, !masked), rows(r, t, h).key_head, b));
         Expr w = (p.dropped.defined() ? p.dropped : p.weight)(r, key, c, t, h, b);
         p.mixed(r, d, c, t, h, b) += leave_out ? w * select(bits_of(w) != sign_bit(type), v, value_of(0)) : w * v;
-        p.mixed_keys.push_back(key.x);
+        p.mixed_keys.push_back(keys.loop());
     };
     // A masked value may be NaN: it is replaced, not multiplied by 0, but where all values are known to be finite.
     if (masked && in.finite_values.defined()) {

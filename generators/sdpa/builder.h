@@ -16,6 +16,14 @@ struct Rows {
     Halide::Expr query, query_head, key_head;
 };
 
+// A reduction over the keys of a chunk.
+struct ChunkKeys {
+    Halide::RDom dom;
+    int width;
+    Halide::Expr key() const { return dom.y * width + dom.x; }
+    KeyLoop loop() const { return {dom.x, dom.y}; }
+};
+
 struct Builder {
     using Expr = Halide::Expr;
     using Func = Halide::Func;
@@ -40,6 +48,7 @@ struct Builder {
 
     // Some row sees some key of chunk c; the intervals of all rows hold all of it; and no step masks any of it either.
     Expr seen(Expr c) const;
+    Expr seen(Expr first_key, Expr end_key) const;
     Expr within_intervals(Expr c) const;
     Expr whole(Expr c) const;
 
@@ -65,6 +74,11 @@ struct Builder {
     void merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of);
 
 private:
+    // The keys of chunk c in blocks of `width`; 0: as narrow as it takes to leave out what is not seen.
+    ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
+    // What follows from `score`.
+    void finish_scores(SdpaPartials &, const std::string &suffix, bool masked) const;
+    void widen(SdpaPartials &, const std::string &suffix, bool masked) const;
     void apply_steps(SdpaPartials &, const std::string &suffix, bool masked) const;
     void drop_out(SdpaPartials &, const std::string &suffix) const;
     Expr key_element(Expr channel, Expr j, Expr key_head) const;

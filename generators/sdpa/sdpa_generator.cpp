@@ -1,4 +1,5 @@
 // Wiring only: parameters, inputs, outputs. Every kind of kernel of every attention of the library.
+#include "generators/math/accumulator.h"
 #include "generators/sdpa/scores.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
@@ -36,6 +37,7 @@ public:
     GeneratorParam<int> key_tile{"key_tile", 4, 1, 64};
     GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
     GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
+    GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
     Input<Buffer<int32_t, 1>> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"};
@@ -57,7 +59,7 @@ public:
             has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
             has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
         }
-        if (kind == Kind::scored || kind == Kind::training) finite_values = add_input<Buffer<>>("finite_values", Int(32), 1);
+        if (kind != Kind::weights) finite_values = add_input<Buffer<>>("finite_values", Int(32), 1);
         if (kind == Kind::training) {
             seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
             dropout_offset = add_input<uint32_t>("dropout_offset"), first_head = add_input<uint32_t>("first_head");
@@ -69,7 +71,7 @@ public:
             out = add_output<Func>("out", static_cast<Type>(dtype), 4);
         } else {
             // lse is the second value of out: the runtime gives it stride 0 along d.
-            out = add_output<Func>("out", {dtype, dtype}, 4);
+            out = add_output<Func>("out", {dtype, accumulator()}, 4);
         }
     }
 
@@ -78,7 +80,8 @@ public:
         const attune::Score score = {pair_term(in), steps()};
         const bool transposes = kind != Kind::plain && (schedule_name == Schedule::prefill || schedule_name == Schedule::rows);
         const bool split = schedule_name == Schedule::decode;
-        const attune::SdpaShape shape{dtype, chunk, tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0};
+        const attune::SdpaShape shape{
+            accumulator(), chunk, keys_together(), tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0, !split};
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
@@ -101,7 +104,8 @@ public:
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::decode) {
-            attune::schedule_decode(stages, *out, {chunk, tile_q, key_tile, value_block, channel_tile}, target, value_dim);
+            attune::schedule_decode(stages, *out, {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile}, target,
+                                    value_dim);
         } else if (schedule_name == Schedule::mullapudi2016) {
             attune::schedule_mullapudi2016(get_pipeline(), target);
         } else if (schedule_name == Schedule::adams2019) {
@@ -122,6 +126,8 @@ private:
     attune::SdpaStages stages;
     attune::WeightsStages weights;
 
+    Type accumulator() const { return attune::accumulator_of(dtype); }
+    int keys_together() const { return key_block == 0 ? key_tile : key_block; }
     bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
     Expr in_value_dim() const {
         if (head_dim != 0) return Expr(head_dim);
@@ -130,7 +136,7 @@ private:
 
     // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
     int block_side() const {
-        int side = 64 / static_cast<Type>(dtype).bytes();
+        int side = 64 / accumulator().bytes();
         while (side > 1 && (tile_q % side || chunk % side)) side /= 2;
         return side;
     }
@@ -156,22 +162,21 @@ private:
         attune::AdditiveInputs additive;
         if (is_additive()) additive = {*pair_weight, *pair_bias};
         switch (pair) {
-        case Pair::cosine: return attune::cosine_pair(in, dtype);
-        case Pair::gaussian: return attune::gaussian_pair(dtype);
-        case Pair::additive: return attune::additive_pair(additive, dtype);
-        case Pair::additive_separable: return attune::additive_separable_pair(additive, dtype);
+        case Pair::cosine: return attune::cosine_pair(in, accumulator());
+        case Pair::gaussian: return attune::gaussian_pair(accumulator());
+        case Pair::additive: return attune::additive_pair(additive, accumulator());
+        case Pair::additive_separable: return attune::additive_separable_pair(additive, accumulator());
         default: return {};
         }
     }
 
     std::vector<attune::ScoreStep> steps() {
         if (kind == Kind::plain) return {};
-        return {attune::softcap_step(*softcap, dtype), attune::bias_step(*bias, *has_bias),
-                attune::alibi_step(*slopes, *has_alibi, dtype), attune::mask_step(*mask, *has_mask)};
+        return {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
+                attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
     }
 
     void constrain_layout() {
-        std::vector<Input<Buffer<>> *> tensors;
         auto constrain = [&](auto &in, int dimensions) {
             for (int n = 0; n < dimensions; n++) in.dim(n).set_min(0);
         };

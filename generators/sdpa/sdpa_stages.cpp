@@ -35,7 +35,7 @@ SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
                 [&](Expr at) { return s.chunk_mixed(r, d, at, t, h, b); });
     s.out = Func("out_stage");
     Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
-    s.out(d, i, h, b) = Tuple(s.normalised(row, d, tile_of_row, h, b), s.lse(row, tile_of_row, h, b));
+    s.out(d, i, h, b) = Tuple(cast(in.query.type(), s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
     return s;
 }
 
@@ -62,7 +62,8 @@ SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const
                 [&](Expr at) { return s.chunk_packed(d, r, at, t, h, b); });
     Expr n = (h % group) * in.queries + i;
     s.out = Func("out_stage");
-    s.out(d, i, h, b) = Tuple(s.normalised(n % tile, d, n / tile, h / group, b), s.lse(n % tile, n / tile, h / group, b));
+    s.out(d, i, h, b) = Tuple(cast(in.query.type(), s.normalised(n % tile, d, n / tile, h / group, b)),
+                              s.lse(n % tile, n / tile, h / group, b));
     return s;
 }
 

@@ -38,7 +38,8 @@ struct SdpaInputs {
 
 struct SdpaShape {
     Halide::Type accumulator;
-    int chunk;  // keys per partial: fixes the order of summation
+    int chunk;      // keys per partial: fixes the order of summation
+    int key_block;  // keys of a chunk that are taken together, or left out where a tile sees none of them; divides chunk
     // Rows that share one range of chunks; the chunks outside it are skipped. 0: no tiles, one holds all rows, and every
     // chunk is computed and masked: for schedules that place each stage on its own. It changes no result.
     int rows_per_tile;
@@ -46,22 +47,33 @@ struct SdpaShape {
     // How a chunk reads a table over pairs, where it lies within the keys: in blocks of this side that are transposed
     // (rows_per_tile and chunk are multiples of it); 1: as it lies; 0: no chunk is treated apart. It changes no result.
     int pair_block = 0;
+    // Keys and values of a narrower type than the accumulator's are widened once for each chunk, as stages of their own, and
+    // not where they are read.
+    bool widens_chunks = false;
 };
 
-// A step of Score as an update of `logit`.
+// The keys of a chunk: key block * key_block + key. Blocks of which a tile sees nothing are left out.
+struct KeyLoop {
+    Halide::RVar key, block;
+};
+
+// A step of Score as an update of `logit`; its blocks are as wide as those of the tables.
 struct ScoreUpdate {
     int update;
-    Halide::RVar key;
+    KeyLoop keys;
     std::vector<BlockTranspose> tables;  // what it reads transposed
 };
 
 // Of one chunk: s, s after all steps and masks, m = max s, p = 2^(s - m), l = sum p, o = sum p v. Of a chunk that is not
-// seen whole, a masked weight is -0.
+// seen whole, a masked weight is -0. logit and weight are updates, 0 of them making the values, because those can leave out
+// blocks.
 struct SdpaPartials {
     Halide::Func score, logit, row_max, weight, row_sum, mixed;
-    Halide::Func random, dropped;  // with dropout: four words for four keys, and the weights that are left
-    Halide::RVar channel, max_key, sum_key;
-    std::vector<Halide::RVar> mixed_keys;  // of each update of mixed
+    Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_chunks
+    Halide::Func random, dropped;       // with dropout: four words for four keys, and the weights that are left
+    Halide::RVar channel;
+    KeyLoop logit_keys, max_keys, weight_keys, sum_keys;
+    std::vector<KeyLoop> mixed_keys;  // of each update of mixed
     std::vector<ScoreUpdate> steps;
 };
 

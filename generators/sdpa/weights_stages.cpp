@@ -65,7 +65,8 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
         w.result(k, r, c, t, h, b) = value(r, k);
     }
     w.out = Func("out_stage");
-    w.out(j, i, h, b) = w.result(j % chunk, tile ? i % tile : Expr(i), j / chunk, tile ? i / tile : Expr(0), h, b);
+    Expr result = w.result(j % chunk, tile ? i % tile : Expr(i), j / chunk, tile ? i / tile : Expr(0), h, b);
+    w.out(j, i, h, b) = cast(in.query.type(), result);
     w.s = s;
     return w;
 }

@@ -48,6 +48,8 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     s.partial.store_in(MemoryType::Stack);
     s.partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
 
+    if (s.wide_x.defined()) s.wide_x.compute_at(s.product, s.product_chunk).vectorize(k, lanes, TailStrategy::RoundUp);
+
     s.panel.compute_at(s.product, s.product_chunk).bound_extent(n, tuning.tile_columns);
     if (s.transpose) {
         // Along k within a tile of columns: the addresses of its rows in memory are found once.

@@ -3,7 +3,8 @@
 namespace attune {
 
 void schedule_root(LinearStages &s, Halide::Func out) {
-    for (Halide::Func *f : {&s.panel, &s.partial, &s.start, &s.product}) f->compute_root();
+    for (Halide::Func *f : {&s.panel, &s.wide_x, &s.partial, &s.start, &s.product})
+        if (f->defined()) f->compute_root();
     out.compute_root();
 }
 

@@ -10,15 +10,17 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     const bool any_dims = !Internal::is_const(value_dim);
     const int lanes = target.natural_vector_size(s.query_t.type());
     require(tuning.row_tile > 0, "tile_q must be given");
-    require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
-    require_multiple("chunk", tuning.chunk, "value_block", tuning.value_block);
-    require_multiple("chunk", tuning.chunk, "the vector width", lanes);
+    require_multiple("chunk", tuning.chunk, "key_block", tuning.key_block);
+    require_multiple("key_block", tuning.key_block, "key_tile", tuning.key_tile);
+    require_multiple("key_block", tuning.key_block, "value_block", tuning.value_block);
+    require_multiple("key_block", tuning.key_block, "the vector width", lanes);
     if (const auto size = Internal::as_const_int(value_dim))
         require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     constexpr int rows_of_merge = 64;  // fewer are not worth waking other threads
-    Var task("task"), merge("merge"), ko("ko"), ki("ki"), dO("do"), di("di"), lane("lane");
-    RVar chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"), mi("mi");
+    Var task("task"), merge("merge"), dO("do"), di("di"), lane("lane");
+    RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"),
+        mi("mi");
 
     schedule_prepared(s.prepared, lanes);
     // Merge: a few reductions over the chunks for each row.
@@ -43,6 +45,10 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         .bound(r, 0, tuning.row_tile)
         .vectorize(d, lanes, TailStrategy::GuardWithIf);
 
+    // No two keys of a block are one; Halide does not see it through the block.
+    auto along_keys = [&](Stage f, const KeyLoop &keys) {
+        f.reorder(keys.key, r, keys.block).allow_race_conditions().vectorize(keys.key, lanes);
+    };
     int stage = 0;
     for (const auto &[partials, chunk] : {std::pair(s.full, s.full_chunk), std::pair(s.part, s.part_chunk)}) {
         SdpaPartials p = partials;
@@ -56,8 +62,12 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
 
         // Scores: lanes of partial sums over the channels, added up across lanes at the end.
         p.logit.compute_at(packed, t).reorder_storage(k, r, c, t, h, b);
-        p.logit.split(k, ko, ki, tuning.key_tile).reorder(ki, r, ko).unroll(ki).unroll(r);
-        for (const ScoreUpdate &step : p.steps) p.logit.update(step.update).reorder(step.key, r).vectorize(step.key, lanes);
+        p.logit.update(0)
+            .split(p.logit_keys.key, ko, ki, tuning.key_tile)
+            .reorder(ki, r, ko, p.logit_keys.block)
+            .unroll(ki)
+            .unroll(r);
+        for (const ScoreUpdate &step : p.steps) along_keys(p.logit.update(step.update), step.keys);
         if (p.dropped.defined()) {
             Var four("four_of_keys"), in_four("in_four");
             p.dropped.compute_at(packed, t)
@@ -86,21 +96,22 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
             f.bound_extent(k, tuning.key_tile).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
 
         // Softmax: lanes are keys.
-        for (const auto &[f, key] : {std::pair(p.row_max, p.max_key), std::pair(p.row_sum, p.sum_key)}) {
+        for (const auto &[f, keys] : {std::pair(p.row_max, p.max_keys), std::pair(p.row_sum, p.sum_keys)}) {
             Func reduced = f;
-            Func lane_reduced = reduced.update().split(key, mo, mi, lanes).rfactor(mi, lane);
+            Func lane_reduced = reduced.update().split(keys.key, mo, mi, lanes).rfactor(mi, lane);
             reduced.compute_at(packed, t).update().atomic().vectorize(mi);
             lane_reduced.compute_at(reduced, r).vectorize(lane).update().vectorize(lane);
         }
-        p.weight.compute_at(packed, t).reorder_storage(k, r, c, t, h, b).vectorize(k, lanes);
+        p.weight.compute_at(packed, t).reorder_storage(k, r, c, t, h, b);
+        along_keys(p.weight.update(0), p.weight_keys);
 
         // Weighted values: the first row streams a block of V in, the other rows find it in L1.
         p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++)
             p.mixed.update(int(n))
-                .split(p.mixed_keys[n], block, in_block, tuning.value_block)
+                .split(p.mixed_keys[n].key, block, in_block, tuning.value_block)
                 .split(d, dO, di, lanes * tuning.channel_tile, TailStrategy::GuardWithIf)
-                .reorder(di, r, in_block, dO, block)
+                .reorder(di, r, in_block, dO, block, p.mixed_keys[n].block)
                 .vectorize(di, lanes)
                 .unroll(di)
                 .unroll(r);

@@ -17,12 +17,7 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
         require_multiple("the head size", static_cast<int>(*size), "channel_tile", tuning.channel_tile);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), dO("do"), di("di");
-    const OneTask one_task = [&](Func &f) -> Func & {
-        f.bound(r, 0, tuning.tile_q).bound_extent(t, 1).bound_extent(b, 1);
-        for (const Var &v : f.args())
-            if (v.same_as(h)) f.bound_extent(h, 1);
-        return f;
-    };
+    const OneTask one_task = one_task_of(s, tuning.tile_q);
     // Constant extents, or stages would get heap storage and strides known at run time only.
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_prepared(s.prepared, lanes);
@@ -59,15 +54,24 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
         // Second product: a register tile of tile_q rows by channel_tile channels.
         SdpaPartials q = p;
         lanes_are_rows(q.mixed.compute_at(s.chunk_mixed, dO)).unroll(r).unroll(d);
-        for (std::size_t n = 0; n < q.mixed_keys.size(); n++)
-            q.mixed.update(int(n)).reorder(r, d, q.mixed_keys[n]).vectorize(r, lanes).unroll(r).unroll(d);
+        for (std::size_t n = 0; n < q.mixed_keys.size(); n++) {
+            auto m = q.mixed.update(int(n))
+                         .reorder(r, d, q.mixed_keys[n].key, q.mixed_keys[n].block)
+                         .vectorize(r, lanes)
+                         .unroll(r)
+                         .unroll(d);
+            if (stage) m.unroll(q.mixed_keys[n].key);
+        }
+        if (q.wide_value.defined())
+            one_task(q.wide_value.compute_at(s.chunk_mixed, chunk)).vectorize(d, lanes, TailStrategy::GuardWithIf);
 
         // Softmax of the chunk.
         lanes_are_rows(q.row_max.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
-        q.row_max.update().reorder(r, q.max_key).vectorize(r, lanes).unroll(r);
+        q.row_max.update().reorder(r, q.max_keys.key, q.max_keys.block).vectorize(r, lanes).unroll(r);
         lanes_are_rows(q.row_sum.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
-        q.row_sum.update().reorder(r, q.sum_key).vectorize(r, lanes).unroll(r);
-        lanes_are_rows(q.weight.compute_at(s.chunk_mixed, chunk)).unroll(r);
+        q.row_sum.update().reorder(r, q.sum_keys.key, q.sum_keys.block).vectorize(r, lanes).unroll(r);
+        one_task(q.weight.compute_at(s.chunk_mixed, chunk));
+        q.weight.update(0).reorder(r, q.weight_keys.key, q.weight_keys.block).vectorize(r, lanes).unroll(r);
 
         if (q.dropped.defined()) {
             Var four("four_of_keys"), in_four("in_four"), block("row_block"), lane("lane");
@@ -80,7 +84,7 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
             one_task(q.dropped);
             q.random.compute_at(q.dropped, block).vectorize(r, lanes);
         }
-        schedule_scores(s, q, s.chunk_mixed, chunk, tuning.key_tile, lanes, one_task);
+        schedule_scores(s, q, s.chunk_mixed, chunk, lanes, one_task);
         stage++;
     }
     for (Func f : {s.chunk_mixed, s.chunk_sum, s.chunk_max}) one_task(f.compute_at(out, task));

@@ -14,36 +14,44 @@ void schedule_prepared(const std::vector<Func> &prepared, int lanes) {
     }
 }
 
-void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, const std::vector<BlockTranspose> &tables) {
-    const int side = tables[0].side;
-    const std::string name = column.name();
-    // Named after the column, which tells the stages of a Func apart: Halide finds the place of a table by name.
-    Var row_block(name + "_row_block"), in_row("in_row");
-    VarOrRVar column_block(name + "_block", column.is_rvar), in_column(name + "_in", column.is_rvar);
-    consumer.split(row, row_block, in_row, side)
-        .split(column, column_block, in_column, side)
-        .reorder({in_row, in_column, column_block, row_block})
+OneTask one_task_of(const SdpaStages &s, int tile_q) {
+    return [=](Func &f) -> Func & {
+        for (const Var &v : f.args()) {
+            if (v.same_as(s.r)) f.bound(v, 0, tile_q);
+            if (v.same_as(s.t) || v.same_as(s.h) || v.same_as(s.b)) f.bound_extent(v, 1);
+        }
+        return f;
+    };
+}
+
+void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, VarOrRVar column_block,
+                     const std::vector<BlockTranspose> &tables) {
+    // Named after the block, which tells the stages of a Func apart: Halide finds the place of a table by name.
+    Var row_block(column_block.name() + "_row_block"), in_row("in_row");
+    consumer.split(row, row_block, in_row, tables[0].side)
+        .reorder({in_row, column, column_block, row_block})
         .vectorize(in_row)
-        .unroll(in_column);
+        .unroll(column);
     for (const BlockTranspose &table : tables) schedule_transpose(table, LoopLevel(of, column_block));
 }
 
-void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, Func at, RVar chunk, int key_tile, int lanes,
+void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, Func at, RVar chunk, int lanes,
                      const OneTask &one_task) {
     const Var r = s.r, k = s.k;
-    Var ko("ko"), ki("ki");
     SdpaPartials p = partials;
-    // First product: a register tile of tile_q rows by key_tile keys.
-    p.logit.compute_at(at, chunk).split(k, ko, ki, key_tile).reorder(r, ki, ko);
-    one_task(p.logit).vectorize(r, lanes).unroll(r).unroll(ki);
-    one_task(p.score.compute_at(p.logit, ko)).vectorize(r, lanes).unroll(r).unroll(k);
+    if (p.wide_key.defined())
+        one_task(p.wide_key.compute_at(at, chunk)).vectorize(p.wide_key.args()[0], lanes, TailStrategy::GuardWithIf);
+    // First product: a register tile of tile_q rows by key_block keys.
+    one_task(p.logit.compute_at(at, chunk));
+    p.logit.update(0).reorder(r, p.logit_keys.key, p.logit_keys.block).vectorize(r, lanes).unroll(r).unroll(p.logit_keys.key);
+    one_task(p.score.compute_at(p.logit, p.logit_keys.block)).vectorize(r, lanes).unroll(r).unroll(k);
     p.score.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
     // Steps: one pass each over the scores in L1, skipped as a whole where its option is not given.
     for (const ScoreUpdate &step : p.steps) {
         if (step.tables.empty())
-            p.logit.update(step.update).reorder(r, step.key).vectorize(r, lanes).unroll(r);
+            p.logit.update(step.update).reorder(r, step.keys.key, step.keys.block).vectorize(r, lanes).unroll(r);
         else
-            schedule_blocks(p.logit.update(step.update), p.logit, r, step.key, step.tables);
+            schedule_blocks(p.logit.update(step.update), p.logit, r, step.keys.key, step.keys.block, step.tables);
     }
 }
 

@@ -12,15 +12,16 @@ void schedule_weights_root(WeightsStages &, Halide::Func out);
 struct PrefillTuning {
     int chunk;         // keys of a partial (the stages' chunk), a multiple of key_tile
     int tile_q;        // rows of a task (the stages' rows_per_tile), a multiple of the vector width
-    int key_tile;      // keys of a register tile of scores
+    int key_tile;      // keys of a register tile of scores (the stages' key_block)
     int channel_tile;  // channels of a register tile of weighted values
 };
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
 void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
 struct DecodeTuning {
-    int chunk;         // keys of a partial (the stages' chunk), a multiple of key_tile, value_block and the vector width
+    int chunk;         // keys of a partial (the stages' chunk)
     int row_tile;      // rows of a key head taken through K and V together (the stages' rows_per_tile)
+    int key_block;     // the stages' key_block, a multiple of key_tile, value_block and the vector width; divides chunk
     int key_tile;      // keys whose scores are computed together
     int value_block;   // keys of V that stay in L1 while all rows use them
     int channel_tile;  // vectors of channels accumulated together
@@ -44,15 +45,15 @@ void schedule_adams2019(const Halide::Pipeline &, const Halide::Target &);
 
 // Parts of the schedules above.
 
-// Gives a stage of one task constant extents.
+// Gives a stage of one task, which is a tile of rows of one head, constant extents.
 using OneTask = std::function<Halide::Func &(Halide::Func &)>;
+OneTask one_task_of(const SdpaStages &, int tile_q);
 
 // The scores of one chunk, lanes are queries.
-void schedule_scores(const SdpaStages &, const SdpaPartials &, Halide::Func at, Halide::RVar chunk, int key_tile, int lanes,
-                     const OneTask &);
-// A stage of a Func that reads tables in transposed blocks: it takes them block by block.
+void schedule_scores(const SdpaStages &, const SdpaPartials &, Halide::Func at, Halide::RVar chunk, int lanes, const OneTask &);
+// A stage of a Func that reads tables in transposed blocks: it takes them block by block. Its columns are split already.
 void schedule_blocks(Halide::Stage consumer, Halide::Func of, Halide::VarOrRVar row, Halide::VarOrRVar column,
-                     const std::vector<BlockTranspose> &tables);
+                     Halide::VarOrRVar column_block, const std::vector<BlockTranspose> &tables);
 // Of each query or key alone: small, and in full before all others.
 void schedule_prepared(const std::vector<Halide::Func> &, int lanes);
 

@@ -12,12 +12,7 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
     require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
     const Var r = s.r, k = s.k, t = s.t, h = s.h, b = s.b, j = out.args()[0], i = out.args()[1];
     Var task("task"), row("row"), in_chunk("in_chunk"), c("c");
-    const OneTask one_task = [&](Func &f) -> Func & {
-        f.bound(r, 0, tuning.tile_q).bound_extent(t, 1).bound_extent(b, 1);
-        for (const Var &v : f.args())
-            if (v.same_as(h)) f.bound_extent(h, 1);
-        return f;
-    };
+    const OneTask one_task = one_task_of(s, tuning.tile_q);
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_prepared(s.prepared, lanes);
 
@@ -29,7 +24,9 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
         .parallel(task)
         .vectorize(in_chunk, lanes, TailStrategy::GuardWithIf);
     one_task(w.result.compute_at(out, c).bound(k, 0, tuning.chunk).bound_extent(s.c, 1));
-    schedule_blocks(w.result, w.result, k, r, w.transposed);
+    Var row_in_block("row_in_block"), block_of_rows("block_of_rows");
+    w.result.split(r, block_of_rows, row_in_block, w.transposed[0].side);
+    schedule_blocks(w.result, w.result, k, row_in_block, block_of_rows, w.transposed);
     lanes_are_rows(s.query_t.compute_at(out, task)).unroll(s.d, 4, TailStrategy::GuardWithIf);
     for (Func f : {s.row_begin, s.row_end, w.total_max, w.total_sum, w.share}) lanes_are_rows(f.compute_at(out, task));
     w.total_max.update().reorder(r, w.max_key, w.max_chunk).vectorize(r, lanes).unroll(r);
@@ -39,8 +36,8 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
     int stage = 0;
     for (const RVar &chunk : {w.full_chunk, w.part_chunk, w.unseen_chunk})
         w.logits.update(stage++).reorder(r, k, chunk).vectorize(r, lanes).unroll(r);
-    schedule_scores(s, s.full, w.logits, w.full_chunk, tuning.key_tile, lanes, one_task);
-    schedule_scores(s, s.part, w.logits, w.part_chunk, tuning.key_tile, lanes, one_task);
+    schedule_scores(s, s.full, w.logits, w.full_chunk, lanes, one_task);
+    schedule_scores(s, s.part, w.logits, w.part_chunk, lanes, one_task);
 }
 
 }  // namespace attune

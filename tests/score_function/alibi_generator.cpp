@@ -41,7 +41,8 @@ public:
         mask_step.mask = [&](const attune::Index &at) { return captured.user->mask(at); };
         mask_step.may_mask = true;
         const attune::Score score{{}, {score_step, mask_step}};
-        const attune::SdpaShape shape{Halide::Float(32), chunk, root ? 0 : split ? row_tile : tile_q, false, split ? 1 : 0};
+        const attune::SdpaShape shape{
+            Halide::Float(32), chunk, split ? key_block : key_tile, root ? 0 : split ? row_tile : tile_q, false, split ? 1 : 0};
         stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
         out = stages.out;
     }
@@ -60,13 +61,13 @@ public:
         if (root)
             attune::schedule_root(stages, out);
         else if (split)
-            attune::schedule_decode(stages, out, {chunk, row_tile, 4, 8, 2}, target, head_dim);
+            attune::schedule_decode(stages, out, {chunk, row_tile, key_block, key_tile, 8, 2}, target, head_dim);
         else
-            attune::schedule_prefill(stages, out, {chunk, tile_q, 4, 4}, target, head_dim);
+            attune::schedule_prefill(stages, out, {chunk, tile_q, key_tile, 4}, target, head_dim);
     }
 
 private:
-    static constexpr int head_dim = 32, chunk = 32, tile_q = 16, row_tile = 4;
+    static constexpr int head_dim = 32, chunk = 32, tile_q = 16, row_tile = 4, key_tile = 4, key_block = 16;
     attune::Captured<Alibi> captured;
     std::vector<Input<Buffer<>> *> captures;
     attune::SdpaStages stages;
