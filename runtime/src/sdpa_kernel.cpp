@@ -169,7 +169,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     if (variant.kind != "plain")
         args.insert(args.end(), {&softcap, &has_bias, bias_buffer.get(), &has_alibi, slopes.get(), &has_mask, mask_buffer.get(),
                                  &has_sinks, sinks.get()});
-    if (variant.kind == "scored" || variant.kind == "training") args.push_back(finite_values.get());
+    if (!to_weights) args.push_back(finite_values.get());
     if (variant.kind == "training")
         args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
     if (to_weights) args.push_back(&probabilities);
