@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <new>
 
 namespace attune {
 namespace {
@@ -77,6 +78,38 @@ int on_do_par_for(void *user_context, halide_task_t task, int min, int size, std
     return other_do_par_for(user_context, work, 0, workers, tasks_closure);
 }
 
+// The same for tasks of the library. They begin in order, so the first one that fails always runs.
+struct LibraryTasks {
+    const Task &task;
+    const std::int64_t count;
+    std::atomic<std::int64_t> next{0};
+    std::atomic<bool> failed{false};
+    std::mutex mutex = {};
+    std::int64_t first_failed = count;
+    Status status = {};
+};
+
+Status run_task(const Task &task, std::int64_t n, int worker) {
+    try {
+        return task(n, worker);
+    } catch (const std::bad_alloc &) {
+        return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate
+    }
+}
+
+int work_for_library(void *user_context, int worker, std::uint8_t *closure) {
+    Mark mark(user_context);
+    LibraryTasks &tasks = *reinterpret_cast<LibraryTasks *>(closure);
+    for (std::int64_t n; !tasks.failed && (n = tasks.next++) < tasks.count;) {
+        Status status = run_task(tasks.task, n, worker);
+        if (status.ok()) continue;
+        std::lock_guard lock(tasks.mutex);
+        if (n < tasks.first_failed) tasks.first_failed = n, tasks.status = std::move(status);
+        tasks.failed = true;
+    }
+    return 0;
+}
+
 void install_handlers() {
     static std::once_flag once;
     std::call_once(once, [] {
@@ -117,7 +150,7 @@ void HalideBuffer::append(std::int64_t extent, std::int64_t stride) {
 
 Status call_kernel(Context::State &context, int (*kernel)(void **), void **args, int threads) {
     install_handlers();
-    Call call{context, threads, {}, {}};
+    Call call{context, current_call ? 1 : threads, {}, {}};  // a task has one thread
     void *user_context = &call;
     args[0] = &user_context;
     Mark mark(&call);
@@ -129,6 +162,19 @@ Status call_kernel(Context::State &context, int (*kernel)(void **), void **args,
         return {StatusCode::unsupported, "this variant needs an intermediate of more than 2^31 - 1 bytes for these sizes"};
     default: return {StatusCode::internal, "kernel error " + std::to_string(code) + ": " + call.error};
     }
+}
+
+Status run_tasks(Context::State &context, std::int64_t count, int threads, const Task &task) {
+    install_handlers();
+    Call call{context, threads, {}, {}};
+    LibraryTasks tasks{task, count};
+    auto *closure = reinterpret_cast<std::uint8_t *>(&tasks);
+    const int workers = static_cast<int>(std::min<std::int64_t>(threads, count));
+    if (workers <= 1)
+        work_for_library(&call, 0, closure);
+    else
+        other_do_par_for(&call, work_for_library, 0, workers, closure);
+    return std::move(tasks.status);
 }
 
 }  // namespace attune

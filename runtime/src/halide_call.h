@@ -4,6 +4,8 @@
 #include "HalideRuntime.h"
 #include "attune/tensor.h"
 #include "context_state.h"
+#include <cstdint>
+#include <functional>
 #include <string>
 
 namespace attune {
@@ -25,5 +27,11 @@ private:
 
 // Runs kernel(args) with at most `threads` threads; args[0] is set here. What Halide's codes mean becomes a Status.
 Status call_kernel(Context::State &, int (*kernel)(void **), void **args, int threads);
+
+// Runs task(n, worker) for every n in [0, count), begun in that order by `threads` workers at most; `worker` is the number of
+// the one that runs it, from 0. A kernel that a task calls has the task's thread alone. Answers what the first task that failed
+// answered, however many threads there are; later ones may then not have run.
+using Task = std::function<Status(std::int64_t n, int worker)>;
+Status run_tasks(Context::State &, std::int64_t count, int threads, const Task &);
 
 }  // namespace attune

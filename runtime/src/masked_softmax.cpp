@@ -2,6 +2,7 @@
 #include "checks.h"
 #include "halide_call.h"
 #include "op_call.h"
+#include "overlap.h"
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -18,13 +19,6 @@ struct SoftmaxCall {
     View out;
     bool seed = false;
 };
-
-bool same_memory(const ConstView &a, const ConstView &b) {
-    if (a.data != b.data) return false;
-    for (int n = 0; n < a.rank; n++)
-        if (a.extent[n] > 1 && a.stride[n] != b.stride[n]) return false;
-    return true;
-}
 
 template<typename Data> void exchange(BasicView<Data> &v, int n, int with) {
     std::swap(v.extent[n], v.extent[with]);

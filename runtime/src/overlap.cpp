@@ -85,6 +85,13 @@ bool overlap(const ConstView &a, const ConstView &b) {
     return from_a < ra.row || from_b < rb.row;
 }
 
+bool same_memory(const ConstView &a, const ConstView &b) {
+    if (a.data != b.data) return false;
+    for (int n = 0; n < a.rank; n++)
+        if (a.extent[n] > 1 && a.stride[n] != b.stride[n]) return false;
+    return true;
+}
+
 bool overlaps_itself(const ConstView &v) {
     const Rows r = rows_of(v);
     if (r.empty) return false;

@@ -6,6 +6,8 @@
 namespace attune {
 
 bool overlap(const ConstView &, const ConstView &);
+// Each index names the same element of both, which have the same extents.
+bool same_memory(const ConstView &, const ConstView &);
 // Two indices of the view name the same element.
 bool overlaps_itself(const ConstView &);
 

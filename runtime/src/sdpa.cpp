@@ -5,7 +5,6 @@
 #include <cstdio>
 
 namespace attune {
-namespace {
 
 std::string_view op_of(Score score) {
     if (score == Score::cosine) return "cosine";
@@ -20,6 +19,13 @@ Status check_score(const SdpaOptions &options) {
     if (!general && options.score_weight.given()) return invalid("score_weight", "given without Score::general");
     return {};
 }
+
+double scale_of(const SdpaOptions &options, std::int64_t head_dim) {
+    if (options.scale) return *options.scale;
+    return options.score == Score::dot_product ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
+}
+
+namespace {
 
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
            const SdpaOptions &options) {
@@ -39,8 +45,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (Status s = projected.run(context); !s.ok()) return s;
     call.op = op_of(options.score);
     call.sizes.score = options.score;
-    const bool scaled = options.score == Score::dot_product;
-    call.scale = options.scale ? *options.scale : scaled ? 1 / std::sqrt(static_cast<double>(call.sizes.head_dim)) : 1;
+    call.scale = scale_of(options, call.sizes.head_dim);
     AttentionChoice choice;
     if (Status s = choose_attention(context.state(), call, options.variant, choice); !s.ok()) return s;
     if (Status s = run_attention(context, call, choice); !s.ok()) return s;

@@ -20,7 +20,8 @@ struct SdpaCall {
     double pair_bias = 0;
     // Keys of query i of batch entry b: [i + band_begin[b], i + band_end[b]) within [0, length); one entry, or one a batch.
     std::vector<std::int32_t> band_begin, band_end, offset;
-    ConstView lengths;  // int32 (B, Sq), any strides; not given: every key
+    ConstView lengths;                                               // int32 (B, Sq), any strides; not given: every key
+    std::shared_ptr<const std::vector<std::int32_t>> cache_lengths;  // what lengths points to where cache_lens was given
     double softcap = 0;
     ConstView bias, mask;  // (B, Hq, Sq, Sk), strides 0 where they broadcast; the last extent may be 1
     std::shared_ptr<const std::vector<float>> standard_slopes;  // what slopes may point to
@@ -31,6 +32,18 @@ struct SdpaCall {
     WeightsMode weights_mode = WeightsMode::probabilities;
     bool average_weights = false;
 };
+
+// Keys of query i: [i + begin, i + end) within [0, keys). `offset` is where ALiBi counts from.
+struct Band {
+    std::int32_t begin, end, offset;
+};
+// What causal, window and an offset that the caller gave leave of one batch entry.
+Band band_of(const SdpaOptions &, std::optional<std::int64_t> offset, std::int64_t queries, std::int64_t keys);
+
+// The score of SdpaOptions: its op, its checks, and its scale where none is given.
+std::string_view op_of(Score);
+Status check_score(const SdpaOptions &);
+double scale_of(const SdpaOptions &, std::int64_t head_dim);
 
 // Checks everything, in the order of the arguments, and fills `call` but for op, scale and pair; more_inputs are those of
 // the op itself, which outputs must not overlap either. check_sdpa does it for the scores of SdpaOptions.

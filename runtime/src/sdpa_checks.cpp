@@ -61,35 +61,52 @@ Status check_ints(std::string_view name, const ConstView &v, std::int64_t batch)
     return check_extent(name, "batch (first extent)", v.extent[0], "query", batch);
 }
 
+// What cache_lens stands for: lengths, and the offset of each entry.
+Status check_cache_lens(const SdpaOptions &options, SdpaCall &call) {
+    const ConstView &lens = options.cache_lens;
+    if (!lens.given()) return {};
+    for (const auto &[name, given] : {std::pair("valid_lens", options.valid_lens.given()),
+                                      {"offset", options.offset.has_value()},
+                                      {"offsets", options.offsets.given()}})
+        if (given) return invalid("cache_lens", std::string("given beside ") + name + ", which it implies");
+    if (lens.rank != 1) return invalid("cache_lens", "rank must be 1 (B), got " + text(lens.rank));
+    const SdpaProblem &p = call.sizes;
+    if (Status s = check_ints("cache_lens", lens, p.batch); !s.ok()) return s;
+    if (p.keys < p.queries && p.batch > 0)
+        return invalid("cache_lens", "the cache has room for " + text(p.keys) + " keys, fewer than the " + text(p.queries) +
+                                         " queries whose keys it holds");
+    auto longer = std::make_shared<std::vector<std::int32_t>>();
+    for (std::int64_t b = 0; b < p.batch; b++) {
+        const std::int32_t n = static_cast<const std::int32_t *>(lens.data)[b * lens.stride[0]];
+        if (n < 0 || n > p.keys - p.queries)
+            return invalid("cache_lens", "entry (" + text(b) + ") is " + text(n) + ", must be from 0 to " +
+                                             text(p.keys - p.queries) + ", the number of keys less that of queries");
+        longer->push_back(n + static_cast<std::int32_t>(p.queries));
+    }
+    call.lengths = ConstView(longer->data(), {p.batch, p.queries}, {1, 0});
+    call.cache_lengths = std::move(longer);
+    return {};
+}
+
 // The bands of keys that causal, window and offset leave, conventions.md rows 5 and 6.
 Status check_bands(const SdpaOptions &options, SdpaCall &call) {
     const std::int64_t queries = call.sizes.queries, keys = call.sizes.keys;
     for (const auto &[side, value] : {std::pair("left", options.window.left), std::pair("right", options.window.right)})
         if (value < -1) return invalid("window", std::string(side) + " must be at least -1 (unbounded), got " + text(value));
     if (options.offset && options.offsets.given()) return invalid("offsets", "given beside offset; give one of them");
-    if (options.causal == Causal::offset && !options.offset && !options.offsets.given())
+    const ConstView &offsets = options.cache_lens.given() ? options.cache_lens : options.offsets;
+    if (options.causal == Causal::offset && !options.offset && !offsets.given())
         return invalid("offset", "must be given with Causal::offset");
     if (options.offsets.given()) {
         if (options.offsets.rank != 1) return invalid("offsets", "rank must be 1 (B), got " + text(options.offsets.rank));
         if (Status s = check_ints("offsets", options.offsets, call.sizes.batch); !s.ok()) return s;
     }
-    const std::size_t count = options.offsets.given() ? static_cast<std::size_t>(call.sizes.batch) : 1;
-    for (std::size_t b = 0; b < count; b++) {
-        __int128 off = options.causal == Causal::bottom_right ? keys - queries : 0;
-        if (options.offset) off = *options.offset;
-        if (options.offsets.given())
-            off = static_cast<const std::int32_t *>(
-                options.offsets.data)[static_cast<std::int64_t>(b) * options.offsets.stride[0]];
-        __int128 right = options.window.right;
-        if (options.causal != Causal::none) right = right < 0 ? 0 : std::min<__int128>(right, 0);
-        // Beyond these ends nothing changes, and within them 32 bits suffice.
-        auto clamp = [&](__int128 x) { return static_cast<std::int32_t>(std::clamp<__int128>(x, -queries, keys)); };
-        call.band_begin.push_back(options.window.left < 0 ? clamp(-queries) : clamp(off - options.window.left));
-        call.band_end.push_back(right < 0 ? clamp(keys) : clamp(off + right + 1));
-        // Where nothing gives an offset, ALiBi counts from the last key.
-        if (!options.offset && !options.offsets.given() && options.causal == Causal::none) off = keys - queries;
-        constexpr __int128 far = most_elements / 2;  // distances beyond it stay within 32 bits
-        call.offset.push_back(static_cast<std::int32_t>(std::clamp(off, -far, far)));
+    const std::int64_t count = offsets.given() ? call.sizes.batch : 1;
+    for (std::int64_t b = 0; b < count; b++) {
+        std::optional<std::int64_t> off = options.offset;
+        if (offsets.given()) off = static_cast<const std::int32_t *>(offsets.data)[b * offsets.stride[0]];
+        const Band band = band_of(options, off, queries, keys);
+        call.band_begin.push_back(band.begin), call.band_end.push_back(band.end), call.offset.push_back(band.offset);
     }
     return {};
 }
@@ -115,6 +132,22 @@ Status check_lse(const View &lse, int rank, SdpaCall &call) {
 }
 
 }  // namespace
+
+Band band_of(const SdpaOptions &options, std::optional<std::int64_t> given, std::int64_t queries, std::int64_t keys) {
+    __int128 off = given ? *given : options.causal == Causal::bottom_right ? keys - queries : 0;
+    __int128 right = options.window.right;
+    if (options.causal != Causal::none) right = right < 0 ? 0 : std::min<__int128>(right, 0);
+    // Beyond these ends nothing changes, and within them 32 bits suffice.
+    auto clamp = [&](__int128 x) { return static_cast<std::int32_t>(std::clamp<__int128>(x, -queries, keys)); };
+    Band band;
+    band.begin = options.window.left < 0 ? clamp(-queries) : clamp(off - options.window.left);
+    band.end = right < 0 ? clamp(keys) : clamp(off + right + 1);
+    // Where nothing gives an offset, ALiBi counts from the last key.
+    if (!given && options.causal == Causal::none) off = keys - queries;
+    constexpr __int128 far = most_elements / 2;  // distances beyond it stay within 32 bits
+    band.offset = static_cast<std::int32_t>(std::clamp(off, -far, far));
+    return band;
+}
 
 Status check_problem(const SdpaProblem &p) {
     struct Size {
@@ -145,6 +178,7 @@ Status check_attention(const ConstView &query, const ConstView &key, const Const
     call.out = as_rank4(out, true);
     if (Status s = check_sizes(call); !s.ok()) return s;
     if (options.scale && !std::isfinite(*options.scale)) return invalid("scale", "must be finite, got " + text(*options.scale));
+    if (Status s = check_cache_lens(options, call); !s.ok()) return s;
     if (Status s = check_bands(options, call); !s.ok()) return s;
     if (options.valid_lens.given()) {
         const SdpaProblem &p = call.sizes;
@@ -158,6 +192,7 @@ Status check_attention(const ConstView &query, const ConstView &key, const Const
                                      {"key", key},
                                      {"value", value},
                                      {"valid_lens", options.valid_lens},
+                                     {"cache_lens", options.cache_lens},
                                      {"offsets", options.offsets},
                                      {"bias", options.bias},
                                      {"mask", options.mask},

@@ -1,0 +1,30 @@
+#include "schedules/merge/merge_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_rows(MergeStages &s, Func out, Func lse, const MergeTuning &tuning, const Target &target) {
+    const int lanes = target.natural_vector_size(s.share_a.type());
+    const Var d = s.d, i = s.i, h = s.h, b = s.b;
+    Var task("task"), row("row");
+
+    // Both outputs in one loop over tasks: a task of lse costs too little to be one of its own.
+    out.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
+        .reorder(d, row, task, h, b)
+        .fuse(task, h, task)
+        .fuse(task, b, task)
+        .parallel(task)
+        .vectorize(d, lanes, TailStrategy::GuardWithIf);
+    lse.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
+        .reorder(row, task, h, b)
+        .fuse(task, h, task)
+        .fuse(task, b, task)
+        .parallel(task)
+        .vectorize(row, lanes, TailStrategy::GuardWithIf);
+    lse.compute_with(out, task);
+
+    for (Func f : {s.empty_a, s.empty_b, s.smaller, s.share_a, s.share_b})
+        f.compute_at(out, task).bound_extent(i, tuning.task_rows).bound_extent(h, 1).bound_extent(b, 1).vectorize(i, lanes);
+}
+
+}  // namespace attune
