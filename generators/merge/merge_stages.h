@@ -12,12 +12,12 @@ struct MergePart {
     Halide::Func lse;  // (i, h, b)
 };
 
-// What is one number for a row may be asked for past the last row, which it then repeats: tasks have a fixed number of rows.
+// Shares may be asked for past the last row, which they then repeat: tasks have a fixed number of rows. lse comes straight from
+// those of the parts, so that it may take the place of one of them once out is there.
 
 struct MergeStages {
     Halide::Func empty_a, empty_b;  // (i, h, b) the part has seen no key: lse is -inf
-    Halide::Func smaller;           // (i, h, b) exp(-|lse_a - lse_b|), the weight of the one beside 1 of the other
-    Halide::Func share_a, share_b;  // (i, h, b)
+    Halide::Func share_a, share_b;  // (i, h, b) what weighs the rows of the parts
     Halide::Func out;               // (d, i, h, b)
     Halide::Func lse;               // (i, h, b)
 

@@ -1,6 +1,7 @@
 // How two attentions are merged: one free function per schedule. No equation, no Func of its own but wrappers.
 //
-// Every schedule computes what it reads of a row's lse before it writes out or lse of that row, so outputs may be the inputs.
+// Outputs may be the inputs: a row of out is written after its shares have been computed, and lse, the second output, after all
+// of out (Halide computes outputs that do not depend on each other in their order; a test holds it to that).
 #pragma once
 #include "generators/merge/merge_stages.h"
 

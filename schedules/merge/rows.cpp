@@ -8,23 +8,21 @@ void schedule_rows(MergeStages &s, Func out, Func lse, const MergeTuning &tuning
     const Var d = s.d, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row");
 
-    // Both outputs in one loop over tasks: a task of lse costs too little to be one of its own.
     out.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
         .reorder(d, row, task, h, b)
         .fuse(task, h, task)
         .fuse(task, b, task)
         .parallel(task)
         .vectorize(d, lanes, TailStrategy::GuardWithIf);
-    lse.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
-        .reorder(row, task, h, b)
+    for (Func f : {s.empty_a, s.empty_b, s.share_a, s.share_b})
+        f.compute_at(out, task).bound_extent(i, tuning.task_rows).bound_extent(h, 1).bound_extent(b, 1).vectorize(i, lanes);
+
+    // A row of it costs little, so its tasks are longer.
+    lse.split(i, task, row, 16 * tuning.task_rows, TailStrategy::GuardWithIf)
         .fuse(task, h, task)
         .fuse(task, b, task)
         .parallel(task)
         .vectorize(row, lanes, TailStrategy::GuardWithIf);
-    lse.compute_with(out, task);
-
-    for (Func f : {s.empty_a, s.empty_b, s.smaller, s.share_a, s.share_b})
-        f.compute_at(out, task).bound_extent(i, tuning.task_rows).bound_extent(h, 1).bound_extent(b, 1).vectorize(i, lanes);
 }
 
 }  // namespace attune
