@@ -10,7 +10,8 @@ namespace attune_test {
 // Position of query 0 among the keys where the caller gives one, else `otherwise`.
 inline Index offset_of(const attune::SdpaOptions &o, Index b, Index otherwise) {
     if (o.offset) return *o.offset;
-    if (o.offsets.given()) return static_cast<const std::int32_t *>(o.offsets.data)[b * o.offsets.stride[0]];
+    for (const attune::ConstView *given : {&o.offsets, &o.cache_lens})
+        if (given->given()) return static_cast<const std::int32_t *>(given->data)[b * given->stride[0]];
     return otherwise;
 }
 
@@ -20,6 +21,7 @@ inline bool takes_part(const attune::SdpaOptions &o, Index b, Index i, Index j, 
     if (o.causal != attune::Causal::none && j > position) return false;
     if (o.window.left >= 0 && j < position - o.window.left) return false;
     if (o.window.right >= 0 && j > position + o.window.right) return false;
+    if (o.cache_lens.given() && j >= offset_of(o, b, 0) + queries) return false;
     if (!o.valid_lens.given()) return true;
     const Index at = b * o.valid_lens.stride[0] + (o.valid_lens.rank == 2 ? i * o.valid_lens.stride[1] : 0);
     return j < static_cast<const std::int32_t *>(o.valid_lens.data)[at];

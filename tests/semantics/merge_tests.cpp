@@ -1,0 +1,127 @@
+// merge_attention (conventions.md rows 21 and 22): what it means for attention, and the edges.
+#include "tests/support/merge_case.h"
+#include "tests/support/sdpa_arrays.h"
+#include <cmath>
+
+using namespace attune_test;
+using attune::ConstView, attune::View;
+
+namespace {
+const float infinity = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+// One row of one channel.
+std::pair<float, float> merged(float out_a, float lse_a, float out_b, float lse_b) {
+    attune::Context context({.threads = 1});
+    float out = 7, lse = 7;
+    const auto status = attune::merge_attention(context, {&out_a, {1, 1}}, {&lse_a, {1}}, {&out_b, {1, 1}}, {&lse_b, {1}},
+                                                {&out, {1, 1}}, {&lse, {1}});
+    INFO(status.message());
+    CHECK(status.ok());
+    return {out, lse};
+}
+}  // namespace
+
+TEST_CASE("merge: attention over two parts of the keys is attention over all", "[merge]") {
+    attune::Context context({.threads = 2});
+    unsigned seed = 1;
+    for (std::int64_t split : {0, 1, 40, 99, 100})
+        for (std::int64_t queries : {1, 37}) {
+            SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = 100, .seed = seed++};
+            c.valid_lens = {60, 0};  // of the second entry nothing is kept, so that both parts are empty
+            INFO(describe(c) << " split " << split);
+            SdpaArrays<float> whole(c), part_a(c), part_b(c), both(c);
+            const auto keys = [&](View v, std::int64_t begin, std::int64_t end) {
+                v.data = static_cast<float *>(v.data) + begin * v.stride[2];
+                v.extent[2] = end - begin;
+                return v;
+            };
+            for (auto [part, begin, end] : {std::tuple(&part_a, std::int64_t(0), split), {&part_b, split, std::int64_t(100)}}) {
+                std::vector<std::int32_t> lens;
+                for (std::int64_t n : c.valid_lens) lens.push_back(std::int32_t(std::clamp(n - begin, 0L, end - begin)));
+                const auto status = attune::scaled_dot_product_attention(
+                    context, whole.query.view(), keys(whole.key.view(), begin, end), keys(whole.value.view(), begin, end),
+                    part->out.view(), {.valid_lens = ConstView(lens.data(), {2}), .lse = part->lse.view()});
+                INFO(status.message());
+                REQUIRE(status.ok());
+            }
+            const auto status = attune::merge_attention(context, part_a.out.view(), part_a.lse.view(), part_b.out.view(),
+                                                        part_b.lse.view(), both.out.view(), both.lse.view());
+            INFO(status.message());
+            REQUIRE(status.ok());
+            CHECK(defect(both) == "");
+        }
+}
+
+TEST_CASE("merge: parts without keys, and numbers that are none", "[merge]") {
+    // A part without keys counts for nothing, whatever its row holds.
+    CHECK(merged(not_a_number, -infinity, 3, 2) == std::pair(3.f, 2.f));
+    CHECK(merged(3, 2, infinity, -infinity) == std::pair(3.f, 2.f));
+    CHECK(merged(not_a_number, -infinity, not_a_number, -infinity) == std::pair(0.f, -infinity));
+    // One that weighs next to nothing still hands its NaN on; that is what a kept NaN does.
+    CHECK(std::isnan(merged(not_a_number, -200, 3, 2).first));
+    CHECK(merged(not_a_number, -200, 3, 2).second == 2);
+    for (float other : {2.f, -300.f, 300.f}) {
+        CHECK(std::isnan(merged(1, not_a_number, 3, other).first));
+        CHECK(std::isnan(merged(1, not_a_number, 3, other).second));
+        CHECK(std::isnan(merged(1, other, 3, not_a_number).first));
+        CHECK(std::isnan(merged(1, other, 3, not_a_number).second));
+    }
+    CHECK(std::isnan(merged(1, not_a_number, 3, -infinity).second));
+    CHECK(std::isnan(merged(1, -infinity, 3, not_a_number).second));
+    // Equal parts; parts far apart; logarithms whose exponentials overflow.
+    CHECK(merged(1, 5, 3, 5).first == 2);
+    CHECK(merged(1, 500, 3, -500) == std::pair(1.f, 500.f));
+    CHECK(merged(1, 1e30f, 3, -1e30f) == std::pair(1.f, 1e30f));
+    CHECK(merged(1, 3000, 3, 3000).second == Approx(3000 + std::log(2.)));
+}
+
+TEMPLATE_TEST_CASE("merge: a NaN of any bits stays one, whatever its row is stored in", "[merge]", float, BFloat16, Float16) {
+    attune::Context context({.threads = 1});
+    for (std::uint32_t bits : {0x7fffffffu, 0xffffffffu, 0x7fc00000u, 0x7f800001u})
+        for (std::int64_t width : {1, 40}) {
+            const float lse_a = std::bit_cast<float>(bits), lse_b = 1;
+            const std::vector<TestType> rows(std::size_t(width), TestType(1.f));
+            std::vector<TestType> out = rows;
+            REQUIRE(attune::merge_attention(context, {rows.data(), {1, width}}, {&lse_a, {1}}, {rows.data(), {1, width}},
+                                            {&lse_b, {1}}, {out.data(), {1, width}})
+                        .ok());
+            INFO(std::hex << bits);
+            for (const TestType &x : out) CHECK(std::isnan(float(x)));
+        }
+}
+
+TEST_CASE("merge: ranks 2, 3 and 4 are the same rows", "[merge]") {
+    attune::Context context({.threads = 2});
+    MergeArrays<float> a({.batch = 2, .heads = 3, .queries = 4, .value_dim = 8});
+    REQUIRE(a.run(context).ok());
+    CHECK(context.last_variant().rfind("merge_f32_", 0) == 0);
+    for (const auto &outer : {std::vector<std::int64_t>{6, 4}, {24}}) {
+        std::vector<std::int64_t> wide = outer;
+        wide.push_back(8);
+        Array<float> out(wide, dense_strides(wide), poison<float>(2)), lse(outer, dense_strides(outer), poison<float>(2));
+        const auto seen = [](View v, const std::vector<std::int64_t> &extents) {
+            const auto strides = dense_strides(extents);
+            v.rank = int(extents.size());
+            for (std::size_t n = 0; n < extents.size(); n++) v.extent[n] = extents[n], v.stride[n] = strides[n];
+            return v;
+        };
+        const auto status =
+            attune::merge_attention(context, seen(a.out_a.view(), wide), seen(a.lse_a.view(), outer),
+                                    seen(a.out_b.view(), wide), seen(a.lse_b.view(), outer), out.view(), lse.view());
+        INFO(status.message());
+        REQUIRE(status.ok());
+        CHECK(same_bits(out.values(), a.out.values()));
+        CHECK(same_bits(lse.values(), a.lse.values()));
+    }
+}
+
+TEST_CASE("merge: nothing to merge", "[merge]") {
+    attune::Context context;
+    for (const auto &[batch, heads, queries] : {std::tuple(0, 2, 3), {2, 0, 3}, {2, 2, 0}}) {
+        MergeArrays<float> a({.batch = batch, .heads = heads, .queries = queries});
+        CHECK(a.run(context).ok());
+        CHECK(context.last_variant().empty());
+        CHECK(a.out.untouched());
+        CHECK(a.lse.untouched());
+    }
+}
