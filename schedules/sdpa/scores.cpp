@@ -14,16 +14,6 @@ void schedule_prepared(const std::vector<Func> &prepared, int lanes) {
     }
 }
 
-OneTask one_task_of(const SdpaStages &s, int tile_q) {
-    return [=](Func &f) -> Func & {
-        for (const Var &v : f.args()) {
-            if (v.same_as(s.r)) f.bound(v, 0, tile_q);
-            if (v.same_as(s.t) || v.same_as(s.h) || v.same_as(s.b)) f.bound_extent(v, 1);
-        }
-        return f;
-    };
-}
-
 void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, VarOrRVar column_block,
                      const std::vector<BlockTranspose> &tables) {
     // Named after the block, which tells the stages of a Func apart: Halide finds the place of a table by name.
@@ -46,7 +36,12 @@ void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, Func at,
     p.logit.update(0).reorder(r, p.logit_keys.key, p.logit_keys.block).vectorize(r, lanes).unroll(r).unroll(p.logit_keys.key);
     one_task(p.score.compute_at(p.logit, p.logit_keys.block)).vectorize(r, lanes).unroll(r).unroll(k);
     p.score.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
-    // Steps: one pass each over the scores in L1, skipped as a whole where its option is not given.
+    schedule_steps(s, p, lanes);
+}
+
+void schedule_steps(const SdpaStages &s, const SdpaPartials &partials, int lanes) {
+    const Var r = s.r;
+    SdpaPartials p = partials;
     for (const ScoreUpdate &step : p.steps) {
         if (step.tables.empty())
             p.logit.update(step.update).reorder(r, step.keys.key, step.keys.block).vectorize(r, lanes).unroll(r);
