@@ -214,8 +214,7 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     p.weight = Func("weight" + suffix);
     p.row_sum = Func("row_sum" + suffix);
     p.mixed = Func("mixed" + suffix);
-    ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c),
-              sum_keys = chunk_keys("sum_key" + suffix, masked, c);
+    ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c), sum_keys = chunk_keys("sum_key" + suffix, masked, c);
     p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
 
     Expr key = weight_keys.key(), logit = p.logit(r, key, c, t, h, b);
@@ -315,8 +314,7 @@ void Builder::merge_tiles() {
     const int tile = shape.rows_per_tile;
     Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
     s.out = Func("out_stage");
-    s.out(d, i, h, b) =
-        Tuple(narrowed(s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
+    s.out(d, i, h, b) = Tuple(narrowed(s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
 }
 
 void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {

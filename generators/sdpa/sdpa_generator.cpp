@@ -5,7 +5,7 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, prefill, pairs, decode, rows, mullapudi2016, adams2019 };
+enum class Schedule { root, prefill, pairs, decode, split, rows, mullapudi2016, adams2019 };
 enum class Kind { plain, scored, training, weights };
 enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
 
@@ -17,6 +17,7 @@ public:
                                             {"prefill", Schedule::prefill},
                                             {"pairs", Schedule::pairs},
                                             {"decode", Schedule::decode},
+                                            {"split", Schedule::split},
                                             {"rows", Schedule::rows},
                                             {"mullapudi2016", Schedule::mullapudi2016},
                                             {"adams2019", Schedule::adams2019}}};
@@ -79,8 +80,8 @@ public:
     void generate() {
         const attune::SdpaInputs in = inputs();
         const attune::Score score = {pair_term(in), steps()};
-        const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && schedule_name != Schedule::decode;
-        const bool split = schedule_name == Schedule::decode;
+        const bool split = schedule_name == Schedule::decode || schedule_name == Schedule::split;
+        const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
         const attune::SdpaShape shape{
             accumulator(), chunk, keys_together(), tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0, !split};
         if (kind == Kind::weights) {
@@ -112,6 +113,8 @@ public:
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(stages, *out, {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile}, target,
                                     value_dim);
+        } else if (schedule_name == Schedule::split) {
+            attune::schedule_split(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::mullapudi2016) {
             attune::schedule_mullapudi2016(get_pipeline(), target);
         } else if (schedule_name == Schedule::adams2019) {

@@ -49,8 +49,8 @@ SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const
                 [&](Expr at) { return s.chunk_packed(d, r, at, t, h, b); });
     Expr n = (h % group) * in.queries + i;
     s.out = Func("out_stage");
-    s.out(d, i, h, b) = Tuple(build.narrowed(s.normalised(n % tile, d, n / tile, h / group, b)),
-                              s.lse(n % tile, n / tile, h / group, b));
+    s.out(d, i, h, b) =
+        Tuple(build.narrowed(s.normalised(n % tile, d, n / tile, h / group, b)), s.lse(n % tile, n / tile, h / group, b));
     return s;
 }
 

@@ -35,6 +35,11 @@ struct DecodeTuning {
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows.
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim);
 
+// The same tasks where there are more rows: lanes are rows, and each product is that of prefill.
+void schedule_split(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+// The merge that both share: a few reductions over the chunks for each row.
+void schedule_split_merge(SdpaStages &, Halide::Func out, int lanes);
+
 struct WeightsTuning {
     int chunk;     // keys whose scores are computed together (the stages' chunk), a multiple of key_tile
     int tile_q;    // rows of a task (the stages' rows_per_tile), a multiple of the vector width
@@ -62,8 +67,11 @@ struct TileLoops {
 TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &);
 void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 
-// The scores of one chunk, lanes are queries.
-void schedule_scores(const SdpaStages &, const SdpaPartials &, Halide::Func at, Halide::RVar chunk, int lanes, const OneTask &);
+// The scores of one chunk, lanes are queries; and all that is computed of it. `chunk` is the loop in which there is one chunk,
+// `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out.
+void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
+void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
+                    bool in_blocks, int lanes, const OneTask &);
 // The steps of the score of one chunk: one pass each over the scores in L1, skipped as a whole where its option is not given.
 void schedule_steps(const SdpaStages &, const SdpaPartials &, int lanes);
 // A stage of a Func that reads tables in transposed blocks: it takes them block by block. Its columns are split already.
