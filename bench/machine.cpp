@@ -46,6 +46,25 @@ ATTUNE_BENCH_FMA(fma_avx2_f64, "avx2,fma", __m256d, _mm256_set1_pd, _mm256_fmadd
 ATTUNE_BENCH_FMA(fma_sse2_f32, "sse2", __m128, _mm_set1_ps, ATTUNE_BENCH_MUL_ADD_PS)
 ATTUNE_BENCH_FMA(fma_sse2_f64, "sse2", __m128d, _mm_set1_pd, ATTUNE_BENCH_MUL_ADD_PD)
 
+// As above, with pairs of bf16 as factors: each lane of the accumulator takes two multiply-adds.
+__attribute__((target("avx512f,avx512bf16"), noinline)) double dot_avx512_bf16(std::int64_t rounds) {
+    constexpr int chains = 12;
+    const __m512bh m = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.5f));
+    __m512bh c = m;
+    asm("" : "+x"(c));
+    __m512 a[chains];
+    _Pragma("GCC unroll 12") for (int n = 0; n < chains; n++) a[n] = _mm512_set1_ps(static_cast<float>(n));
+    for (std::int64_t r = 0; r < rounds; r++) {
+        _Pragma("GCC unroll 12") for (int n = 0; n < chains; n++) {
+            a[n] = _mm512_dpbf16_ps(a[n], m, c);
+            asm("" : "+x"(a[n]));
+        }
+    }
+    _Pragma("GCC unroll 12") for (int n = 1; n < chains; n++) a[0] = a[0] + a[n];
+    sink = a[0][0];
+    return 4.0 * chains * 16 * static_cast<double>(rounds);
+}
+
 // Eight accumulators: the additions never wait for each other, only for memory. The tail below a block is a few elements.
 #define ATTUNE_BENCH_SUM(NAME, ISA, ELEMENT, VECTOR, LOAD, ADD, ZERO) \
     __attribute__((target(ISA), noinline)) float NAME(const void *data, std::size_t bytes) { \
@@ -119,6 +138,20 @@ const Kernels &kernels(attune::DType dtype) { return dtype == attune::DType::f64
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+double peak(Team &team, double (*kernel)(std::int64_t)) {
+    // A task is about 0.3 ms: short enough to share the cores evenly, long enough for the counter to cost nothing.
+    constexpr std::int64_t rounds = 100000;
+    const int tasks = 16 * team.threads();
+    double best = 0;
+    for (int trial = 0; trial < 4; trial++) {
+        std::atomic<double> flops = 0;
+        const double start = seconds();
+        team.run(tasks, [&](int) { flops.fetch_add(kernel(rounds)); });
+        best = std::max(best, flops.load() / (seconds() - start));
+    }
+    return best;
+}
+
 std::string first_line(const char *path) {
     std::ifstream in(path);
     std::string line;
@@ -137,19 +170,14 @@ std::string cpu_model() {
 
 const char *vector_isa() { return widest().name; }
 
-double fma_peak(Team &team, attune::DType dtype) {
-    const auto kernel = kernels(dtype).fma;
-    // A task is about 0.3 ms: short enough to share the cores evenly, long enough for the counter to cost nothing.
-    constexpr std::int64_t rounds = 100000;
-    const int tasks = 16 * team.threads();
-    double best = 0;
-    for (int trial = 0; trial < 4; trial++) {
-        std::atomic<double> flops = 0;
-        const double start = seconds();
-        team.run(tasks, [&](int) { flops.fetch_add(kernel(rounds)); });
-        best = std::max(best, flops.load() / (seconds() - start));
-    }
-    return best;
+double fma_peak(Team &team, attune::DType dtype) { return peak(team, kernels(dtype).fma); }
+
+double bf16_dot_peak(Team &team) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bf16")) return peak(team, dot_avx512_bf16);
+#endif
+    static_cast<void>(team);
+    return 0;
 }
 
 void plain_sum(Team &team, attune::DType dtype, const std::vector<Bytes> &arrays) {

@@ -16,6 +16,10 @@ const char *vector_isa();
 // FLOP/s of independent multiply-adds on registers, all threads of the team; the best of a few trials of about 10 ms.
 double fma_peak(Team &, attune::DType);
 
+// The same of vdpbf16ps, which adds the products of two pairs of bf16 to a float: 4 FLOPs an element of 32 bits. 0 where the
+// CPU has none.
+double bf16_dot_peak(Team &);
+
 // Reads every element of the arrays once and adds them up, in vectors: what a kernel that must read them takes at least.
 struct Bytes {
     const void *data;

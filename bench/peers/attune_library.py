@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 
-DTYPES = {"float32": 0, "float64": 1, "int32": 2, "bool": 3}
+DTYPES = {"float32": 0, "float64": 1, "int32": 2, "bool": 3, "bfloat16": 4, "float16": 5}
+CAUSAL = {False: 0, True: 2}  # none, bottom_right
 SCORES = {"dot_product": 0, "general": 1, "cosine": 2, "gaussian": 3}
 
 
@@ -17,7 +18,7 @@ class Tensor(ctypes.Structure):
 class Options(ctypes.Structure):
     _fields_ = [("score", ctypes.c_int32), ("causal", ctypes.c_int32), ("alibi", ctypes.c_int32),
                 ("weights_mode", ctypes.c_int32), ("scale", ctypes.c_double), ("softcap", ctypes.c_double),
-                ("dropout", ctypes.c_double), ("seed", ctypes.c_uint64),
+                ("dropout", ctypes.c_double), ("seed", ctypes.c_uint64), ("left", ctypes.c_int64), ("right", ctypes.c_int64),
                 *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "weights"))]
 
 
@@ -36,9 +37,10 @@ def tensor(array):
     return t
 
 
-def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout=0, seed=0, **tensors):
+def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout=0, seed=0, causal=False, left=-1, **tensors):
     """tensors: score_weight, bias, mask, valid_lens, weights; weights are those after the softmax."""
-    o = Options(score=SCORES[score], alibi=alibi, weights_mode=3, scale=scale, softcap=softcap, dropout=dropout, seed=seed)
+    o = Options(score=SCORES[score], causal=CAUSAL[causal], alibi=alibi, weights_mode=3, scale=scale, softcap=softcap,
+                dropout=dropout, seed=seed, left=left, right=-1)
     for name, array in tensors.items():
         setattr(o, name, tensor(array))
     return o
@@ -49,11 +51,12 @@ class Attune:
 
     def __init__(self, path, threads):
         self.library = ctypes.CDLL(str(path))
-        for name in ("sdpa", "additive", "multi_head", "linear", "batch_dot", "masked_softmax", "dropout_mask", "write",
-                     "status", "last_variant", "machine"):
+        for name in ("sdpa", "variable_length", "additive", "multi_head", "linear", "batch_dot", "masked_softmax",
+                     "dropout_mask", "write", "read", "status", "last_variant", "machine"):
             self._function(name).restype = ctypes.c_char_p
         self._function("open").restype = ctypes.c_void_p
-        self._function("fma_peak").restype = self._function("cpu_seconds_of_others").restype = ctypes.c_double
+        for name in ("fma_peak", "dot_peak", "cpu_seconds_of_others"):
+            self._function(name).restype = ctypes.c_double
         self.session = ctypes.c_void_p(self._function("open")(threads))
         self._checked(self._function("status")(self.session))
         self.machine = dict(line.split("\t", 1) for line in self._function("machine")(self.session).decode().splitlines())
@@ -81,6 +84,11 @@ class Attune:
     def sdpa(self, query, key, value, out, **given):
         arrays = (query, key, value, out)
         return self._call("sdpa", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
+
+    def variable_length(self, query, key, value, offsets, out, **given):
+        """Packed (T, H, D); offsets int32 (B + 1), those of queries and of keys."""
+        arrays = (query, key, value, offsets, offsets, out)
+        return self._call("variable_length", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
 
     def additive(self, query, key, value, w_score, out, w_query=None, w_key=None, **given):
         arrays = (query, key, value, out, w_query, w_key, w_score)
@@ -115,8 +123,13 @@ class Attune:
     def last_variant(self):
         return self._function("last_variant")(self.session).decode()
 
-    def fma_peak(self):
-        return self._function("fma_peak")(self.session)
+    def read(self, key, value):
+        sizes = ctypes.c_int64(key.nbytes), ctypes.c_int64(value.nbytes)
+        return self._call("read", None, tensor(key), tensor(value), *sizes, keep=(key, value))
+
+    def peak(self, kind):
+        """FLOP/s: "fma", multiply-adds in f32, or "dot", dot products of pairs in bf16; 0 where the CPU has none."""
+        return self._function(kind + "_peak")(self.session)
 
     def cpu_seconds_of_others(self):
         return self._function("cpu_seconds_of_others")()

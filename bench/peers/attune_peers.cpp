@@ -17,6 +17,7 @@ struct PeersOptions {
     std::int32_t score, causal, alibi, weights_mode;  // attune::Score, Causal, bool, WeightsMode
     double scale, softcap, dropout;                   // scale NaN: not given
     std::uint64_t seed;
+    std::int64_t left, right;  // attune::Window
     PeersTensor score_weight, bias, mask, valid_lens, weights;
 };
 
@@ -54,6 +55,7 @@ attune::SdpaOptions options(const PeersOptions &p) {
     if (p.scale == p.scale) o.scale = p.scale;
     o.softcap = p.softcap;
     o.dropout = {p.dropout, p.seed, 0};
+    o.window = {p.left, p.right};
     o.score_weight = view(p.score_weight);
     o.bias = view(p.bias), o.mask = view(p.mask), o.valid_lens = view(p.valid_lens);
     o.weights = output(p.weights);
@@ -78,6 +80,13 @@ const char *attune_peers_sdpa(Session *s, const PeersTensor *query, const PeersT
                               const PeersTensor *out, const PeersOptions *o) {
     return answer(*s, attune::scaled_dot_product_attention(s->context, view(*query), view(*key), view(*value), output(*out),
                                                            options(*o)));
+}
+
+const char *attune_peers_variable_length(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,
+                                         const PeersTensor *cu_seqlens_q, const PeersTensor *cu_seqlens_k,
+                                         const PeersTensor *out, const PeersOptions *o) {
+    return answer(*s, attune::variable_length_attention(s->context, view(*query), view(*key), view(*value), view(*cu_seqlens_q),
+                                                        view(*cu_seqlens_k), output(*out), options(*o)));
 }
 
 const char *attune_peers_additive(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,
@@ -123,8 +132,9 @@ const char *attune_peers_dropout_mask(Session *s, double probability, std::uint6
     return answer(*s, attune::dropout_mask(s->context, {probability, seed, 0}, output(*mask)));
 }
 
-// FLOP/s of multiply-adds in f32.
+// FLOP/s of multiply-adds in f32, and of dot products of pairs in bf16 (0 where the CPU has none).
 double attune_peers_fma_peak(Session *s) { return bench::fma_peak(s->team, attune::DType::f32); }
+double attune_peers_dot_peak(Session *s) { return bench::bf16_dot_peak(s->team); }
 
 double attune_peers_cpu_seconds_of_others() { return bench::cpu_seconds_of_others(); }
 
@@ -135,6 +145,14 @@ const char *attune_peers_write(Session *s, const PeersTensor *out, std::int64_t 
         const std::int64_t from = bytes * part / parts, to = bytes * (part + 1) / parts;
         std::memset(static_cast<char *>(out->data) + from, 1, static_cast<std::size_t>(to - from));
     });
+    return nullptr;
+}
+
+// One read of two arrays by all threads: what a call that needs both takes at least.
+const char *attune_peers_read(Session *s, const PeersTensor *key, const PeersTensor *value, std::int64_t key_bytes,
+                              std::int64_t value_bytes) {
+    bench::plain_sum(s->team, attune::DType::f32,
+                     {{key->data, static_cast<std::size_t>(key_bytes)}, {value->data, static_cast<std::size_t>(value_bytes)}});
     return nullptr;
 }
 

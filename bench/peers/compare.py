@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""This library, PyTorch and onnxruntime in one process, in turns, on the same inputs.
+"""This library, PyTorch, onnxruntime and OpenVINO in one process, in turns, on the same inputs.
 
-    python bench/peers/compare.py [--cells GLOB] [--rounds N] [--out DIR]
+    python bench/peers/compare.py [--only REGEX] [--rounds N] [--out DIR]
 
-Packages that are not installed (requirements.txt) are named and left out. Writes peers-<target>-<cores>cores-<date>.md and
-.json into DIR if given, else prints the Markdown. The exit status is 1 if a result of this library is wrong.
+Packages that are not installed (requirements.txt) are named and left out. Writes peers-<target>-<cores>cores-<date>.md, .json
+and .svg into DIR if given, else prints the Markdown. The exit status is 1 if a result of this library is wrong.
 """
 
 import argparse
-import fnmatch
 import json
 import os
 import pathlib
+import re
 import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
@@ -21,10 +21,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", type=pathlib.Path, default=ROOT / "build/native/bench/libattune_peers.so")
-    parser.add_argument("--cells", default="*", metavar="GLOB", help="which cells, such as 'additive*'")
+    parser.add_argument("--only", type=re.compile, default="", metavar="REGEX", help="which cells, such as 'decode|causal'")
     parser.add_argument("--list", action="store_true", help="the names of the cells")
-    parser.add_argument("--peers", metavar="NAMES", help="of torch,onnxruntime; default: both")
-    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--peers", metavar="NAMES", help="of torch,onnxruntime,openvino; default: all")
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="such as bench/results")
     return parser.parse_args()
@@ -34,15 +34,20 @@ def main():
     args = parse()
     import cells_additive
     import cells_attention
+    import cells_dense
     import cells_layers
+    import cells_ragged
 
-    makers = {n: f for module in (cells_additive, cells_layers, cells_attention) for n, f in module.cells()}
+    modules = cells_dense, cells_ragged, cells_additive, cells_layers, cells_attention
+    makers = {n: f for module in modules for n, f in module.cells()}
+    makers = {n: f for n, f in makers.items() if re.search(args.only, n)}
     if args.list:
         print("\n".join(makers))
         return 0
-    makers = {n: f for n, f in makers.items() if fnmatch.fnmatch(n, args.cells)}
-    if not makers or args.rounds < 1:
-        sys.exit(f"compare: no cell matches {args.cells} (see --list)" if not makers else "compare: --rounds: at least 1")
+    if not makers:
+        sys.exit(f"compare: no cell matches {args.only.pattern} (see --list)")
+    if args.rounds < 1:
+        sys.exit("compare: --rounds: at least 1")
 
     # Before this library, so that the environment is set when they start their threads.
     from other_libraries import Peers
@@ -50,7 +55,8 @@ def main():
     peers = Peers(args.threads, args.peers.split(",") if args.peers else None)
     from attune_library import Attune
     from measure import measure
-    from report import document, failures, lost, markdown, peak_of, stem
+    from chart import chart
+    from report import document, failures, lost, markdown, stem
     from targets import targets
 
     for missing in peers.missing:
@@ -68,7 +74,7 @@ def main():
         results[name] = measure(cell, attune, args.rounds)
     if not results:
         return 1
-    rows = targets(results, peak_of(results))
+    rows = targets(results)
     given = (results, rows, attune.machine, peers.versions, peers.missing, args.rounds, args.threads)
     text = markdown(*given)
     if args.out:
@@ -76,12 +82,13 @@ def main():
         path = args.out / stem(attune.machine)
         path.with_suffix(".md").write_text(text)
         path.with_suffix(".json").write_text(json.dumps(document(*given), indent=1) + "\n")
-        print(f"written: {path}.md and .json")
+        path.with_suffix(".svg").write_text(chart(results, attune.machine))
+        print(f"written: {path}.md, .json and .svg")
         for row in lost(results):
             print("lost     {}: {} takes {:.2f} of our time".format(*row))
         for figure, value, target, held in rows:
-            word = {True: "held", False: "NOT HELD", None: "-"}[held]
-            print(f"{word:8} {figure}: {value or 'not measured'}, target {target}")
+            if held is not None:
+                print(f"{'held' if held else 'NOT HELD':8} {figure}: {value}, target {target}")
     else:
         print(text)
     wrong = [f for f in failures(results) if f[1] == "attune"]

@@ -7,13 +7,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 SUBJECT = "attune"
+SLOW, SLOW_ROUNDS = 3, 5  # a peer that takes this many times the time of the quickest is in every fifth round only
+LONG = 0.1  # seconds; a call so long needs no other to warm up for it
+SAME_RESULT = 4  # times the allowed error; beyond it a peer computes something else and is not compared with
 
 
 @dataclass
 class Cell:
-    """programs: calls by name, the library's own first; a call answers its result, or None where there is none to check.
-    reference(real) is the definition of that result; unchecked are programs whose result is another one, such as draws of
-    dropout. work is in `unit` a call. own are programs of this library, or bounds, that the subject does not compete with."""
+    """programs: calls by name, the library's own first; a call answers its result (or a function that answers it), or None
+    where there is none to check. reference(real) is the definition of that result, sample(result) the part of it that the
+    definition gives; unchecked are programs whose result is another one, such as draws of dropout. work is in `unit` a call,
+    works that of programs that do another amount. own are programs of this library, or bounds, that the subject does not
+    compete with; bound is the one whose time stands for the machine's limit, else peak is "fma", "dot" or nothing. wanted is
+    the least ratio to a peer, wanted_of that to peers of another limit, by the start of their names."""
 
     name: str
     programs: dict
@@ -24,13 +30,24 @@ class Cell:
     own: tuple = ()
     documented_error: float = 0  # of the subject, relative to the largest element, beside the rule
     note: str = ""
+    works: dict = field(default_factory=dict)
+    sample: object = None
+    epsilon: float = 8 * float(np.finfo(np.float32).eps)  # the floor for rounding, relative to the largest element
+    peak: str = "fma"
+    bound: str = ""
+    wanted: float = 1.25
+    wanted_of: dict = field(default_factory=dict)
+
+    def limit(self, peer):
+        return next((x for start, x in self.wanted_of.items() if peer.startswith(start)), self.wanted)
 
 
 @dataclass
 class Program:
-    rounds: list = field(default_factory=list)  # seconds a call in each round
+    rounds: dict = field(default_factory=dict)  # seconds a call, by round
     best: float = float("inf")
-    error: float | None = None  # largest, against float64
+    error: float | None = None  # largest, against float64, as a share of what is allowed
+    apart: float | None = None  # largest difference from the subject's result, all elements, as such a share
     failure: str = ""
 
 
@@ -38,8 +55,7 @@ class Program:
 class Result:
     cell: Cell
     programs: dict
-    allowed: float = 0
-    peaks: list = field(default_factory=list)  # FLOP/s, before and after
+    peaks: dict = field(default_factory=dict)  # FLOP/s, by round
     others: float = 0  # cores that other processes took meanwhile
     variant: str = ""
 
@@ -47,18 +63,42 @@ class Result:
         return name in self.programs and not self.programs[name].failure and bool(self.programs[name].rounds)
 
     def ratios(self, name, to=SUBJECT):
-        """Its time over that of `to`, of each round."""
-        return [a / b for a, b in zip(self.programs[name].rounds, self.programs[to].rounds)]
+        """Its time over that of `to`, of each round in which both ran."""
+        a, b = self.programs[name].rounds, self.programs[to].rounds
+        return [a[n] / b[n] for n in a if n in b]
 
     def ratio(self, name, to=SUBJECT):
         return statistics.median(self.ratios(name, to))
 
     def median(self, name):
-        return statistics.median(self.programs[name].rounds)
+        return statistics.median(self.programs[name].rounds.values())
+
+    def work(self, name=SUBJECT):
+        return self.cell.works.get(name, self.cell.work)
 
     def rate(self, name):
         """Of its best time, in the cell's unit a second."""
-        return self.cell.work / self.programs[name].best
+        return self.work(name) / self.programs[name].best
+
+    def share(self, name=SUBJECT):
+        """Of the machine's limit, measured in the same rounds; None where there is no such limit."""
+        if self.cell.bound:
+            return self.ratio(self.cell.bound, name) if self.ok(self.cell.bound) else None
+        rounds = self.programs[name].rounds
+        shares = [self.work(name) / rounds[n] / self.peaks[n] for n in rounds if self.peaks.get(n)]
+        return statistics.median(shares) if shares else None
+
+    def other(self, name):
+        """Whether it computes something else."""
+        error = self.programs[name].error
+        return error is not None and error > SAME_RESULT
+
+    def competitors(self):
+        return [n for n in self.programs if n != SUBJECT and n not in self.cell.own and self.ok(n) and not self.other(n)]
+
+    def best_peer(self):
+        """The one whose ratio is the least; None without peers or without a result of our own."""
+        return min(self.competitors(), key=self.ratio, default=None) if self.ok(SUBJECT) else None
 
 
 def quantile(values, at):
@@ -80,56 +120,74 @@ def timed(call):
     return time.perf_counter() - start
 
 
-def check(cell, result):
-    """The rule of the tests: at most twice the error of the plain computation in f32, and a floor for rounding."""
+def arrays(answer):
+    """The results of a call as a tuple of arrays of 32 bits or more."""
+    answer = answer() if callable(answer) else answer
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    wide = lambda x: x if x.dtype.itemsize >= 4 else x.astype(np.float32)
+    return tuple(x.float().numpy() if hasattr(x, "numpy") else wide(np.asarray(x)) for x in parts)
+
+
+def largest(difference, allowed):
+    worst = float(np.abs(difference).max(initial=0)) / allowed
+    return float("inf") if np.isnan(worst) else worst
+
+
+def check(cell, result, calls):
+    """The rule of the tests: at most twice the error of the plain computation in the same type, and a floor for rounding."""
     if cell.reference is None:
         return
-    exact, plain = cell.reference(np.float64), cell.reference(np.float32)
-    exact, plain = (x if isinstance(x, tuple) else (x,) for x in (exact, plain))
-    result.allowed = 1.0  # errors are given as a share of what is allowed
-    allowed = []
-    for e, p in zip(exact, plain):
-        largest = np.abs(e).max()
-        allowed.append(2 * np.abs(e - p).max() + (8 * np.finfo(np.float32).eps + cell.documented_error) * largest)
-    for name, call in cell.programs.items():
-        program = result.programs[name]
-        if program.failure or name in cell.unchecked:
+    exact, plain = (x if isinstance(x, tuple) else (x,) for x in (cell.reference(np.float64), cell.reference(np.float32)))
+    allowed = [2 * np.abs(e - p).max() + (cell.epsilon + cell.documented_error) * np.abs(e).max() for e, p in zip(exact, plain)]
+    sample, ours = cell.sample or (lambda x: x), None
+    for name in calls:
+        program, answer = result.programs[name], cell.programs[name]()
+        if name in cell.unchecked or answer is None:
             continue
-        got = call()
-        if got is None:
-            continue
-        got = got if isinstance(got, tuple) else (got,)
         # Where a program answers less than the reference holds, what it answers is compared.
-        errors = [np.abs(e - np.asarray(g).reshape(e.shape)).max() / a for e, g, a in zip(exact, got, allowed)]
-        program.error = float("inf") if np.isnan(errors).any() else float(max(errors))
-        if name == SUBJECT and not program.error <= 1:
-            program.failure = f"wrong result: {program.error:.3g} times the error that is allowed"
+        got = tuple(g.reshape(e.shape) if cell.sample is None else g for e, g in zip(exact, arrays(answer)))
+        program.error = max(largest(e - sample(g), a) for e, g, a in zip(exact, got, allowed))
+        if name == SUBJECT:
+            ours = tuple(g.copy() for g in got)  # the next call writes into the same memory
+            if not program.error <= 1:
+                program.failure = f"wrong result: {program.error:.3g} times the error that is allowed"
+        elif ours is not None:
+            program.apart = max(largest(g - o, a) for g, o, a in zip(got, ours, allowed))
 
 
 def measure(cell, attune, rounds, seconds=0.03):
     """Programs that fail are kept with what they said; the others go on."""
     result = Result(cell, {name: Program() for name in cell.programs})
-    calls = {}
+    calls, cost = {}, {}
     for name, call in cell.programs.items():
         try:
             call()
             if name == SUBJECT:
                 result.variant = attune.last_variant()
-            calls[name] = max(1, min(200, round(seconds / max(1e-7, min(timed(call) for _ in range(3))))))
+            rest()
+            once = timed(call)
+            cost[name] = min(once, *(timed(call) for _ in range(3 if once < seconds else 1 if once < LONG else 0)), once)
+            calls[name] = max(1, min(200, round(seconds / max(1e-7, cost[name]))))
         except Exception as error:  # whatever a library raises: an operator that it does not have, no compiler...
             result.programs[name].failure = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-    check(cell, result)
+    check(cell, result, calls)
     running = [name for name in calls if not result.programs[name].failure]
+    peers = {name: cost[name] for name in running if name != SUBJECT and name not in cell.own}
+    slow = {name for name, c in peers.items() if c > SLOW * min(peers.values())}
     start, others = time.perf_counter(), attune.cpu_seconds_of_others()
-    result.peaks.append(attune.fma_peak())
     for n in range(rounds):
+        if cell.unit == "FLOP" and cell.peak and not cell.bound:
+            result.peaks[n] = attune.peak(cell.peak)
         for name in running[n % len(running) :] + running[: n % len(running)] if running else []:
+            if name in slow and n % SLOW_ROUNDS:
+                continue
             call, program = cell.programs[name], result.programs[name]
             rest()
-            call()  # wakes its threads
+            if cost[name] < LONG:
+                call()  # wakes its threads
             times = [timed(call) for _ in range(calls[name])]
-            program.rounds.append(statistics.median(times))
+            program.rounds[n] = statistics.median(times)
             program.best = min(program.best, *times)
-    result.peaks.append(attune.fma_peak())
     result.others = (attune.cpu_seconds_of_others() - others) / (time.perf_counter() - start)
+    cell.programs, cell.reference, cell.sample = {}, None, None  # and their arrays, up to a gigabyte
     return result

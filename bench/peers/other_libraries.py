@@ -1,9 +1,11 @@
-"""PyTorch and onnxruntime, where they are installed."""
+"""PyTorch, onnxruntime and OpenVINO, where they are installed."""
 
 import importlib
 import os
 
 import numpy as np
+
+NAMES = ("torch", "onnxruntime", "openvino")
 
 
 class Peers:
@@ -18,6 +20,7 @@ class Peers:
         self.onnx = self._load("onnx", only, "onnxruntime") if self.ort else None
         if self.ort and not self.onnx:
             self.ort = None
+        self.openvino = self._load("openvino", only)
         if self.torch:
             self.torch.set_num_threads(threads)
             self.torch.set_grad_enabled(False)
@@ -34,19 +37,65 @@ class Peers:
         return module
 
     def tensors(self, *arrays):
-        return [None if a is None else self.torch.from_numpy(a) for a in arrays]
+        return [None if a is None else self._tensor(a) for a in arrays]
+
+    def _tensor(self, array):
+        if array.dtype.name == "bfloat16":
+            return self.torch.from_numpy(array.view(np.uint16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(array)
 
     def compiled(self, function):
         """torch.compile for exactly these shapes; what earlier cells compiled is dropped, and no guard of it is checked."""
         self.torch.compiler.reset()
         return self.torch.compile(function, dynamic=False)
 
+    def openvino_attention(self, arrays, causal, precision):
+        """arrays: query, key, value, and a boolean mask if there is one; all at the network's border as they are."""
+        ov = self.openvino
+        from openvino import opset13
+
+        types = {"float32": ov.Type.f32, "float16": ov.Type.f16, "bfloat16": ov.Type.bf16, "bool": ov.Type.boolean}
+
+        def tensor(array):
+            kind = types[array.dtype.name]
+            if kind == ov.Type.bf16:
+                return ov.Tensor(array.view(np.uint16), array.shape, kind)
+            return ov.Tensor(array, shared_memory=True)
+
+        parameters = [opset13.parameter(a.shape, types[a.dtype.name]) for a in arrays]
+        model = ov.Model([opset13.scaled_dot_product_attention(*parameters, causal=causal)], parameters)
+        settings = {"INFERENCE_NUM_THREADS": self.threads, "INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"}
+        request = ov.Core().compile_model(model, "CPU", settings).create_infer_request()
+        out = np.zeros_like(arrays[0])
+        for number, array in enumerate(arrays):
+            request.set_input_tensor(number, tensor(array))
+        request.set_output_tensor(0, tensor(out))
+
+        def call(_keep=arrays):
+            request.infer()
+            return out
+
+        return call
+
+    @staticmethod
+    def lazy(make):
+        """The call that make() answers, made when it is first called: what then fails is that program's alone."""
+        made = []
+
+        def call():
+            if not made:
+                made.append(make())
+            return made[0]()
+
+        return call
+
     def graph(self, nodes, inputs, out, constants=None, opset=23):
         """A call of an ONNX graph. nodes: (operator, inputs, outputs, attributes), with "com.microsoft:" before operators of
         onnxruntime's own. inputs, constants: arrays by name. The result is `out`, the graph's output named out; other outputs
         that a node names but nobody reads are dropped."""
         helper, types = self.onnx.helper, self.onnx.TensorProto
-        element = {"float32": types.FLOAT, "bool": types.BOOL, "int32": types.INT32, "int64": types.INT64}
+        element = {"float32": types.FLOAT, "float16": types.FLOAT16, "bool": types.BOOL, "int32": types.INT32,
+                   "int64": types.INT64}
 
         def info(name, array):
             return helper.make_tensor_value_info(name, element[array.dtype.name], array.shape)

@@ -9,8 +9,9 @@ def softmax(x):
 
 
 def attention(real, query, key, value, *, score="dot_product", score_weight=None, softcap=0, bias=None, slopes=None, mask=None,
-              kept=None, dropout=0, weights=False):
-    """kept: which weights dropout keeps. With weights, (out, weights)."""
+              kept=None, dropout=0, weights=False, stored=None):
+    """kept: which weights dropout keeps. With weights, (out, weights). stored: the type of 16 bits to which the weights before
+    the product and the result are rounded."""
     q, k, v = (np.asarray(t, real) for t in (query, key, value))
     if score == "cosine":
         q, k = (t / np.sqrt((t * t).sum(-1, keepdims=True)) for t in (q, k))
@@ -32,6 +33,8 @@ def attention(real, query, key, value, *, score="dot_product", score_weight=None
         x = np.where(mask, x, real(-np.inf))
     p = softmax(x)
     dropped = np.where(kept, p / real(1 - dropout), real(0)) if kept is not None else p
+    if stored:
+        return (dropped.astype(stored).astype(real) @ v).astype(stored).astype(real)
     return (dropped @ v, p) if weights else dropped @ v
 
 

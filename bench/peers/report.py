@@ -1,29 +1,50 @@
 """A run as Markdown and as JSON."""
 
 import datetime
+import statistics
 
 from measure import SUBJECT, quantile
 
 OTHERS = 0.15  # cores; a cell during which other processes took more is marked
 SAME = 1.02  # ratios closer to 1 than this are called equal
+PEAKS = {"fma": "multiply-adds in f32", "dot": "dot products of pairs in bf16"}
+METHOD = """\
+All in one process, in turns, {rounds} rounds on the same inputs; a ratio is the median over rounds of (its time / ours in the
+same round), so above 1 is slower than ours. A peer that is 3 times slower than the quickest is in every fifth round only. "Of
+limit" is the median over rounds of our rate over the peak, or of the time of a plain read of the same keys and values over
+ours. Work is counted where the masks keep it. Results are compared with NumPy in f64, of long calls a sample of rows: 1 is the
+error that is allowed, twice that of the plain computation in the type and a floor for rounding; and with ours, every element,
+in the same unit."""
 
 
 def stem(machine):
     return f"peers-{machine['target']}-{machine['cores']}cores-{datetime.date.today()}"
 
 
-def peak_of(results):
-    return max((p for r in results.values() for p in r.peaks), default=0)
-
-
-def competitors(result):
-    return [n for n in result.programs if n != SUBJECT and n not in result.cell.own and result.ok(n)]
+def peaks_of(results, kind):
+    return [p for r in results.values() if r.cell.peak == kind for p in r.peaks.values()]
 
 
 def lost(results):
     """(cell, program, its time over ours) where a peer is ahead."""
     return [(name, peer, r.ratio(peer)) for name, r in results.items() if r.ok(SUBJECT)
-            for peer in competitors(r) if r.ratio(peer) * SAME < 1]
+            for peer in r.competitors() if r.ratio(peer) * SAME < 1]
+
+
+def short(result):
+    """Peers that are not as far behind as the cell wants."""
+    return [p for p in result.competitors() if result.ratio(p) < result.cell.limit(p)] if result.ok(SUBJECT) else []
+
+
+def groups(results):
+    """(title, [(name, result)]) by the best peer, the worst first. Every cell with a peer is in one."""
+    compared = {name: r for name, r in results.items() if r.best_peer()}
+    behind = {name for name, *_ in lost(compared)}
+    near = {name for name, r in compared.items() if short(r)} - behind
+    rest = compared.keys() - behind - near
+    ratio = lambda name: compared[name].ratio(compared[name].best_peer())
+    titles = ("Cells we lose", behind), ("Cells that are closer than wanted", near), ("The rest", rest)
+    return [(title, [(name, compared[name]) for name in sorted(names, key=ratio)]) for title, names in titles]
 
 
 def failures(results):
@@ -34,74 +55,100 @@ def seconds(s):
     return f"{s * 1e3:.3f}" if s >= 1e-3 else f"{s * 1e3:.4f}"
 
 
-def cell_table(result, peak):
+def spread(ratios):
+    return f"{quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f}"
+
+
+def share(result, name=SUBJECT):
+    """"0.85 of fma": of the machine's limit in the same rounds."""
+    value = result.share(name) if result.ok(name) else None
+    return "-" if value is None else f"{value:.2f} of {result.cell.bound or result.cell.peak}"
+
+
+def summary(title, members):
+    lines = [f"## {title}", ""]
+    if not members:
+        return lines + ["None.", ""]
+    lines += ["| cell | ours ms | of limit | best peer | its time / ours | 10 to 90 % | wanted |",
+              "|---|---:|---|---|---:|---:|---:|"]
+    for name, r in members:
+        peer = r.best_peer()
+        busy = " (busy)" if r.others > OTHERS else ""
+        lines.append(f"| {name}{busy} | {seconds(r.median(SUBJECT))} | {share(r)} | {peer} | {r.ratio(peer):.2f} | "
+                     f"{spread(r.ratios(peer))} | {r.cell.limit(peer):.2f} |")
+        lines += [f"| | | | {p} | {r.ratio(p):.2f} | {spread(r.ratios(p))} | {r.cell.limit(p):.2f} |"
+                  for p in short(r) if p != peer]
+    return lines + [""]
+
+
+def cell_table(result):
     unit = result.cell.unit
     lines = [f"### {result.cell.name}", ""]
     lines += [result.cell.note + ".", ""] if result.cell.note else []
     busy = " **Busy machine.**" if result.others > OTHERS else ""
     lines += [f"`{result.variant}`; other processes took {result.others:.2f} cores.{busy}", ""]
-    head = ["program", "best ms", "median ms", "time / attune", "10 to 90 %", f"G{unit}/s"]
-    head += ["of FMA peak"] if unit == "FLOP" else []
-    head += ["error / allowed"]
+    head = ["program", "best ms", "median ms", "time / attune", "10 to 90 %", "rounds", f"G{unit}/s", "of limit",
+            "error / allowed", "from ours / allowed"]
     lines += ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
     for name, p in result.programs.items():
         shown = f"**{name}**" if name == SUBJECT else name
         if p.failure:
             lines.append(f"| {shown} | {p.failure.replace('|', '/')} |" + " |" * (len(head) - 2))
             continue
-        if result.ok(SUBJECT):
-            ratios = result.ratios(name)
-            compared = [f"{result.ratio(name):.2f}", f"{quantile(ratios, 0.1):.2f} to {quantile(ratios, 0.9):.2f}"]
-        else:
-            compared = ["-", "-"]
-        rated = name not in result.cell.own or name.startswith(SUBJECT)
-        fields = [shown, seconds(p.best), seconds(result.median(name)), *compared]
-        fields += [f"{result.rate(name) * 1e-9:.2f}" if rated else "-"]
-        fields += [f"{result.rate(name) / peak:.2f}" if rated else "-"] if unit == "FLOP" else []
-        over = " **(over)**" if p.error is not None and p.error > 1 else ""
-        error = "not compared" if p.error is None else f"{p.error:.2f}{over}"
-        lines.append("| " + " | ".join([*fields, error]) + " |")
+        ratios = result.ratios(name) if result.ok(SUBJECT) else []
+        compared = [f"{statistics.median(ratios):.2f}", spread(ratios)] if ratios else ["-", "-"]
+        own = name in result.cell.own
+        rated = not own or name.startswith(SUBJECT) or name == result.cell.bound
+        limited = rated and not (own and result.cell.peak == "dot")  # in f32, whose peak is another
+        other = " **(something else)**" if result.other(name) else ""
+        over = other or (" **(over)**" if p.error is not None and p.error > 1 else "")
+        lines.append("| " + " | ".join([
+            shown, seconds(p.best), seconds(result.median(name)), *compared, str(len(p.rounds)),
+            f"{result.rate(name) * 1e-9:.2f}" if rated else "-", share(result, name) if limited else "-",
+            "not compared" if p.error is None else f"{p.error:.2f}{over}",
+            "-" if p.apart is None else f"{p.apart:.2f}"]) + " |")
     return lines + [""]
 
 
 def markdown(results, rows, machine, versions, missing, rounds, threads):
-    peak = peak_of(results)
     others = ", ".join(f"{n} {v}" for n, v in versions.items())
     lines = [f"# Beside other libraries: {machine['target']}, {datetime.date.today()}", "",
-             f"{machine['cpu']}, {machine['cores']} cores, {threads} threads for all, {machine['kernel']}; {others}.", "",
-             f"Peak of multiply-adds in f32, {machine['vectors']}, the best of {sum(len(r.peaks) for r in results.values())} "
-             f"measurements over the run: **{peak * 1e-9:.1f} GFLOP/s**.", "",
-             f"All in one process, in turns, {rounds} rounds on the same inputs; a ratio is the median over rounds of (its "
-             "time / ours in the same round), so above 1 is slower than ours. Rates are of the best time. Results are compared "
-             "with NumPy in f64: 1 is the error that is allowed, twice that of NumPy in f32 and a floor for rounding.", ""]
+             f"{machine['cpu']}, {machine['cores']} cores, {threads} threads for all, {machine['kernel']}; {others}.", ""]
+    for kind, words in PEAKS.items():
+        if peaks := peaks_of(results, kind):
+            lines += [f"Peak \"{kind}\", {words}, {machine['vectors']}: median of {len(peaks)} rounds "
+                      f"**{statistics.median(peaks) * 1e-9:.1f} GFLOP/s**, best {max(peaks) * 1e-9:.1f}.", ""]
+    lines += [METHOD.format(rounds=rounds), ""]
     lines += [f"* **Missing:** {m}" for m in missing] + [""] * bool(missing)
     busy = sum(r.others > OTHERS for r in results.values())
     lines += [f"**{busy} of {len(results)} cells were measured while other work ran on the machine.**", ""] if busy else []
-    lines += ["## Cells we lose", ""]
-    behind = lost(results)
-    lines += [f"* {name}: {peer} takes {ratio:.2f} of our time" for name, peer, ratio in behind]
-    lines += [] if behind else ["None."]
+    for title, members in groups(results):
+        lines += summary(title, members)
     failed = failures(results)
-    lines += ["", "## Not measured", ""] + [f"* {name}: {program}: {why}" for name, program, why in failed] if failed else []
-    lines += ["", "## Targets", "", "| figure | measured | target | |", "|---|---:|---:|---|"]
+    lines += ["## Not measured", ""] + [f"* {name}: {program}: {why}" for name, program, why in failed] + [""] if failed else []
     words = {True: "held", False: "**not held**", None: "not measured"}
-    lines += [f"| {figure} | {value or '-'} | {target} | {words[held]} |" for figure, value, target, held in rows]
-    lines += ["", "## Cells", ""]
+    measured = [row for row in rows if row[3] is not None]
+    if measured:
+        lines += ["## Targets", "", "| figure | measured | target | |", "|---|---:|---:|---|"]
+        lines += [f"| {figure} | {value} | {target} | {words[held]} |" for figure, value, target, held in measured] + [""]
+    lines += ["## Cells", ""]
     for result in results.values():
-        lines += cell_table(result, peak)
+        lines += cell_table(result)
     return "\n".join(lines).rstrip() + "\n"
 
 
 def document(results, rows, machine, versions, missing, rounds, threads):
     return {
         "machine": machine, "versions": versions, "missing": missing, "rounds": rounds, "threads": threads,
-        "date": str(datetime.date.today()), "fma_peak": peak_of(results),
+        "date": str(datetime.date.today()), "peaks": {kind: max(peaks_of(results, kind), default=None) for kind in PEAKS},
         "targets": [dict(zip(("figure", "measured", "target", "held"), row)) for row in rows],
         "lost": [dict(zip(("cell", "program", "ratio"), row)) for row in lost(results)],
-        "cells": {name: {"variant": r.variant, "work": r.cell.work, "unit": r.cell.unit, "peaks": r.peaks,
-                         "cores_of_others": r.others,
+        "cells": {name: {"variant": r.variant, "work": r.cell.work, "unit": r.cell.unit, "peaks": list(r.peaks.values()),
+                         "best_peer": r.best_peer(), "share": r.share() if r.ok(SUBJECT) else None,
+                         "limit": r.cell.bound or r.cell.peak, "cores_of_others": r.others,
                          "programs": {n: {"best_s": p.best if p.rounds else None, "rounds_s": p.rounds, "error": p.error,
-                                          "ratio": r.ratio(n) if r.ok(n) and r.ok(SUBJECT) else None, "failure": p.failure}
+                                          "from_ours": p.apart, "failure": p.failure,
+                                          "ratio": r.ratio(n) if r.ok(n) and r.ok(SUBJECT) else None}
                                       for n, p in r.programs.items()}}
                   for name, r in results.items()},
     }

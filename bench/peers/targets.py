@@ -1,14 +1,25 @@
 """The figures that the library is held to, read off a run."""
 
+import cells_ragged
 from cells_additive import SHAPES
 from cells_attention import LONG, PLAIN, WEIGHTS, label
+from cells_dense import BERT, F32, LONG_DECODE, NEIGHBOURS, PREFILL, VIT, WIDE, cell_name, variant
 
 ADDITIVE = {"B1 q128 k1024 h128": (12, "torch compiled", 8), "B8 q64 k64 h256": (8, "torch compiled", 6),
             "decode B64 q1 k64 h256": (6, "torch eager", 20)}
 OPTIONS = {"mask (Sq,Sk)": 1.15, "bias (Sq,Sk)": 1.15, "ALiBi": 1.10, "softcap 30": 1.35, "dropout 0.1": 1.5}
+# Shares of the peak, by (problem, causal, type).
+SHARES = {(PREFILL, False, "f32"): 0.83, (WIDE, False, "f32"): 0.87, (PREFILL, True, "f32"): 0.70, (WIDE, True, "f32"): 0.80,
+          (BERT, False, "f32"): 0.62, (VIT, False, "f32"): 0.65, (PREFILL, False, "bf16"): 0.73, (WIDE, False, "bf16"): 0.80,
+          (PREFILL, True, "bf16"): 0.60, (WIDE, True, "bf16"): 0.70}
 
 
-def targets(results, peak):
+def relative(result, other):
+    """Our rate over that of another program, in the same rounds."""
+    return result.ratio(other) * result.work() / result.work(other)
+
+
+def targets(results):
     """Rows of (figure, value, target, held); value and held are None where the run did not measure it."""
     rows = []
 
@@ -20,6 +31,19 @@ def targets(results, peak):
         shown = None if number is None else text.format(number)
         rows.append((figure, shown, (">= " if at_least else "<= ") + text.format(limit), held))
 
+    for (problem, causal, dtype), limit in SHARES.items():
+        cell = cell_name("prefill", variant(problem, causal=causal, dtype=dtype))
+        row(f"{cell}: share of the peak", cell, (), lambda r: r.share() or 0, limit)
+    for dim, neighbour in NEIGHBOURS.items():
+        cell, other = cell_name("prefill", variant(PREFILL, dim=dim)), f"attune, head size {neighbour}"
+        row(f"{cell}: rate / that of head size {neighbour}", cell, (other,), lambda r, other=other: relative(r, other), 0.9)
+    cell = cell_name("prefill", variant(PREFILL, dtype="f16"))
+    row(f"{cell}: rate / that of f32", cell, (F32,), lambda r: relative(r, F32), 0.85)
+    for dtype in ("f32", "bf16", "f16"):
+        cell = cell_name("decode", variant(LONG_DECODE, dtype=dtype))
+        row(f"{cell}: time of a plain read / ours", cell, (), lambda r: r.share(), 0.75)
+    cell = cells_ragged.NAME
+    row(f"{cell}: rate / that of equal lengths", cell, (cells_ragged.DENSE,), lambda r: relative(r, cells_ragged.DENSE), 0.85)
     assert ADDITIVE.keys() == SHAPES.keys()
     for name, (rate, peer, times) in ADDITIVE.items():
         cell = f"additive {name}"
@@ -29,7 +53,7 @@ def targets(results, peak):
     for peer in ("torch", "onnxruntime Attention", "onnxruntime MultiHeadAttention"):
         row(f"{cell}: times {peer}", cell, (peer,), lambda r, peer=peer: r.ratio(peer), 1.3)
     cell = "linear 2048x512x512"
-    row(f"{cell}: share of the FMA peak", cell, (), lambda r: r.rate("attune") / peak, 0.80)
+    row(f"{cell}: share of the FMA peak", cell, (), lambda r: r.share(), 0.80)
     for option, limit in OPTIONS.items():
         cell = f"sdpa {label(LONG)}, {option}"
         row(f"{cell}: time / time without", cell, (PLAIN,), lambda r: 1 / r.ratio(PLAIN), limit, at_least=False)

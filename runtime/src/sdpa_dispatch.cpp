@@ -71,6 +71,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
     const auto dk = static_cast<std::size_t>(p.head_dim), dv = static_cast<std::size_t>(p.value_dim) + 2 * lanes;
     const auto tile = static_cast<std::size_t>(v.tile_q), chunk = static_cast<std::size_t>(v.chunk);
     const auto heads = static_cast<std::size_t>(p.batch * p.query_heads), queries = static_cast<std::size_t>(p.queries);
+    const bool widens = p.dtype == DType::bf16 || p.dtype == DType::f16;
     const std::size_t lse = heads * queries, lengths = 2 * static_cast<std::size_t>(p.batch) * (queries + 1);
     const auto workers = static_cast<std::size_t>(threads);
     std::size_t elements = 0;
@@ -78,7 +79,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
         elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 4 * chunk + 16);
         // A chunk of key and value widened to f32; and with pairs, all values packed, two of them in each element here.
-        if (p.dtype == DType::bf16 || p.dtype == DType::f16) elements += workers * chunk * (dk + dv);
+        if (widens) elements += workers * chunk * (dk + dv);
         if (v.schedule == "pairs") elements += static_cast<std::size_t>(p.batch * p.key_heads) * chunks * chunk * (dv + 1) / 2;
     } else if (v.schedule == "decode") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
@@ -89,6 +90,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         constexpr std::size_t root_chunk = 128;  // the generator's default
         const std::size_t rows = heads * queries, chunks = ceil_div(p.keys, root_chunk) + 1;
         elements = rows * (dk + 5 * chunks * root_chunk + chunks * (2 * dv + 8) + 2 * dv + 8);
+        if (widens) elements += heads * chunks * root_chunk * (dk + dv);
     }
     // What a score needs of each query or key alone; general: the projected keys (their width taken for that of the keys
     // too), and what linear() holds.

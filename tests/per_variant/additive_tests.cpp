@@ -15,7 +15,7 @@ constexpr double separable_range = 22;
 template<typename F>
 void for_each_additive(const std::vector<std::string_view> &ops, const std::vector<std::string_view> &kinds, const F &f) {
     for (std::string_view op : ops)
-        for_each_variant(op, kinds, [&](const attune::VariantInfo &v, auto zero) {
+        for_each_wide_variant(op, kinds, [&](const attune::VariantInfo &v, auto zero) {
             AdditiveCase c{.attention = {.query_heads = 4, .key_heads = 2, .head_dim = 9, .value_dim = 11, .key_dim = 14}};
             if (v.kind == "weights") c.attention.weights = WeightsMode::probabilities;
             f(v, zero, c);

@@ -81,7 +81,8 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
             REQUIRE(a.run(two, v.name).ok());
             const std::vector<T> all = a.out.values();
             const std::vector<double> bits(all.begin(), all.end());
-            const std::string key = std::string(v.op) + std::string(v.target) + name_of(v.dtype) + std::to_string(columns);
+            const std::string key = std::string(v.op) + std::string(v.target) + name_of(v.dtype) + std::string(v.schedule) +
+                                    std::to_string(columns);
             const auto [found, first] = expected.emplace(key, bits);
             if (!first) compared++;
             CHECK(same_bits(found->second, bits));
@@ -140,7 +141,7 @@ TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
             c.depth = depth;
             check_case<decltype(zero)>(context, c, batched, v.name);
         }
-        c.spread = 1e4;
+        c.spread = std::is_same_v<decltype(zero), Float16> ? 20 : 1e4;  // f16 ends at 65504
         check_case<decltype(zero)>(context, c, batched, v.name);
     });
 }

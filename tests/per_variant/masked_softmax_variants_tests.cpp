@@ -7,7 +7,7 @@ using namespace attune_test;
 using attune::MaskFill;
 
 namespace {
-template<typename F> void for_each_softmax(const F &f) { for_each_variant("masked_softmax", {""}, f); }
+template<typename F> void for_each_softmax(const F &f) { for_each_wide_variant("masked_softmax", {""}, f); }
 
 // The number of keys that one step takes: 1, step - 1, step, step + 1, primes.
 std::vector<std::int64_t> awkward_widths(const attune::VariantInfo &v) {

@@ -38,7 +38,8 @@ template<typename T> void check_fenced(attune::Context &context, const SdpaCase 
     SdpaArrays<T> a(c);
     const auto status = a.run(context, variant);
     Fenced<T> query(a.query.values(), at_end), key(a.key.values(), at_end), value(a.value.values(), at_end);
-    Fenced<T> out(std::vector<T>(a.out.values().size()), at_end), lse(std::vector<T>(a.lse.values().size()), at_end);
+    Fenced<T> out(std::vector<T>(a.out.values().size()), at_end);
+    Fenced<Sum<T>> lse(std::vector<Sum<T>>(a.lse.values().size()), at_end);
     Fenced<T> bias(a.bias.values(), at_end), weights(std::vector<T>(a.weights.values().size()), at_end);
     Fenced<float> slopes(a.slopes.values(), at_end), sinks(a.sinks.values(), at_end);
     const auto mask_values = a.mask.values();

@@ -21,7 +21,8 @@ template<typename T> std::vector<bool> mask_of(attune::Context &context, SdpaArr
     const T weight = T(1 / (double(a.the.keys) * (1 - a.the.dropout.probability)));
     std::vector<bool> mask;
     std::int64_t strange = 0;
-    a.out.each([&](T &x) { mask.push_back(x != 0), strange += x != 0 && !(std::abs(x / weight - 1) < T(1e-5)); });
+    const double close = std::max(1e-5, double(std::numeric_limits<T>::epsilon()));
+    a.out.each([&](T &x) { mask.push_back(x != 0), strange += x != 0 && !(std::abs(x / weight - 1) < close); });
     CHECK(strange == 0);
     return mask;
 }

@@ -65,7 +65,7 @@ TEST_CASE("variants: query, key, value and out in one buffer", "[sdpa][per_varia
         };
         const attune::SdpaOptions options{.variant = v.name};
         const auto reference = sdpa_reference<Reference<T>, T>(slice(0), slice(1), slice(2), options);
-        const auto plain = sdpa_reference<T, T>(slice(0), slice(1), slice(2), options);
+        const auto plain = plain_sdpa<T>(slice(0), slice(1), slice(2), options);
         const std::vector<T> before = buffer;
         const auto status = attune::scaled_dot_product_attention(context, slice(0), slice(1), slice(2), slice(3), options);
         INFO(status.message());

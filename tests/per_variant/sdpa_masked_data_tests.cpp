@@ -95,7 +95,7 @@ template<typename T> struct Effects {
 
     Effects(SdpaArrays<T> &clean, SdpaArrays<T> &spoiled, const std::vector<std::int64_t> &keys, bool in_key, bool nan) {
         const SdpaCase &c = clean.the;
-        const auto look = [&](bool sees, bool expect_nan, T was, T is) {
+        const auto look = [&](bool sees, bool expect_nan, auto was, auto is) {
             changed += !sees && !same_bits(was, is);
             not_nan += sees && expect_nan && nan && !std::isnan(is);
         };
@@ -173,7 +173,7 @@ TEST_CASE("variants: rows without keys give 0 and minus infinity", "[sdpa][per_v
             CHECK(a.run(context, v.name).ok());
             bool right = true;
             a.out.each([&](T &x) { right = right && x == 0; });
-            a.lse.each([&](T &x) { right = right && x == -std::numeric_limits<T>::infinity(); });
+            a.lse.each([&](Sum<T> &x) { right = right && x == -std::numeric_limits<Sum<T>>::infinity(); });
             INFO(describe(c));
             CHECK(right);
         }

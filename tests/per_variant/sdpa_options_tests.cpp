@@ -144,7 +144,7 @@ TEST_CASE("variants: rows without keys keep their sink", "[sdpa][per_variant]") 
                 for (std::int64_t b = 0; b < c.batch; b++)
                     for (std::int64_t h = 0; h < c.query_heads; h++)
                         for (std::int64_t i = 0; i < c.queries; i++)
-                            right = right && std::abs(a.lse(b, h, i) - T(sinks[std::size_t(h)])) <= T(1e-6);
+                            right = right && std::abs(a.lse(b, h, i) - sinks[std::size_t(h)]) <= 1e-6;
                 CHECK(right);
             }
     });

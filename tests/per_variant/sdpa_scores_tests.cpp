@@ -15,7 +15,7 @@ std::vector<std::string_view> all_kinds() { return {"plain", "scored", "training
 // Gaussian of a distance is not all of one key.
 template<typename F> void for_each_own(const std::vector<std::string_view> &kinds, const F &f) {
     for (const auto &[op, score] : own_kernels)
-        for_each_variant(op, kinds, [&](const attune::VariantInfo &v, auto zero) {
+        for_each_wide_variant(op, kinds, [&](const attune::VariantInfo &v, auto zero) {
             const auto [head_dim, value_dim] = head_size(v);
             SdpaCase c{
                 .query_heads = 4, .key_heads = 2, .head_dim = head_dim, .value_dim = value_dim, .score = score, .spread = 0.7};
@@ -73,7 +73,7 @@ TEST_CASE("variants: cosine and Gaussian with every option of the score", "[sdpa
 
 TEST_CASE("variants: the cosine with a row of zeros is 0", "[sdpa][scores][per_variant]") {
     attune::Context context({.threads = 2});
-    for_each_variant("cosine", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
+    for_each_wide_variant("cosine", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
         SdpaCase c{.queries = tile_of(v) + 2, .keys = chunk_of(v) + 2, .head_dim = head_dim, .value_dim = value_dim};
@@ -129,7 +129,24 @@ TEST_CASE("variants: q^T W k with widths that differ", "[sdpa][scores][per_varia
                 if (v.kind != "plain") c.bias = "ij", c.softcap = 4;
                 if (v.kind == "training") c.dropout = {0.3, 11, 2};
                 if (v.kind == "weights") c.weights = attune::WeightsMode(seed % 4);
-                check_case<decltype(zero)>(context, c, v.name);
+                if constexpr (!is_half<decltype(zero)>) check_case<decltype(zero)>(context, c, v.name);
+            }
+    });
+}
+
+TEST_CASE("variants: scores but the dot product are refused in 16 bits", "[sdpa][scores][per_variant]") {
+    attune::Context context;
+    for_each_variant("sdpa", {"plain"}, [&](const attune::VariantInfo &v, auto zero) {
+        if constexpr (is_half<decltype(zero)>)
+            for (const auto &[score, name] : {std::pair(Score::general, "Score::general"),
+                                              {Score::cosine, "Score::cosine"},
+                                              {Score::gaussian, "Score::gaussian"}}) {
+                SdpaArrays<decltype(zero)> a({.score = score});
+                const auto status = a.run(context);
+                INFO(status.message());
+                CHECK(status.code() == attune::StatusCode::unsupported);
+                CHECK(status.message() == std::string("query: ") + name + " takes f32 or f64, got " + name_of(v.dtype));
+                CHECK(a.out.untouched());
             }
     });
 }

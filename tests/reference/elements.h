@@ -1,6 +1,6 @@
 // Elements of views for the references: any rank up to 4, read as (B, H, S, D), (B, S, D), (S, D) or (D).
 #pragma once
-#include "attune/tensor.h"
+#include "tests/support/half_elements.h"
 #include <cstdint>
 #include <vector>
 
@@ -48,9 +48,9 @@ template<typename Real, typename T> DenseRows<Real> rows_of(const attune::ConstV
 }
 
 // The type that the reference for elements of type T is computed in.
-template<typename T> struct ReferenceType;
-template<> struct ReferenceType<float> { using type = double; };
-template<> struct ReferenceType<double> { using type = long double; };
-template<typename T> using Reference = typename ReferenceType<T>::type;
+template<typename T> using Reference = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+
+// x as it comes back from memory that holds elements of type Stored.
+template<typename Stored, typename Real> Real stored_as(Real x) { return Real(Stored(x)); }
 
 }  // namespace attune_test

@@ -28,7 +28,7 @@ inline bool takes_part(const attune::SdpaOptions &o, Index b, Index i, Index j, 
 // Whether the masks given as arrays, the boolean mask and the bias, let it; `rank` is that of the query.
 template<typename T> bool let_through(const attune::SdpaOptions &o, int rank, Index b, Index h, Index i, Index j) {
     if (o.mask.given() && !broadcast_element<bool>(o.mask, rank, b, h, i, j)) return false;
-    return !o.bias.given() || !(broadcast_element<T>(o.bias, rank, b, h, i, j) < T(-1e30));
+    return !o.bias.given() || !(Sum<T>(broadcast_element<T>(o.bias, rank, b, h, i, j)) < Sum<T>(-1e30));
 }
 
 // Slope of ALiBi for head h of `heads`.

@@ -1,4 +1,5 @@
-// The definition of multi_head_attention: three projections, attention for each head, one projection, in Real.
+// The definition of multi_head_attention: three projections, attention for each head, one projection, in Real. Stored is the
+// type of all that lies between them in memory, where it is narrower.
 #pragma once
 #include "attune/multi_head.h"
 #include "tests/reference/linear_reference.h"
@@ -16,15 +17,16 @@ template<typename Real> DenseRows<Real> split_heads(const DenseRows<Real> &x, In
     return split;
 }
 
-template<typename Real, typename T>
+template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> multi_head_reference(const attune::ConstView &query, const attune::ConstView &key,
                                       const attune::ConstView &value, const attune::MultiHeadWeights &w,
                                       const attune::MultiHeadOptions &o) {
     const Index key_heads = o.key_heads ? o.key_heads : o.heads;
-    SdpaResult<Real> result =
-        sdpa_of_rows<Real, T>(split_heads(linear_reference<Real, T>(query, w.query, w.query_bias), o.heads),
-                              split_heads(linear_reference<Real, T>(key, w.key, w.key_bias), key_heads),
-                              split_heads(linear_reference<Real, T>(value, w.value, w.value_bias), key_heads), o.attention, 4);
+    const auto heads_of = [](const attune::ConstView &x, const attune::ConstView &weight, const attune::ConstView &bias,
+                             Index heads) { return split_heads(linear_reference<Real, T, Stored>(x, weight, bias), heads); };
+    SdpaResult<Real> result = sdpa_of_rows<Real, T, Stored>(heads_of(query, w.query, w.query_bias, o.heads),
+                                                            heads_of(key, w.key, w.key_bias, key_heads),
+                                                            heads_of(value, w.value, w.value_bias, key_heads), o.attention, 4);
     // (B, heads, S, D) back to (B, 1, S, heads * D).
     const Index batch = query.extent[0], queries = query.extent[1], hidden = w.out.extent[1], width = hidden / o.heads;
     DenseRows<Real> mixed{batch, o.heads, queries, width, result.out}, joined{batch, 1, queries, hidden};
@@ -32,7 +34,7 @@ SdpaResult<Real> multi_head_reference(const attune::ConstView &query, const attu
         for (Index h = 0; h < o.heads; h++)
             for (Index i = 0; i < queries; i++) std::copy_n(mixed.row(b, h, i), width, joined.row(b, 0, i) + h * width);
     const std::vector<Real> bias = w.out_bias.given() ? rows_of<Real, T>(w.out_bias).data : std::vector<Real>{};
-    result.out = linear_reference<Real>(joined, rows_of<Real, T>(w.out), bias).data;
+    result.out = linear_reference<Real, Stored>(joined, rows_of<Real, T>(w.out), bias).data;
     return result;
 }
 

@@ -1,6 +1,8 @@
 // The definition of scaled_dot_product_attention: textbook loops, one query at a time, everything computed in Real.
 // In a wider type than the elements it is the reference; in the type of the elements it is the plain computation that the
-// error rule (tests/support/error_rule.h) compares with. No tile, no chunk, no base 2. Arguments are taken as legal.
+// error rule (tests/support/error_rule.h) compares with. Of 16 bits that takes its steps in float, and stores scores, weights
+// and results in the type, Stored, as the unfused computations of other libraries do. No tile, no chunk, no base 2. Arguments
+// are taken as legal.
 #pragma once
 #include "attune/sdpa.h"
 #include "tests/reference/linear_reference.h"
@@ -24,11 +26,12 @@ struct AttentionSizes {
 };
 
 // Attention by any score: x(b, h, key head, i, j), with its scale. T is the type of the options' arrays.
-template<typename Real, typename T, typename Score>
+template<typename Real, typename T, typename Stored = Real, typename Score>
 SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::SdpaOptions &o, const DenseRows<Real> &value,
                                      const Score &x) {
     using attune::WeightsMode;
     const Real infinity = std::numeric_limits<Real>::infinity();
+    const auto stored = [](Real x) { return stored_as<Stored>(x); };
     const bool average = o.average_weights && s.rank == 4;
     SdpaResult<Real> result;
     if (o.weights.given())
@@ -39,14 +42,14 @@ SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::Sdpa
                 const Index key_head = h * s.key_heads / s.query_heads;
                 std::vector<Real> scaled, capped, masked, weight;
                 for (Index j = 0; j < s.keys; j++) {
-                    scaled.push_back(x(b, h, key_head, i, j));
+                    scaled.push_back(stored(x(b, h, key_head, i, j)));
                     const Real cap = Real(o.softcap);
-                    capped.push_back(cap > 0 ? cap * std::tanh(scaled.back() / cap) : scaled.back());
+                    capped.push_back(stored(cap > 0 ? cap * std::tanh(scaled.back() / cap) : scaled.back()));
                     Real score = -infinity;
                     if (takes_part(o, b, i, j, s.queries, s.keys) && let_through<T>(o, s.rank, b, h, i, j))
                         score =
                             capped.back() + added_to_score<Real, T>(o, s.rank, s.query_heads, b, h, i, j, s.queries, s.keys);
-                    masked.push_back(score < Real(-1e29) ? -infinity : score);
+                    masked.push_back(score < Real(-1e29) ? -infinity : stored(score));
                 }
                 const Real sink =
                     o.sinks.given() ? Real(static_cast<const float *>(o.sinks.data)[h * o.sinks.stride[0]]) : -infinity;
@@ -61,12 +64,12 @@ SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::Sdpa
                 for (Index j = 0; j < s.keys; j++) {
                     // What a key that takes no part holds has no effect: it is passed over, not multiplied by 0.
                     if (masked[j] == -infinity) continue;
-                    weight[j] /= sum;
+                    weight[j] = stored(weight[j] / sum);
                     if (!kept_by_dropout(o.dropout, s.query_heads, b, h, i, j)) continue;
                     for (Index d = 0; d < value.width; d++)
                         mixed[d] += weight[j] / (1 - Real(o.dropout.probability)) * value.row(b, key_head, j)[d];
                 }
-                result.out.insert(result.out.end(), mixed.begin(), mixed.end());
+                for (Real sum_of_values : mixed) result.out.push_back(stored(sum_of_values));
                 if (!o.weights.given()) continue;
                 const std::vector<Real> &asked = o.weights_mode == WeightsMode::scaled   ? scaled
                                                  : o.weights_mode == WeightsMode::capped ? capped
@@ -76,6 +79,7 @@ SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::Sdpa
                 for (Index j = 0; j < s.keys; j++)
                     result.weights[row * s.keys + j] += average ? asked[j] / Real(s.query_heads) : asked[j];
             }
+    for (Real &w : result.weights) w = stored(w);
     return result;
 }
 
@@ -90,7 +94,7 @@ template<typename Real> Real similarity(attune::Score score, const Real *q, cons
     return q_square == 0 || k_square == 0 ? 0 : dot / (std::sqrt(q_square) * std::sqrt(k_square));
 }
 
-template<typename Real, typename T>
+template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real> &given_key, const DenseRows<Real> &value,
                               const attune::SdpaOptions &options, int rank) {
     // q . (W k): the keys are projected by W, and the rest is a plain product.
@@ -99,17 +103,23 @@ SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real
                                     : given_key;
     const Real usual = options.score == attune::Score::dot_product ? 1 / std::sqrt(Real(query.width)) : Real(1);
     const Real scale = options.scale ? Real(*options.scale) : usual;
-    return attention_reference<Real, T>({query.batch, query.heads, key.heads, query.count, key.count, rank}, options, value,
-                                        [&](Index b, Index h, Index key_head, Index i, Index j) {
-                                            return scale * similarity(options.score, query.row(b, h, i),
-                                                                      key.row(b, key_head, j), query.width);
-                                        });
+    return attention_reference<Real, T, Stored>({query.batch, query.heads, key.heads, query.count, key.count, rank}, options,
+                                                value, [&](Index b, Index h, Index key_head, Index i, Index j) {
+                                                    return scale * similarity(options.score, query.row(b, h, i),
+                                                                              key.row(b, key_head, j), query.width);
+                                                });
 }
 
-template<typename Real, typename T>
+template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> sdpa_reference(const attune::ConstView &query, const attune::ConstView &key, const attune::ConstView &value,
                                 const attune::SdpaOptions &options) {
-    return sdpa_of_rows<Real, T>(rows_of<Real, T>(query), rows_of<Real, T>(key), rows_of<Real, T>(value), options, query.rank);
+    return sdpa_of_rows<Real, T, Stored>(rows_of<Real, T>(query), rows_of<Real, T>(key), rows_of<Real, T>(value), options,
+                                         query.rank);
+}
+template<typename T>
+SdpaResult<Sum<T>> plain_sdpa(const attune::ConstView &query, const attune::ConstView &key, const attune::ConstView &value,
+                              const attune::SdpaOptions &options) {
+    return sdpa_reference<Sum<T>, T, T>(query, key, value, options);
 }
 
 }  // namespace attune_test

@@ -60,7 +60,8 @@ TEST_CASE("memory: a second call of the same sizes asks for nothing", "[runtime]
 TEST_CASE("memory: what the allocator's memory holds does not matter", "[runtime][memory]") {
     for_each_variant("sdpa", every_kind, [](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
-        std::vector<T> out, lse, weights;
+        std::vector<T> out, weights;
+        std::vector<Sum<T>> lse;
         for (unsigned char fill : {0x00, 0xff, 0x7f, 0x47}) {  // 0, NaN, 3.4e38 and 51015 (f64: 1e306 and 2e35)
             CountingAllocator allocator;
             allocator.fill = fill;

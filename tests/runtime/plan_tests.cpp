@@ -54,6 +54,11 @@ TEST_CASE("plan: names the variant that runs, and bounds its scratch", "[runtime
                         INFO(wide.variant);
                         CHECK(wide_peak <= wide.workspace_bytes);
                     }
+                    if (queries % 3 == 0) {
+                        const auto [half, half_peak] = plan_and_run<BFloat16>(c, 2);
+                        INFO(half.variant);
+                        CHECK(half_peak <= half.workspace_bytes);
+                    }
                 }
 }
 
@@ -103,10 +108,12 @@ TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtim
               .head_dim = 128,
               .value_dim = 128},
               SdpaCase{.batch = 1, .query_heads = 8, .key_heads = 8, .queries = 1, .keys = 20000}}) {
-            const auto [plan, peak] = plan_and_run<float>(c, threads);
-            INFO(describe(c) << " threads " << threads << ' ' << plan.variant);
-            CHECK(peak <= plan.workspace_bytes);
-            CHECK(plan.workspace_bytes <= 4 * peak);
+            for (const auto &[plan, peak] :
+                 {plan_and_run<float>(c, threads), plan_and_run<BFloat16>(c, threads), plan_and_run<Float16>(c, threads)}) {
+                INFO(describe(c) << " threads " << threads << ' ' << plan.variant);
+                CHECK(peak <= plan.workspace_bytes);
+                CHECK(plan.workspace_bytes <= 4 * peak);
+            }
         }
 }
 

@@ -91,6 +91,46 @@ TEST_CASE("bad input: types", "[sdpa][bad_input]") {
     refused(invalid, "lse", {"f64", "f32"}, [](Call &c) { c.options.lse.dtype = attune::DType::f64; });
 }
 
+TEST_CASE("bad input: types of 16 bits, mixed and where there are none", "[sdpa][bad_input]") {
+    using attune::DType;
+    // As many bytes as before, or fewer.
+    const auto all = [](Call &c, DType type) {
+        for (ConstView *v : {&c.query, &c.key, &c.value}) v->dtype = type;
+        c.out.dtype = c.options.weights.dtype = type;
+    };
+    refused(invalid, "query", {"f32, f64, bf16 or f16", "bool"}, [](Call &c) { c.query.dtype = DType::boolean; });
+    for (const auto &[type, name, other, other_name] :
+         {std::tuple(DType::bf16, "bf16", DType::f16, "f16"), {DType::f16, "f16", DType::bf16, "bf16"}}) {
+        const auto spoil = [&, type = type](auto &&part, DType to) {
+            return [&all, &part, type, to](Call &c) { all(c, type), part(c).dtype = to; };
+        };
+        const auto key = [](Call &c) -> ConstView & { return c.key; };
+        const auto value = [](Call &c) -> ConstView & { return c.value; };
+        const auto out = [](Call &c) -> View & { return c.out; };
+        const auto lse = [](Call &c) -> View & { return c.options.lse; };
+        const auto weights = [](Call &c) -> View & { return c.options.weights; };
+        refused(invalid, "key", {other_name, name}, spoil(key, other));
+        refused(invalid, "key", {"f32", name}, spoil(key, DType::f32));
+        refused(invalid, "value", {other_name, name}, spoil(value, other));
+        refused(invalid, "out", {"f32", name}, spoil(out, DType::f32));
+        refused(invalid, "weights", {"f32", name}, spoil(weights, DType::f32));
+        for (const DType wrong : {type, other, DType::f64})
+            refused(invalid, "lse", {"must be f32", name, attune::name_of(wrong)}, spoil(lse, wrong));
+        const std::vector<float> zeros(5, 0.f);
+        refused(invalid, "bias", {"f32", name},
+                [&, type = type](Call &c) { all(c, type), c.options.bias = ConstView(zeros.data(), {5}); });
+        for (const auto &[score, score_name] :
+             {std::pair(attune::Score::cosine, "Score::cosine"), {attune::Score::gaussian, "Score::gaussian"}})
+            refused(unsupported, "query", {score_name, "f32 or f64", name},
+                    [&, type = type, score = score](Call &c) { all(c, type), c.options.score = score; });
+        attune::Plan plan;
+        const attune::Status status =
+            attune::plan_sdpa(attune::Context(), {.dtype = type, .score = attune::Score::cosine}, plan);
+        CHECK(status.code() == unsupported);
+        CHECK(message_defect(status.message(), "dtype", {"Score::cosine", "f32 or f64", name}) == "");
+    }
+}
+
 TEST_CASE("bad input: memory of a device", "[sdpa][bad_input]") {
     refused(unsupported, "query", {"device"}, [](Call &c) { c.query.place = attune::Place::device; });
     refused(unsupported, "value", {"device"}, [](Call &c) { c.value.place = attune::Place::device; });

@@ -89,6 +89,9 @@ TEST_CASE("bad input: projections of additive attention", "[additive][bad_input]
     additive("b_score", {"inf"}, [](A &c) { c.options.b_score = std::numeric_limits<double>::infinity(); });
     additive("w_query", {"null"}, [](A &c) { c.options.w_query.data = nullptr; });
     refuses<A>(unsupported, "w_key", {"device"}, [](A &c) { c.options.w_key.place = attune::Place::device; });
+    for (const attune::DType type : {attune::DType::bf16, attune::DType::f16})
+        refuses<A>(unsupported, "query", {"additive attention", "f32 or f64", attune::name_of(type)},
+                   [=](A &c) { c.query.dtype = c.key.dtype = c.value.dtype = c.out.dtype = type; });
 }
 
 TEST_CASE("bad input: widths of additive attention where a projection is left out", "[additive][bad_input]") {
@@ -154,6 +157,8 @@ TEST_CASE("bad input: arrays and options of multi-head attention", "[mha][bad_in
     multi_head("query", {"3", "4"}, [](M &c) { c.query.rank = 4; });
     multi_head("key", {"3", "2"}, [](M &c) { c.key.rank = 2; });
     multi_head("query", {"i32"}, [](M &c) { c.query.dtype = attune::DType::i32; });
+    multi_head("key", {"bf16", "f32"}, [](M &c) { c.key.dtype = attune::DType::bf16; });
+    multi_head("weights.key", {"f16", "f32"}, [](M &c) { c.weights.key.dtype = attune::DType::f16; });
     multi_head("key", {"1", "2"}, [](M &c) { c.key.extent[0] = 1; });
     multi_head("value", {"4", "5"}, [](M &c) { c.value.extent[1] = 4; });
     multi_head("out", {"16", "17"}, [](M &c) { c.out.extent[2] = 16; });

@@ -183,7 +183,8 @@ TEST_CASE("bad input: linear", "[linear][bad_input]") {
     };
     linear("x", {"1", "4", "0"}, [](S &c) { c.x = {}; });
     linear("x", {"1", "4", "5"}, [](S &c) { c.x.rank = 5; });
-    linear("x", {"f32 or f64", "i32"}, [](S &c) { c.x.dtype = attune::DType::i32; });
+    linear("x", {"f32, f64, bf16 or f16", "i32"}, [](S &c) { c.x.dtype = attune::DType::i32; });
+    linear("weight", {"f16", "bf16"}, [](S &c) { c.x.dtype = attune::DType::bf16, c.weight.dtype = attune::DType::f16; });
     linear("x", {"null"}, [](S &c) { c.x.data = nullptr; });
     linear("x", {"last stride", "2"}, [](S &c) { c.x.stride[2] = 2; });
     linear("x", {"at least 1", "0"}, [](S &c) { c.x.extent[2] = 0; });

@@ -125,6 +125,7 @@ TEST_CASE("bad input: masked_softmax", "[masked_softmax][bad_input]") {
     refused(invalid, "scores", {"1"}, [](Call &c) { c.scores.rank = 1; });
     refused(invalid, "scores", {"5"}, [](Call &c) { c.scores.rank = 5; });
     refused(invalid, "scores", {"i32"}, [](Call &c) { c.scores.dtype = attune::DType::i32; });
+    refused(invalid, "scores", {"f32 or f64", "bf16"}, [](Call &c) { c.scores.dtype = attune::DType::bf16; });
     refused(invalid, "scores", {"null"}, [](Call &c) { c.scores.data = nullptr; });
     refused(invalid, "scores", {"-2"}, [](Call &c) { c.scores.extent[0] = -2; });
     refused(invalid, "scores", {"last stride", "1", "2"}, [](Call &c) { c.scores.stride[3] = 2; });

@@ -1,7 +1,7 @@
 // Arrays in memory of any layout, with a poisoned surrounding: every element of the storage that is not an element of the
 // array (between rows, and before and after it) holds a NaN, or for integers a large number, that must not be touched.
 #pragma once
-#include "attune/tensor.h"
+#include "tests/support/half_elements.h"
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -46,6 +46,10 @@ template<typename T> T poison(int which) {
         return std::bit_cast<float>(0x7fc0a000u + std::uint32_t(which));
     else if constexpr (std::is_same_v<T, double>)
         return std::bit_cast<double>(0x7ff8a00000000000ull + std::uint64_t(which));
+    else if constexpr (std::is_same_v<T, BFloat16>)
+        return BFloat16::of_bits(std::uint16_t(0x7fe4 + which));
+    else if constexpr (std::is_same_v<T, Float16>)
+        return Float16::of_bits(std::uint16_t(0x7ea0 + which));
     else if constexpr (sizeof(T) == 1)
         return T(0xa0 + which);
     else

@@ -1,5 +1,6 @@
 // The one rule by which a result is called right. Nothing else in the tests compares floating-point results loosely.
 #pragma once
+#include "tests/support/half_elements.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,6 +16,10 @@ namespace attune_test {
 // the value, the quotient. Four units of the largest (for the mean: of the mean) reference value cover them: epsilon is
 // two half-units, so each rounding may cost all of its half-unit.
 inline constexpr double rounding_floor = 4;
+// Of 16 bits only the weight and the result are rounded; the rest is done in f32. One unit covers both.
+template<typename T> constexpr double floor_of() {
+    return (is_half<T> ? 1 : rounding_floor) * double(std::numeric_limits<T>::epsilon());
+}
 
 struct Verdict {
     bool right = false;
@@ -23,7 +28,7 @@ struct Verdict {
 
 // Elements that are NaN or infinite in the reference have to be the same here; they are not counted in the norms.
 template<typename Real, typename T>
-Verdict judge(const std::vector<Real> &reference, const std::vector<T> &plain, const std::vector<T> &result) {
+Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &plain, const std::vector<T> &result) {
     std::ostringstream why;
     if (reference.size() != result.size() || plain.size() != result.size()) return {false, "sizes differ"};
     double most = 0, most_plain = 0, sum = 0, sum_plain = 0, largest = 0, magnitude = 0;
@@ -48,7 +53,7 @@ Verdict judge(const std::vector<Real> &reference, const std::vector<T> &plain, c
         counted++;
     }
     if (counted == 0) return {true, "nothing finite"};
-    const double unit = rounding_floor * double(std::numeric_limits<T>::epsilon());
+    const double unit = floor_of<T>();
     const double mean = sum / counted, mean_plain = sum_plain / counted, mean_size = magnitude / counted;
     why << "maximum error " << most << " (element " << worst << "), plain " << most_plain << ", floor " << unit * largest
         << "; mean error " << mean << ", plain " << mean_plain << ", floor " << unit * mean_size;

@@ -74,9 +74,9 @@ template<typename T> struct LinearArrays {
         if (batched) return attune::batch_dot(context, x.view(), weight.view(), out.view(), {.variant = variant});
         return attune::linear(context, x.view(), weight.view(), bias_view(), out.view(), {.variant = variant});
     }
-    template<typename Real> std::vector<Real> reference() {
-        return batched ? batch_dot_reference<Real, T>(x.view(), weight.view()).data
-                       : linear_reference<Real, T>(x.view(), weight.view(), bias_view()).data;
+    template<typename Real, typename Stored = Real> std::vector<Real> reference() {
+        return batched ? batch_dot_reference<Real, T, Stored>(x.view(), weight.view()).data
+                       : linear_reference<Real, T, Stored>(x.view(), weight.view(), bias_view()).data;
     }
 };
 
@@ -85,7 +85,7 @@ template<typename T> std::string defect(LinearArrays<T> &a) {
     if (!a.out.gaps_untouched()) return "out was written outside its elements";
     if (!a.out.all_written()) return "out has elements that were not written";
     const std::vector<T> result = a.out.values();
-    const Verdict verdict = judge(a.template reference<Reference<T>>(), a.template reference<T>(), result);
+    const Verdict verdict = judge(a.template reference<Reference<T>>(), a.template reference<Sum<T>, T>(), result);
     return verdict.right ? std::string() : verdict.why;
 }
 

@@ -89,8 +89,8 @@ template<typename T> struct MultiHeadArrays {
         return attune::multi_head_attention(context, query.view(), key_view(), value_view(), weights(), out.view(),
                                             options(variant));
     }
-    template<typename Real> SdpaResult<Real> reference() {
-        return multi_head_reference<Real, T>(query.view(), key_view(), value_view(), weights(), options());
+    template<typename Real, typename Stored = Real> SdpaResult<Real> reference() {
+        return multi_head_reference<Real, T, Stored>(query.view(), key_view(), value_view(), weights(), options());
     }
 
 private:
@@ -104,7 +104,7 @@ template<typename T> std::string defect(MultiHeadArrays<T> &a) {
     if (!a.out.gaps_untouched()) return "out: written beyond its elements";
     if (!a.out.all_written()) return "out: not all elements written";
     const auto reference = a.template reference<Reference<T>>();
-    const auto plain = a.template reference<T>();
+    const auto plain = a.template reference<Sum<T>, T>();
     const auto judged = [](const char *name, const auto &expected, const auto &in_type, const auto &got) {
         const Verdict verdict = judge(expected, in_type, got);
         return verdict.right ? std::string() : name + verdict.why;

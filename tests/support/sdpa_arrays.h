@@ -18,7 +18,9 @@ inline std::vector<std::int64_t> padded_strides(const std::vector<std::int64_t> 
 
 template<typename T> struct SdpaArrays {
     SdpaCase the;
-    Array<T> query, key, value, out, lse, score_weight, bias, weights;
+    Array<T> query, key, value, out;
+    Array<Sum<T>> lse;
+    Array<T> score_weight, bias, weights;
     Array<bool> mask;
     Array<float> slopes, sinks;
 
@@ -27,10 +29,10 @@ template<typename T> struct SdpaArrays {
           key({c.batch, c.key_heads, c.keys, c.key_dim ? c.key_dim : c.head_dim}, c.key_layout),
           value({c.batch, c.key_heads, c.keys, c.value_dim}, c.value_layout),
           out({c.batch, c.query_heads, c.queries, c.value_dim}, c.out_layout, poison<T>(2)),
-          lse(c.strided_lse
-                  ? Array<T>({c.batch, c.query_heads, c.queries}, {2 * c.query_heads, 2, 2 * c.batch * c.query_heads + 3},
-                             poison<T>(2))
-                  : Array<T>({c.batch, c.query_heads, c.queries}, {c.query_heads * c.queries, c.queries, 1}, poison<T>(2))) {
+          lse({c.batch, c.query_heads, c.queries},
+              c.strided_lse ? std::vector<std::int64_t>{2 * c.query_heads, 2, 2 * c.batch * c.query_heads + 3}
+                            : std::vector<std::int64_t>{c.query_heads * c.queries, c.queries, 1},
+              poison<Sum<T>>(2)) {
         std::mt19937 random(c.seed);
         query.randomise(random, c.spread);
         key.randomise(random, c.spread);
@@ -145,23 +147,23 @@ template<typename T> std::string untouched_defect(SdpaArrays<T> &a) {
 }
 // What is wrong with their values.
 template<typename Real, typename T>
-std::string value_defect(const SdpaResult<Real> &reference, const SdpaResult<T> &plain, SdpaArrays<T> &a) {
+std::string value_defect(const SdpaResult<Real> &reference, const SdpaResult<Sum<T>> &plain, SdpaArrays<T> &a) {
     const auto out = a.out.values();
     if (const Verdict verdict = judge(reference.out, plain.out, out); !verdict.right) return "out: " + verdict.why;
     if (const Verdict verdict = judge(reference.lse, plain.lse, a.lse.values()); !verdict.right) return "lse: " + verdict.why;
-    if (suspiciously_empty(reference.out, out)) return "out: zeros where the reference has none";
+    if (suspiciously_empty(plain.out, out)) return "out: zeros where the reference has none";
     if (!a.the.weights) return {};
     const auto weights = a.weights.values();
     if (const Verdict verdict = judge(reference.weights, plain.weights, weights); !verdict.right)
         return "weights: " + verdict.why;
-    if (suspiciously_empty(reference.weights, weights)) return "weights: zeros where the reference has none";
+    if (suspiciously_empty(plain.weights, weights)) return "weights: zeros where the reference has none";
     return {};
 }
 template<typename T> std::string defect(SdpaArrays<T> &a) {
     if (const std::string untouched = untouched_defect(a); !untouched.empty()) return untouched;
     const auto q = a.query.view(), k = a.key.view(), v = a.value.view();
     const auto options = a.options({});
-    return value_defect(sdpa_reference<Reference<T>, T>(q, k, v, options), sdpa_reference<T, T>(q, k, v, options), a);
+    return value_defect(sdpa_reference<Reference<T>, T>(q, k, v, options), plain_sdpa<T>(q, k, v, options), a);
 }
 
 // Runs a case of any attention and judges everything that it wrote. False if it was refused.

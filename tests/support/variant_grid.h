@@ -19,22 +19,31 @@ inline const std::vector<std::string_view> knows_scores = {"scored", "training"}
 inline const std::vector<std::string_view> knows_dropout = {"training"};
 inline const std::vector<std::string_view> writes_weights = {"weights"};
 
-// Calls f(variant, T{}) for every variant of an op and of some kinds that runs here, T the type of its elements. The
-// autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many sizes, and dispatch
-// never chooses them.
-template<typename F> void for_each_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
+// Calls f(variant, T{}) for every variant of an op and of some kinds that runs here, T the type of its elements: one of Types,
+// those that the op has. The autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many
+// sizes, and dispatch never chooses them.
+template<typename... Types, typename F>
+void for_each_variant_of(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
     int ran = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
         if (!v.runs_here || !v.dispatched || v.op != op) continue;
         if (std::find(kinds.begin(), kinds.end(), v.kind) == kinds.end()) continue;
         INFO(v.name << "  " << v.numbers);
-        v.dtype == attune::DType::f64 ? f(v, double{}) : f(v, float{});
+        CHECK(((attune::dtype_of<Types>() == v.dtype) || ...));
+        (void)((attune::dtype_of<Types>() == v.dtype && (f(v, Types{}), true)) || ...);
         ran++;
     }
     INFO("op " << op << ", kind " << kinds.front());
     CHECK(ran > 0);
 }
+template<typename F> void for_each_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
+    for_each_variant_of<float, double, BFloat16, Float16>(op, kinds, f);
+}
 template<typename F> void for_each_variant(const F &f) { for_each_variant("sdpa", any_kind, f); }
+// Of ops that compute in f32 and f64 only.
+template<typename F> void for_each_wide_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
+    for_each_variant_of<float, double>(op, kinds, f);
+}
 
 // The number called `name` in "chunk=128 tile_q=64 ...".
 inline int number_of(const attune::VariantInfo &v, std::string_view name, int otherwise) {
