@@ -134,7 +134,7 @@ endfunction()
 function(attune_write_table)
   get_property(symbols GLOBAL PROPERTY ATTUNE_TABLE_SYMBOLS)
   get_property(rows GLOBAL PROPERTY ATTUNE_TABLE_ROWS)
-  foreach(limit decode_rows_at_most decode_keys_at_least short_queries_at_most short_keys_at_most
+  foreach(limit decode_rows_at_most decode_keys_at_least split_queries_at_most short_queries_at_most short_keys_at_most
     long_padding_percent_at_most)
     string(JSON ${limit} GET "${ATTUNE_TARGETS_JSON}" shape_classes sdpa ${limit})
   endforeach()
