@@ -22,10 +22,23 @@ set(attune_cpp_dtype_bool boolean)
 # attune_add_generator(name source...): the program <name>.generator, and its objects attune_<name>_generator, of which other
 # programs that make kernels or print loop nests are built too.
 function(attune_add_generator name)
-  add_library(attune_${name}_generator OBJECT ${ARGN})
-  target_include_directories(attune_${name}_generator PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(attune_${name}_generator PRIVATE Halide::Halide)
-  add_halide_generator(${name}.generator SOURCES $<TARGET_OBJECTS:attune_${name}_generator>)
+  attune_add_generator_objects(attune_${name}_generator ${ARGN})
+  add_halide_generator(${name}.generator
+    SOURCES $<TARGET_OBJECTS:attune_${name}_generator> $<TARGET_OBJECTS:attune_generator_math>)
+endfunction()
+
+# attune_add_generator_objects(library source...): objects of such programs. Halide.h takes seconds to compile, so it is
+# compiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
+function(attune_add_generator_objects library)
+  add_library(${library} OBJECT ${ARGN})
+  target_include_directories(${library} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${library} PRIVATE Halide::Halide)
+  target_compile_options(${library} PRIVATE -O1)
+  if(library STREQUAL "attune_generator_math")
+    target_precompile_headers(${library} PRIVATE <Halide.h>)
+  else()
+    target_precompile_headers(${library} REUSE_FROM attune_generator_math)
+  endif()
 endfunction()
 
 function(attune_add_op op)
@@ -121,7 +134,7 @@ endfunction()
 function(attune_write_table)
   get_property(symbols GLOBAL PROPERTY ATTUNE_TABLE_SYMBOLS)
   get_property(rows GLOBAL PROPERTY ATTUNE_TABLE_ROWS)
-  foreach(limit decode_rows_at_most decode_keys_at_least short_queries_at_most short_keys_at_most
+  foreach(limit decode_rows_at_most decode_keys_at_least split_queries_at_most short_queries_at_most short_keys_at_most
     long_padding_percent_at_most)
     string(JSON ${limit} GET "${ATTUNE_TARGETS_JSON}" shape_classes sdpa ${limit})
   endforeach()

@@ -5,14 +5,9 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
-Expr exp2_nonpositive(Expr x) {
-    // Minimax polynomials of 2^f on [-1/2, 1/2], highest power first, the constant term exactly 1.
-    static const std::vector<double> f32 = {0.0013264726899302273, 0.009671512660596411, 0.05550733744243643,
-                                            0.24022242084918521,   0.693146977598472,    1.0};
-    static const std::vector<double> f64 = {4.4347441458828956e-10, 7.073787798523739e-09,  1.0178199810066395e-07,
-                                            1.3215435252605035e-06, 1.5252733492356822e-05, 0.000154035304571805,
-                                            0.0013333558146775728,  0.009618129107594056,   0.05550410866482008,
-                                            0.2402265069591013,     0.6931471805599453,     1.0};
+namespace {
+
+Expr exp2_by(const std::vector<double> &polynomial, Expr x) {
     const Type t = x.type();
     const bool narrow = t.bits() == 32;
     const int bias = narrow ? 127 : 1023, mantissa = narrow ? 23 : 52;
@@ -22,8 +17,26 @@ Expr exp2_nonpositive(Expr x) {
     const Expr lowest = make_const(t, -bias);
     x = strict_float(select(x < lowest, lowest, x));
     Expr n = nearest(x), f = x - n, p;
-    for (double c : narrow ? f32 : f64) p = p.defined() ? p * f + make_const(t, c) : make_const(t, c);
+    for (double c : polynomial) p = p.defined() ? p * f + make_const(t, c) : make_const(t, c);
     return reinterpret(t, reinterpret(bits, p) + (cast(bits, n) << mantissa));
+}
+
+}  // namespace
+
+Expr exp2_nonpositive(Expr x) {
+    // Minimax polynomials of 2^f on [-1/2, 1/2], highest power first, the constant term exactly 1.
+    static const std::vector<double> f32 = {0.0013264726899302273, 0.009671512660596411, 0.05550733744243643,
+                                            0.24022242084918521,   0.693146977598472,    1.0};
+    static const std::vector<double> f64 = {4.4347441458828956e-10, 7.073787798523739e-09,  1.0178199810066395e-07,
+                                            1.3215435252605035e-06, 1.5252733492356822e-05, 0.000154035304571805,
+                                            0.0013333558146775728,  0.009618129107594056,   0.05550410866482008,
+                                            0.2402265069591013,     0.6931471805599453,     1.0};
+    return exp2_by(x.type().bits() == 32 ? f32 : f64, x);
+}
+
+Expr exp2_nonpositive_for_bf16(Expr x) {
+    static const std::vector<double> coarse = {0.05500893142298324, 0.24221096221649321, 0.6932829273885213, 1.0};
+    return exp2_by(coarse, x);
 }
 
 }  // namespace attune

@@ -8,4 +8,7 @@ namespace attune {
 // NaN gives NaN.
 Halide::Expr exp2_nonpositive(Halide::Expr x);
 
+// The same in f32 with relative error 1.1e-4, for what is then rounded to bf16 (4e-3).
+Halide::Expr exp2_nonpositive_for_bf16(Halide::Expr x);
+
 }  // namespace attune

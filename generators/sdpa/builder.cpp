@@ -94,6 +94,10 @@ Expr Builder::key_at(Expr k, bool inside) const {
     return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
 }
 
+Expr Builder::marked(Expr weight, Expr logit) const {
+    return reinterpret(type, select(is_masked(logit), sign_bit(type), bits_of(weight)));
+}
+
 Index Builder::index(Expr k, bool inside) const {
     Rows row = rows(s.r, s.t, s.h);
     Index at{s.b, row.query_head, row.query, key_at(k, inside), row.query + in.offset(s.b), row.key_head, {}};
@@ -194,23 +198,28 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
     }
 }
 
+void Builder::row_max(SdpaPartials &p, const std::string &suffix, bool masked) const {
+    Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
+    ChunkKeys keys = chunk_keys("max_key" + suffix, masked, c);
+    p.max_keys = keys.loop();
+    p.row_max = Func("row_max" + suffix);
+    p.row_max(r, c, t, h, b) = value_of(lowest_max);
+    p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), p.logit(r, keys.key(), c, t, h, b));
+}
+
 SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     SdpaPartials p = scores(suffix, masked);
-    p.row_max = Func("row_max" + suffix);
+    row_max(p, suffix, masked);
     p.weight = Func("weight" + suffix);
     p.row_sum = Func("row_sum" + suffix);
     p.mixed = Func("mixed" + suffix);
-    ChunkKeys max_keys = chunk_keys("max_key" + suffix, masked, c), weight_keys = chunk_keys("weight_key" + suffix, masked, c),
-              sum_keys = chunk_keys("sum_key" + suffix, masked, c);
-    p.max_keys = max_keys.loop(), p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
+    ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c), sum_keys = chunk_keys("sum_key" + suffix, masked, c);
+    p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
 
-    p.row_max(r, c, t, h, b) = value_of(lowest_max);
-    p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), p.logit(r, max_keys.key(), c, t, h, b));
     Expr key = weight_keys.key(), logit = p.logit(r, key, c, t, h, b);
     Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
-    // -0 adds nothing to the sum, and lets the product below see by the weight alone that the key is masked.
-    if (masked) weight = reinterpret(type, select(is_masked(logit), sign_bit(type), bits_of(weight)));
+    if (masked) weight = marked(weight, logit);
     p.weight(r, k, c, t, h, b) = undef(type);
     p.weight(r, key, c, t, h, b) = weight;
     p.row_sum(r, c, t, h, b) = value_of(0);
@@ -270,6 +279,22 @@ Expr Builder::sink_weight(Expr sink, Expr total_max) const {
     return select(sink > value_of(lowest_max), exp2_nonpositive(base2(sink - total_max)), value_of(0));
 }
 
+void Builder::collect_chunks() {
+    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    auto [full, part] = chunk_domains();
+    s.chunk_max = Func("chunk_max");
+    s.chunk_sum = Func("chunk_sum");
+    s.chunk_mixed = Func("chunk_mixed");
+    s.chunk_max(r, c, t, h, b) = undef(type);
+    s.chunk_sum(r, c, t, h, b) = undef(type);
+    s.chunk_mixed(r, d, c, t, h, b) = undef(type);
+    for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
+        s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
+        s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
+        s.chunk_mixed(r, d, dom, t, h, b) = p.mixed(r, d, dom, t, h, b);
+    }
+}
+
 RDom Builder::chunks(const std::string &name) const { return RDom(0, (in.keys + shape.chunk - 1) / shape.chunk, name); }
 
 std::pair<RDom, RDom> Builder::chunk_domains() {
@@ -280,6 +305,16 @@ std::pair<RDom, RDom> Builder::chunk_domains() {
     part.where(!whole(part));
     s.full_chunk = full.x, s.part_chunk = part.x;
     return {full, part};
+}
+
+void Builder::merge_tiles() {
+    Var r = s.r, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
+    merge([&](Expr at) { return s.chunk_max(r, at, t, h, b); }, [&](Expr at) { return s.chunk_sum(r, at, t, h, b); },
+          [&](Expr at) { return s.chunk_mixed(r, d, at, t, h, b); });
+    const int tile = shape.rows_per_tile;
+    Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
+    s.out = Func("out_stage");
+    s.out(d, i, h, b) = Tuple(narrowed(s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
 }
 
 void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {

@@ -60,6 +60,15 @@ struct Builder {
     // The same and all that follows from them within the chunk.
     SdpaPartials partials(const std::string &suffix, bool masked) const;
     void all_partials();
+    // Parts of those: what follows from `score`, and from `logit`.
+    void finish_scores(SdpaPartials &, const std::string &suffix, bool masked) const;
+    void row_max(SdpaPartials &, const std::string &suffix, bool masked) const;
+    // The keys of chunk c in blocks of `width`; 0: as narrow as it takes to leave out what is not seen.
+    ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
+    Expr key_at(Expr k, bool inside) const;
+    // The weight, -0 where the key is masked: that adds nothing to a sum, and a product sees by the weight alone that the key is
+    // masked.
+    Expr marked(Expr weight, Expr logit) const;
 
     // The score of the sink of a row's head, lowest_max if there is none.
     Expr sink(Expr head) const;
@@ -69,20 +78,21 @@ struct Builder {
     // The chunks that every row sees whole, and the others of which some row sees some key.
     std::pair<RDom, RDom> chunk_domains();
 
+    // Tiles of rows: what leaves a chunk; their merge and the output.
+    void collect_chunks();
+    void merge_tiles();
+    // In the type of the output.
+    Expr narrowed(Expr x) const { return cast(in.query.type(), x); }
+
     // Merge of what `max_of`, `sum_of` and `mixed_of` give for a chunk.
     using OfChunk = std::function<Expr(Expr c)>;
     void merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of);
 
 private:
-    // The keys of chunk c in blocks of `width`; 0: as narrow as it takes to leave out what is not seen.
-    ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
-    // What follows from `score`.
-    void finish_scores(SdpaPartials &, const std::string &suffix, bool masked) const;
     void widen(SdpaPartials &, const std::string &suffix, bool masked) const;
     void apply_steps(SdpaPartials &, const std::string &suffix, bool masked) const;
     void drop_out(SdpaPartials &, const std::string &suffix) const;
     Expr key_element(Expr channel, Expr j, Expr key_head) const;
-    Expr key_at(Expr k, bool inside) const;
     Index index(Expr k, bool inside) const;
 };
 

@@ -5,7 +5,7 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, prefill, decode, rows, mullapudi2016, adams2019 };
+enum class Schedule { root, prefill, pairs, decode, split, rows, mullapudi2016, adams2019 };
 enum class Kind { plain, scored, training, weights };
 enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
 
@@ -15,7 +15,9 @@ public:
                                            Schedule::root,
                                            {{"root", Schedule::root},
                                             {"prefill", Schedule::prefill},
+                                            {"pairs", Schedule::pairs},
                                             {"decode", Schedule::decode},
+                                            {"split", Schedule::split},
                                             {"rows", Schedule::rows},
                                             {"mullapudi2016", Schedule::mullapudi2016},
                                             {"adams2019", Schedule::adams2019}}};
@@ -78,13 +80,16 @@ public:
     void generate() {
         const attune::SdpaInputs in = inputs();
         const attune::Score score = {pair_term(in), steps()};
-        const bool transposes = kind != Kind::plain && (schedule_name == Schedule::prefill || schedule_name == Schedule::rows);
-        const bool split = schedule_name == Schedule::decode;
+        const bool split = schedule_name == Schedule::decode || schedule_name == Schedule::split;
+        const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
         const attune::SdpaShape shape{
             accumulator(), chunk, keys_together(), tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0, !split};
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
+        } else if (schedule_name == Schedule::pairs) {
+            pair_stages = attune::pair_stages(in, shape, score, attune::rounding_to_bf16(target));
+            *out = pair_stages.s.out;
         } else {
             stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
             *out = stages.out;
@@ -103,9 +108,13 @@ public:
                 attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
+        } else if (schedule_name == Schedule::pairs) {
+            attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(stages, *out, {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile}, target,
                                     value_dim);
+        } else if (schedule_name == Schedule::split) {
+            attune::schedule_split(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::mullapudi2016) {
             attune::schedule_mullapudi2016(get_pipeline(), target);
         } else if (schedule_name == Schedule::adams2019) {
@@ -124,6 +133,7 @@ private:
                     *threshold = nullptr;
     Output<Func> *out = nullptr;
     attune::SdpaStages stages;
+    attune::PairStages pair_stages;
     attune::WeightsStages weights;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }

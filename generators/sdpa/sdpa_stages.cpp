@@ -4,38 +4,25 @@ namespace attune {
 using namespace Halide;
 
 SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
-    const int tile = shape.rows_per_tile;
     Builder build = query_rows(in, shape, score);
     SdpaStages &s = build.s;
-    Var r = s.r, c = s.c, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
+    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     build.prepare();
     build.intervals();
     build.queries();
     build.all_partials();
 
-    s.chunk_max = Func("chunk_max");
-    s.chunk_sum = Func("chunk_sum");
-    s.chunk_mixed = Func("chunk_mixed");
-    if (tile) {
-        auto [full, part] = build.chunk_domains();
-        s.chunk_max(r, c, t, h, b) = undef(shape.accumulator);
-        s.chunk_sum(r, c, t, h, b) = undef(shape.accumulator);
-        s.chunk_mixed(r, d, c, t, h, b) = undef(shape.accumulator);
-        for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
-            s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
-            s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
-            s.chunk_mixed(r, d, dom, t, h, b) = p.mixed(r, d, dom, t, h, b);
-        }
+    if (shape.rows_per_tile) {
+        build.collect_chunks();
     } else {
+        s.chunk_max = Func("chunk_max");
+        s.chunk_sum = Func("chunk_sum");
+        s.chunk_mixed = Func("chunk_mixed");
         s.chunk_max(r, c, t, h, b) = s.part.row_max(r, c, t, h, b);
         s.chunk_sum(r, c, t, h, b) = s.part.row_sum(r, c, t, h, b);
         s.chunk_mixed(r, d, c, t, h, b) = s.part.mixed(r, d, c, t, h, b);
     }
-    build.merge([&](Expr at) { return s.chunk_max(r, at, t, h, b); }, [&](Expr at) { return s.chunk_sum(r, at, t, h, b); },
-                [&](Expr at) { return s.chunk_mixed(r, d, at, t, h, b); });
-    s.out = Func("out_stage");
-    Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
-    s.out(d, i, h, b) = Tuple(cast(in.query.type(), s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
+    build.merge_tiles();
     return s;
 }
 
@@ -62,8 +49,8 @@ SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const
                 [&](Expr at) { return s.chunk_packed(d, r, at, t, h, b); });
     Expr n = (h % group) * in.queries + i;
     s.out = Func("out_stage");
-    s.out(d, i, h, b) = Tuple(cast(in.query.type(), s.normalised(n % tile, d, n / tile, h / group, b)),
-                              s.lse(n % tile, n / tile, h / group, b));
+    s.out(d, i, h, b) =
+        Tuple(build.narrowed(s.normalised(n % tile, d, n / tile, h / group, b)), s.lse(n % tile, n / tile, h / group, b));
     return s;
 }
 

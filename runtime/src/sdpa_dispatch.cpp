@@ -14,6 +14,9 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
         if (rows == 1) list.push_back({"decode", "g1", "one query row for each key head"});
         if (rows > 1) list.push_back({"decode", "g4", "few query rows for each key head"});
     }
+    // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
+    if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least)
+        list.push_back({"split", "", "few queries of each head, some rows for each key head"});
     // Of each class, products of pairs first: only bf16 has them, on CPUs that have such dot products.
     const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with});
@@ -81,11 +84,13 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         // A chunk of key and value widened to f32; and with pairs, all values packed, two of them in each element here.
         if (widens) elements += workers * chunk * (dk + dv);
         if (v.schedule == "pairs") elements += static_cast<std::size_t>(p.batch * p.key_heads) * chunks * chunk * (dv + 1) / 2;
-    } else if (v.schedule == "decode") {
+    } else if (v.schedule == "decode" || v.schedule == "split") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
+        // A task of split holds its weighted values before they are packed, with room for every chunk.
+        if (v.schedule == "split") elements += workers * tile * (chunks * dv + chunk * 2) + workers * chunk * (dk + dv);
         const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) *
                                  static_cast<std::size_t>(p.batch * p.key_heads);
-        elements = rows * (dk + 2 + chunks * dv) + workers * (tile * (4 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
+        elements += rows * (dk + 2 + chunks * dv) + workers * (tile * (4 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
     } else {
         constexpr std::size_t root_chunk = 128;  // the generator's default
         const std::size_t rows = heads * queries, chunks = ceil_div(p.keys, root_chunk) + 1;

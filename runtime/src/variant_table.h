@@ -19,7 +19,7 @@ struct VariantRecord {
 
 // Boundaries of the classes of shapes, from schedules/targets.json.
 struct SdpaShapeClasses {
-    std::int64_t decode_rows_at_most, decode_keys_at_least, short_queries_at_most, short_keys_at_most;
+    std::int64_t decode_rows_at_most, decode_keys_at_least, split_queries_at_most, short_queries_at_most, short_keys_at_most;
     std::int64_t long_padding_percent_at_most;  // queries that the last tile is padded with, of all
 };
 

@@ -6,24 +6,11 @@
 namespace attune {
 using namespace Halide;
 
-void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim) {
-    const bool any_dims = !Internal::is_const(value_dim);
-    const int lanes = target.natural_vector_size(s.query_t.type());
-    require(tuning.row_tile > 0, "tile_q must be given");
-    require_multiple("chunk", tuning.chunk, "key_block", tuning.key_block);
-    require_multiple("key_block", tuning.key_block, "key_tile", tuning.key_tile);
-    require_multiple("key_block", tuning.key_block, "value_block", tuning.value_block);
-    require_multiple("key_block", tuning.key_block, "the vector width", lanes);
-    if (const auto size = Internal::as_const_int(value_dim))
-        require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
-    const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
+void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
+    const Var r = s.r, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     constexpr int rows_of_merge = 64;  // fewer are not worth waking other threads
-    Var task("task"), merge("merge"), dO("do"), di("di"), lane("lane");
-    RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"),
-        mi("mi");
-
+    Var task("task"), merge("merge");
     schedule_prepared(s.prepared, lanes);
-    // Merge: a few reductions over the chunks for each row.
     out.reorder(d, i, h, b)
         .fuse(i, h, task)
         .fuse(task, b, task)
@@ -34,7 +21,24 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     s.normalised.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
+}
 
+void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim) {
+    const bool any_dims = !Internal::is_const(value_dim);
+    const int lanes = target.natural_vector_size(s.query_t.type());
+    require(tuning.row_tile > 0, "tile_q must be given");
+    require_multiple("chunk", tuning.chunk, "key_block", tuning.key_block);
+    require_multiple("key_block", tuning.key_block, "key_tile", tuning.key_tile);
+    require_multiple("key_block", tuning.key_block, "value_block", tuning.value_block);
+    require_multiple("key_block", tuning.key_block, "the vector width", lanes);
+    if (const auto size = Internal::as_const_int(value_dim))
+        require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
+    const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    Var dO("do"), di("di"), lane("lane");
+    RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"),
+        mi("mi");
+
+    schedule_split_merge(s, out, lanes);
     // One parallel loop over chunks gives maximum, sum and weighted values, which are channels of one Func.
     Func packed = s.chunk_packed;
     packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, tuning.row_tile);

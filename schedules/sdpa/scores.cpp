@@ -14,16 +14,6 @@ void schedule_prepared(const std::vector<Func> &prepared, int lanes) {
     }
 }
 
-OneTask one_task_of(const SdpaStages &s, int tile_q) {
-    return [=](Func &f) -> Func & {
-        for (const Var &v : f.args()) {
-            if (v.same_as(s.r)) f.bound(v, 0, tile_q);
-            if (v.same_as(s.t) || v.same_as(s.h) || v.same_as(s.b)) f.bound_extent(v, 1);
-        }
-        return f;
-    };
-}
-
 void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, VarOrRVar column_block,
                      const std::vector<BlockTranspose> &tables) {
     // Named after the block, which tells the stages of a Func apart: Halide finds the place of a table by name.
@@ -35,18 +25,57 @@ void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, V
     for (const BlockTranspose &table : tables) schedule_transpose(table, LoopLevel(of, column_block));
 }
 
-void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, Func at, RVar chunk, int lanes,
+void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
                      const OneTask &one_task) {
     const Var r = s.r, k = s.k;
     SdpaPartials p = partials;
-    if (p.wide_key.defined())
-        one_task(p.wide_key.compute_at(at, chunk)).vectorize(p.wide_key.args()[0], lanes, TailStrategy::GuardWithIf);
+    if (p.wide_key.defined()) one_task(p.wide_key.compute_at(chunk)).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     // First product: a register tile of tile_q rows by key_block keys.
-    one_task(p.logit.compute_at(at, chunk));
+    one_task(p.logit.compute_at(chunk));
     p.logit.update(0).reorder(r, p.logit_keys.key, p.logit_keys.block).vectorize(r, lanes).unroll(r).unroll(p.logit_keys.key);
     one_task(p.score.compute_at(p.logit, p.logit_keys.block)).vectorize(r, lanes).unroll(r).unroll(k);
     p.score.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
-    // Steps: one pass each over the scores in L1, skipped as a whole where its option is not given.
+    schedule_steps(s, p, lanes);
+}
+
+void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, const LoopLevel &channels,
+                    bool in_blocks, int lanes, const OneTask &one_task) {
+    const Var r = s.r, k = s.k, c = s.c, d = s.d;
+    SdpaPartials p = partials;
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    // Second product: a register tile of all rows by some channels.
+    lanes_are_rows(p.mixed.compute_at(channels)).unroll(r).unroll(d);
+    for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
+        const KeyLoop &keys = p.mixed_keys[n];
+        Stage mixed = p.mixed.update(int(n)).reorder(r, d, keys.key, keys.block).vectorize(r, lanes).unroll(r).unroll(d);
+        if (in_blocks) mixed.unroll(keys.key);
+    }
+    if (p.wide_value.defined()) one_task(p.wide_value.compute_at(chunk)).vectorize(d, lanes, TailStrategy::GuardWithIf);
+
+    // Softmax.
+    lanes_are_rows(p.row_max.compute_at(chunk)).unroll(r);
+    p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
+    lanes_are_rows(p.row_sum.compute_at(chunk)).unroll(r);
+    p.row_sum.update().reorder(r, p.sum_keys.key, p.sum_keys.block).vectorize(r, lanes).unroll(r);
+    one_task(p.weight.compute_at(chunk));
+    p.weight.update(0).reorder(r, p.weight_keys.key, p.weight_keys.block).vectorize(r, lanes).unroll(r);
+    if (p.dropped.defined()) {
+        Var four("four_of_keys"), in_four("in_four"), block("row_block"), lane("lane");
+        p.dropped.compute_at(chunk)
+            .split(k, four, in_four, 4)
+            .split(r, block, lane, lanes)
+            .reorder(lane, in_four, block, four)
+            .vectorize(lane)
+            .unroll(in_four);
+        one_task(p.dropped);
+        p.random.compute_at(p.dropped, block).vectorize(r, lanes);
+    }
+    schedule_scores(s, p, chunk, lanes, one_task);
+}
+
+void schedule_steps(const SdpaStages &s, const SdpaPartials &partials, int lanes) {
+    const Var r = s.r;
+    SdpaPartials p = partials;
     for (const ScoreUpdate &step : p.steps) {
         if (step.tables.empty())
             p.logit.update(step.update).reorder(r, step.keys.key, step.keys.block).vectorize(r, lanes).unroll(r);

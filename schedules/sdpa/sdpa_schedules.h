@@ -1,5 +1,6 @@
 // How attention is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
+#include "generators/sdpa/pair_stages.h"
 #include "generators/sdpa/weights_stages.h"
 #include <functional>
 
@@ -18,6 +19,11 @@ struct PrefillTuning {
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
 void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
+// The same where products take pairs of bf16; key_tile is even.
+void schedule_pairs(PairStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+// Rounds a float to bf16: the target's own instruction, where it has one for a vector of pairs.
+std::function<Halide::Expr(Halide::Expr)> rounding_to_bf16(const Halide::Target &);
+
 struct DecodeTuning {
     int chunk;         // keys of a partial (the stages' chunk)
     int row_tile;      // rows of a key head taken through K and V together (the stages' rows_per_tile)
@@ -28,6 +34,11 @@ struct DecodeTuning {
 };
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows.
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim);
+
+// The same tasks where there are more rows: lanes are rows, and each product is that of prefill.
+void schedule_split(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+// The merge that both share: a few reductions over the chunks for each row.
+void schedule_split_merge(SdpaStages &, Halide::Func out, int lanes);
 
 struct WeightsTuning {
     int chunk;     // keys whose scores are computed together (the stages' chunk), a multiple of key_tile
@@ -49,8 +60,20 @@ void schedule_adams2019(const Halide::Pipeline &, const Halide::Target &);
 using OneTask = std::function<Halide::Func &(Halide::Func &)>;
 OneTask one_task_of(const SdpaStages &, int tile_q);
 
-// The scores of one chunk, lanes are queries.
-void schedule_scores(const SdpaStages &, const SdpaPartials &, Halide::Func at, Halide::RVar chunk, int lanes, const OneTask &);
+// Tasks, merge and the loop over chunks of a schedule with one task for a tile of queries.
+struct TileLoops {
+    Halide::Var task, channels;  // of out; of chunk_mixed: one step of it is channel_tile channels
+};
+TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &);
+void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
+
+// The scores of one chunk, lanes are queries; and all that is computed of it. `chunk` is the loop in which there is one chunk,
+// `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out.
+void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
+void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
+                    bool in_blocks, int lanes, const OneTask &);
+// The steps of the score of one chunk: one pass each over the scores in L1, skipped as a whole where its option is not given.
+void schedule_steps(const SdpaStages &, const SdpaPartials &, int lanes);
 // A stage of a Func that reads tables in transposed blocks: it takes them block by block. Its columns are split already.
 void schedule_blocks(Halide::Stage consumer, Halide::Func of, Halide::VarOrRVar row, Halide::VarOrRVar column,
                      Halide::VarOrRVar column_block, const std::vector<BlockTranspose> &tables);

@@ -36,8 +36,8 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
     int stage = 0;
     for (const RVar &chunk : {w.full_chunk, w.part_chunk, w.unseen_chunk})
         w.logits.update(stage++).reorder(r, k, chunk).vectorize(r, lanes).unroll(r);
-    schedule_scores(s, s.full, w.logits, w.full_chunk, lanes, one_task);
-    schedule_scores(s, s.part, w.logits, w.part_chunk, lanes, one_task);
+    schedule_scores(s, s.full, {w.logits, w.full_chunk}, lanes, one_task);
+    schedule_scores(s, s.part, {w.logits, w.part_chunk}, lanes, one_task);
 }
 
 }  // namespace attune

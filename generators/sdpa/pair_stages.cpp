@@ -1,0 +1,114 @@
+#include "generators/sdpa/pair_stages.h"
+#include "generators/math/exp2.h"
+#include "generators/sdpa/builder.h"
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+// A reduction over the keys of a chunk, two at a time.
+struct ChunkPairs {
+    RDom dom;  // element, pair in block, block
+    int width;
+    Expr pair() const { return dom.z * (width / 2) + dom.y; }
+    Expr key() const { return pair() * 2 + dom.x; }
+    KeyLoop loop() const { return {dom.y, dom.z}; }
+};
+
+struct PairBuilder {
+    Builder &build;
+    PairStages &stages;
+    const std::function<Expr(Expr)> &round_pairs;
+
+    ChunkPairs chunk_pairs(const std::string &name, bool masked) const {
+        const SdpaShape &shape = build.shape;
+        ChunkPairs pairs{RDom(), masked ? shape.key_block : shape.chunk};
+        pairs.dom = RDom(0, 2, 0, pairs.width / 2, 0, shape.chunk / pairs.width, name);
+        Expr first = build.s.c * shape.chunk + pairs.dom.z * pairs.width;
+        if (masked) pairs.dom.where(build.seen(first, first + pairs.width));
+        return pairs;
+    }
+
+    SdpaPartials partials(const std::string &suffix, bool masked, PairStages::Pairs &elements) const {
+        const SdpaInputs &in = build.in;
+        const SdpaStages &s = build.s;
+        Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+        SdpaPartials p;
+        auto product = [](Expr x, Expr y) { return cast<float>(x) * cast<float>(y); };
+        p.score = Func("score" + suffix);
+        RDom channel(0, 2, 0, in.head_dim / 2, "channel" + suffix);
+        p.channel = channel.y, elements.channel = channel.x;
+        Expr key_head = build.rows(r, t, h).key_head;
+        p.score(r, k, c, t, h, b) = 0.0f;
+        p.score(r, k, c, t, h, b) += product(s.query_t(channel.x, r, channel.y, t, h, b),
+                                             in.key(channel.y * 2 + channel.x, build.key_at(k, !masked), key_head, b));
+        p.logit = Func("logit" + suffix);
+        build.finish_scores(p, suffix, masked);
+        build.row_max(p, suffix, masked);
+
+        ChunkPairs at = chunk_pairs("weight_key" + suffix, masked);
+        p.weight_keys = at.loop(), elements.weight = at.dom.x;
+        Expr logit = p.logit(r, at.key(), c, t, h, b);
+        Expr weight = exp2_nonpositive_for_bf16(build.base2(logit - p.row_max(r, c, t, h, b)));
+        if (masked) weight = build.marked(weight, logit);
+        p.weight = Func("weight" + suffix);
+        p.weight(stages.e, r, k, c, t, h, b) = undef<bfloat16_t>();
+        p.weight(at.dom.x, r, at.pair(), c, t, h, b) = round_pairs(weight);
+
+        ChunkPairs sum = chunk_pairs("sum_key" + suffix, masked);
+        p.sum_keys = sum.loop(), elements.sum = sum.dom.x;
+        p.row_sum = Func("row_sum" + suffix);
+        p.row_sum(r, c, t, h, b) = 0.0f;
+        p.row_sum(r, c, t, h, b) += product(p.weight(sum.dom.x, r, sum.pair(), c, t, h, b), stages.ones(sum.dom.x));
+
+        p.mixed = Func("mixed" + suffix);
+        p.mixed(r, d, c, t, h, b) = 0.0f;
+        auto mix = [&](bool leave_out, Expr when) {
+            ChunkPairs keys = chunk_pairs("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked);
+            if (when.defined()) keys.dom.where(when);
+            Expr w = p.weight(keys.dom.x, r, keys.pair(), c, t, h, b);
+            Expr v = stages.packed_value(keys.dom.x, d, c * (build.shape.chunk / 2) + keys.pair(), key_head, b);
+            if (leave_out) v = select(reinterpret<uint16_t>(w) != Internal::make_const(UInt(16), 0x8000), v, bfloat16_t(0.0f));
+            p.mixed(r, d, c, t, h, b) += product(w, v);
+            p.mixed_keys.push_back(keys.loop());
+            elements.mixed.push_back(keys.dom.x);
+        };
+        if (masked) {
+            mix(false, in.finite_values(b) != 0);
+            mix(true, in.finite_values(b) == 0);
+        } else {
+            mix(false, Expr());
+        }
+        return p;
+    }
+};
+
+}  // namespace
+
+PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score,
+                       const std::function<Expr(Expr)> &round_pairs) {
+    PairStages stages;
+    Builder build = query_rows(in, shape, score);
+    SdpaStages &s = build.s;
+    Var e = stages.e, r = s.r, k = s.k, d = s.d, t = s.t, h = s.h, b = s.b;
+    build.prepare();
+    build.intervals();
+    Rows row = build.rows(r, t, h);
+    s.query_t = Func("query_t");
+    s.query_t(e, r, d, t, h, b) = in.query(d * 2 + e, row.query, row.query_head, b);
+    stages.packed_value = Func("packed_value");
+    stages.packed_value(e, d, k, h, b) = in.value(d, min(k * 2 + e, in.keys - 1), h, b);
+    // A stage, because as a constant it would be folded away, and with it the product of pairs.
+    stages.ones = Func("ones");
+    stages.ones(e) = bfloat16_t(1.0f);
+    const PairBuilder pairs{build, stages, round_pairs};
+    s.part = pairs.partials("_part", true, stages.part);
+    s.full = pairs.partials("", false, stages.full);
+    build.collect_chunks();
+    build.merge_tiles();
+    stages.s = s;
+    return stages;
+}
+
+}  // namespace attune

@@ -1,0 +1,27 @@
+// What is computed where products take pairs of bf16: both products as sums over pairs along their reduction, of the query's
+// and key's channels and of the weights' and values' keys. Scores, masks and merge are those of sdpa_stages.h. It differs from
+// them in rounding: weights are rounded to bf16, and the sum of a row is that of the rounded ones.
+#pragma once
+#include "generators/sdpa/sdpa_stages.h"
+
+namespace attune {
+
+// e is the element of a pair. query_t is (e, r, d, t, h, b) and weight (e, r, k, c, t, h, b), where d and k count pairs.
+struct PairStages {
+    SdpaStages s;
+    Halide::Func packed_value;  // (e, d, k, h, b) pairs of keys, of the whole of V
+    Halide::Func ones;          // (e)
+    // The element of a pair in each reduction over pairs: of full and of part.
+    struct Pairs {
+        Halide::RVar channel, weight, sum;
+        std::vector<Halide::RVar> mixed;
+    } full, part;
+
+    Halide::Var e{"e"};
+};
+
+// query, key and value are bf16, their head size is even. round_pairs turns a float (of e, r) into bf16.
+PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &,
+                       const std::function<Halide::Expr(Halide::Expr)> &round_pairs);
+
+}  // namespace attune

@@ -1,0 +1,75 @@
+// As prefill, with products of pairs of bf16. The values are packed in pairs of keys once for all queries; a key's pairs of
+// channels lie in memory as they are.
+#include "schedules/require.h"
+#include "schedules/sdpa/sdpa_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+std::function<Expr(Expr)> rounding_to_bf16(const Target &target) {
+    // Halide 21 emulates its own cast by integer operations on every x86 target (halide/Halide#7219), but its AVX-512 runtime
+    // module holds this wrapper of vcvtne2ps2bf16 for vectors of 32, found by name.
+    if (target.has_feature(Target::AVX512_Zen4) || target.has_feature(Target::AVX512_SapphireRapids))
+        return [](const Expr &x) {
+            return reinterpret<bfloat16_t>(Internal::Call::make(UInt(16), "vcvtne2ps2bf16", {x}, Internal::Call::PureExtern));
+        };
+    return [](const Expr &x) { return cast<bfloat16_t>(x); };
+}
+
+void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
+    SdpaStages &s = stages.s;
+    const int lanes = target.natural_vector_size(Float(32));
+    require_tiles(tuning, lanes, value_dim);
+    require_multiple("key_tile", tuning.key_tile, "the keys of a pair", 2);
+    const Var e = stages.e, r = s.r, k = s.k, c = s.c, d = s.d, h = s.h, b = s.b;
+    Var panel("panel");
+    const OneTask one_task = one_task_of(s, tuning.tile_q);
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task);
+    one_task(s.query_t.compute_at(out, loops.task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
+    stages.ones.compute_root().bound(e, 0, 2).vectorize(e);
+    stages.packed_value.compute_root()
+        .bound(e, 0, 2)
+        .fuse(h, b, panel)
+        .parallel(panel)
+        .reorder(e, d, k, panel)
+        .vectorize(d, 2 * lanes, TailStrategy::GuardWithIf)
+        .unroll(e);
+
+    // A sum over pairs in registers: one dot product for each pair.
+    auto dot = [&](Stage f, const RVar &element) { f.atomic().vectorize(element).vectorize(r, lanes).unroll(r); };
+    for (const bool full : {true, false}) {
+        SdpaPartials p = full ? s.full : s.part;
+        const PairStages::Pairs &pairs = full ? stages.full : stages.part;
+        const RVar chunk = full ? s.full_chunk : s.part_chunk;
+        lanes_are_rows(p.mixed.compute_at(s.chunk_mixed, loops.channels)).unroll(r).unroll(d);
+        for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
+            const KeyLoop &keys = p.mixed_keys[n];
+            dot(p.mixed.update(int(n)).reorder(pairs.mixed[n], r, d, keys.key, keys.block).unroll(d), pairs.mixed[n]);
+        }
+
+        lanes_are_rows(p.row_max.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
+        p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
+        lanes_are_rows(p.row_sum.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
+        dot(p.row_sum.update().reorder(pairs.sum, r, p.sum_keys.key, p.sum_keys.block), pairs.sum);
+        one_task(p.weight.compute_at(s.chunk_mixed, chunk).bound(e, 0, 2));
+        // Both elements of the pairs of a vector of rows are rounded and interleaved at once.
+        p.weight.update(0)
+            .reorder(pairs.weight, r, p.weight_keys.key, p.weight_keys.block)
+            .vectorize(pairs.weight)
+            .vectorize(r, lanes)
+            .unroll(r);
+
+        one_task(p.logit.compute_at(s.chunk_mixed, chunk));
+        p.logit.update(0)
+            .reorder(r, p.logit_keys.key, p.logit_keys.block)
+            .vectorize(r, lanes)
+            .unroll(r)
+            .unroll(p.logit_keys.key);
+        lanes_are_rows(p.score.compute_at(p.logit, p.logit_keys.block)).unroll(r).unroll(k);
+        dot(p.score.update().reorder(pairs.channel, r, k, p.channel).unroll(k), pairs.channel);
+        schedule_steps(s, p, lanes);
+    }
+}
+
+}  // namespace attune

@@ -1,0 +1,65 @@
+// What the schedules with one task for a tile of queries share: tasks, merge, and the loop over chunks.
+#include "schedules/require.h"
+#include "schedules/sdpa/sdpa_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+void require_tiles(const PrefillTuning &tuning, int lanes, Expr value_dim) {
+    require_multiple("tile_q", tuning.tile_q, "the vector width", lanes);
+    require(tuning.tile_q > 0, "tile_q must be given");
+    require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
+    if (const auto size = Internal::as_const_int(value_dim))
+        require_multiple("the head size", static_cast<int>(*size), "channel_tile", tuning.channel_tile);
+}
+
+OneTask one_task_of(const SdpaStages &s, int tile_q) {
+    return [=](Func &f) -> Func & {
+        for (const Var &v : f.args()) {
+            if (v.same_as(s.r)) f.bound(v, 0, tile_q);
+            if (v.same_as(s.t) || v.same_as(s.h) || v.same_as(s.b)) f.bound_extent(v, 1);
+        }
+        return f;
+    };
+}
+
+TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, int lanes, const OneTask &one_task) {
+    const Var r = s.r, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
+    Var task("task"), row("row"), dO("do"), di("di");
+    // Constant extents, or stages would get heap storage and strides known at run time only.
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    schedule_prepared(s.prepared, lanes);
+
+    // Tasks. Guarded, because the last tile of queries may be ragged.
+    out.split(i, t, row, tuning.tile_q, TailStrategy::GuardWithIf)
+        .reorder(d, row, t, h, b)
+        .fuse(t, h, task)
+        .fuse(task, b, task)
+        .parallel(task)
+        .vectorize(d, lanes, TailStrategy::GuardWithIf);
+    for (Func f : {s.row_begin, s.row_end}) lanes_are_rows(f.compute_at(out, task));
+
+    // Merge, once per task. Weighted values are summed over the chunks in registers, a few channels at a time.
+    for (Func f : {s.total_max, s.total_sum, s.chunk_scale, s.lse}) lanes_are_rows(f.compute_at(out, task));
+    s.total_max.update().vectorize(r, lanes);
+    s.total_sum.update().vectorize(r, lanes);
+    s.normalised.compute_at(out, task).split(d, dO, di, tuning.channel_tile, TailStrategy::RoundUp).reorder(r, di, dO);
+    lanes_are_rows(s.normalised).unroll(r).unroll(di);
+    lanes_are_rows(s.total_mixed.compute_at(s.normalised, dO)).unroll(r).unroll(d);
+    s.total_mixed.update().reorder(r, d, s.mixed_chunk).vectorize(r, lanes).unroll(r).unroll(d);
+
+    // What leaves a chunk shares one loop over chunks: full ones first, then those that a mask touches.
+    int stage = 0;
+    for (const RVar &chunk : {s.full_chunk, s.part_chunk}) {
+        Stage mixed = s.chunk_mixed.update(stage), sum = s.chunk_sum.update(stage), max = s.chunk_max.update(stage);
+        mixed.split(d, dO, di, tuning.channel_tile).reorder(r, di, dO, chunk, t, h, b).vectorize(r, lanes).unroll(r).unroll(di);
+        for (Stage f : {sum, max}) f.reorder(r, chunk, t, h, b).vectorize(r, lanes).unroll(r);
+        sum.compute_with(mixed, chunk);
+        max.compute_with(sum, chunk);
+        stage++;
+    }
+    for (Func f : {s.chunk_mixed, s.chunk_sum, s.chunk_max}) one_task(f.compute_at(out, task));
+    return {task, dO};
+}
+
+}  // namespace attune
