@@ -171,7 +171,7 @@ void Attention::run(std::int64_t out_width, const Call &call, std::int64_t heads
     if (heads_ == Heads::made) of_heads.push_back(heads);
     Array lse;
     if (given_.lse) {
-        lse = output_array("--lse", files_.type(), joined(of_heads, {queries}));
+        lse = output_array("--lse", files_.sum_type(), joined(of_heads, {queries}));
         options.lse = output_view(lse, 2);
     }
     Shape of_weights = of_heads;

@@ -7,8 +7,12 @@ namespace attune::program {
 
 CommandFiles::CommandFiles(const CallArguments &call) {
     if (!call.dtype) return;
-    if (*call.dtype != "f32" && *call.dtype != "f64") throw InputError("--dtype", "'" + *call.dtype + "' is not f32 or f64");
-    type_ = *call.dtype == "f32" ? ElementType::f32 : ElementType::f64;
+    for (const auto &[name, type] : {std::pair("f32", ElementType::f32),
+                                     {"f64", ElementType::f64},
+                                     {"bf16", ElementType::bf16},
+                                     {"f16", ElementType::f16}})
+        if (*call.dtype == name) type_ = type;
+    if (!type_) throw InputError("--dtype", "'" + *call.dtype + "' is not f32, f64, bf16 or f16");
 }
 
 void CommandFiles::input(const char *argument, const Given &path, Array &to, Ranks ranks, Role role) {
@@ -51,6 +55,11 @@ void CommandFiles::read(const Input &input) {
 }
 
 void CommandFiles::write(const char *argument, const Array &array) {
+    if (array.type == ElementType::bf16) {
+        Array wide(ElementType::f32, array.shape);
+        for (std::int64_t n = 0; n < wide.elements(); n++) wide.as<float>()[n] = static_cast<float>(float_at(array, n));
+        return write(argument, wide);
+    }
     const std::string header = npy_header(array.type, array.shape);
     outputs_.write(argument, {{header.data(), header.size()}, {array.data.get(), array.bytes()}});
 }

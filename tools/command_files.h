@@ -14,7 +14,8 @@ struct Ranks {
 };
 inline constexpr int any_rank = 64;  // NumPy's limit
 
-// What an array is for the library. Floats of a computation have one type: that of --dtype, else of the first such file.
+// What an array is for the library. Floats of a computation have one type: that of --dtype, else of the first such file. There
+// is no bfloat16 in .npy files: it is read from other floats and written as float32.
 enum class Role { floats, single_floats, integers, booleans };
 
 class CommandFiles {
@@ -30,6 +31,7 @@ public:
     // Checks every name before it reads the first array.
     void load();
     ElementType type() const { return *type_; }  // of the computation, once it is loaded
+    ElementType sum_type() const { return *type_ == ElementType::f64 ? ElementType::f64 : ElementType::f32; }  // of lse
 
     void write(const char *argument, const Array &);
     void write(const char *argument, const std::string &text);

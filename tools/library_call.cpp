@@ -13,6 +13,8 @@ template<typename Data> BasicView<Data> dense_view(Data *data, const Array &arra
     if (array.rank() == 0) return view;
     view.data = data;
     view.dtype = array.type == ElementType::f64       ? DType::f64
+                 : array.type == ElementType::bf16    ? DType::bf16
+                 : array.type == ElementType::f16     ? DType::f16
                  : array.type == ElementType::i32     ? DType::i32
                  : array.type == ElementType::boolean ? DType::boolean
                                                       : DType::f32;

@@ -3,6 +3,7 @@
 #include "error.h"
 #include "input_file.h"
 #include "npy_header.h"
+#include <attune/half.h>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -22,18 +23,20 @@ struct TypeFacts {
 };
 // In the order of ElementType.
 constexpr TypeFacts types[] = {
-    {ElementType::f32, "<f4", "float32", 4}, {ElementType::f64, "<f8", "float64", 8},  {ElementType::i32, "<i4", "int32", 4},
-    {ElementType::i64, "<i8", "int64", 8},   {ElementType::boolean, "|b1", "bool", 1}, {ElementType::i8, "|i1", "int8", 1},
-    {ElementType::u8, "|u1", "uint8", 1},
+    {ElementType::f32, "<f4", "float32", 4},  {ElementType::f64, "<f8", "float64", 8}, {ElementType::f16, "<f2", "float16", 2},
+    {ElementType::bf16, "", "bfloat16", 2},   {ElementType::i32, "<i4", "int32", 4},   {ElementType::i64, "<i8", "int64", 8},
+    {ElementType::boolean, "|b1", "bool", 1}, {ElementType::i8, "|i1", "int8", 1},     {ElementType::u8, "|u1", "uint8", 1},
 };
 const TypeFacts &facts_of(ElementType type) { return types[static_cast<int>(type)]; }
 
+bool is_float(ElementType type) { return type <= ElementType::bf16; }
+
 bool is_of(ElementKind kind, ElementType type) {
-    const bool floats = type == ElementType::f32 || type == ElementType::f64;
+    const bool floats = type == ElementType::f32 || type == ElementType::f64 || type == ElementType::f16;
     const bool integers = type == ElementType::i32 || type == ElementType::i64;
     return kind == ElementKind::floats ? floats : kind == ElementKind::integers ? integers : !floats;
 }
-constexpr const char *expected_of[] = {"expected float32 or float64", "expected int32 or int64",
+constexpr const char *expected_of[] = {"expected float32, float64 or float16", "expected int32 or int64",
                                        "expected bool, or 0 and 1 as uint8, int8, int32 or int64"};
 
 // Element (i0, i1, ...) of a Fortran-ordered array stands at i0 + i1 * n0 + ...; copied row by row into C order.
@@ -58,6 +61,8 @@ Array in_c_order(const Array &fortran) {
     Array out(fortran.type, fortran.shape);
     if (size_of(out.type) == 1)
         transpose_into(out.as<std::uint8_t>(), fortran.as<std::uint8_t>(), out.shape);
+    else if (size_of(out.type) == 2)
+        transpose_into(out.as<std::uint16_t>(), fortran.as<std::uint16_t>(), out.shape);
     else if (size_of(out.type) == 4)
         transpose_into(out.as<std::uint32_t>(), fortran.as<std::uint32_t>(), out.shape);
     else
@@ -109,30 +114,37 @@ ElementType type_of(const File &file, const NpyHeader &header, ElementKind kind)
     const std::string expected = expected_of[static_cast<int>(kind)];
     if (descr.find('O') != std::string::npos) file.fail("holds Python objects, which are never unpickled; " + expected);
     for (const TypeFacts &known : types)
-        if (descr == known.descr && is_of(kind, known.type)) return known.type;
+        if (descr == known.descr && !descr.empty() && is_of(kind, known.type)) return known.type;
     if (!descr.empty() && descr[0] == '>') file.fail("is big-endian (" + name_of_descr(descr) + "), expected little-endian");
     file.fail("its elements are " + name_of_descr(descr) + ", " + expected);
 }
 
-template<typename To, typename From>
-void convert_elements(To *to, const From *from, std::int64_t count, const std::string &argument) {
+void set_number(Array &array, std::int64_t n, double x) {
+    switch (array.type) {
+    case ElementType::f64: array.as<double>()[n] = x; break;
+    case ElementType::f16: array.as<float16>()[n] = to_float16(x); break;
+    case ElementType::bf16: array.as<bfloat16>()[n] = to_bfloat16(x); break;
+    default: array.as<float>()[n] = static_cast<float>(x);
+    }
+}
+
+void convert_floats(Array &to, const Array &from, std::int64_t count, const std::string &argument) {
     for (std::int64_t n = 0; n < count; n++) {
-        const From x = from[n];
-        bool fits = true;
-        if constexpr (std::is_integral_v<To>)
-            fits = x >= std::numeric_limits<To>::min() && x <= std::numeric_limits<To>::max();
-        else if constexpr (sizeof(To) < sizeof(From))
-            fits = !std::isfinite(x) || std::abs(x) <= std::numeric_limits<To>::max();
-        if (!fits) {
+        const double x = float_at(from, n);
+        set_number(to, n, x);
+        if (std::isfinite(x) && !std::isfinite(float_at(to, n))) {
             char text[32];
-            if constexpr (std::is_integral_v<From>)
-                std::snprintf(text, sizeof text, "%lld", static_cast<long long>(x));
-            else
-                std::snprintf(text, sizeof text, "%.6g", x);
-            throw InputError(argument, std::string("holds ") + text + ", beyond the range of " +
-                                           (std::is_integral_v<To> ? "int32" : "float32"));
+            std::snprintf(text, sizeof text, "%.6g", x);
+            throw InputError(argument, std::string("holds ") + text + ", beyond the range of " + name_of(to.type));
         }
-        to[n] = static_cast<To>(x);
+    }
+}
+
+void narrow_integers(std::int32_t *to, const std::int64_t *from, std::int64_t count, const std::string &argument) {
+    for (std::int64_t n = 0; n < count; n++) {
+        if (from[n] < std::numeric_limits<std::int32_t>::min() || from[n] > std::numeric_limits<std::int32_t>::max())
+            throw InputError(argument, "holds " + std::to_string(from[n]) + ", beyond the range of int32");
+        to[n] = static_cast<std::int32_t>(from[n]);
     }
 }
 
@@ -195,12 +207,10 @@ Array converted(Array from, ElementType type, const std::string &argument) {
     if (from.type == type && type != ElementType::boolean) return from;  // a file may hold any bytes as bool
     Array to(type, from.shape);
     const std::int64_t count = to.elements();
-    if (type == ElementType::f32 && from.type == ElementType::f64)
-        convert_elements(to.as<float>(), from.as<double>(), count, argument);
-    else if (type == ElementType::f64 && from.type == ElementType::f32)
-        convert_elements(to.as<double>(), from.as<float>(), count, argument);
+    if (is_float(type) && is_float(from.type))
+        convert_floats(to, from, count, argument);
     else if (type == ElementType::i32 && from.type == ElementType::i64)
-        convert_elements(to.as<std::int32_t>(), from.as<std::int64_t>(), count, argument);
+        narrow_integers(to.as<std::int32_t>(), from.as<std::int64_t>(), count, argument);
     else if (type == ElementType::boolean && from.type == ElementType::i32)
         to_booleans(to.as<bool>(), from.as<std::int32_t>(), count, argument);
     else if (type == ElementType::boolean && from.type == ElementType::i64)
@@ -212,6 +222,15 @@ Array converted(Array from, ElementType type, const std::string &argument) {
     else
         throw MachineError(argument, std::string("no conversion from ") + name_of(from.type) + " to " + name_of(type));
     return to;
+}
+
+double float_at(const Array &array, std::int64_t n) {
+    switch (array.type) {
+    case ElementType::f64: return array.as<double>()[n];
+    case ElementType::f16: return static_cast<double>(to_float(array.as<float16>()[n]));
+    case ElementType::bf16: return static_cast<double>(to_float(array.as<bfloat16>()[n]));
+    default: return static_cast<double>(array.as<float>()[n]);
+    }
 }
 
 std::string npy_header(ElementType type, const Shape &shape) {

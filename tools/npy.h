@@ -9,11 +9,11 @@
 
 namespace attune::program {
 
-enum class ElementType { f32, f64, i32, i64, boolean, i8, u8 };
+enum class ElementType { f32, f64, f16, bf16, i32, i64, boolean, i8, u8 };
 enum class ElementKind { floats, integers, booleans };
 using Shape = std::vector<std::int64_t>;
 
-// "float32", ... as NumPy calls them
+// "float32", ... as NumPy calls them, and "bfloat16", which is in no file
 const char *name_of(ElementType);
 std::size_t size_of(ElementType);
 
@@ -42,8 +42,11 @@ struct Array {
 // before the size of the file has confirmed what its header says. Fortran order is turned into C order.
 Array read_npy(const std::string &argument, const std::string &path, ElementKind);
 
-// Throws InputError if a finite value does not fit. To boolean: from bool or any integers, where every value is 0 or 1.
+// Throws InputError if a finite value does not fit. Floats are rounded to the nearest. To boolean: from bool or any integers,
+// where every value is 0 or 1.
 Array converted(Array, ElementType, const std::string &argument);
+// Element n of an array of floats, whatever its type.
+double float_at(const Array &, std::int64_t n);
 
 // What stands before the elements in the file.
 std::string npy_header(ElementType, const Shape &);

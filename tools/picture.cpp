@@ -48,7 +48,7 @@ void Picture::prepare(const Shape &shape, bool heads) {
 void Picture::draw(const Array &weights, std::function<std::int64_t(std::int64_t b, std::int64_t i)> length) {
     map_.weight = [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
         const std::int64_t at = ((b * map_.heads + h) * map_.queries + i) * map_.keys + j;
-        return weights.type == ElementType::f64 ? weights.as<double>()[at] : static_cast<double>(weights.as<float>()[at]);
+        return float_at(weights, at);
     };
     map_.length = std::move(length);
     files_.write("--heatmap", svg_of(map_));

@@ -63,7 +63,7 @@ void run_additive(const AdditiveArguments &given) {
     if (b_score.data) {
         if (b_score.elements() != 1)
             throw InputError("--b-score", "has shape " + text_of(b_score.shape) + ", expected one number");
-        options.b_score = b_score.type == ElementType::f64 ? *b_score.as<double>() : double(*b_score.as<float>());
+        options.b_score = float_at(b_score, 0);
     }
     attention.run(attention.value.shape.back(), [&](Context &context, const View &out, const SdpaOptions &shared) {
         options.attention = shared;

@@ -32,8 +32,10 @@ template<typename Text> CLI::Option *file(CLI::App *command, const char *name, T
 }
 
 void add_call(CLI::App *command, CallArguments &a) {
-    command->add_option("--dtype", a.dtype, "Convert arrays of floats on load (default: the type of the first)")
-        ->type_name("f32|f64");
+    command
+        ->add_option("--dtype", a.dtype,
+                     "Convert arrays of floats on load (default: the type of the first); results of bf16 are float32 files")
+        ->type_name("f32|f64|bf16|f16");
     command->add_option("--threads", a.threads, "Default: one a core; results do not depend on it")->type_name("N");
     command->add_option("--variant", a.variant, "Run this one of `attune variants`, or fail")->type_name("NAME");
 }
@@ -54,7 +56,8 @@ void add_dropout(CLI::App *command, DropoutArguments &a) {
 
 void add_attention(CLI::App *command, AttentionArguments &a, bool layer, const char *default_scale) {
     const std::string rank = layer ? "" : "; or all (B, S, D), or (S, D)";
-    file(command, "--query", a.query, (layer ? "(B, Sq, Eq)" : "(B, Hq, Sq, Dq)") + rank + "; .npy, float32 or float64")
+    file(command, "--query", a.query,
+         (layer ? "(B, Sq, Eq)" : "(B, Hq, Sq, Dq)") + rank + "; .npy, float32, float64 or float16")
         ->required();
     file(command, "--key", a.key, layer ? "(B, Sk, Ek)" : "(B, Hkv, Sk, Dk); Hq is a multiple of Hkv")->required();
     file(command, "--value", a.value, layer ? "(B, Sk, Ev)" : "(B, Hkv, Sk, Dv)")->required();

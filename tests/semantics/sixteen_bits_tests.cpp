@@ -105,7 +105,8 @@ TEST_CASE("16 bits: multi-head attention", "[mha][semantics]") {
                 for (const auto &[queries, keys] : {std::pair(20, 30), {70, 50}})
                     for (bool masked : {false, true}) {
                         MultiHeadCase c{.attention = {.query_heads = heads, .key_heads = key_heads, .seed = seed++}};
-                        c.attention.queries = queries, c.attention.keys = keys, c.self = self, c.packed = seed % 4 < 2;
+                        c.attention.queries = queries, c.attention.keys = self ? queries : keys;
+                        c.self = self, c.packed = seed % 4 < 2;
                         c.attention.head_dim = c.attention.value_dim = seed % 3 ? 64 : 24;
                         c.query_bias = c.value_bias = seed % 2, c.out_bias = c.strided = seed % 3 == 0;
                         if (masked) c.attention.causal = Causal::top_left, c.attention.weights = WeightsMode::probabilities;
