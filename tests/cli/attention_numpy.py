@@ -1,12 +1,30 @@
 """Attention in NumPy, written from the definitions of its options and of its results and from nothing else.
 
 Every step is in `dtype`. Sums over channels, rows of weights and keys are taken one term after another, in the given order if
-`order`, a random generator, shuffles them.
+`order`, a random generator, shuffles them. Within storing(f), scores, weights and results are f of what they were.
 """
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+
+
+_stored = None  # how memory changes an array, if it does
+
+
+@contextmanager
+def storing(how):
+    global _stored
+    before, _stored = _stored, how
+    try:
+        yield
+    finally:
+        _stored = before
+
+
+def stored(array):
+    return array if _stored is None else _stored(array)
 
 
 @dataclass
@@ -64,7 +82,7 @@ def kept_keys(options, shape, outer=None):
     if options.mask is not None:
         kept &= as_weights(options.mask, shape, outer).astype(bool)
     if options.bias is not None:
-        kept &= as_weights(options.bias, shape, outer) > -1e30
+        kept &= as_weights(options.bias, shape, outer).astype(np.float64) > -1e30
     return kept
 
 
@@ -103,7 +121,7 @@ def linear(x, weight, bias, dtype, order=None):
     out = np.zeros((*x.shape[:-1], weight.shape[0]), dtype)
     for k in terms(x.shape[-1], order):
         out += x[..., k, None] * weight[:, k]
-    return out if bias is None else out + bias.astype(dtype)
+    return stored(out if bias is None else out + bias.astype(dtype))
 
 
 def batch_dot(a, x, dtype, order=None):
@@ -111,7 +129,7 @@ def batch_dot(a, x, dtype, order=None):
     out = np.zeros((*a.shape[:-1], x.shape[-1]), dtype)
     for m in terms(a.shape[-1], order):
         out += a[..., :, m, None] * x[..., m, None, :]
-    return out
+    return stored(out)
 
 
 def sum_over(q, k, term, dtype, order):
@@ -141,13 +159,14 @@ def attend(x, v, options, dtype, order, outer=None):
     """From scaled scores on: x (B, Hq, Sq, Sk), v (B, Hq, Sk, Dv)."""
     kept = kept_keys(options, x.shape, outer)
     c = dtype(options.softcap)
-    capped = c * np.tanh(x / c) if options.softcap else x
+    x = stored(x)
+    capped = stored(c * np.tanh(x / c)) if options.softcap else x
     score = capped
     if options.bias is not None:
         score = score + as_weights(options.bias, x.shape, outer).astype(dtype)
     if options.alibi is not None:
         score = score + alibi(options, x.shape, dtype)
-    score = np.where(kept, score, dtype(-np.inf))
+    score = stored(np.where(kept, score, dtype(-np.inf)))
     largest = np.max(score, axis=3, keepdims=True, initial=-np.inf)
     total = np.zeros_like(largest)
     if options.sinks is not None:
@@ -164,13 +183,16 @@ def attend(x, v, options, dtype, order, outer=None):
     if options.dropout:
         factor = options.survivors.reshape(x.shape) * dtype(0 if options.dropout == 1 else 1 / (1 - options.dropout))
     mixed = np.zeros((*x.shape[:3], v.shape[3]), dtype)
-    surviving = power * factor
-    for j in terms(x.shape[3], order):
+    keys = terms(x.shape[3], order)
+    for j in keys:
         total = total + power[..., j, None]
-        mixed += surviving[..., j, None] * v[..., j, None, :]
     divisor = np.where(normal, total, dtype(1))
+    weights = stored(power / divisor)
+    surviving = weights * factor
+    for j in keys:
+        mixed += surviving[..., j, None] * v[..., j, None, :]
     lse = np.where(normal, largest + np.log(divisor), dtype(-np.inf))[..., 0]
-    return Result(mixed / divisor, lse, [x, capped, score, power / divisor])
+    return Result(stored(mixed), lse, [x, capped, score, weights])
 
 
 def as_rank_4(array):

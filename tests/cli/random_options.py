@@ -3,6 +3,7 @@ import math
 
 import numpy as np
 from attention_numpy import Options, kept_keys
+from element_types import BF16
 
 # Sizes at and beside the powers of two that tiles and chunks have, and some that divide nothing.
 QUERIES = [0, 1, 1, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 97, 127, 130]
@@ -57,7 +58,7 @@ def random_masks(rng, options, words, arrays, outer, queries, keys, batch):
         words += ["--mask", "mask.npy"]
 
 
-def random_scores(rng, options, words, arrays, outer, queries, keys, batch, heads, dtype, width):
+def random_scores(rng, options, words, arrays, outer, queries, keys, batch, heads, of, width):
     """What is done to scores, and dropout."""
     if options.score == "gaussian":  # squared distances are about 2 * width; scores stay where exp() does not underflow
         options.scale = float(np.round(rng.uniform(0, 2) / width, 5))
@@ -71,9 +72,9 @@ def random_scores(rng, options, words, arrays, outer, queries, keys, batch, head
         words += ["--softcap", str(options.softcap)]
     if rng.random() < 0.3:
         shape = broadcasting_shape(rng, outer, queries, keys)
-        options.bias = rng.standard_normal(shape).astype(dtype)
-        options.bias[rng.random(shape) < rng.choice([0, 0, 0.3])] = rng.choice([-np.inf, np.finfo(np.float32).min])
-        arrays["bias"] = options.bias
+        bias = rng.standard_normal(shape)
+        bias[rng.random(shape) < rng.choice([0, 0, 0.3])] = rng.choice([-np.inf, np.finfo(np.float32).min])
+        options.bias = arrays["bias"] = of.of(bias)
         words += ["--bias", "bias.npy"]
     if rng.random() < 0.25:
         options.sinks = arrays["sinks"] = rng.standard_normal(heads).astype(np.float32)
@@ -111,26 +112,25 @@ def random_results(rng, words, heads):
     return wanted, mode, averaged
 
 
-def random_options(rng, outer, batch, heads, queries, keys, dtype, width, score="dot"):
-    options, words, arrays = Options(score=score), [], {}
+def random_options(rng, outer, batch, heads, queries, keys, of, width, score="dot"):
+    options, words, arrays = Options(score=score), ["--dtype", "bf16"] if of is BF16 else [], {}
     random_masks(rng, options, words, arrays, outer, queries, keys, batch)
-    random_scores(rng, options, words, arrays, outer, queries, keys, batch, heads, dtype, width)
+    random_scores(rng, options, words, arrays, outer, queries, keys, batch, heads, of, width)
     if rng.random() < 0.6:
         words += ["--threads", str(rng.integers(1, 6))]
     return options, words, arrays
 
 
-def random_variant(rng, variants, op, options, dtype, words, sizes):
+def random_variant(rng, variants, op, options, of, words, sizes):
     """For channels of key and value. One that dispatch could pick, and that has what the options need."""
     scored = options.softcap or any(x is not None for x in (options.bias, options.alibi, options.mask, options.sinks))
     kinds = ["training"] + ([] if options.dropout not in (0, 1) else ["scored"] if scored else ["scored", "plain"])
     if "--weights" in words:
         kinds.append("weights")
-    name = np.dtype(dtype).name.replace("float", "f")
     fitting = [v["name"] for v in variants
-               if v["op"] == op and v["runs_here"] and v["dispatched"] and v["dtype"] == name and v["kind"] in (*kinds, "")
+               if v["op"] == op and v["runs_here"] and v["dispatched"] and v["dtype"] == of.name and v["kind"] in (*kinds, "")
                and (v["head_dim"] == 0 or (v["head_dim"], v["head_dim"]) == sizes)]
-    assert fitting, f"no variant of {op} for {name} and {kinds}"
+    assert fitting, f"no variant of {op} for {of.name} and {kinds}"
     return str(rng.choice(fitting))
 
 

@@ -77,11 +77,11 @@ def test_bytes_of_a_damaged_mask(problem):
     problem.fails("--mask", "--mask", "bad.npy", says="77")
 
 
-@pytest.mark.parametrize("dtype", [bool, np.int32, np.float16])
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.complex64])
 def test_types_of_floats(problem, dtype):
     for option, shape in (("--bias", (3, 5)), ("--alibi", (4,)), ("--sinks", (4,))):
         problem.save(bad=np.ones(shape, dtype))
-        problem.fails(option, option, "bad.npy", says="expected float32 or float64")
+        problem.fails(option, option, "bad.npy", says="expected float32, float64 or float16")
 
 
 def test_bias_of_another_type(problem):
@@ -225,7 +225,7 @@ def test_batch_dot(batch_dot):
 def test_of_every_command(request, command):
     problem = request.getfixturevalue(command)
     problem.fails("--threads", "--threads", "0")
-    problem.fails("--dtype", "--dtype", "f16")
+    problem.fails("--dtype", "--dtype", "f8")
     problem.fails("--variant", "--variant", "nothing_f32", says="nothing_f32")
     problem.fails("--out", out="none/o.npy", says="folder does not exist")
     first, file = next(iter(problem.given.items()))
