@@ -77,6 +77,34 @@ Array with_leading(Array array, const Shape &leading, const char *argument) {
 
 }  // namespace
 
+SdpaOptions options_of(const AttentionArguments &a) {
+    SdpaOptions options;
+    if (a.scale) options.scale = number_of("--scale", *a.scale);
+    if (a.softcap) options.softcap = number_of("--softcap", *a.softcap);
+    options.alibi = a.alibi == "auto";
+    if (a.causal) options.causal = parse_causal(*a.causal);
+    if (options.causal == Causal::offset && !a.offset && !a.cache_lens) throw InputError("--causal", "offset needs --offset");
+    if (a.offset) {
+        options.offset = integer_in(*a.offset);
+        if (!options.offset && looks_like_number(*a.offset))
+            throw InputError("--offset", "'" + *a.offset + "' is not a whole number in range");
+    }
+    if (a.window) options.window = parse_window(*a.window);
+    options.dropout = dropout_of(a.dropout);
+    if (a.weights_mode) options.weights_mode = parse_weights_mode(*a.weights_mode);
+    options.average_weights = a.average_weights;
+    options.variant = variant_of(a.call);
+    return options;
+}
+
+Score score_of(const Given &text) {
+    if (!text || *text == "dot") return Score::dot_product;
+    if (*text == "general") return Score::general;
+    if (*text == "cosine") return Score::cosine;
+    if (*text == "gaussian") return Score::gaussian;
+    throw InputError("--score", "'" + *text + "' is not dot, general, cosine or gaussian");
+}
+
 Attention::Attention(const AttentionArguments &given, CommandFiles &files, Heads heads)
     : given_(given), files_(files), heads_(heads), kept_(heads == Heads::given ? 3 : 2),
       context_options_(context_options(given.call)), picture_(given.picture, files) {
@@ -93,6 +121,7 @@ Attention::Attention(const AttentionArguments &given, CommandFiles &files, Heads
         files.input("--alibi", given.alibi, alibi_, {1, any_rank, "(Hq,) or (B, Hq)"}, Role::single_floats);
     files.input("--sinks", given.sinks, sinks_, {1, 1, "(Hq,)"}, Role::single_floats);
     files.input("--valid-lens", given.valid_lens, valid_lens_, {1, any_rank, "(B,) or (B, Sq)"}, Role::integers);
+    files.input("--cache-lens", given.cache_lens, cache_lens_, {1, any_rank, "(B,)"}, Role::integers);
     if (given.offset && !options.offset) files.input("--offset", given.offset, offsets_, {1, any_rank, "(B,)"}, Role::integers);
     files.output("--out", given.out);
     files.output("--lse", given.lse);
@@ -100,27 +129,11 @@ Attention::Attention(const AttentionArguments &given, CommandFiles &files, Heads
     files.output("--heatmap", given.picture.file);
 }
 
-// What needs no file.
 void Attention::parse() {
-    const AttentionArguments &a = given_;
-    if (a.scale) options.scale = number_of("--scale", *a.scale);
-    if (a.softcap) options.softcap = number_of("--softcap", *a.softcap);
-    options.alibi = a.alibi == "auto";
-    if (a.causal) options.causal = parse_causal(*a.causal);
-    if (options.causal == Causal::offset && !a.offset) throw InputError("--causal", "offset needs --offset");
-    if (a.offset) {
-        options.offset = integer_in(*a.offset);
-        if (!options.offset && looks_like_number(*a.offset))
-            throw InputError("--offset", "'" + *a.offset + "' is not a whole number in range");
-    }
-    if (a.window) options.window = parse_window(*a.window);
-    options.dropout = dropout_of(a.dropout);
-    if (a.weights_mode) options.weights_mode = parse_weights_mode(*a.weights_mode);
-    if (a.weights_mode && !a.weights) throw InputError("--weights-mode", "is only for --weights");
-    options.average_weights = a.average_weights;
-    if (a.average_weights && !a.weights && !picture_.wanted())
+    options = options_of(given_);
+    if (given_.weights_mode && !given_.weights) throw InputError("--weights-mode", "is only for --weights");
+    if (given_.average_weights && !given_.weights && !picture_.wanted())
         throw InputError("--average-weights", "is only for --weights and --heatmap");
-    options.variant = variant_of(a.call);
 }
 
 void Attention::add_arrays() {
@@ -135,7 +148,8 @@ void Attention::add_arrays() {
         if (folded) check_leading(argument, *array, leading, "--query");
     }
     if (folded) {
-        for (auto [argument, array] : {std::pair("--valid-lens", &valid_lens_), {"--offset", &offsets_}})
+        for (auto [argument, array] :
+             {std::pair("--valid-lens", &valid_lens_), {"--cache-lens", &cache_lens_}, {"--offset", &offsets_}})
             if (array->rank() > 0) check_leading(argument, *array, leading, "--query");
         if (alibi_.rank() > 1) check_leading("--alibi", alibi_, leading, "--query");
     }
@@ -144,12 +158,14 @@ void Attention::add_arrays() {
     // A mask of more extents than that is refused, not folded.
     options.mask = view_of(mask_, folded ? 3 : any_rank), options.bias = view_of(bias_, folded ? 3 : any_rank);
     options.valid_lens = per_batch_view(valid_lens_, leading_rank);
+    options.cache_lens = per_batch_view(cache_lens_, leading_rank);
     options.offsets = per_batch_view(offsets_, leading_rank);
     options.alibi_slopes = alibi_.rank() > 1 ? per_batch_view(alibi_, leading_rank) : view_of(alibi_);
     options.sinks = view_of(sinks_);
 }
 
 std::int64_t Attention::length(std::int64_t b, std::int64_t i) const {
+    if (cache_lens_.rank() > 0) return cache_lens_.as<std::int32_t>()[b] + query.shape[query.shape.size() - 2];
     if (valid_lens_.rank() == 0) return key.shape[key.shape.size() - 2];
     const bool per_query = valid_lens_.rank() > std::max(1, query.rank() - kept_);
     return valid_lens_.as<std::int32_t>()[per_query ? b * query.shape[query.shape.size() - 2] + i : b];

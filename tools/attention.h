@@ -6,6 +6,10 @@
 
 namespace attune::program {
 
+// The options that need no file.
+SdpaOptions options_of(const AttentionArguments &);
+Score score_of(const Given &);
+
 class Attention {
 public:
     // Where the heads are: in query, key and value, (..., H, S, D), or made by a layer from (..., S, E).
@@ -38,7 +42,7 @@ private:
     const int kept_;  // extents of query that are not its batch
     ContextOptions context_options_;
     Picture picture_;
-    Array mask_, bias_, alibi_, sinks_, valid_lens_, offsets_;
+    Array mask_, bias_, alibi_, sinks_, valid_lens_, cache_lens_, offsets_;
 };
 
 }  // namespace attune::program

@@ -34,7 +34,7 @@ void CommandFiles::load() {
 
 void CommandFiles::read(const Input &input) {
     const std::string argument = input.argument;
-    const bool floats = input.role == Role::floats || input.role == Role::single_floats;
+    const bool floats = input.role <= Role::single_floats;
     Array array = read_npy(argument, input.path,
                            floats                         ? ElementKind::floats
                            : input.role == Role::integers ? ElementKind::integers
@@ -48,6 +48,7 @@ void CommandFiles::read(const Input &input) {
                                            name_of(*type_) + "; --dtype converts");
     }
     const ElementType wanted = input.role == Role::floats          ? *type_
+                               : input.role == Role::sums          ? sum_type()
                                : input.role == Role::single_floats ? ElementType::f32
                                : input.role == Role::integers      ? ElementType::i32
                                                                    : ElementType::boolean;

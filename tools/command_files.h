@@ -16,7 +16,8 @@ inline constexpr int any_rank = 64;  // NumPy's limit
 
 // What an array is for the library. Floats of a computation have one type: that of --dtype, else of the first such file. There
 // is no bfloat16 in .npy files: it is read from other floats and written as float32.
-enum class Role { floats, single_floats, integers, booleans };
+// What sums over them is float64 for float64, else float32.
+enum class Role { floats, sums, single_floats, integers, booleans };
 
 class CommandFiles {
 public:

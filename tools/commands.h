@@ -28,7 +28,7 @@ struct AttentionArguments {
     Given lse, weights, weights_mode;  // outputs, and what weights is
     bool average_weights = false;
     PictureArguments picture;
-    Given scale, softcap, bias, alibi, mask, causal, offset, window, valid_lens, sinks;
+    Given scale, softcap, bias, alibi, mask, causal, offset, window, valid_lens, cache_lens, sinks;
     DropoutArguments dropout;
     CallArguments call;
 };
@@ -45,6 +45,21 @@ struct MultiHeadArguments {
     AttentionArguments attention;
     std::string heads, w_query, w_key, w_value, w_out;
     Given kv_heads, b_query, b_key, b_value, b_out;
+};
+struct VariableLengthArguments {
+    AttentionArguments attention;  // but for bias, mask, lengths, weights and picture
+    std::string cu_seqlens_q, cu_seqlens_k;
+    Given score;
+};
+struct KvAppendArguments {
+    std::string key, value, key_cache, value_cache, cache_lens, key_out, value_out;
+    Given new_lens, when_full;
+    CallArguments call;
+};
+struct MergeArguments {
+    std::string out_a, lse_a, out_b, lse_b, out;
+    Given lse;
+    CallArguments call;
 };
 struct MaskedSoftmaxArguments {
     std::string scores, out;
@@ -70,6 +85,9 @@ struct DropoutMaskArguments {
 void run_sdpa(const SdpaArguments &);
 void run_additive(const AdditiveArguments &);
 void run_multi_head(const MultiHeadArguments &);
+void run_variable_length(const VariableLengthArguments &);
+void run_kv_append(const KvAppendArguments &);
+void run_merge(const MergeArguments &);
 void run_masked_softmax(const MaskedSoftmaxArguments &);
 void run_linear(const LinearArguments &);
 void run_batch_dot(const BatchDotArguments &);

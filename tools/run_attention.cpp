@@ -7,14 +7,6 @@
 namespace attune::program {
 namespace {
 
-Score parse_score(const Given &text) {
-    if (!text || *text == "dot") return Score::dot_product;
-    if (*text == "general") return Score::general;
-    if (*text == "cosine") return Score::cosine;
-    if (*text == "gaussian") return Score::gaussian;
-    throw InputError("--score", "'" + *text + "' is not dot, general, cosine or gaussian");
-}
-
 std::int64_t parse_heads(const char *argument, const std::string &text) {
     const std::int64_t heads = whole_number_of(argument, text);
     if (heads < 1 || heads > std::numeric_limits<std::int32_t>::max())
@@ -27,7 +19,7 @@ std::int64_t parse_heads(const char *argument, const std::string &text) {
 void run_sdpa(const SdpaArguments &given) {
     CommandFiles files(given.attention.call);
     Attention attention(given.attention, files, Attention::Heads::given);
-    attention.options.score = parse_score(given.score);
+    attention.options.score = score_of(given.score);
     Array score_weight;
     files.input("--score-weight", given.score_weight, score_weight, {2, 2, "(Dq, Dk)"});
     files.load();

@@ -54,6 +54,24 @@ void add_dropout(CLI::App *command, DropoutArguments &a) {
     command->add_option("--dropout-offset", a.offset, "Another mask of the same seed, 32 bits (default 0)")->type_name("N");
 }
 
+// What acts on the scores one by one, and the call: what attention of every kind takes.
+void add_scores(CLI::App *command, AttentionArguments &a, const char *default_scale) {
+    command->add_option("--scale", a.scale, std::string("Factor of the scores (default ") + default_scale + ")")
+        ->type_name("F");
+    command->add_option("--softcap", a.softcap, "A score x becomes C tanh(x / C); 0: off")->type_name("C");
+    command->add_option("--alibi", a.alibi, "Adds -slope |i + off - j|: the standard slopes, or a file (Hq,) or (B, Hq)")
+        ->type_name("auto|FILE");
+    command->add_option("--causal", a.causal, "Query i sees key j <= i + off: off is 0, Sk - Sq, or --offset")
+        ->type_name("top-left|bottom-right|offset");
+    command->add_option("--offset", a.offset, "Position of query 0 among the keys: a number, or a file (B,) int32 or int64")
+        ->type_name("N|FILE");
+    command->add_option("--window", a.window, "Query i sees key i+off-LEFT to i+off+RIGHT; -1 leaves a side open")
+        ->type_name("LEFT,RIGHT");
+    file(command, "--sinks", a.sinks, "(Hq,): a score of each head's own that joins the normaliser and no value");
+    add_dropout(command, a.dropout);
+    add_call(command, a.call);
+}
+
 void add_attention(CLI::App *command, AttentionArguments &a, bool layer, const char *default_scale) {
     const std::string rank = layer ? "" : "; or all (B, S, D), or (S, D)";
     file(command, "--query", a.query,
@@ -72,24 +90,13 @@ void add_attention(CLI::App *command, AttentionArguments &a, bool layer, const c
         ->type_name("0|1|2|3");
     command->add_flag("--average-weights", a.average_weights, "--weights and --heatmap are the mean over the heads");
     add_picture(command, a.picture);
-    command->add_option("--scale", a.scale, std::string("Factor of the scores (default ") + default_scale + ")")
-        ->type_name("F");
-    command->add_option("--softcap", a.softcap, "A score x becomes C tanh(x / C); 0: off")->type_name("C");
     file(command, "--bias", a.bias, "Added to the scores; broadcasts to (B, Hq, Sq, Sk); -inf masks");
-    command->add_option("--alibi", a.alibi, "Adds -slope |i + off - j|: the standard slopes, or a file (Hq,) or (B, Hq)")
-        ->type_name("auto|FILE");
     file(command, "--mask", a.mask,
          "bool, or 0 and 1 as uint8, int8, int32, int64; broadcasts to (B, Hq, Sq, Sk): only keys where it is true take part");
-    command->add_option("--causal", a.causal, "Query i sees key j <= i + off: off is 0, Sk - Sq, or --offset")
-        ->type_name("top-left|bottom-right|offset");
-    command->add_option("--offset", a.offset, "Position of query 0 among the keys: a number, or a file (B,) int32 or int64")
-        ->type_name("N|FILE");
-    command->add_option("--window", a.window, "Query i sees key i+off-LEFT to i+off+RIGHT; -1 leaves a side open")
-        ->type_name("LEFT,RIGHT");
     file(command, "--valid-lens", a.valid_lens, "(B,) or (B, Sq) int32 or int64: only keys j < len take part");
-    file(command, "--sinks", a.sinks, "(Hq,): a score of each head's own that joins the normaliser and no value");
-    add_dropout(command, a.dropout);
-    add_call(command, a.call);
+    file(command, "--cache-lens", a.cache_lens,
+         "(B,) int32 or int64: key and value are caches, in which the Sq keys of this call follow so many older ones");
+    add_scores(command, a, default_scale);
 }
 
 void add_sdpa(CLI::App &run) {
@@ -187,6 +194,60 @@ void add_dropout_mask(CLI::App &run) {
     mask->add_option("--threads", a->call.threads, "Default: one a core; results do not depend on it")->type_name("N");
 }
 
+void add_variable_length(CLI::App &run) {
+    auto [varlen, a] =
+        add_command(run, "varlen", "Attention over a packed batch: sequences one after another, without padding",
+                    "Example:\n  attune run varlen --query q.npy --key k.npy --value v.npy --cu-seqlens-q cq.npy "
+                    "--cu-seqlens-k ck.npy --out o.npy --causal bottom-right",
+                    run_variable_length);
+    AttentionArguments &attention = a->attention;
+    file(varlen, "--query", attention.query, "(Tq, Hq, Dk), the sequences one after another")->required();
+    file(varlen, "--key", attention.key, "(Tk, Hkv, Dk); Hq is a multiple of Hkv")->required();
+    file(varlen, "--value", attention.value, "(Tk, Hkv, Dv)")->required();
+    file(varlen, "--cu-seqlens-q", a->cu_seqlens_q, "(B + 1,) int32 or int64: where sequences begin and end, from 0")
+        ->required();
+    file(varlen, "--cu-seqlens-k", a->cu_seqlens_k, "(B + 1,), likewise of key and value")->required();
+    file(varlen, "--out", attention.out, "Output (Tq, Hq, Dv); 0 in rows beyond the last sequence")->required();
+    file(varlen, "--lse", attention.lse, "Output (Hq, Tq): log of the sum of exponentials of the scores; 0 in those rows");
+    varlen->add_option("--score", a->score, "q . k (default), q . k / (|q| |k|), or -|q - k|^2 / 2, times --scale")
+        ->type_name("dot|cosine|gaussian");
+    add_scores(varlen, attention, "1 / sqrt(Dk), else 1");
+}
+
+void add_kv_append(CLI::App &run) {
+    auto [append, a] =
+        add_command(run, "kv-append", "Appends rows of keys and values to caches",
+                    "Example:\n  attune run kv-append --key k.npy --value v.npy --key-cache kc.npy --value-cache "
+                    "vc.npy --cache-lens lens.npy --key-out kc1.npy --value-out vc1.npy",
+                    run_kv_append);
+    file(append, "--key", a->key, "(B, Hkv, S, Dk), the rows to append")->required();
+    file(append, "--value", a->value, "(B, Hkv, S, Dv)")->required();
+    file(append, "--key-cache", a->key_cache, "(B, Hkv, C, Dk)")->required();
+    file(append, "--value-cache", a->value_cache, "(B, Hkv, C, Dv)")->required();
+    file(append, "--cache-lens", a->cache_lens, "(B,) int32 or int64: the rows that the caches hold")->required();
+    file(append, "--new-lens", a->new_lens, "(B,) int32 or int64: only so many of the rows are appended");
+    append->add_option("--when-full", a->when_full, "Rows that do not fit are an error (default), or the oldest make room")
+        ->type_name("refuse|slide");
+    file(append, "--key-out", a->key_out, "Output: the cache of keys afterwards")->required();
+    file(append, "--value-out", a->value_out, "Output: the cache of values afterwards")->required();
+    add_call(append, a->call);
+    append->remove_option(append->get_option("--variant"));
+}
+
+void add_merge(CLI::App &run) {
+    auto [merge, a] = add_command(
+        run, "merge", "Merges two attentions of the same queries over different keys",
+        "Example:\n  attune run merge --out-a o1.npy --lse-a l1.npy --out-b o2.npy --lse-b l2.npy --out o.npy", run_merge);
+    file(merge, "--out-a", a->out_a, "(B, Hq, Sq, Dv), (Hq, Sq, Dv) or (Sq, Dv)")->required();
+    file(merge, "--lse-a", a->lse_a, "The same without Dv: what --lse of the attention wrote")->required();
+    file(merge, "--out-b", a->out_b, "The other part")->required();
+    file(merge, "--lse-b", a->lse_b, "Likewise")->required();
+    file(merge, "--out", a->out, "Output: attention over the keys of both")->required();
+    file(merge, "--lse", a->lse, "Output: its log of the sum of exponentials");
+    add_call(merge, a->call);
+    merge->remove_option(merge->get_option("--variant"));
+}
+
 }  // namespace
 
 void add_run(CLI::App &app) {
@@ -196,6 +257,9 @@ void add_run(CLI::App &app) {
     add_sdpa(*run);
     add_additive(*run);
     add_multi_head(*run);
+    add_variable_length(*run);
+    add_kv_append(*run);
+    add_merge(*run);
     add_masked_softmax(*run);
     add_products(*run);
     add_dropout_mask(*run);
