@@ -90,6 +90,7 @@ std::string Case::check_output() {
 }
 
 std::unique_ptr<Case> make_case(const Shape &shape) {
+    if (shape.packed()) return make_packed_case(shape);
     return shape.attention() ? make_attention_case(shape) : make_layer_case(shape);
 }
 

@@ -62,8 +62,9 @@ private:
 };
 
 std::unique_ptr<Case> make_case(const Shape &);
-// The two families of make_case().
+// The families of make_case().
 std::unique_ptr<Case> make_attention_case(const Shape &);
+std::unique_ptr<Case> make_packed_case(const Shape &);
 std::unique_ptr<Case> make_layer_case(const Shape &);
 
 // Uniform in [-1, 1), by a generator that fills hundreds of megabytes in no time.

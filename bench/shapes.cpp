@@ -18,14 +18,14 @@ int rank_of(std::string_view kind) {
 }  // namespace
 
 bool Shape::attention() const {
-    for (const char *name : {"sdpa", "cosine", "gaussian", "general", "additive"})
+    for (const char *name : {"sdpa", "cosine", "gaussian", "general", "additive", "variable_length"})
         if (op == name) return true;
     return false;
 }
 
 bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::VariantInfo> &all) const {
     // What is made of several kernels, or takes no name of one, is called as a whole.
-    const bool whole = op == "general" || op == "multi_head" || op == "dropout_mask";
+    const bool whole = op == "general" || op == "multi_head" || op == "dropout_mask" || packed();
     // Additive attention has its score in two forms.
     const bool mine = v.op == op || (op == "additive" && v.op == "additive_separable");
     if (whole || !mine || !v.runs_here) return false;
@@ -45,6 +45,17 @@ bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::Varian
 }
 
 std::pair<std::int64_t, std::int64_t> Shape::keys_of(std::int64_t e, std::int64_t i) const {
+    if (packed()) {
+        std::int64_t first = 0, n = 0;
+        const bool one_query = q != k;
+        for (; n + 1 < static_cast<std::int64_t>(lengths.size()); n++) {
+            const std::int64_t length = lengths[static_cast<std::size_t>(n)];
+            if (one_query ? n == i : i < first + length) break;
+            first += length;
+        }
+        const std::int64_t end = first + lengths[static_cast<std::size_t>(n)];
+        return {first, causal && !one_query ? i + 1 : end};
+    }
     const std::int64_t position = i + (causal ? k - q : 0);
     std::int64_t from = 0, to = lengths.empty() ? k : lengths[static_cast<std::size_t>(e)];
     if (causal) to = std::min(to, position + 1);
@@ -79,7 +90,7 @@ double Shape::work() const {
 
 double Shape::work_unmasked() const {
     Shape all = *this;
-    all.causal = false, all.window = {}, all.lengths.clear();
+    if (!packed()) all.causal = false, all.window = {}, all.lengths.clear();
     return op == "additive" ? 20 * all.work() : all.work();
 }
 
@@ -121,7 +132,9 @@ std::string Shape::label() const {
         out << "/causal:" << causal;
     }
     if (window.left >= 0 || window.right >= 0) out << "/window:" << window.left << '_' << window.right;
-    if (!lengths.empty()) {
+    if (packed()) {
+        out << "/sequences:" << lengths.size();
+    } else if (!lengths.empty()) {
         const bool same = std::set<std::int32_t>(lengths.begin(), lengths.end()).size() == 1;
         out << "/len:" << lengths[0];
         for (std::size_t e = 1; !same && e < lengths.size(); e++) out << '_' << lengths[e];

@@ -21,6 +21,7 @@ struct Options {
 //   linear          x (b, q, d), weight (dv, d), with bias
 //   batch_dot       (b, h, q, k) times (b, h, k, dv)
 //   masked_softmax, dropout_mask    (b, h, q, k)
+//   variable_length b is 1; `length` lists sequences by their keys, k in all; q is k, or one query for each sequence
 //   multi_head      d is the size of a head; every width of the layer is h * d; with biases
 struct Shape {
     std::string set, name;  // file and row: "llm_prefill", "1024x64"
@@ -29,12 +30,13 @@ struct Shape {
     std::int64_t b = 1, h = 1, kv = 1, q = 1, k = 1, d = 1, dv = 1;
     bool causal = false;  // bottom right
     attune::Window window;
-    std::vector<std::int32_t> lengths;  // of each batch entry; empty: all keys
+    std::vector<std::int32_t> lengths;  // of each batch entry, or each sequence; empty: all keys
     Options options;
     bool quick = false;
 
     // Whether the op is a score of attention: sdpa, cosine, gaussian, general or additive.
     bool attention() const;
+    bool packed() const { return op == "variable_length"; }
     // Whether the variant can be forced on this shape, and is of the kind that its options need at least.
     bool takes(const attune::VariantInfo &, const std::vector<attune::VariantInfo> &all) const;
 

@@ -105,6 +105,13 @@ bool agree(Shape &s) {
     const bool window = s.window.left >= 0 || s.window.right >= 0;
     if (!s.attention() && (options || window || (s.causal && s.op != "multi_head"))) return false;
     if (!s.attention() && s.op != "masked_softmax" && !s.lengths.empty()) return false;
+    if (s.packed()) {
+        std::int64_t keys = 0;
+        for (std::int32_t length : s.lengths) keys += length;
+        const auto sequences = static_cast<std::int64_t>(s.lengths.size());
+        return s.b == 1 && keys == s.k && (s.q == s.k || s.q == sequences) && !options && !window &&
+               std::count(s.lengths.begin(), s.lengths.end(), 0) == 0;
+    }
     if (s.lengths.size() == 1) s.lengths.resize(static_cast<std::size_t>(s.b), s.lengths[0]);
     if (!s.lengths.empty() && s.lengths.size() != static_cast<std::size_t>(s.b)) return false;
     return std::all_of(s.lengths.begin(), s.lengths.end(), [&](std::int32_t length) { return length <= s.k; });
