@@ -64,7 +64,7 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-COMMANDS = ("sdpa", "additive", "mha", "masked-softmax", "linear", "batch-dot", "dropout-mask")
+COMMANDS = ("sdpa", "additive", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot", "dropout-mask")
 
 
 @pytest.mark.parametrize("command", [(), ("run",), *(("run", name) for name in COMMANDS), ("variants",), ("doctor",)])
@@ -78,13 +78,17 @@ CALL = "dtype threads variant"
 PICTURE = "heatmap labels-query labels-key"
 DROPOUT = "dropout seed dropout-offset"
 ATTENTION = ("query key value out lse weights weights-mode average-weights scale softcap bias alibi mask causal offset window "
-             f"valid-lens sinks {DROPOUT} {PICTURE} {CALL}")
+             f"valid-lens cache-lens sinks {DROPOUT} {PICTURE} {CALL}")
 
 
 @pytest.mark.parametrize("command, options", [
     ("sdpa", f"{ATTENTION} score score-weight"),
     ("additive", f"{ATTENTION} w-query w-key b-query b-key w-score b-score"),
     ("mha", f"{ATTENTION} heads kv-heads w-query w-key w-value w-out b-query b-key b-value b-out"),
+    ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks {DROPOUT} "
+               f"{CALL}"),
+    ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
+    ("merge", "out-a lse-a out-b lse-b out lse dtype threads"),
     ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),
     ("linear", f"x weight bias out {CALL}"),
     ("batch-dot", f"a x out {CALL}"),
