@@ -11,7 +11,7 @@ import reference
 from attention_problem import Problem
 from measure import Cell
 
-SEQUENCES, LONGEST, HEADS, DIM = 64, 512, 8, 64
+SEQUENCES, LONGEST, HEADS, DIM = 64, 512, 4, 64
 NAME = f"ragged {SEQUENCES} of 1 to {LONGEST}, {HEADS} heads of {DIM}"
 DENSE = "attune, as many scores in equal lengths"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 SUBJECT = "attune"
-SLOW, SLOW_ROUNDS = 3, 5  # a peer that takes this many times the time of the quickest is in every fifth round only
+# A peer that takes so many times as long as the quickest is in every so manieth round only, the first included.
+SLOW = {2: 5, 8: 1000}
 LONG = 0.1  # seconds; a call so long needs no other to warm up for it
 SAME_RESULT = 4  # times the allowed error; beyond it a peer computes something else and is not compared with
 
@@ -133,15 +134,15 @@ def largest(difference, allowed):
     return float("inf") if np.isnan(worst) else worst
 
 
-def check(cell, result, calls):
+def check(cell, result, answers):
     """The rule of the tests: at most twice the error of the plain computation in the same type, and a floor for rounding."""
     if cell.reference is None:
         return
     exact, plain = (x if isinstance(x, tuple) else (x,) for x in (cell.reference(np.float64), cell.reference(np.float32)))
     allowed = [2 * np.abs(e - p).max() + (cell.epsilon + cell.documented_error) * np.abs(e).max() for e, p in zip(exact, plain)]
     sample, ours = cell.sample or (lambda x: x), None
-    for name in calls:
-        program, answer = result.programs[name], cell.programs[name]()
+    for name, answer in answers.items():
+        program = result.programs[name]
         if name in cell.unchecked or answer is None:
             continue
         # Where a program answers less than the reference holds, what it answers is compared.
@@ -158,28 +159,31 @@ def check(cell, result, calls):
 def measure(cell, attune, rounds, seconds=0.03):
     """Programs that fail are kept with what they said; the others go on."""
     result = Result(cell, {name: Program() for name in cell.programs})
-    calls, cost = {}, {}
+    calls, cost, answers = {}, {}, {}
     for name, call in cell.programs.items():
         try:
             call()
             if name == SUBJECT:
                 result.variant = attune.last_variant()
             rest()
-            once = timed(call)
-            cost[name] = min(once, *(timed(call) for _ in range(3 if once < seconds else 1 if once < LONG else 0)), once)
+            start = time.perf_counter()
+            answers[name] = call()
+            once = time.perf_counter() - start
+            cost[name] = min([once, *(timed(call) for _ in range(3 if once < seconds else 1 if once < LONG else 0))])
             calls[name] = max(1, min(200, round(seconds / max(1e-7, cost[name]))))
         except Exception as error:  # whatever a library raises: an operator that it does not have, no compiler...
             result.programs[name].failure = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-    check(cell, result, calls)
+    check(cell, result, answers)
+    del answers
     running = [name for name in calls if not result.programs[name].failure]
     peers = {name: cost[name] for name in running if name != SUBJECT and name not in cell.own}
-    slow = {name for name, c in peers.items() if c > SLOW * min(peers.values())}
+    every = {name: max([1, *(n for times, n in SLOW.items() if c > times * min(peers.values()))]) for name, c in peers.items()}
     start, others = time.perf_counter(), attune.cpu_seconds_of_others()
     for n in range(rounds):
         if cell.unit == "FLOP" and cell.peak and not cell.bound:
             result.peaks[n] = attune.peak(cell.peak)
         for name in running[n % len(running) :] + running[: n % len(running)] if running else []:
-            if name in slow and n % SLOW_ROUNDS:
+            if n % every.get(name, 1):
                 continue
             call, program = cell.programs[name], result.programs[name]
             rest()

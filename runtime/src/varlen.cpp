@@ -173,10 +173,12 @@ void select_sequence(const PackedCall &p, const SdpaOptions &options, const Sequ
     call.first_head = static_cast<std::uint32_t>(s.number * call.sizes.query_heads);
 }
 
-// A sequence that is a large part of all the work has every thread; all others share one region, in which each has one.
+// A sequence that is a large part of all the work has every thread; all others share one region, in which each has one. The last
+// of them leaves the other threads idle for as long as it takes at most, a quarter of each thread's share.
 Status run_sequences(Context &context, PackedCall &p, const SdpaOptions &options) {
     const int threads = worthwhile_threads(p.work, context.state().threads);
-    auto work_of_a_small_one = [&](double work) { return threads == 1 || work * 2 * threads <= p.work; };
+    constexpr double parts_of_a_share = 4;
+    auto work_of_a_small_one = [&](double work) { return threads == 1 || work * parts_of_a_share * threads <= p.work; };
     const std::size_t count = p.sequences.size();
     std::size_t large = 0;
     while (large < count && !work_of_a_small_one(p.sequences[large].work)) large++;
