@@ -4,6 +4,24 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
+namespace {
+
+// The bias, the sum of the partials, and the output.
+void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
+    Var n = s.n, m = s.m, h = s.h, b = s.b;
+    s.start = Func("start");
+    s.start(n) = in.bias.defined() ? cast(shape.type, in.bias(min(n, in.columns - 1))) : make_const(shape.type, 0);
+    RDom chunks(0, (in.depth + shape.chunk - 1) / shape.chunk, "product_chunk");
+    s.product_chunk = chunks.x;
+    s.product = Func("product");
+    s.product(n, m, h, b) = s.start(n);
+    s.product(n, m, h, b) += s.partial(n, m, chunks, h, b);
+    s.out = Func("out_stage");
+    s.out(n, m, h, b) = cast(in.x.type(), s.product(n, m, h, b));
+}
+
+}  // namespace
+
 LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     LinearStages s;
     Var n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
@@ -33,15 +51,35 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     }
     s.partial(n, m, c, h, b) += x * s.panel(n, at, h, b);
 
-    s.start = Func("start");
-    s.start(n) = in.bias.defined() ? cast(shape.type, in.bias(min(n, in.columns - 1))) : make_const(shape.type, 0);
-    RDom chunks(0, (in.depth + shape.chunk - 1) / shape.chunk, "product_chunk");
-    s.product_chunk = chunks.x;
-    s.product = Func("product");
-    s.product(n, m, h, b) = s.start(n);
-    s.product(n, m, h, b) += s.partial(n, m, chunks, h, b);
-    s.out = Func("out_stage");
-    s.out(n, m, h, b) = cast(in.x.type(), s.product(n, m, h, b));
+    add_partials(s, in, shape);
+    return s;
+}
+
+LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape) {
+    LinearStages s;
+    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
+    s.panel = Func("panel");
+    auto weight = [&](Expr e, Expr n, Expr k) {
+        return in.weight(min(n, in.columns - 1), min(k, in.depth / 2 - 1) * 2 + e, h, b);
+    };
+    if (shape.block) {
+        s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, [&](Expr n, Expr k) {
+            return concat_bits({reinterpret<uint16_t>(weight(0, n, k)), reinterpret<uint16_t>(weight(1, n, k))});
+        });
+        s.panel(e, n, k, h, b) = reinterpret<bfloat16_t>(extract_bits<uint16_t>((*s.transpose)(n, k, {}), e * 16));
+    } else {
+        s.panel(e, n, k, h, b) = weight(e, n, k);
+    }
+
+    RDom r(0, 2, 0, shape.chunk / 2, "partial_k");
+    r.where(c * shape.chunk + r.y * 2 < in.depth);
+    s.in_pairs = true, s.pair = r.x, s.partial_k = r.y;
+    Expr at = unsafe_promise_clamped(c * (shape.chunk / 2) + r.y, 0, in.depth / 2 - 1);
+    s.partial = Func("partial");
+    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
+    s.partial(n, m, c, h, b) +=
+        cast(shape.type, in.x(at * 2 + r.x, min(m, in.rows - 1), h, b)) * cast(shape.type, s.panel(r.x, n, at, h, b));
+    add_partials(s, in, shape);
     return s;
 }
 

@@ -35,10 +35,16 @@ struct LinearStages {
     Halide::Func product;                     // (n, m, h, b) bias + partials
     Halide::Func out;                         // (n, m, h, b)
     Halide::RVar partial_k, product_chunk;
+    // Of linear_pair_stages: the element of a pair, and panel is (e, n, k, h, b), where k counts pairs.
+    bool in_pairs = false;
+    Halide::RVar pair;
 
-    Halide::Var n{"n"}, m{"m"}, k{"k"}, c{"c"}, h{"h"}, b{"b"};
+    Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, h{"h"}, b{"b"};
 };
 
 LinearStages linear_stages(const LinearInputs &, const LinearShape &);
+
+// The same as sums over pairs of bf16 along the depth, which must be even. Blocks are of pairs.
+LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
 
 }  // namespace attune

@@ -7,7 +7,7 @@ namespace attune {
 using namespace Halide;
 
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
-    const int lanes = target.natural_vector_size(s.panel.type());
+    const int lanes = target.natural_vector_size(s.product.type());
     require(tuning.tile_columns > 0, "tile_columns must be given");
     require(tuning.tile_rows > 0, "tile_rows must be given");
     require(tuning.task_rows > 0, "task_rows must be given");
@@ -46,11 +46,21 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     // A register tile.
     lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
     s.partial.store_in(MemoryType::Stack);
-    s.partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
+    if (s.in_pairs)
+        s.partial.update()
+            .reorder(s.pair, n, m, s.partial_k)
+            .atomic()
+            .vectorize(s.pair)
+            .vectorize(n, lanes)
+            .unroll(n)
+            .unroll(m);
+    else
+        s.partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
 
     if (s.wide_x.defined()) s.wide_x.compute_at(s.product, s.product_chunk).vectorize(k, lanes, TailStrategy::RoundUp);
 
     s.panel.compute_at(s.product, s.product_chunk).bound_extent(n, tuning.tile_columns);
+    if (s.in_pairs) s.panel.bound(s.e, 0, 2).vectorize(s.e);
     if (s.transpose) {
         // Along k within a tile of columns: the addresses of its rows in memory are found once.
         s.panel.split(k, ko, ki, tuning.block, TailStrategy::RoundUp)

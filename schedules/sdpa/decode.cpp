@@ -35,7 +35,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     Var dO("do"), di("di"), lane("lane");
-    RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), co("co"), ci("ci"), block("block"), in_block("in_block"), mo("mo"),
+    RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), block("block"), in_block("in_block"), mo("mo"),
         mi("mi");
 
     schedule_split_merge(s, out, lanes);
@@ -87,17 +87,29 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
                 .vectorize(p.random.args()[1], lanes)
                 .bound(r, 0, tuning.row_tile);
         }
+        RVar co("co"), ci("ci");
         Func lane_score = p.score.update().split(p.channel, co, ci, lanes).rfactor(ci, lane);
-        p.score.compute_at(p.logit, ko).unroll(k).unroll(r);
-        p.score.update().reorder(ci, k, r).atomic().vectorize(ci).unroll(k).unroll(r);
+        std::vector<Func> sums = {p.score, lane_score};
         lane_score.compute_at(p.logit, ko).reorder_storage(lane, k, r, c, t, h, b).vectorize(lane).unroll(k).unroll(r);
         lane_score.update().reorder(lane, r, co, k).vectorize(lane).unroll(r).unroll(k);
         if (any_dims)
             lane_score.update().reorder(lane, r, k, co);
         else
             lane_score.update().unroll(co);
-        for (Func f : {p.score, lane_score})
-            f.bound_extent(k, tuning.key_tile).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
+        // Halves are added until one lane is left: code generation would add the lanes of a vector one after another.
+        for (int width = lanes / 2; width > 1; width /= 2) {
+            Var half_lane("lane" + std::to_string(width));
+            RVar half("half"), rest("rest" + std::to_string(width));
+            Func half_score = p.score.update().split(ci, half, rest, width).rfactor(rest, half_lane);
+            half_score.compute_at(p.logit, ko).reorder_storage(half_lane, k, r, c, t, h, b);
+            half_score.vectorize(half_lane).unroll(k).unroll(r);
+            half_score.update().reorder(half_lane, half, k, r).vectorize(half_lane).unroll(half).unroll(k).unroll(r);
+            sums.push_back(half_score);
+            ci = rest;
+        }
+        p.score.compute_at(p.logit, ko).unroll(k).unroll(r);
+        p.score.update().reorder(ci, k, r).unroll(ci).unroll(k).unroll(r);
+        for (Func f : sums) f.bound_extent(k, tuning.key_tile).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
 
         // Softmax: lanes are keys.
         for (const auto &[f, keys] : {std::pair(p.row_max, p.max_keys), std::pair(p.row_sum, p.sum_keys)}) {
