@@ -173,8 +173,8 @@ void select_sequence(const PackedCall &p, const SdpaOptions &options, const Sequ
     call.first_head = static_cast<std::uint32_t>(s.number * call.sizes.query_heads);
 }
 
-// A sequence that is a large part of all the work has every thread; all others share one region, in which each has one. The last
-// of them leaves the other threads idle for as long as it takes at most, a quarter of each thread's share.
+// A sequence that is a large part of all the work has every thread; all others share one region, in which each has one. While
+// the last of them runs the other threads have nothing to do, for a quarter of their share of the work at most.
 Status run_sequences(Context &context, PackedCall &p, const SdpaOptions &options) {
     const int threads = worthwhile_threads(p.work, context.state().threads);
     constexpr double parts_of_a_share = 4;
