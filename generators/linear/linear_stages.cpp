@@ -1,4 +1,5 @@
 #include "generators/linear/linear_stages.h"
+#include "generators/math/narrowed.h"
 
 namespace attune {
 using namespace Halide;
@@ -17,7 +18,7 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     s.product(n, m, h, b) = s.start(n);
     s.product(n, m, h, b) += s.partial(n, m, chunks, h, b);
     s.out = Func("out_stage");
-    s.out(n, m, h, b) = cast(in.x.type(), s.product(n, m, h, b));
+    s.out(n, m, h, b) = narrowed(in.x.type(), s.product(n, m, h, b));
 }
 
 }  // namespace

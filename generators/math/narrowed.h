@@ -4,13 +4,13 @@
 
 namespace attune {
 
-// x rounded to `stored`, f32, f64, bf16 or f16, ties to even; NaN stays NaN. Halide's own rounding to bf16 adds to the bits of
-// x, which makes a NaN of all ones, such as memory filled with 0xff holds, a zero.
+// x rounded to `stored`, f32, f64, bf16 or f16, ties to even; NaN stays NaN. Where Halide rounds by integer operations it makes
+// a zero of a NaN of all ones (bf16), such as memory filled with 0xff holds, and infinity of any (f16).
 inline Halide::Expr narrowed(const Halide::Type &stored, const Halide::Expr &x) {
     using namespace Halide;
-    if (!stored.is_bfloat()) return cast(stored, x);
-    const Expr quiet = reinterpret(x.type(), Internal::make_const(UInt(32), 0x7fc00000u));
-    return cast(stored, strict_float(select(is_nan(x), quiet, x)));
+    if (stored.bits() != 16) return cast(stored, x);
+    const Expr quiet = Internal::make_const(UInt(16), stored.is_bfloat() ? 0x7fc0 : 0x7e00);
+    return reinterpret(stored, select(strict_float(is_nan(x)), quiet, reinterpret(UInt(16), cast(stored, x))));
 }
 
 }  // namespace attune

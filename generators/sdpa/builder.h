@@ -1,5 +1,6 @@
 // How the stages of an attention are made, shared by the forms of it (sdpa_stages.cpp, weights_stages.cpp).
 #pragma once
+#include "generators/math/narrowed.h"
 #include "generators/sdpa/sdpa_stages.h"
 
 namespace attune {
@@ -82,7 +83,7 @@ struct Builder {
     void collect_chunks();
     void merge_tiles();
     // In the type of the output.
-    Expr narrowed(Expr x) const { return cast(in.query.type(), x); }
+    Expr narrowed(Expr x) const { return attune::narrowed(in.query.type(), x); }
 
     // Merge of what `max_of`, `sum_of` and `mixed_of` give for a chunk.
     using OfChunk = std::function<Expr(Expr c)>;

@@ -53,21 +53,24 @@ struct PairBuilder {
         Expr weight = exp2_nonpositive_for_bf16(build.base2(logit - p.row_max(r, c, t, h, b)));
         if (masked) weight = build.marked(weight, logit);
         p.weight = Func("weight" + suffix);
-        p.weight(stages.e, r, k, c, t, h, b) = undef<bfloat16_t>();
-        p.weight(at.dom.x, r, at.pair(), c, t, h, b) = round_pairs(weight);
+        p.weight(stages.e, r, k, c, t, h, b) = Tuple(undef<bfloat16_t>(), undef<float>());
+        p.weight(at.dom.x, r, at.pair(), c, t, h, b) = Tuple(round_pairs(weight), weight);
 
+        // Of the weights as they were before they were rounded: lse is more accurate than bf16.
         ChunkPairs sum = chunk_pairs("sum_key" + suffix, masked);
         p.sum_keys = sum.loop(), elements.sum = sum.dom.x;
+        elements.pair_sum = Func("pair_sum" + suffix);
+        elements.pair_sum(stages.e, r, c, t, h, b) = 0.0f;
+        elements.pair_sum(sum.dom.x, r, c, t, h, b) += p.weight(sum.dom.x, r, sum.pair(), c, t, h, b)[1];
         p.row_sum = Func("row_sum" + suffix);
-        p.row_sum(r, c, t, h, b) = 0.0f;
-        p.row_sum(r, c, t, h, b) += product(p.weight(sum.dom.x, r, sum.pair(), c, t, h, b), stages.ones(sum.dom.x));
+        p.row_sum(r, c, t, h, b) = elements.pair_sum(0, r, c, t, h, b) + elements.pair_sum(1, r, c, t, h, b);
 
         p.mixed = Func("mixed" + suffix);
         p.mixed(r, d, c, t, h, b) = 0.0f;
         auto mix = [&](bool leave_out, Expr when) {
             ChunkPairs keys = chunk_pairs("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked);
             if (when.defined()) keys.dom.where(when);
-            Expr w = p.weight(keys.dom.x, r, keys.pair(), c, t, h, b);
+            Expr w = p.weight(keys.dom.x, r, keys.pair(), c, t, h, b)[0];
             Expr v = stages.packed_value(keys.dom.x, d, c * (build.shape.chunk / 2) + keys.pair(), key_head, b);
             if (leave_out) v = select(reinterpret<uint16_t>(w) != Internal::make_const(UInt(16), 0x8000), v, bfloat16_t(0.0f));
             p.mixed(r, d, c, t, h, b) += product(w, v);
@@ -99,9 +102,6 @@ PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     s.query_t(e, r, d, t, h, b) = in.query(d * 2 + e, row.query, row.query_head, b);
     stages.packed_value = Func("packed_value");
     stages.packed_value(e, d, k, h, b) = in.value(d, min(k * 2 + e, in.keys - 1), h, b);
-    // A stage, because as a constant it would be folded away, and with it the product of pairs.
-    stages.ones = Func("ones");
-    stages.ones(e) = bfloat16_t(1.0f);
     const PairBuilder pairs{build, stages, round_pairs};
     s.part = pairs.partials("_part", true, stages.part);
     s.full = pairs.partials("", false, stages.full);

@@ -1,19 +1,20 @@
 // What is computed where products take pairs of bf16: both products as sums over pairs along their reduction, of the query's
 // and key's channels and of the weights' and values' keys. Scores, masks and merge are those of sdpa_stages.h. It differs from
-// them in rounding: weights are rounded to bf16, and the sum of a row is that of the rounded ones.
+// them in rounding: weights are rounded to bf16 before they are multiplied with values.
 #pragma once
 #include "generators/sdpa/sdpa_stages.h"
 
 namespace attune {
 
-// e is the element of a pair. query_t is (e, r, d, t, h, b) and weight (e, r, k, c, t, h, b), where d and k count pairs.
+// e is the element of a pair. query_t is (e, r, d, t, h, b) and weight (e, r, k, c, t, h, b), where d and k count pairs; weight
+// is a Tuple {rounded, exact}.
 struct PairStages {
     SdpaStages s;
     Halide::Func packed_value;  // (e, d, k, h, b) pairs of keys, of the whole of V
-    Halide::Func ones;          // (e)
-    // The element of a pair in each reduction over pairs: of full and of part.
+    // Of full and of part.
     struct Pairs {
-        Halide::RVar channel, weight, sum;
+        Halide::Func pair_sum;              // (e, r, c, t, h, b) the exact weights of every other key
+        Halide::RVar channel, weight, sum;  // the element of a pair, in each reduction over pairs
         std::vector<Halide::RVar> mixed;
     } full, part;
 

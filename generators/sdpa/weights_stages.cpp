@@ -24,7 +24,10 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
         w.full_chunk = full.x, w.part_chunk = part.x, w.unseen_chunk = unseen.x;
         w.logits(r, k, c, t, h, b) = undef(shape.accumulator);
         w.logits(r, k, full, t, h, b) = s.full.logit(r, k, full, t, h, b);
-        w.logits(r, k, part, t, h, b) = s.part.logit(r, k, part, t, h, b);
+        // Blocks of keys that no row of the tile sees are left out of a chunk's scores.
+        Expr block = part * chunk + k / shape.key_block * shape.key_block;
+        w.logits(r, k, part, t, h, b) =
+            select(build.seen(block, block + shape.key_block), s.part.logit(r, k, part, t, h, b), build.value_of(masked_score));
         w.logits(r, k, unseen, t, h, b) = build.value_of(masked_score);
     } else {
         w.logits(r, k, c, t, h, b) = s.part.logit(r, k, c, t, h, b);
@@ -66,7 +69,7 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
     }
     w.out = Func("out_stage");
     Expr result = w.result(j % chunk, tile ? i % tile : Expr(i), j / chunk, tile ? i / tile : Expr(0), h, b);
-    w.out(j, i, h, b) = cast(in.query.type(), result);
+    w.out(j, i, h, b) = build.narrowed(result);
     w.s = s;
     return w;
 }

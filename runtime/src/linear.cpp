@@ -80,8 +80,8 @@ Status run(Context::State &context, const Product &p, const LinearOptions &optio
     const Forced forced = forced_variant(context, options.variant, p.op);
     if (Status s = choose_variant(needs, wishes(p), forced, choice); !s.ok()) return s;
     if (choice.variant->schedule == "pairs" && p.depth % 2 != 0)
-        return {StatusCode::invalid_argument, "variant: " + std::string(choice.variant->name) +
-                                                  " takes an even last extent of x, got " + text(p.depth)};
+        return {StatusCode::invalid_argument,
+                "variant: " + std::string(choice.variant->name) + " takes an even last extent of x, got " + text(p.depth)};
     const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
     if (entries == 0 || rows == 0) {
         choice = {nullptr, "no rows"};

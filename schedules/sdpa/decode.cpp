@@ -35,8 +35,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     Var dO("do"), di("di"), lane("lane");
-    RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), block("block"), in_block("in_block"), mo("mo"),
-        mi("mi");
+    RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), block("block"), in_block("in_block"), mo("mo"), mi("mi");
 
     schedule_split_merge(s, out, lanes);
     // One parallel loop over chunks gives maximum, sum and weighted values, which are channels of one Func.

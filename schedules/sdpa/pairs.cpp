@@ -27,7 +27,6 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task);
     one_task(s.query_t.compute_at(out, loops.task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
-    stages.ones.compute_root().bound(e, 0, 2).vectorize(e);
     stages.packed_value.compute_root()
         .bound(e, 0, 2)
         .fuse(h, b, panel)
@@ -51,7 +50,13 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
         lanes_are_rows(p.row_max.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
         p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
         lanes_are_rows(p.row_sum.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
-        dot(p.row_sum.update().reorder(pairs.sum, r, p.sum_keys.key, p.sum_keys.block), pairs.sum);
+        Func pair_sum = pairs.pair_sum;
+        one_task(pair_sum.compute_at(s.chunk_mixed, chunk).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes).unroll(r);
+        pair_sum.update()
+            .reorder(pairs.sum, r, p.sum_keys.key, p.sum_keys.block)
+            .vectorize(pairs.sum)
+            .vectorize(r, lanes)
+            .unroll(r);
         one_task(p.weight.compute_at(s.chunk_mixed, chunk).bound(e, 0, 2));
         // Both elements of the pairs of a vector of rows are rounded and interleaved at once.
         p.weight.update(0)
