@@ -7,7 +7,7 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// The bias, the sum of the partials, and the output.
+// The bias and the sum of the partials.
 void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.start = Func("start");
@@ -17,6 +17,10 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     s.product = Func("product");
     s.product(n, m, h, b) = s.start(n);
     s.product(n, m, h, b) += s.partial(n, m, chunks, h, b);
+}
+
+void add_output(LinearStages &s, const LinearInputs &in) {
+    Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.out = Func("out_stage");
     s.out(n, m, h, b) = narrowed(in.x.type(), s.product(n, m, h, b));
 }
@@ -53,6 +57,7 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     s.partial(n, m, c, h, b) += x * s.panel(n, at, h, b);
 
     add_partials(s, in, shape);
+    add_output(s, in);
     return s;
 }
 
@@ -73,7 +78,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     }
 
     RDom r(0, 2, 0, shape.chunk / 2, "partial_k");
-    r.where(c * shape.chunk + r.y * 2 < in.depth);
+    r.where(c * (shape.chunk / 2) + r.y < in.depth / 2);
     s.in_pairs = true, s.pair = r.x, s.partial_k = r.y;
     Expr at = unsafe_promise_clamped(c * (shape.chunk / 2) + r.y, 0, in.depth / 2 - 1);
     s.partial = Func("partial");
@@ -81,6 +86,13 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     s.partial(n, m, c, h, b) +=
         cast(shape.type, in.x(at * 2 + r.x, min(m, in.rows - 1), h, b)) * cast(shape.type, s.panel(r.x, n, at, h, b));
     add_partials(s, in, shape);
+    RDom odd(0, 1, "odd");
+    odd.where(in.depth % 2 == 1);
+    s.odd = odd.x;
+    Expr last = in.depth - 1 + odd;
+    s.product(n, m, h, b) += cast(shape.type, in.x(last, min(m, in.rows - 1), h, b)) *
+                             cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
+    add_output(s, in);
     return s;
 }
 

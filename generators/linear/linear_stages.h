@@ -38,13 +38,14 @@ struct LinearStages {
     // Of linear_pair_stages: the element of a pair, and panel is (e, n, k, h, b), where k counts pairs.
     bool in_pairs = false;
     Halide::RVar pair;
+    Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
 
     Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, h{"h"}, b{"b"};
 };
 
 LinearStages linear_stages(const LinearInputs &, const LinearShape &);
 
-// The same as sums over pairs of bf16 along the depth, which must be even. Blocks are of pairs.
+// The same as sums over pairs of bf16 along the depth, which must be 2 at least. Blocks are of pairs.
 LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
 
 }  // namespace attune

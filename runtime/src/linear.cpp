@@ -42,7 +42,7 @@ std::vector<Wish> wishes(const Product &p) {
     std::vector<Wish> list;
     // Products of pairs sum in another order, so wherever there are any they serve every class.
     for (const std::string_view schedule : {"pairs", "panels"}) {
-        if (schedule == "pairs" && (p.x.dtype != DType::bf16 || p.depth % 2 != 0)) continue;
+        if (schedule == "pairs" && (p.x.dtype != DType::bf16 || p.depth < 2)) continue;
         if (p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
         if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});
         if (padding * 100 > p.columns * padding_percent_at_most)
@@ -79,9 +79,9 @@ Status run(Context::State &context, const Product &p, const LinearOptions &optio
     const VariantNeeds needs{.op = p.op, .dtype = p.x.dtype};
     const Forced forced = forced_variant(context, options.variant, p.op);
     if (Status s = choose_variant(needs, wishes(p), forced, choice); !s.ok()) return s;
-    if (choice.variant->schedule == "pairs" && p.depth % 2 != 0)
+    if (choice.variant->schedule == "pairs" && p.depth == 1)
         return {StatusCode::invalid_argument,
-                "variant: " + std::string(choice.variant->name) + " takes an even last extent of x, got " + text(p.depth)};
+                "variant: " + std::string(choice.variant->name) + " takes a last extent of x from 2, got 1"};
     const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
     if (entries == 0 || rows == 0) {
         choice = {nullptr, "no rows"};

@@ -43,6 +43,8 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         .unroll(n)
         .unroll(mi);
 
+    if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
+
     // A register tile.
     lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
     s.partial.store_in(MemoryType::Stack);

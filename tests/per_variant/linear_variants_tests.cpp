@@ -44,6 +44,7 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
                 c.columns = s.columns[(n + 3 * round) % s.columns.size()];
                 c.depth = s.depths[(n + 5 * round) % s.depths.size()];
                 c.bias = n % 2, c.order = Order(n % 4), c.seed = seed++;
+                if (v.schedule == "pairs" && c.depth == 1) continue;  // refused: there is no pair
                 check_case<decltype(zero)>(context, c, batched, v.name);
             }
     });
