@@ -44,7 +44,8 @@ struct PairBuilder {
         if (in_tiles) {
             RDom channel(0, in.head_dim, "channel" + suffix);
             p.channel = channel.x;
-            p.score(r, k, c, t, h, b) += product(key(channel), s.query_t(channel % 2, r, channel / 2, t, h, b));
+            p.score(r, k, c, t, h, b) += product(stages.key_rows(channel, c * build.shape.chunk + k, key_head, b),
+                                                 s.query_t(channel % 2, r, channel / 2, t, h, b));
         } else {
             RDom channel(0, 2, 0, in.head_dim / 2, "channel" + suffix);
             p.channel = channel.y, elements.channel = channel.x;
@@ -117,6 +118,8 @@ PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     stages.packed_value = Func("packed_value");
     stages.packed_value(e, d, k, h, b) = in.value(d, min(k * 2 + e, in.keys - 1), h, b);
     if (in_tiles) {
+        stages.key_rows = Func("key_rows");
+        stages.key_rows(d, k, h, b) = in.key(d, min(k, in.keys - 1), h, b);
         stages.value_rows = Func("value_rows");
         stages.value_rows(k, d, h, b) = in.value(d, min(k, in.keys - 1), h, b);
     }

@@ -14,7 +14,7 @@ struct PairStages {
     // Where products are of whole matrix tiles, full chunks take them: the rows of one factor lie along the reduction, the other
     // is in pairs, and RVars channel and mixed of `full` count elements, not pairs.
     bool in_tiles = false;
-    Halide::Func value_rows;  // (k, d, h, b) the whole of V, transposed
+    Halide::Func key_rows, value_rows;  // (d, k, h, b) the whole of K; (k, d, h, b) the whole of V, transposed
     // Of full and of part.
     struct Pairs {
         Halide::Func pair_sum;              // (e, r, c, t, h, b) the exact weights of every other key

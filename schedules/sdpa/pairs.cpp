@@ -55,6 +55,7 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
     if (stages.in_tiles) {
         require(tuning.key_tile == tile_side && tuning.channel_tile == tile_side, "key_tile and channel_tile must be 16");
         require_multiple("chunk", tuning.chunk, "the depth of a tile", tile_depth);
+        stages.key_rows.compute_root().fuse(h, b, panel).parallel(panel).vectorize(d, lanes, TailStrategy::GuardWithIf);
         stages.value_rows.compute_root()
             .reorder(k, d, h, b)
             .fuse(h, b, panel)
