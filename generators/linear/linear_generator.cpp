@@ -3,12 +3,14 @@
 #include "schedules/linear/linear_schedules.h"
 
 namespace {
-enum class Schedule { root, panels, pairs };
+enum class Schedule { root, panels, pairs, tiles };
 
 class Linear : public Halide::Generator<Linear> {
 public:
     GeneratorParam<Schedule> schedule_name{
-        "schedule", Schedule::root, {{"root", Schedule::root}, {"panels", Schedule::panels}, {"pairs", Schedule::pairs}}};
+        "schedule",
+        Schedule::root,
+        {{"root", Schedule::root}, {"panels", Schedule::panels}, {"pairs", Schedule::pairs}, {"tiles", Schedule::tiles}}};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> chunk{"chunk", 256, 1, 1 << 20};
     GeneratorParam<int> task_rows{"task_rows", 0, 0, 1 << 20};
@@ -29,7 +31,9 @@ public:
         in.weight = [this](Expr n, Expr k, Expr, Expr) { return weight(k, n); };
         in.rows = x.dim(1).extent(), in.columns = weight.dim(1).extent(), in.depth = x.dim(0).extent();
         const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, block};
-        stages = schedule_name == Schedule::pairs ? attune::linear_pair_stages(in, shape) : attune::linear_stages(in, shape);
+        stages = schedule_name == Schedule::pairs   ? attune::linear_pair_stages(in, shape)
+                 : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape)
+                                                    : attune::linear_stages(in, shape);
         out = stages.out;
     }
 
@@ -37,7 +41,7 @@ public:
         for (int n = 0; n < 4; n++) x.dim(n).set_min(0), out.dim(n).set_min(0);
         for (int n = 0; n < 2; n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
-        if (schedule_name == Schedule::panels || schedule_name == Schedule::pairs)
+        if (schedule_name != Schedule::root)
             attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, block}, target);
         else
             attune::schedule_root(stages, out);

@@ -50,9 +50,9 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     Expr x = in.x(at, min(m, in.rows - 1), h, b);
     if (in.x.type() != shape.type) {
-        s.wide_x = Func("wide_x");
-        s.wide_x(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
-        x = s.wide_x(at, m, h, b);
+        s.x_rows = Func("x_rows");
+        s.x_rows(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
+        x = s.x_rows(at, m, h, b);
     }
     s.partial(n, m, c, h, b) += x * s.panel(n, at, h, b);
 
@@ -92,6 +92,27 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     Expr last = in.depth - 1 + odd;
     s.product(n, m, h, b) += cast(shape.type, in.x(last, min(m, in.rows - 1), h, b)) *
                              cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
+    add_output(s, in);
+    return s;
+}
+
+LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape) {
+    LinearStages s;
+    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
+    const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
+    s.x_rows = Func("x_rows");
+    s.x_rows(k, m, h, b) = select(k < in.depth, in.x(min(k, last), min(m, in.rows - 1), h, b), zero);
+    s.panel = Func("panel");
+    const Expr at = k * 2 + e;
+    s.panel(e, n, k, h, b) = select(at < in.depth, in.weight(min(n, in.columns - 1), min(at, last), h, b), zero);
+
+    RDom r(0, shape.chunk, "partial_k");
+    s.in_tiles = true, s.partial_k = r.x;
+    s.partial = Func("partial");
+    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
+    s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(c * shape.chunk + r, m, h, b)) *
+                                cast(shape.type, s.panel(r % 2, n, c * (shape.chunk / 2) + r / 2, h, b));
+    add_partials(s, in, shape);
     add_output(s, in);
     return s;
 }

@@ -29,7 +29,7 @@ struct LinearShape {
 struct LinearStages {
     std::optional<BlockTranspose> transpose;  // where there are blocks
     Halide::Func panel;                       // (n, k, h, b) the weights as the sums read them
-    Halide::Func wide_x;                      // (k, m, h, b) x, where it is narrower than the sums
+    Halide::Func x_rows;                      // (k, m, h, b) x, where it is not read as it lies: widened, or padded by zeros
     Halide::Func partial;                     // (n, m, c, h, b) sum of a chunk
     Halide::Func start;                       // (n) the bias
     Halide::Func product;                     // (n, m, h, b) bias + partials
@@ -39,6 +39,8 @@ struct LinearStages {
     bool in_pairs = false;
     Halide::RVar pair;
     Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
+    // Of linear_tile_stages: panel is as with pairs, padded by zeros.
+    bool in_tiles = false;
 
     Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, h{"h"}, b{"b"};
 };
@@ -47,5 +49,8 @@ LinearStages linear_stages(const LinearInputs &, const LinearShape &);
 
 // The same as sums over pairs of bf16 along the depth, which must be 2 at least. Blocks are of pairs.
 LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
+
+// The same as products of whole matrix tiles of bf16: rows of x along the depth, weights in pairs. Of any depth.
+LinearStages linear_tile_stages(const LinearInputs &, const LinearShape &);
 
 }  // namespace attune

@@ -35,14 +35,23 @@ struct PairBuilder {
         const SdpaStages &s = build.s;
         Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
         SdpaPartials p;
+        const bool in_tiles = stages.in_tiles && !masked;
         auto product = [](Expr x, Expr y) { return cast<float>(x) * cast<float>(y); };
-        p.score = Func("score" + suffix);
-        RDom channel(0, 2, 0, in.head_dim / 2, "channel" + suffix);
-        p.channel = channel.y, elements.channel = channel.x;
         Expr key_head = build.rows(r, t, h).key_head;
+        auto key = [&](Expr channel) { return in.key(channel, build.key_at(k, !masked), key_head, b); };
+        p.score = Func("score" + suffix);
         p.score(r, k, c, t, h, b) = 0.0f;
-        p.score(r, k, c, t, h, b) += product(s.query_t(channel.x, r, channel.y, t, h, b),
-                                             in.key(channel.y * 2 + channel.x, build.key_at(k, !masked), key_head, b));
+        if (in_tiles) {
+            RDom channel(0, in.head_dim, "channel" + suffix);
+            p.channel = channel.x;
+            p.score(r, k, c, t, h, b) += product(stages.key_rows(channel, c * build.shape.chunk + k, key_head, b),
+                                                 s.query_t(channel % 2, r, channel / 2, t, h, b));
+        } else {
+            RDom channel(0, 2, 0, in.head_dim / 2, "channel" + suffix);
+            p.channel = channel.y, elements.channel = channel.x;
+            p.score(r, k, c, t, h, b) +=
+                product(s.query_t(channel.x, r, channel.y, t, h, b), key(channel.y * 2 + channel.x));
+        }
         p.logit = Func("logit" + suffix);
         build.finish_scores(p, suffix, masked);
         build.row_max(p, suffix, masked);
@@ -80,6 +89,11 @@ struct PairBuilder {
         if (masked) {
             mix(false, in.finite_values(b) != 0);
             mix(true, in.finite_values(b) == 0);
+        } else if (in_tiles) {
+            RDom key(0, build.shape.chunk, "mixed_key" + suffix);
+            Expr w = p.weight(key % 2, r, key / 2, c, t, h, b)[0];
+            p.mixed(r, d, c, t, h, b) += product(stages.value_rows(c * build.shape.chunk + key, d, key_head, b), w);
+            p.mixed_keys.push_back({key.x, {}});
         } else {
             mix(false, Expr());
         }
@@ -90,8 +104,9 @@ struct PairBuilder {
 }  // namespace
 
 PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score,
-                       const std::function<Expr(Expr)> &round_pairs) {
+                       const std::function<Expr(Expr)> &round_pairs, bool in_tiles) {
     PairStages stages;
+    stages.in_tiles = in_tiles;
     Builder build = query_rows(in, shape, score);
     SdpaStages &s = build.s;
     Var e = stages.e, r = s.r, k = s.k, d = s.d, t = s.t, h = s.h, b = s.b;
@@ -102,6 +117,12 @@ PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     s.query_t(e, r, d, t, h, b) = in.query(d * 2 + e, row.query, row.query_head, b);
     stages.packed_value = Func("packed_value");
     stages.packed_value(e, d, k, h, b) = in.value(d, min(k * 2 + e, in.keys - 1), h, b);
+    if (in_tiles) {
+        stages.key_rows = Func("key_rows");
+        stages.key_rows(d, k, h, b) = in.key(d, min(k, in.keys - 1), h, b);
+        stages.value_rows = Func("value_rows");
+        stages.value_rows(k, d, h, b) = in.value(d, min(k, in.keys - 1), h, b);
+    }
     const PairBuilder pairs{build, stages, round_pairs};
     s.part = pairs.partials("_part", true, stages.part);
     s.full = pairs.partials("", false, stages.full);

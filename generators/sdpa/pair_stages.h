@@ -11,6 +11,10 @@ namespace attune {
 struct PairStages {
     SdpaStages s;
     Halide::Func packed_value;  // (e, d, k, h, b) pairs of keys, of the whole of V
+    // Where products are of whole matrix tiles, full chunks take them: the rows of one factor lie along the reduction, the other
+    // is in pairs, and RVars channel and mixed of `full` count elements, not pairs.
+    bool in_tiles = false;
+    Halide::Func key_rows, value_rows;  // (d, k, h, b) the whole of K; (k, d, h, b) the whole of V, transposed
     // Of full and of part.
     struct Pairs {
         Halide::Func pair_sum;              // (e, r, c, t, h, b) the exact weights of every other key
@@ -23,6 +27,6 @@ struct PairStages {
 
 // query, key and value are bf16, their head size is even. round_pairs turns a float (of e, r) into bf16.
 PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &,
-                       const std::function<Halide::Expr(Halide::Expr)> &round_pairs);
+                       const std::function<Halide::Expr(Halide::Expr)> &round_pairs, bool in_tiles);
 
 }  // namespace attune

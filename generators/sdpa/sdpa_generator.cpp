@@ -5,7 +5,7 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, prefill, pairs, decode, split, rows, mullapudi2016, adams2019 };
+enum class Schedule { root, prefill, pairs, tiles, decode, split, rows, mullapudi2016, adams2019 };
 enum class Kind { plain, scored, training, weights };
 enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
 
@@ -16,6 +16,7 @@ public:
                                            {{"root", Schedule::root},
                                             {"prefill", Schedule::prefill},
                                             {"pairs", Schedule::pairs},
+                                            {"tiles", Schedule::tiles},
                                             {"decode", Schedule::decode},
                                             {"split", Schedule::split},
                                             {"rows", Schedule::rows},
@@ -87,8 +88,8 @@ public:
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
-        } else if (schedule_name == Schedule::pairs) {
-            pair_stages = attune::pair_stages(in, shape, score, attune::rounding_to_bf16(target));
+        } else if (in_pairs()) {
+            pair_stages = attune::pair_stages(in, shape, score, attune::rounding_to_bf16(target), schedule_name == Schedule::tiles);
             *out = pair_stages.s.out;
         } else {
             stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
@@ -108,7 +109,7 @@ public:
                 attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
-        } else if (schedule_name == Schedule::pairs) {
+        } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(stages, *out, {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile}, target,
@@ -138,6 +139,7 @@ private:
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
     int keys_together() const { return key_block == 0 ? key_tile : key_block; }
+    bool in_pairs() const { return schedule_name == Schedule::pairs || schedule_name == Schedule::tiles; }
     bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
     Expr in_value_dim() const {
         if (head_dim != 0) return Expr(head_dim);

@@ -1,4 +1,6 @@
 #include "cpu_features.h"
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace attune {
 namespace {
@@ -7,6 +9,13 @@ struct Feature {
     const char *name;
     bool (*found)();
 };
+// Linux gives a process the state of matrix tiles only once it asks for it (and to all its threads from then on).
+bool tiles_permitted() {
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    static const bool permitted = syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+    return permitted;
+}
+
 #define ATTUNE_FEATURE(name) \
     Feature { \
         name, [] { return __builtin_cpu_supports(name) != 0; } \
@@ -25,8 +34,10 @@ constexpr Feature bf16[] = {ATTUNE_FEATURE("avx512bf16")};
 constexpr Feature amd[] = {ATTUNE_FEATURE("sse4a")};
 constexpr Feature zen5[] = {ATTUNE_FEATURE("avxvnni"), ATTUNE_FEATURE("movdiri"), ATTUNE_FEATURE("movdir64b"),
                             ATTUNE_FEATURE("avx512vp2intersect")};
-constexpr Feature sapphirerapids[] = {ATTUNE_FEATURE("avxvnni"), ATTUNE_FEATURE("amx-tile"), ATTUNE_FEATURE("amx-bf16"),
-                                      ATTUNE_FEATURE("amx-int8")};
+constexpr Feature sapphirerapids[] = {
+    ATTUNE_FEATURE("avxvnni"),    ATTUNE_FEATURE("amx-tile"),
+    ATTUNE_FEATURE("amx-bf16"),   ATTUNE_FEATURE("amx-int8"),
+    ATTUNE_FEATURE("avx512fp16"), Feature{"permission to use amx tiles (arch_prctl)", tiles_permitted}};
 #undef ATTUNE_FEATURE
 
 using Features = std::span<const Feature>;

@@ -40,9 +40,10 @@ std::vector<Wish> wishes(const Product &p) {
     const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;  // tiles hold sums
     const std::int64_t padding = (wide - p.columns % wide) % wide;
     std::vector<Wish> list;
-    // Products of pairs sum in another order, so wherever there are any they serve every class.
-    for (const std::string_view schedule : {"pairs", "panels"}) {
-        if (schedule == "pairs" && (p.x.dtype != DType::bf16 || p.depth < 2)) continue;
+    // Products of matrix tiles or of pairs sum in another order, so wherever there are any they serve every class.
+    for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
+        if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
+        if (schedule == "pairs" && p.depth < 2) continue;
         if (p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
         if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});
         if (padding * 100 > p.columns * padding_percent_at_most)

@@ -82,7 +82,9 @@ SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
 Status check_score_type(Score, std::string_view name, DType);
 
 // A tile is some queries of one head, as in `prefill`.
-inline bool is_prefill(const VariantRecord &v) { return v.schedule == "prefill" || v.schedule == "pairs"; }
+inline bool is_prefill(const VariantRecord &v) {
+    return v.schedule == "prefill" || v.schedule == "pairs" || v.schedule == "tiles";
+}
 
 // No causal mask, window or offset leaves out a key.
 bool band_is_open(const SdpaCall &);

@@ -17,9 +17,11 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
     if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least)
         list.push_back({"split", "", "few queries of each head, some rows for each key head"});
-    // Of each class, products of pairs first: only bf16 has them, on CPUs that have such dot products.
+    // Of each class, products of matrix tiles and of pairs first: only bf16 has them, on CPUs that have such instructions.
     const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
-        if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with});
+        if (p.dtype == DType::bf16)
+            for (const std::string_view schedule : {"tiles", "pairs"})
+                list.push_back({schedule, shape_class, reason, fill_tiles_with});
         list.push_back({"prefill", shape_class, reason, fill_tiles_with});
     };
     if (p.queries <= c.short_queries_at_most) wish("short", "few queries");
@@ -83,7 +85,9 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 4 * chunk + 16);
         // A chunk of key and value widened to f32; and with pairs, all values packed, two of them in each element here.
         if (widens) elements += workers * chunk * (dk + dv);
-        if (v.schedule == "pairs") elements += static_cast<std::size_t>(p.batch * p.key_heads) * chunks * chunk * (dv + 1) / 2;
+        const std::size_t packed = static_cast<std::size_t>(p.batch * p.key_heads) * chunks * chunk;
+        if (v.schedule == "pairs" || v.schedule == "tiles") elements += packed * (dv + 1) / 2;
+        if (v.schedule == "tiles") elements += packed * (dk + dv + 1) / 2;
     } else if (v.schedule == "decode" || v.schedule == "split") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
         // A task of split holds its weighted values before they are packed, with room for every chunk.

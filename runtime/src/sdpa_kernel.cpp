@@ -85,7 +85,7 @@ bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     constexpr std::int64_t several = 64;
     const SdpaProblem &p = c.sizes;
     if (!is_prefill(variant) || p.dtype == DType::f64) return false;
-    if (variant.schedule != "pairs" && p.queries < several) return false;
+    if (variant.schedule == "prefill" && p.queries < several) return false;
     return c.lengths.given() || c.bias.given() || c.mask.given() || p.keys % variant.chunk != 0 || !band_is_open(c);
 }
 

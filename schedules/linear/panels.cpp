@@ -46,23 +46,38 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
 
     // A register tile.
-    lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
-    s.partial.store_in(MemoryType::Stack);
-    if (s.in_pairs)
+    if (s.in_tiles) {
+        constexpr int side = 16, depth = 32;  // of a matrix tile
+        require(tuning.tile_rows == side, "tile_rows must be 16");
+        require_multiple("tile_columns", tuning.tile_columns, "the side of a matrix tile", side);
+        require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", depth);
+        RVar step("step"), term("term");
+        Func tiles = s.partial.in(s.product);
+        tiles.compute_at(s.product, mo).bound_extent(n, tuning.tile_columns).bound_extent(m, side);
+        tiles.split(n, no, ni, side).reorder(ni, m, no).vectorize(ni).vectorize(m);
+        s.partial.compute_at(tiles, no).store_in(MemoryType::AMXTile).bound_extent(n, side).bound_extent(m, side);
+        s.partial.vectorize(n).vectorize(m);
         s.partial.update()
-            .reorder(s.pair, n, m, s.partial_k)
+            .split(s.partial_k, step, term, depth)
+            .reorder(term, n, m, step)
             .atomic()
-            .vectorize(s.pair)
-            .vectorize(n, lanes)
-            .unroll(n)
-            .unroll(m);
-    else
-        s.partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
-
-    if (s.wide_x.defined()) s.wide_x.compute_at(s.product, s.product_chunk).vectorize(k, lanes, TailStrategy::RoundUp);
+            .vectorize(term)
+            .vectorize(n)
+            .vectorize(m);
+    } else {
+        lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
+        s.partial.store_in(MemoryType::Stack);
+        Stage sums = s.partial.update();
+        if (s.in_pairs)
+            sums.reorder(s.pair, n, m, s.partial_k).atomic().vectorize(s.pair);
+        else
+            sums.reorder(n, m, s.partial_k);
+        sums.vectorize(n, lanes).unroll(n).unroll(m);
+    }
+    if (s.x_rows.defined()) s.x_rows.compute_at(s.product, s.product_chunk).vectorize(k, lanes, TailStrategy::RoundUp);
 
     s.panel.compute_at(s.product, s.product_chunk).bound_extent(n, tuning.tile_columns);
-    if (s.in_pairs) s.panel.bound(s.e, 0, 2).vectorize(s.e);
+    if (s.in_pairs || s.in_tiles) s.panel.bound(s.e, 0, 2).vectorize(s.e);
     if (s.transpose) {
         // Along k within a tile of columns: the addresses of its rows in memory are found once.
         s.panel.split(k, ko, ki, tuning.block, TailStrategy::RoundUp)

@@ -14,7 +14,7 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
     one_task(s.query_t.compute_at(out, loops.task)).vectorize(s.r, lanes).unroll(s.d, 4, TailStrategy::GuardWithIf);
     for (const bool full : {true, false})
         schedule_chunk(s, full ? s.full : s.part, {s.chunk_mixed, full ? s.full_chunk : s.part_chunk},
-                       {s.chunk_mixed, loops.channels}, !full, lanes, one_task);
+                       {s.chunk_mixed, loops.channels}, !full, lanes, one_chunk_of(s, tuning.tile_q));
 }
 
 }  // namespace attune

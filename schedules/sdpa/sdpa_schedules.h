@@ -59,6 +59,8 @@ void schedule_adams2019(const Halide::Pipeline &, const Halide::Target &);
 // Gives a stage of one task, which is a tile of rows of one head, constant extents.
 using OneTask = std::function<Halide::Func &(Halide::Func &)>;
 OneTask one_task_of(const SdpaStages &, int tile_q);
+// The same for a stage of one chunk.
+OneTask one_chunk_of(const SdpaStages &, int tile_q);
 
 // Tasks, merge and the loop over chunks of a schedule with one task for a tile of queries.
 struct TileLoops {

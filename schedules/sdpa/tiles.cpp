@@ -13,6 +13,14 @@ void require_tiles(const PrefillTuning &tuning, int lanes, Expr value_dim) {
         require_multiple("the head size", static_cast<int>(*size), "channel_tile", tuning.channel_tile);
 }
 
+OneTask one_chunk_of(const SdpaStages &s, int tile_q) {
+    return [=, task = one_task_of(s, tile_q)](Func &f) -> Func & {
+        for (const Var &v : f.args())
+            if (v.same_as(s.c)) f.bound_extent(v, 1);
+        return task(f);
+    };
+}
+
 OneTask one_task_of(const SdpaStages &s, int tile_q) {
     return [=](Func &f) -> Func & {
         for (const Var &v : f.args()) {
