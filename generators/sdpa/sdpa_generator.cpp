@@ -223,6 +223,7 @@ private:
         value->set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
         for (auto *in : {&band_begin, &band_end, &offset}) in->set_estimates({{0, batch}});
         for (auto *in : {&lengths, &shortest, &longest}) in->set_estimates({{0, s}, {0, batch}});
+        finite_values->set_estimates({{0, batch}});
         scale.set_estimate(0.125);
         static_cast<Func>(*out).set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
     }
