@@ -1,4 +1,4 @@
-// algorithm a7761e0242a4
+// algorithm 073f35a52133
 #ifndef adams2019_SCHEDULE_H
 #define adams2019_SCHEDULE_H
 
@@ -19,11 +19,11 @@ inline void apply_schedule_adams2019(
     using ::Halide::RVar;
     using ::Halide::TailStrategy;
     using ::Halide::Var;
-    Func out_stage = pipeline.get_func(24);
-    Func normalised = pipeline.get_func(23);
-    Func total_mixed = pipeline.get_func(22);
-    Func chunk_mixed = pipeline.get_func(21);
-    Func mixed = pipeline.get_func(20);
+    Func out_stage = pipeline.get_func(25);
+    Func normalised = pipeline.get_func(24);
+    Func total_mixed = pipeline.get_func(23);
+    Func chunk_mixed = pipeline.get_func(22);
+    Func mixed = pipeline.get_func(21);
     Func lse = pipeline.get_func(18);
     Func total_sum = pipeline.get_func(17);
     Func chunk_sum = pipeline.get_func(16);
@@ -55,14 +55,24 @@ inline void apply_schedule_adams2019(
     Var riii("riii");
     Var t(normalised.get_schedule().dims()[2].var);
     RVar channel_x(score.update(0).get_schedule().dims()[0].var);
+    RVar logit_key_x(logit.update(0).get_schedule().dims()[0].var);
+    RVar logit_key_xi("logit_key$xi");
+    RVar logit_key_y(logit.update(0).get_schedule().dims()[1].var);
     RVar max_chunk_x(total_max.update(0).get_schedule().dims()[0].var);
     RVar max_key_x(row_max.update(0).get_schedule().dims()[0].var);
+    RVar max_key_y(row_max.update(0).get_schedule().dims()[1].var);
     RVar mixed_chunk_x(total_mixed.update(0).get_schedule().dims()[0].var);
     RVar mixed_key0_x(mixed.update(0).get_schedule().dims()[0].var);
+    RVar mixed_key0_y(mixed.update(0).get_schedule().dims()[1].var);
+    RVar mixed_key1_x(mixed.update(1).get_schedule().dims()[0].var);
+    RVar mixed_key1_y(mixed.update(1).get_schedule().dims()[1].var);
     RVar sum_chunk_x(total_sum.update(0).get_schedule().dims()[0].var);
     RVar sum_key_x(row_sum.update(0).get_schedule().dims()[0].var);
+    RVar sum_key_y(row_sum.update(0).get_schedule().dims()[1].var);
+    RVar weight_key_x(weight.update(0).get_schedule().dims()[0].var);
+    RVar weight_key_y(weight.update(0).get_schedule().dims()[1].var);
     out_stage
-        .split(i, i, ii, 32, TailStrategy::ShiftInwards)
+        .split(i, i, ii, 64, TailStrategy::ShiftInwards)
         .split(d, d, di, 16, TailStrategy::ShiftInwards)
         .vectorize(di)
         .compute_root()
@@ -101,7 +111,11 @@ inline void apply_schedule_adams2019(
     mixed.update(0)
         .split(r, r, ri, 16, TailStrategy::GuardWithIf)
         .vectorize(ri)
-        .reorder({ri, mixed_key0_x, r, d, c, t, h, b});
+        .reorder({ri, mixed_key0_x, r, mixed_key0_y, d, c, t, h, b});
+    mixed.update(1)
+        .split(r, r, ri, 16, TailStrategy::GuardWithIf)
+        .vectorize(ri)
+        .reorder({ri, mixed_key1_x, r, mixed_key1_y, d, c, t, h, b});
     lse
         .split(h, h, hi, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
@@ -139,14 +153,22 @@ inline void apply_schedule_adams2019(
     row_sum.update(0)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .reorder({ri, r, c, t, h, b, sum_key_x});
+        .reorder({ri, r, sum_key_y, c, t, h, b, sum_key_x});
     weight
-        .split(k, k, ki, 8, TailStrategy::RoundUp)
+        .split(k, k, ki, 43, TailStrategy::RoundUp)
+        .split(c, c, ci, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
         .compute_root()
-        .reorder({ri, r, ki, c, h, k, t, b})
+        .reorder({ri, r, ki, ci, h, k, c, t, b})
+        .fuse(k, c, k)
         .parallel(k);
+    weight.update(0)
+        .split(c, c, ci, 4, TailStrategy::RoundUp)
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
+        .reorder({ri, r, weight_key_x, ci, h, weight_key_y, c, t, b})
+        .parallel(c);
     chunk_scale
         .split(h, h, hi, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
@@ -178,32 +200,37 @@ inline void apply_schedule_adams2019(
         .split(r, r, ri, 512, TailStrategy::RoundUp)
         .split(ri, ri, rii, 16, TailStrategy::GuardWithIf)
         .vectorize(rii)
-        .reorder({rii, max_key_x, ri, c, h, r, t, b})
+        .reorder({rii, max_key_x, ri, c, h, r, max_key_y, t, b})
         .parallel(r);
-    score
-        .split(c, c, ci, 3, TailStrategy::RoundUp)
-        .split(h, h, hi, 2, TailStrategy::RoundUp)
+    logit
+        .split(c, c, ci, 2, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
         .compute_root()
-        .reorder({ri, r, k, ci, hi, c, t, h, b})
+        .reorder({ri, r, k, ci, c, t, h, b})
         .fuse(c, h, c)
         .parallel(c);
+    logit.update(0)
+        .split(c, c, ci, 2, TailStrategy::GuardWithIf)
+        .split(logit_key_x, logit_key_x, logit_key_xi, 64, TailStrategy::GuardWithIf)
+        .split(r, r, ri, 16, TailStrategy::GuardWithIf)
+        .vectorize(ri)
+        .reorder({ri, r, logit_key_xi, logit_key_x, ci, logit_key_y, c, t, h, b})
+        .fuse(c, h, c)
+        .parallel(c);
+    score
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
+        .compute_at(logit, logit_key_x)
+        .reorder({ri, r, k, c, t, h, b});
     score.update(0)
-        .split(c, c, ci, 3, TailStrategy::GuardWithIf)
-        .split(h, h, hi, 2, TailStrategy::GuardWithIf)
-        .split(r, r, ri, 32, TailStrategy::GuardWithIf)
-        .split(ri, ri, rii, 16, TailStrategy::GuardWithIf)
-        .vectorize(rii)
-        .reorder({rii, channel_x, ri, ci, k, r, hi, c, t, h, b})
-        .fuse(c, h, c)
-        .parallel(c);
+        .split(r, r, ri, 16, TailStrategy::GuardWithIf)
+        .vectorize(ri)
+        .reorder({ri, channel_x, r, k, c, t, h, b});
     query_t
-        .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::ShiftInwards)
         .vectorize(ri)
-        .compute_at(score, k)
-        .store_at(score, r)
+        .compute_at(logit, logit_key_y)
         .reorder({ri, r, d, t, h, b});
     row_end
         .split(r, r, ri, 512, TailStrategy::ShiftInwards)

@@ -1,4 +1,4 @@
-// algorithm a7761e0242a4
+// algorithm 073f35a52133
 #ifndef mullapudi2016_SCHEDULE_H
 #define mullapudi2016_SCHEDULE_H
 
@@ -22,20 +22,25 @@ inline void apply_schedule_mullapudi2016(
     Var r("r"), k("k"), c("c"), d("d"), t("t"), i("i"), h("h"), b("b");
     Var d_vi("d_vi");
     Var d_vo("d_vo");
+    Var r_i("r_i");
+    Var r_i_vi("r_i_vi");
+    Var r_i_vo("r_i_vo");
+    Var r_o("r_o");
     Var r_vi("r_vi");
     Var r_vo("r_vo");
 
     Func chunk_scale = pipeline.get_func(13);
+    Func logit = pipeline.get_func(9);
     Func lse = pipeline.get_func(18);
-    Func mixed = pipeline.get_func(20);
-    Func out_stage = pipeline.get_func(24);
+    Func mixed = pipeline.get_func(21);
+    Func out_stage = pipeline.get_func(25);
     Func row_begin = pipeline.get_func(1);
     Func row_end = pipeline.get_func(4);
     Func row_max = pipeline.get_func(10);
     Func row_sum = pipeline.get_func(15);
     Func score = pipeline.get_func(8);
     Func total_max = pipeline.get_func(12);
-    Func total_mixed = pipeline.get_func(22);
+    Func total_mixed = pipeline.get_func(23);
     Func total_sum = pipeline.get_func(17);
     Func weight = pipeline.get_func(14);
 
@@ -48,6 +53,26 @@ inline void apply_schedule_mullapudi2016(
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi)
             .parallel(b)
+            .parallel(h);
+    }
+    {
+        Var r = logit.args()[0];
+        Var h = logit.args()[4];
+        Var b = logit.args()[5];
+        RVar logit_key$x(logit.update(0).get_schedule().rvars()[0].var);
+        RVar logit_key$y(logit.update(0).get_schedule().rvars()[1].var);
+        logit
+            .compute_root()
+            .split(r, r_vo, r_vi, 16)
+            .vectorize(r_vi)
+            .parallel(b)
+            .parallel(h);
+        logit.update(0)
+            .reorder(r, logit_key$x, logit_key$y, c, h, t, b)
+            .split(r, r_o, r_i, 64, TailStrategy::GuardWithIf)
+            .reorder(r_i, logit_key$x, logit_key$y, t, b, r_o, c, h)
+            .split(r_i, r_i_vo, r_i_vi, 16, TailStrategy::GuardWithIf)
+            .vectorize(r_i_vi)
             .parallel(h);
     }
     {
@@ -64,12 +89,19 @@ inline void apply_schedule_mullapudi2016(
     {
         Var d = mixed.args()[1];
         RVar mixed_key0$x(mixed.update(0).get_schedule().rvars()[0].var);
+        RVar mixed_key0$y(mixed.update(0).get_schedule().rvars()[1].var);
+        RVar mixed_key1$x(mixed.update(1).get_schedule().rvars()[0].var);
+        RVar mixed_key1$y(mixed.update(1).get_schedule().rvars()[1].var);
         mixed
             .compute_at(out_stage, i)
             .split(d, d_vo, d_vi, 16)
             .vectorize(d_vi);
         mixed.update(0)
-            .reorder(r, d, mixed_key0$x, c, t, h, b)
+            .reorder(r, d, mixed_key0$y, mixed_key0$x, c, t, h, b)
+            .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
+            .vectorize(d_vi);
+        mixed.update(1)
+            .reorder(r, d, mixed_key1$y, mixed_key1$x, c, t, h, b)
             .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(d_vi);
     }
@@ -114,6 +146,7 @@ inline void apply_schedule_mullapudi2016(
         Var h = row_max.args()[3];
         Var b = row_max.args()[4];
         RVar max_key$x(row_max.update(0).get_schedule().rvars()[0].var);
+        RVar max_key$y(row_max.update(0).get_schedule().rvars()[1].var);
         row_max
             .compute_root()
             .split(r, r_vo, r_vi, 16)
@@ -121,10 +154,10 @@ inline void apply_schedule_mullapudi2016(
             .parallel(b)
             .parallel(h);
         row_max.update(0)
-            .reorder(r, max_key$x, c, h, t, b)
-            .reorder(t, b, r, max_key$x, c, h)
+            .reorder(r, max_key$y, max_key$x, c, t, h, b)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_vi)
+            .parallel(b)
             .parallel(h);
     }
     {
@@ -132,6 +165,7 @@ inline void apply_schedule_mullapudi2016(
         Var h = row_sum.args()[3];
         Var b = row_sum.args()[4];
         RVar sum_key$x(row_sum.update(0).get_schedule().rvars()[0].var);
+        RVar sum_key$y(row_sum.update(0).get_schedule().rvars()[1].var);
         row_sum
             .compute_root()
             .split(r, r_vo, r_vi, 16)
@@ -139,7 +173,7 @@ inline void apply_schedule_mullapudi2016(
             .parallel(b)
             .parallel(h);
         row_sum.update(0)
-            .reorder(r, sum_key$x, c, t, h, b)
+            .reorder(r, sum_key$y, sum_key$x, c, t, h, b)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_vi)
             .parallel(b)
@@ -147,19 +181,15 @@ inline void apply_schedule_mullapudi2016(
     }
     {
         Var r = score.args()[0];
-        Var h = score.args()[4];
-        Var b = score.args()[5];
+        RVar channel$x(score.update(0).get_schedule().rvars()[0].var);
         score
-            .compute_root()
+            .compute_at(logit, r_o)
             .split(r, r_vo, r_vi, 16)
-            .vectorize(r_vi)
-            .parallel(b)
-            .parallel(h);
+            .vectorize(r_vi);
         score.update(0)
+            .reorder(channel$x, r, k, t, c, h, b)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
-            .vectorize(r_vi)
-            .parallel(b)
-            .parallel(h);
+            .vectorize(r_vi);
     }
     {
         Var r = total_max.args()[0];
@@ -211,17 +241,21 @@ inline void apply_schedule_mullapudi2016(
     }
     {
         Var r = weight.args()[0];
-        Var k = weight.args()[1];
-        Var c = weight.args()[2];
-        Var t = weight.args()[3];
         Var h = weight.args()[4];
         Var b = weight.args()[5];
+        RVar weight_key$x(weight.update(0).get_schedule().rvars()[0].var);
+        RVar weight_key$y(weight.update(0).get_schedule().rvars()[1].var);
         weight
             .compute_root()
-            .reorder(r, k, c, h, t, b)
-            .reorder(t, b, r, k, c, h)
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi)
+            .parallel(b)
+            .parallel(h);
+        weight.update(0)
+            .reorder(r, weight_key$x, weight_key$y, c, t, h, b)
+            .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
+            .vectorize(r_vi)
+            .parallel(b)
             .parallel(h);
     }
 
