@@ -1,0 +1,199 @@
+// The matrix-tile instructions of AMX that our kernels hold, on a CPU that has none: a handler of SIGILL carries them out in
+// the registers and the memory of the thread that met them. Also the moves of 16 bits of AVX512-FP16 that LLVM emits beside
+// them. What they compute: Intel's manual, volume 2, of each; no more of each than kernels use.
+#pragma once
+#include <atomic>
+#include <cpuid.h>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ucontext.h>
+#include <xmmintrin.h>
+
+namespace amx {
+
+// tdpbf16ps carried out so far, by all threads.
+inline std::atomic<long> products{0};
+
+namespace detail {
+
+struct Tiles {
+    std::uint8_t rows[8] = {};
+    std::uint16_t row_bytes[8] = {};
+    char data[8][16][64] = {};
+};
+inline thread_local Tiles tiles;
+inline struct sigaction before;  // what Emulation took the place of
+
+template<typename T> T load(const void *from) {
+    T x;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+}
+
+// What follows an opcode: ModRM, SIB, displacement.
+struct Operands {
+    bool in_memory;
+    int reg, rm;                       // numbers of registers; rm only if not in_memory
+    std::int64_t base = 0, index = 0;  // with displacement and scale; the index of tiles is the stride of their rows
+    const std::uint8_t *end;
+    char *address(int row = 1) const { return reinterpret_cast<char *>(base + row * index); }
+};
+
+inline greg_t &general_register(ucontext_t *u, int n) {
+    constexpr int order[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
+                             REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+    return u->uc_mcontext.gregs[order[n]];
+}
+
+// `prefix` holds the bits that extend register numbers, inverted: R X B R'. EVEX counts a short displacement in elements.
+inline Operands operands_at(ucontext_t *u, const std::uint8_t *at, std::uint8_t prefix, bool evex, int element_bytes) {
+    const int x = (prefix & 0x40) ? 0 : 8, b = (prefix & 0x20) ? 0 : 8, mod = *at >> 6, low = *at & 7;
+    Operands o{mod != 3, ((*at >> 3) & 7) | ((prefix & 0x80) ? 0 : 8), low | b, 0, 0, at + 1};
+    if (evex && !(prefix & 0x10)) o.reg |= 16;
+    if (!o.in_memory && evex && x) o.rm |= 16;
+    if (!o.in_memory) return o;
+    const bool based = mod != 0 || low != 4 || (at[1] & 7) != 5, relative = mod == 0 && low == 5;  // to the next instruction
+    if (low == 4) {
+        const std::uint8_t sib = *o.end++;
+        const int index = ((sib >> 3) & 7) | x;
+        if (index != 4) o.index = static_cast<std::int64_t>(general_register(u, index)) * (1 << (sib >> 6));
+        o.rm = (sib & 7) | b;
+    }
+    if (based && !relative) o.base = general_register(u, o.rm);
+    if (mod == 1) o.base += static_cast<std::int8_t>(*o.end++) * element_bytes;
+    if (mod == 2 || relative || !based) o.base += load<std::int32_t>(o.end), o.end += 4;
+    if (relative) o.base += reinterpret_cast<std::int64_t>(o.end);
+    return o;
+}
+
+// The registers xmm0 to xmm31 as Linux saved them for the handler, and will restore them: the XSAVE format.
+class VectorRegisters {
+public:
+    explicit VectorRegisters(ucontext_t *u) : area_(reinterpret_cast<char *>(u->uc_mcontext.fpregs)) {}
+    char *low(int n) { return n < 16 ? area_ + 160 + 16 * n : part(7, 64, n - 16); }
+    // Writes the low 16 bytes and clears the rest, as every such move does.
+    void set(int n, const char (&bytes)[16]) {
+        if (n < 16)
+            std::memset(part(2, 16, n), 0, 16), std::memset(part(6, 32, n), 0, 32);
+        else
+            std::memset(low(n), 0, 64);
+        std::memcpy(low(n), bytes, 16);
+        // A component that is not marked as in use would be restored as zeros. It holds zeros until now.
+        const auto in_use = load<std::uint64_t>(area_ + 512) | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7;
+        std::memcpy(area_ + 512, &in_use, sizeof in_use);
+    }
+
+private:
+    char *area_;
+    // Register n of a component: 2 the second halves of ymm, 6 those of zmm, 7 all of zmm16 to zmm31.
+    char *part(int component, int bytes, int n) {
+        unsigned size, offset, c, d;
+        __cpuid_count(0xd, component, size, offset, c, d);
+        return area_ + offset + bytes * n;
+    }
+};
+
+// vmovw between memory or a general register and a vector, and vmovsh of vectors. Answers where the next instruction is.
+inline const std::uint8_t *run_evex(ucontext_t *u, const std::uint8_t *at) {
+    const int map = at[1] & 7, pp = at[2] & 3, opcode = at[4], mask = at[3] & 7;
+    if (map != 5 || mask) return nullptr;
+    const Operands o = operands_at(u, at + 5, at[1], true, 2);
+    VectorRegisters vectors(u);
+    char *scalar = o.in_memory ? o.address() : reinterpret_cast<char *>(&general_register(u, o.rm & 15));
+    char bytes[16] = {};
+    if (pp == 1 && opcode == 0x6e) {
+        std::memcpy(bytes, scalar, 2);
+        vectors.set(o.reg, bytes);
+    } else if (pp == 1 && opcode == 0x7e) {
+        if (!o.in_memory) general_register(u, o.rm & 15) = 0;
+        std::memcpy(scalar, vectors.low(o.reg), 2);
+    } else if (pp == 2 && opcode == 0x10 && !o.in_memory) {
+        const int other = ((~at[2] >> 3) & 15) | ((at[3] & 8) ? 0 : 16);
+        std::memcpy(bytes, vectors.low(other), 16);
+        std::memcpy(bytes, vectors.low(o.rm), 2);
+        vectors.set(o.reg, bytes);
+    } else {
+        return nullptr;
+    }
+    return o.end;
+}
+
+inline float widened(const char *bf16) {
+    const std::uint32_t bits = std::uint32_t{load<std::uint16_t>(bf16)} << 16;
+    return load<float>(&bits);
+}
+
+// to += a b, where a row of b holds a pair of terms for each column. Even and odd terms are summed apart.
+inline void multiply(int to, int a, int b) {
+    _mm_setcsr(0x9fc0);  // round to nearest, denormals are zero; Linux puts back what was there
+    for (int m = 0; m < tiles.rows[to]; m++) {
+        float sums[2][16] = {};
+        for (int k = 0; k < tiles.row_bytes[a] / 4; k++)
+            for (int e = 0; e < 2; e++) {
+                const float x = widened(&tiles.data[a][m][4 * k + 2 * e]);
+                for (int n = 0; n < tiles.row_bytes[to] / 4; n++) sums[e][n] += x * widened(&tiles.data[b][k][4 * n + 2 * e]);
+            }
+        for (int n = 0; n < tiles.row_bytes[to] / 4; n++) {
+            const float sum = load<float>(&tiles.data[to][m][4 * n]) + (sums[0][n] + sums[1][n]);
+            std::memcpy(&tiles.data[to][m][4 * n], &sum, sizeof sum);
+        }
+    }
+    products++;
+}
+
+// AMX, likewise.
+inline const std::uint8_t *run_vex(ucontext_t *u, const std::uint8_t *at) {
+    const int map = at[1] & 0x1f, pp = at[2] & 3, other = (~at[2] >> 3) & 15, opcode = at[3];
+    if (map != 2) return nullptr;
+    const Operands o = operands_at(u, at + 4, at[1], false, 1);
+    if (opcode == 0x49 && pp == 0) {  // tilerelease, ldtilecfg
+        tiles = Tiles();
+        for (int n = 0; n < 8 && o.in_memory; n++)
+            std::memcpy(&tiles.row_bytes[n], o.address() + 16 + 2 * n, 2), std::memcpy(&tiles.rows[n], o.address() + 48 + n, 1);
+        return o.end;
+    }
+    if (o.reg > 7) return nullptr;
+    auto &tile = tiles.data[o.reg];
+    const int rows = tiles.rows[o.reg], bytes = tiles.row_bytes[o.reg];
+    if (opcode == (o.in_memory ? 0x4b : 0x49) && pp == 3) {  // tileloadd, tilezero
+        std::memset(tile, 0, sizeof tile);
+        for (int n = 0; n < rows && o.in_memory; n++) std::memcpy(tile[n], o.address(n), bytes);
+    } else if (opcode == 0x4b && pp == 2 && o.in_memory) {  // tilestored
+        for (int n = 0; n < rows; n++) std::memcpy(o.address(n), tile[n], bytes);
+    } else if (opcode == 0x5c && pp == 2 && !o.in_memory && o.rm < 8 && other < 8) {
+        multiply(o.reg, o.rm, other);
+    } else {
+        return nullptr;
+    }
+    return o.end;
+}
+
+inline void on_illegal_instruction(int, siginfo_t *, void *context) {
+    auto *u = static_cast<ucontext_t *>(context);
+    greg_t &instruction = u->uc_mcontext.gregs[REG_RIP];
+    const auto *at = reinterpret_cast<const std::uint8_t *>(instruction);
+    const std::uint8_t *next = *at == 0xc4 ? run_vex(u, at) : *at == 0x62 ? run_evex(u, at) : nullptr;
+    if (next) return void(instruction = reinterpret_cast<greg_t>(next));
+    std::fprintf(stderr, "illegal instruction, not emulated:");
+    for (int n = 0; n < 12; n++) std::fprintf(stderr, " %02x%s", at[n], n == 11 ? "\n" : "");
+    sigaction(SIGILL, &before, nullptr);  // the handler that was there before meets it as we return
+}
+
+}  // namespace detail
+
+// Emulates as long as it lives; one at a time. Test frameworks put handlers of their own around each test: make it inside.
+class Emulation {
+public:
+    Emulation() {
+        struct sigaction action = {};
+        action.sa_sigaction = detail::on_illegal_instruction;
+        action.sa_flags = SA_SIGINFO;
+        sigaction(SIGILL, &action, &detail::before);
+    }
+    ~Emulation() { sigaction(SIGILL, &detail::before, nullptr); }
+    Emulation(const Emulation &) = delete;
+};
+
+}  // namespace amx

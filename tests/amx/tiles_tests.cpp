@@ -1,0 +1,236 @@
+// Kernels that multiply with matrix tiles (AMX), by the arguments that the library gives them, against the definition
+// (conventions.md): where the CPU has no AMX its instructions are emulated, so that these run on any with AVX-512 and bf16.
+#include "cpu_features.h"
+#include "halide_call.h"
+#include "sdpa_call.h"
+#include "tests/amx/amx_emulator.h"
+#include "tests/support/linear_case.h"
+#include "tests/support/sdpa_arrays.h"
+#include "variant_table.h"
+#include <iostream>
+#include <optional>
+
+using namespace attune_test;
+
+extern "C" {
+int amx_sdpa_plain_d64_argv(void **);
+int amx_sdpa_plain_d128_argv(void **);
+int amx_sdpa_scored_d64_argv(void **);
+int amx_linear_many_argv(void **);
+}
+
+namespace {
+
+// Runs tiles for the length of a test, by the CPU or by the emulator.
+class Machine {
+public:
+    Machine() {
+        std::string missing = attune::missing_for("sapphirerapids");  // asks Linux for the tiles' state, too
+        if (missing.empty()) return;
+        // AVX-VNNI is of the target, but nothing in these kernels.
+        for (const std::string_view emulated :
+             {"avxvnni", "amx-tile", "amx-bf16", "amx-int8", "avx512fp16", "permission to use amx tiles (arch_prctl)"})
+            if (const auto at = missing.find(emulated); at != missing.npos) missing.erase(at, emulated.size());
+        missing.erase(missing.find_last_not_of(' ') + 1);
+        runs_ = missing.empty();
+        if (runs_)
+            emulation_.emplace();
+        else
+            std::cout << "SKIPPED [1] tests/amx: " << Catch::getResultCapture().getCurrentTestName()
+                      << ": emulating AMX takes a CPU with " << missing << std::endl;
+    }
+    bool runs() const { return runs_; }
+    // Nothing counts what the CPU does itself: it cannot pass over an instruction, and amx.instructions.* see them.
+    bool multiplied() const { return !emulation_ || amx::products > before_; }
+
+private:
+    bool runs_ = true;
+    std::optional<amx::Emulation> emulation_;
+    const long before_ = amx::products;
+};
+
+const attune::VariantRecord &sdpa_kernel(std::string_view kind, int head_dim) {
+    using attune::DType;
+    static const attune::VariantRecord all[] = {{"d64", "sdpa", DType::bf16, 64, "sapphirerapids", "tiles", "long", "plain", "",
+                                                 "", 64, 128, true, amx_sdpa_plain_d64_argv},
+                                                {"d128", "sdpa", DType::bf16, 128, "sapphirerapids", "tiles", "long", "plain",
+                                                 "", "", 64, 128, true, amx_sdpa_plain_d128_argv},
+                                                {"scored", "sdpa", DType::bf16, 64, "sapphirerapids", "tiles", "long", "scored",
+                                                 "", "", 32, 64, true, amx_sdpa_scored_d64_argv}};
+    return kind == "scored" ? all[2] : all[head_dim == 128];
+}
+
+attune::Status run(attune::Context &context, SdpaArrays<BFloat16> &a, std::string_view kind) {
+    const attune::SdpaOptions options = a.options({});
+    attune::SdpaCall call;
+    const attune::Status checked =
+        check_attention(a.query.view(), a.key.view(), a.value.view(), a.out.view(), options, {}, call);
+    if (!checked.ok()) return checked;
+    call.scale = attune::scale_of(options, a.the.head_dim);
+    return run_kernel(context.state(), call, sdpa_kernel(kind, int(a.the.head_dim)), nullptr);
+}
+
+void check_sdpa(attune::Context &context, SdpaArrays<BFloat16> &a, std::string_view kind = "plain") {
+    const attune::Status status = run(context, a, kind);
+    INFO(kind << ' ' << describe(a.the) << ' ' << status.message());
+    REQUIRE(status.ok());
+    CHECK(defect(a) == "");
+}
+void check_sdpa(attune::Context &context, const SdpaCase &c, std::string_view kind = "plain") {
+    SdpaArrays<BFloat16> a(c);
+    check_sdpa(context, a, kind);
+}
+
+SdpaCase of_sizes(std::int64_t queries, std::int64_t keys, unsigned seed) {
+    SdpaCase c;
+    c.batch = 1, c.queries = queries, c.keys = keys, c.seed = seed;
+    return c;
+}
+
+// NaN and infinities in all keys that take no part for any query.
+void spoil_hidden_keys(SdpaArrays<BFloat16> &a) {
+    const SdpaCase &c = a.the;
+    int hidden = 0;
+    for (std::int64_t b = 0; b < c.batch; b++)
+        for (std::int64_t j = 0; j < c.keys; j++) {
+            bool seen = false;
+            for (std::int64_t i = 0; i < c.queries; i++) seen = seen || a.kept(b, 0, i, j);
+            if (seen) continue;
+            hidden++;
+            for (std::int64_t h = 0; h < c.key_heads; h++)
+                for (std::int64_t d = 0; d < c.head_dim; d++) {
+                    using Limits = std::numeric_limits<BFloat16>;
+                    a.key(b, h, j, d) = j % 2 ? Limits::quiet_NaN() : Limits::infinity();
+                    a.value(b, h, j, d) = j % 3 ? Limits::quiet_NaN() : Limits::infinity();
+                }
+        }
+    REQUIRE(hidden > 0);
+}
+
+attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int threads) {
+    const attune::View x = a.x.view(), out = a.out.view(), weight = a.weight.view();
+    const BFloat16 zero;
+    const attune::ConstView bias = a.c.bias ? attune::ConstView(a.bias.view()) : attune::ConstView(&zero, {a.c.columns}, {0});
+    attune::HalideBuffer x_buffer(x), weight_buffer(weight), bias_buffer(bias), out_buffer(out);
+    void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), out_buffer.get()};
+    return call_kernel(context.state(), amx_linear_many_argv, args, threads);
+}
+
+}  // namespace
+
+TEST_CASE("matrix tiles: attention of awkward sizes", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 2});
+    unsigned seed = 1;
+    for (const auto &[queries, keys] : {std::pair(1, 1), {1, 128}, {63, 127}, {64, 128}, {65, 129}, {2, 257}, {37, 131}})
+        check_sdpa(context, of_sizes(queries, keys, seed++));
+    for (const auto &[queries, keys] : {std::pair(1, 127), {13, 128}, {65, 259}}) {
+        SdpaCase c = of_sizes(queries, keys, seed++);
+        c.head_dim = c.value_dim = 128;
+        check_sdpa(context, c);
+    }
+    CHECK(machine.multiplied());
+}
+
+TEST_CASE("matrix tiles: attention with shared key heads, layouts, causal masks, windows and lengths", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 2});
+    SdpaCase c = of_sizes(67, 257, 1);
+    SECTION("grouped queries") { c.query_heads = 4, c.key_heads = 2; }
+    SECTION("one key head") { c.query_heads = 3, c.key_heads = 1; }
+    SECTION("layouts") {
+        c.batch = 2;
+        c.query_layout = Layout::bshd, c.key_layout = Layout::padded, c.value_layout = Layout::reversed;
+        c.out_layout = Layout::fused, c.strided_lse = true;
+    }
+    SECTION("one element off") { c.query_layout = c.key_layout = c.value_layout = c.out_layout = Layout::shifted; }
+    SECTION("causal, from the first key") { c.causal = attune::Causal::top_left; }
+    SECTION("causal, to the last key") { c.causal = attune::Causal::bottom_right; }
+    SECTION("window") { c.causal = attune::Causal::bottom_right, c.window = {160, 0}; }
+    SECTION("lengths") { c.batch = 4, c.valid_lens = {0, 1, 131, 257}; }
+    SECTION("large scores") { c.spread = 40, c.key_noise = 0.1; }
+    check_sdpa(context, c);
+}
+
+TEST_CASE("matrix tiles: steps of scores", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 2});
+    SdpaCase c = of_sizes(35, 131, 1);
+    SECTION("none") {}
+    SECTION("softcap") { c.softcap = 5; }
+    SECTION("bias") { c.bias = "bhij"; }
+    SECTION("mask") { c.mask = "ij"; }
+    SECTION("ALiBi and sinks") { c.alibi = Alibi::standard, c.sinks = true; }
+    SECTION("all of them") {
+        c.batch = 2, c.softcap = 20, c.bias = "h1j", c.mask = "b11j", c.alibi = Alibi::per_head, c.sinks = true;
+        c.causal = attune::Causal::bottom_right, c.valid_lens = {70, 131};
+    }
+    check_sdpa(context, c, "scored");
+    // Where a table may hide keys, chunks are computed in pairs.
+    if (c.bias.empty() && c.mask.empty()) CHECK(machine.multiplied());
+}
+
+TEST_CASE("matrix tiles: what hidden keys and values hold has no effect", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 2});
+    for (const std::string_view kind : {"plain", "scored"}) {
+        SdpaCase c = of_sizes(33, 261, 5);
+        c.key_heads = 1, c.batch = 3, c.valid_lens = {0, 133, 190};
+        SdpaArrays<BFloat16> lengths(c);
+        spoil_hidden_keys(lengths);
+        check_sdpa(context, lengths, kind);
+        c.batch = 1, c.valid_lens = {}, c.causal = attune::Causal::offset, c.offset = 140;
+        SdpaArrays<BFloat16> causal(c);
+        spoil_hidden_keys(causal);
+        check_sdpa(context, causal, kind);
+        c.causal = attune::Causal::bottom_right, c.offset = {}, c.window = {30, 0};
+        SdpaArrays<BFloat16> window(c);
+        spoil_hidden_keys(window);
+        check_sdpa(context, window, kind);
+    }
+}
+
+TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 2});
+    const std::int64_t rows[] = {1, 15, 16, 17, 37, 64, 65}, columns[] = {1, 63, 65, 16, 64, 101};
+    unsigned seed = 1;
+    for (const std::int64_t depth : {1, 2, 3, 31, 32, 33, 255, 256, 257, 515}) {
+        LinearCase c;
+        c.leading = {1 + (seed % 7 < 3), 1, rows[seed % 7]}, c.columns = columns[seed % 6], c.depth = depth;
+        c.bias = seed % 2, c.order = Order(seed % 4), c.seed = seed;
+        seed++;
+        LinearArrays<BFloat16> a(c);
+        const attune::Status status = run(context, a, 2);
+        INFO(describe(c) << ' ' << status.message());
+        REQUIRE(status.ok());
+        CHECK(defect(a) == "");
+    }
+    CHECK(machine.multiplied());
+}
+
+TEST_CASE("matrix tiles: the same bits by one thread and by two", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context one({.threads = 1}), two({.threads = 2});
+    SdpaCase c = of_sizes(70, 200, 9);
+    c.key_heads = 1, c.causal = attune::Causal::bottom_right;
+    SdpaArrays<BFloat16> by_one(c), by_two(c);
+    REQUIRE(run(one, by_one, "plain").ok());
+    REQUIRE(run(two, by_two, "plain").ok());
+    CHECK(same_bits(by_one.out.values(), by_two.out.values()));
+    CHECK(same_bits(by_one.lse.values(), by_two.lse.values()));
+
+    LinearCase layer;
+    layer.leading = {1, 1, 81}, layer.columns = 65, layer.depth = 257;
+    LinearArrays<BFloat16> rows_by_one(layer), rows_by_two(layer);
+    REQUIRE(run(one, rows_by_one, 1).ok());
+    REQUIRE(run(two, rows_by_two, 2).ok());
+    CHECK(same_bits(rows_by_one.out.values(), rows_by_two.out.values()));
+    CHECK(machine.multiplied());
+}
