@@ -16,8 +16,8 @@ struct KvAppendOptions {
 };
 
 // Copies the rows of key and value behind the cache_lens[b] rows that the caches hold, in place. Nothing else is touched, and
-// cache_lens is not: the caller adds S (or new_lens[b]), at most C, before the next append. Attention over the result is
-// SdpaOptions::cache_lens with the cache_lens from before the append.
+// cache_lens is not: the caller adds S (or new_lens[b]), at most C, before the next append. Attention of S queries over the
+// result has SdpaOptions::cache_lens = min(cache_lens + S, C) - S.
 //
 //   key (B, Hkv, S, Dk)   value (B, Hkv, S, Dv)   key_cache (B, Hkv, C, Dk)   value_cache (B, Hkv, C, Dv)
 //   cache_lens int32 (B) in [0, C]

@@ -14,10 +14,10 @@ struct LinearOptions {
 //
 //   x (..., K)   weight (N, K)   bias (N), or {} for none   out (..., N)
 //
-// All f32, f64, bf16 or f16 (sums in f32 for the last two). x and out have the same rank, 1 to 4, and the same leading extents; any strides with a dense last
-// dimension, so heads are split and merged by strides: out (B, S, N) may be a (B, S, H, D) array. Any extents from 1, and 0
-// for the leading ones. Bits of a row depend on that row of x and on the type and sizes K and N alone. out must not overlap
-// itself or an input.
+// All f32, f64, bf16 or f16 (sums in f32 for the last two). x and out have the same rank, 1 to 4, and the same leading extents;
+// any strides with a dense last dimension, so heads are split and merged by strides: out (B, S, N) may be a (B, S, H, D) array.
+// Any extents from 1, and 0 for the leading ones. Bits of a row depend on that row of x and on the type and sizes K and N
+// alone. out must not overlap itself or an input.
 Status linear(Context &, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
               const LinearOptions & = {}) noexcept;
 

@@ -5,8 +5,8 @@
 
 namespace attune {
 
-// lse = log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b: what one call over the keys of both
-// would give (split contexts, prefixes shared by a batch, caches on several machines).
+// lse = log(exp(lse_a) + exp(lse_b)), out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b: what one call over the keys of
+// both would give (split contexts, prefixes shared by a batch, caches on several machines).
 //
 //   out_a, out_b, out (B, Hq, Sq, Dv)   lse_a, lse_b, lse (B, Hq, Sq), natural logarithm
 //

@@ -56,7 +56,8 @@ struct SdpaOptions {
     Window window = {};                       // without causal and offset, its off is 0
     ConstView valid_lens = {};                // int32 (B) or (B, Sq) in [0, Sk]: only keys j < len take part
     // key and value are caches of capacity Sk (kv_cache.h) in which the Sq keys of this call follow cache_lens[b] older ones:
-    // int32 (B) in [0, Sk - Sq]. The same as valid_lens = cache_lens + Sq and offsets = cache_lens, which may then not be given.
+    // int32 (B) in [0, Sk - Sq]. The same as valid_lens = cache_lens + Sq and offsets = cache_lens, which may then not be
+    // given.
     ConstView cache_lens = {};
     ConstView sinks = {};                     // f32 (Hq): a score of each head's own that joins the normaliser and no value
     Dropout dropout = {};
@@ -76,12 +77,12 @@ struct SdpaOptions {
 //
 //   query (B, Hq, Sq, Dk)   key (B, Hkv, Sk, Dk)   value (B, Hkv, Sk, Dv)   out (B, Hq, Sq, Dv)
 //
-// All f32, f64, bf16 or f16 (the last two are computed in f32, see docs/numerics.md); or all of rank 3, (B, S, D), for one head, or of rank 2, (S, D). Any strides with a dense last
-// dimension, so an array laid out (B, S, H, D) is only strides. Hq is a multiple of Hkv: query head h uses key head
-// h * Hkv / Hq. Any extents from 1, and 0 for B, Hq, Sq or Sk. A query without keys gives 0. What masked keys and values
-// hold has no effect; NaN in others propagates. Scores below -1e29 count as masked. Bits do not depend on threads or on
-// other batch entries. At most 2^31 - 1 elements between the first and the last of a tensor. Outputs must not overlap each
-// other or an input.
+// All f32, f64, bf16 or f16 (the last two with Score::dot_product only, and computed in f32: docs/numerics.md); or all of rank
+// 3, (B, S, D), for one head, or of rank 2, (S, D). Any strides with a dense last dimension, so an array laid out (B, S, H, D)
+// is only strides. Hq is a multiple of Hkv: query head h uses key head h * Hkv / Hq. Any extents from 1, and 0 for B, Hq, Sq or
+// Sk. A query without keys gives 0. What masked keys and values hold has no effect; NaN in others propagates. Scores below
+// -1e29 count as masked. Bits do not depend on threads or on other batch entries. At most 2^31 - 1 elements between the first
+// and the last of a tensor. Outputs must not overlap each other or an input.
 Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                     const View &out, const SdpaOptions & = {}) noexcept;
 
