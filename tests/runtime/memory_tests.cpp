@@ -90,8 +90,8 @@ TEST_CASE("memory: each request that fails is an out_of_memory, and the next cal
             const auto out = a.out.values(), lse = a.lse.values();
             int failed = 0;
             bool succeeded = false;
-            // The later steps come of tasks that repeat the requests of the first ones.
-            for (int n = 0; n < 2000 && !succeeded; n += n < 40 ? 1 : 20) {
+            // The later steps come of tasks that repeat the requests of the first ones. How many there are depends on the threads.
+            for (int n = 0; n < 1 << 20 && !succeeded; n += n < 40 ? 1 : n / 4) {
                 allocator.requests = 0, allocator.fail_at = n;
                 const attune::Status status = a.run(context, v.name);
                 allocator.fail_at = -1;
