@@ -78,6 +78,17 @@ Status check_extent(std::string_view name, std::string_view what, std::int64_t g
                    std::string(what) + " is " + text(given) + ", that of " + std::string(other) + " is " + text(expected));
 }
 
+Status check_extents(std::span<const ExtentMatch> matches) {
+    for (const ExtentMatch &m : matches)
+        if (Status s = check_extent(m.name, m.what, m.given, m.other, m.expected); !s.ok()) return s;
+    return {};
+}
+
+Status check_ints(std::string_view name, const ConstView &v) {
+    if (v.dtype != DType::i32) return invalid(name, std::string("type must be i32, got ") + name_of(v.dtype));
+    return check_memory(name, v);
+}
+
 Status check_dense(std::string_view name, const ConstView &v) {
     if (v.extent[v.rank - 1] <= 1 || v.stride[v.rank - 1] == 1) return {};
     return invalid(name, "last stride must be 1, got " + text(v.stride[v.rank - 1]));
@@ -102,8 +113,7 @@ Status check_valid_lens(const ConstView &lens, std::string_view other, std::int6
                         ConstView &as2) {
     const std::string_view name = "valid_lens";
     if (lens.rank != 1 && lens.rank != 2) return invalid(name, "rank must be 1 (B) or 2 (B, Sq), got " + text(lens.rank));
-    if (lens.dtype != DType::i32) return invalid(name, std::string("type must be i32, got ") + name_of(lens.dtype));
-    if (Status s = check_memory(name, lens); !s.ok()) return s;
+    if (Status s = check_ints(name, lens); !s.ok()) return s;
     if (Status s = check_extent(name, "batch (first extent)", lens.extent[0], other, batch); !s.ok()) return s;
     as2 = lens;
     as2.rank = 2;

@@ -41,6 +41,14 @@ Status check_same_type(std::string_view name, DType given, std::string_view othe
 // "<name>: <what> is ..., that of <other> is ..."
 Status check_extent(std::string_view name, std::string_view what, std::int64_t given, std::string_view other,
                     std::int64_t expected);
+// The same for each, until one does not match.
+struct ExtentMatch {
+    std::string_view name, what;
+    std::int64_t given;
+    std::string_view other;
+    std::int64_t expected;
+};
+Status check_extents(std::span<const ExtentMatch>);
 // The last dimension is dense.
 Status check_dense(std::string_view name, const ConstView &);
 
@@ -52,8 +60,31 @@ template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool h
 Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
                         ConstView &as2);
 
+// int32, and what check_memory() asks; entry (n) of such a view.
+Status check_ints(std::string_view name, const ConstView &);
+inline std::int32_t int_at(const ConstView &v, std::int64_t n) {
+    return static_cast<const std::int32_t *>(v.data)[n * v.stride[0]];
+}
+
 // Sets all elements of a view of rank 4 with a dense last dimension to 0, as bytes.
 void fill_zeros(const View &);
+
+// Dimensions 0 and 1 join dimension 2, the rows, where all of these views of rank 3 or 4 and of equal such extents allow it:
+// one after the other in memory, of one element, or beside a single row, whose place they take.
+template<typename First, typename... Rest> void join_rows(First &first, Rest &...rest) {
+    constexpr int rows = 2;
+    for (int n = rows - 1; n >= 0; n--) {
+        const bool one_row = first.extent[rows] == 1;
+        const auto follows = [=](const auto &v) { return v.stride[n] == v.stride[rows] * v.extent[rows]; };
+        if (first.extent[n] != 1 && !one_row && !(follows(first) && ... && follows(rest))) return;
+        const auto join = [=](auto &v) {
+            if (one_row) v.stride[rows] = v.stride[n];
+            v.extent[rows] *= v.extent[n];
+            v.extent[n] = 1, v.stride[n] = 0;
+        };
+        join(first), (join(rest), ...);
+    }
+}
 
 struct NamedView {
     std::string_view name;

@@ -37,11 +37,10 @@ Status check_tensor(std::string_view name, const ConstView &v, DType dtype) {
 
 Status check_lens(std::string_view name, const ConstView &lens, std::int64_t batch, std::int64_t most, std::string_view what) {
     if (lens.rank != 1) return invalid(name, "rank must be 1 (B), got " + text(lens.rank));
-    if (lens.dtype != DType::i32) return invalid(name, std::string("type must be i32, got ") + name_of(lens.dtype));
-    if (Status s = check_memory(name, lens); !s.ok()) return s;
+    if (Status s = check_ints(name, lens); !s.ok()) return s;
     if (Status s = check_extent(name, "batch (first extent)", lens.extent[0], "key", batch); !s.ok()) return s;
     for (std::int64_t b = 0; b < batch; b++) {
-        const std::int32_t n = static_cast<const std::int32_t *>(lens.data)[b * lens.stride[0]];
+        const std::int32_t n = int_at(lens, b);
         if (n < 0 || n > most)
             return invalid(name, "entry (" + text(b) + ") is " + text(n) + ", must be from 0 to " + text(most) + ", " +
                                      std::string(what));
@@ -50,32 +49,24 @@ Status check_lens(std::string_view name, const ConstView &lens, std::int64_t bat
 }
 
 Status check_sizes(const ConstView &key, const ConstView &value, const View &key_cache, const View &value_cache) {
-    struct Match {
-        std::string_view name, what;
-        std::int64_t given;
-        std::string_view other;
-        std::int64_t expected;
-    } matches[] = {{"value", "batch (first extent)", value.extent[0], "key", key.extent[0]},
-                   {"value", "number of heads", value.extent[1], "key", key.extent[1]},
-                   {"value", "number of rows", value.extent[2], "key", key.extent[2]},
-                   {"key_cache", "batch (first extent)", key_cache.extent[0], "key", key.extent[0]},
-                   {"key_cache", "number of heads", key_cache.extent[1], "key", key.extent[1]},
-                   {"key_cache", "head size (last extent)", key_cache.extent[3], "key", key.extent[3]},
-                   {"value_cache", "batch (first extent)", value_cache.extent[0], "key", key.extent[0]},
-                   {"value_cache", "number of heads", value_cache.extent[1], "key", key.extent[1]},
-                   {"value_cache", "capacity", value_cache.extent[2], "key_cache", key_cache.extent[2]},
-                   {"value_cache", "head size (last extent)", value_cache.extent[3], "value", value.extent[3]}};
-    for (const Match &m : matches)
-        if (Status s = check_extent(m.name, m.what, m.given, m.other, m.expected); !s.ok()) return s;
-    return {};
+    const ExtentMatch matches[] = {{"value", "batch (first extent)", value.extent[0], "key", key.extent[0]},
+                                   {"value", "number of heads", value.extent[1], "key", key.extent[1]},
+                                   {"value", "number of rows", value.extent[2], "key", key.extent[2]},
+                                   {"key_cache", "batch (first extent)", key_cache.extent[0], "key", key.extent[0]},
+                                   {"key_cache", "number of heads", key_cache.extent[1], "key", key.extent[1]},
+                                   {"key_cache", "head size (last extent)", key_cache.extent[3], "key", key.extent[3]},
+                                   {"value_cache", "batch (first extent)", value_cache.extent[0], "key", key.extent[0]},
+                                   {"value_cache", "number of heads", value_cache.extent[1], "key", key.extent[1]},
+                                   {"value_cache", "capacity", value_cache.extent[2], "key_cache", key_cache.extent[2]},
+                                   {"value_cache", "head size (last extent)", value_cache.extent[3], "value", value.extent[3]}};
+    return check_extents(matches);
 }
 
 Status plan_growth(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
     const std::int64_t batch = c.key.extent[0], rows = c.key.extent[2], capacity = c.key_cache.extent[2];
-    auto entry = [](const ConstView &v, std::int64_t b) { return static_cast<const std::int32_t *>(v.data)[b * v.stride[0]]; };
     const std::int64_t row_bytes = (c.key.extent[3] + c.value.extent[3]) * size_of(c.key.dtype) * c.key.extent[1];
     for (std::int64_t b = 0; b < batch; b++) {
-        const std::int64_t held = entry(cache_lens, b), n = options.new_lens.given() ? entry(options.new_lens, b) : rows;
+        const std::int64_t held = int_at(cache_lens, b), n = options.new_lens.given() ? int_at(options.new_lens, b) : rows;
         const std::int64_t over = std::max<std::int64_t>(held + n - capacity, 0);
         if (over > 0 && options.when_full == CacheWhenFull::refuse)
             return invalid("cache_lens", "entry (" + text(b) + ") is " + text(held) + ", and " + text(n) +

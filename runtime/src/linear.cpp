@@ -16,24 +16,6 @@ struct Product {
     std::int64_t columns = 0, depth = 0;
 };
 
-// Leading dimensions that follow each other alike in x and in out are one dimension of rows: no row knows of another, so
-// this changes no bits, and a register tile may hold rows of several batch entries.
-void merge_rows(Product &p) {
-    for (int n = 1; n >= 0; n--) {
-        const int inner = 2;
-        auto follows = [&](const auto &v) { return v.stride[n] == v.stride[inner] * v.extent[inner]; };
-        auto free = [&](const auto &v) { return v.extent[n] == 1; };
-        const bool inner_free = p.x.extent[inner] == 1;
-        if (!free(p.x) && !inner_free && !(follows(p.x) && follows(p.out))) return;
-        auto merge = [&](auto &v) {
-            if (inner_free) v.stride[inner] = v.stride[n];
-            v.extent[inner] *= v.extent[n];
-            v.extent[n] = 1, v.stride[n] = 0;
-        };
-        merge(p.x), merge(p.out);
-    }
-}
-
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
     constexpr std::int64_t narrow_bytes = 64, wide_bytes = 256, padding_percent_at_most = 10;
@@ -127,7 +109,7 @@ Status check_linear(const ConstView &x, const ConstView &weight, const ConstView
     for (int n = 0; n < 2; n++)
         if (p.weight.extent[n] == 1) p.weight.stride[n] = n;
     if (p.bias.given() && p.bias.extent[0] == 1) p.bias.stride[0] = 1;
-    merge_rows(p);
+    join_rows(p.x, p.out);  // no row knows of another, and a register tile may hold rows of several entries
     return {};
 }
 

@@ -73,29 +73,6 @@ Status check(const ConstView &out_a, const ConstView &lse_a, const ConstView &ou
     return {};
 }
 
-// Tasks are cut from one dimension, Sq. Others join it where all views allow, and take its place where it has one row.
-void join_rows(MergeCall &c) {
-    constexpr int rows = 2;
-    const auto all = [&](const auto &f) {
-        for (ConstView *v : {&c.out_a, &c.lse_a, &c.out_b, &c.lse_b}) f(*v);
-        for (View *v : {&c.out, &c.lse}) f(*v);
-    };
-    for (int n = rows - 1; n >= 0; n--) {
-        const bool one_row = c.out.extent[rows] == 1;
-        bool follow = c.out.extent[n] == 1 || one_row;
-        if (!follow) {
-            follow = true;
-            all([&](const auto &v) { follow = follow && v.stride[n] == v.stride[rows] * v.extent[rows]; });
-        }
-        if (!follow) return;
-        all([&](auto &v) {
-            if (one_row) v.stride[rows] = v.stride[n];
-            v.extent[rows] *= v.extent[n];
-            v.extent[n] = 1, v.stride[n] = 0;
-        });
-    }
-}
-
 Status run_kernel(Context::State &context, MergeCall &c, const VariantRecord &variant, std::int64_t rows) {
     // The kernel always writes lse.
     const DType sum = c.lse_a.dtype;
@@ -105,7 +82,7 @@ Status run_kernel(Context::State &context, MergeCall &c, const VariantRecord &va
         c.lse = View(static_cast<float *>(block.data()), {c.out.extent[0], c.out.extent[1], c.out.extent[2]});
         c.lse.dtype = sum;
     }
-    join_rows(c);
+    join_rows(c.out, c.out_a, c.lse_a, c.out_b, c.lse_b, c.lse);  // tasks are cut from one dimension
     HalideBuffer out_a(c.out_a), lse_a(c.lse_a), out_b(c.out_b), lse_b(c.lse_b), out(c.out), lse(c.lse);
     void *args[] = {nullptr, out_a.get(), lse_a.get(), out_b.get(), lse_b.get(), out.get(), lse.get()};
     const std::int64_t worth = rows * c.out.extent[3] / elements_per_thread;

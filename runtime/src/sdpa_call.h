@@ -69,12 +69,16 @@ int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
 // Upper bound of the scratch of a call.
 std::size_t sdpa_workspace_bytes(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
 
-// Batch entries [begin, end) of a view, and of a call.
-template<typename Data> BasicView<Data> entries(BasicView<Data> v, std::int64_t begin, std::int64_t end) {
+// `count` of dimension n of a view, from `first` on.
+template<typename Data> BasicView<Data> part_of(BasicView<Data> v, int n, std::int64_t first, std::int64_t count) {
     using Bytes = std::conditional_t<std::is_const_v<Data>, const char, char>;
-    v.data = static_cast<Bytes *>(v.data) + begin * v.stride[0] * size_of(v.dtype);
-    v.extent[0] = end - begin;
+    v.data = static_cast<Bytes *>(v.data) + first * v.stride[n] * size_of(v.dtype);
+    v.extent[n] = count;
     return v;
+}
+// Batch entries [begin, end) of a view, and of a call.
+template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::int64_t begin, std::int64_t end) {
+    return part_of(v, 0, begin, end - begin);
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
 

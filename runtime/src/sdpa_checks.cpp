@@ -29,22 +29,16 @@ Status check_heads(std::int64_t query_heads, std::int64_t key_heads) {
 Status check_sizes(SdpaCall &call) {
     const ConstView &q = call.query, &k = call.key, &v = call.value;
     const View &o = call.out;
-    struct Match {
-        std::string_view name, what;
-        std::int64_t given;
-        std::string_view other;
-        std::int64_t expected;
-    } matches[] = {{"key", "batch (first extent)", k.extent[0], "query", q.extent[0]},
-                   {"key", "head size (last extent)", k.extent[3], "query", q.extent[3]},
-                   {"value", "batch (first extent)", v.extent[0], "query", q.extent[0]},
-                   {"value", "number of heads", v.extent[1], "key", k.extent[1]},
-                   {"value", "number of keys", v.extent[2], "key", k.extent[2]},
-                   {"out", "batch (first extent)", o.extent[0], "query", q.extent[0]},
-                   {"out", "number of heads", o.extent[1], "query", q.extent[1]},
-                   {"out", "number of queries", o.extent[2], "query", q.extent[2]},
-                   {"out", "head size (last extent)", o.extent[3], "value", v.extent[3]}};
-    for (const Match &m : matches)
-        if (Status s = check_extent(m.name, m.what, m.given, m.other, m.expected); !s.ok()) return s;
+    const ExtentMatch matches[] = {{"key", "batch (first extent)", k.extent[0], "query", q.extent[0]},
+                                   {"key", "head size (last extent)", k.extent[3], "query", q.extent[3]},
+                                   {"value", "batch (first extent)", v.extent[0], "query", q.extent[0]},
+                                   {"value", "number of heads", v.extent[1], "key", k.extent[1]},
+                                   {"value", "number of keys", v.extent[2], "key", k.extent[2]},
+                                   {"out", "batch (first extent)", o.extent[0], "query", q.extent[0]},
+                                   {"out", "number of heads", o.extent[1], "query", q.extent[1]},
+                                   {"out", "number of queries", o.extent[2], "query", q.extent[2]},
+                                   {"out", "head size (last extent)", o.extent[3], "value", v.extent[3]}};
+    if (Status s = check_extents(matches); !s.ok()) return s;
     if (Status s = check_heads(q.extent[1], k.extent[1]); !s.ok()) return s;
     if (q.extent[2] + k.extent[2] > most_elements)
         return unsupported("key",
@@ -55,9 +49,8 @@ Status check_sizes(SdpaCall &call) {
     return {};
 }
 
-Status check_ints(std::string_view name, const ConstView &v, std::int64_t batch) {
-    if (v.dtype != DType::i32) return invalid(name, std::string("type must be i32, got ") + name_of(v.dtype));
-    if (Status s = check_memory(name, v); !s.ok()) return s;
+Status check_batch_ints(std::string_view name, const ConstView &v, std::int64_t batch) {
+    if (Status s = check_ints(name, v); !s.ok()) return s;
     return check_extent(name, "batch (first extent)", v.extent[0], "query", batch);
 }
 
@@ -71,13 +64,13 @@ Status check_cache_lens(const SdpaOptions &options, SdpaCall &call) {
         if (given) return invalid("cache_lens", std::string("given beside ") + name + ", which it implies");
     if (lens.rank != 1) return invalid("cache_lens", "rank must be 1 (B), got " + text(lens.rank));
     const SdpaProblem &p = call.sizes;
-    if (Status s = check_ints("cache_lens", lens, p.batch); !s.ok()) return s;
+    if (Status s = check_batch_ints("cache_lens", lens, p.batch); !s.ok()) return s;
     if (p.keys < p.queries && p.batch > 0)
         return invalid("cache_lens", "the cache has room for " + text(p.keys) + " keys, fewer than the " + text(p.queries) +
                                          " queries whose keys it holds");
     auto longer = std::make_shared<std::vector<std::int32_t>>();
     for (std::int64_t b = 0; b < p.batch; b++) {
-        const std::int32_t n = static_cast<const std::int32_t *>(lens.data)[b * lens.stride[0]];
+        const std::int32_t n = int_at(lens, b);
         if (n < 0 || n > p.keys - p.queries)
             return invalid("cache_lens", "entry (" + text(b) + ") is " + text(n) + ", must be from 0 to " +
                                              text(p.keys - p.queries) + ", the number of keys less that of queries");
@@ -99,12 +92,12 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
         return invalid("offset", "must be given with Causal::offset");
     if (options.offsets.given()) {
         if (options.offsets.rank != 1) return invalid("offsets", "rank must be 1 (B), got " + text(options.offsets.rank));
-        if (Status s = check_ints("offsets", options.offsets, call.sizes.batch); !s.ok()) return s;
+        if (Status s = check_batch_ints("offsets", options.offsets, call.sizes.batch); !s.ok()) return s;
     }
     const std::int64_t count = offsets.given() ? call.sizes.batch : 1;
     for (std::int64_t b = 0; b < count; b++) {
         std::optional<std::int64_t> off = options.offset;
-        if (offsets.given()) off = static_cast<const std::int32_t *>(offsets.data)[b * offsets.stride[0]];
+        if (offsets.given()) off = int_at(offsets, b);
         const Band band = band_of(options, off, queries, keys);
         call.band_begin.push_back(band.begin), call.band_end.push_back(band.end), call.offset.push_back(band.offset);
     }

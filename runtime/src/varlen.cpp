@@ -34,30 +34,27 @@ template<typename Data> BasicView<Data> as_entry(const BasicView<Data> &v) {
     return w;
 }
 
-std::int32_t entry(const ConstView &v, std::int64_t n) { return static_cast<const std::int32_t *>(v.data)[n * v.stride[0]]; }
-
 Status check_tensor(std::string_view name, const ConstView &v) {
     if (v.rank != 3) return invalid(name, "rank must be 3 (T, H, D), got " + text(v.rank));
     return check_memory(name, v);
 }
 
-Status check_ints(std::string_view name, const ConstView &v, std::string_view shape) {
+Status check_list(std::string_view name, const ConstView &v, std::string_view shape) {
     if (v.rank != 1) return invalid(name, "rank must be 1 (" + std::string(shape) + "), got " + text(v.rank));
-    if (v.dtype != DType::i32) return invalid(name, std::string("type must be i32, got ") + name_of(v.dtype));
-    return check_memory(name, v);
+    return check_ints(name, v);
 }
 
 Status check_ends(std::string_view name, const ConstView &ends, std::string_view other, std::int64_t rows) {
-    if (Status s = check_ints(name, ends, "B + 1"); !s.ok()) return s;
+    if (Status s = check_list(name, ends, "B + 1"); !s.ok()) return s;
     if (ends.extent[0] < 1) return invalid(name, "must have at least 1 entry, got 0");
-    if (entry(ends, 0) != 0) return invalid(name, "entry (0) must be 0, got " + text(entry(ends, 0)));
+    if (int_at(ends, 0) != 0) return invalid(name, "entry (0) must be 0, got " + text(int_at(ends, 0)));
     for (std::int64_t n = 1; n < ends.extent[0]; n++)
-        if (entry(ends, n) < entry(ends, n - 1))
-            return invalid(name, "entry (" + text(n) + ") is " + text(entry(ends, n)) + ", below the one before it, " +
-                                     text(entry(ends, n - 1)));
+        if (int_at(ends, n) < int_at(ends, n - 1))
+            return invalid(name, "entry (" + text(n) + ") is " + text(int_at(ends, n)) + ", below the one before it, " +
+                                     text(int_at(ends, n - 1)));
     const std::int64_t last = ends.extent[0] - 1;
-    if (entry(ends, last) <= rows) return {};
-    return invalid(name, "entry (" + text(last) + ") is " + text(entry(ends, last)) + ", more than the " + text(rows) +
+    if (int_at(ends, last) <= rows) return {};
+    return invalid(name, "entry (" + text(last) + ") is " + text(int_at(ends, last)) + ", more than the " + text(rows) +
                              " rows of " + std::string(other));
 }
 
@@ -85,7 +82,7 @@ Status check_per_sequence(const SdpaOptions &given, std::int64_t batch, SdpaOpti
     }
     if (given.offsets.given()) {
         if (given.offset) return invalid("offsets", "given beside offset; give one of them");
-        if (Status s = check_ints("offsets", given.offsets, "B"); !s.ok()) return s;
+        if (Status s = check_list("offsets", given.offsets, "B"); !s.ok()) return s;
         if (Status s = check_extent("offsets", "batch (first extent)", given.offsets.extent[0], "cu_seqlens_q", batch); !s.ok())
             return s;
         of_entry.offsets = {};
@@ -107,8 +104,8 @@ Status check_per_sequence(const SdpaOptions &given, std::int64_t batch, SdpaOpti
 void list_sequences(std::int64_t batch, PackedCall &p) {
     const SdpaProblem &all = p.rows.sizes;
     for (std::int64_t n = 0; n < batch; n++) {
-        const std::int64_t q = entry(p.query_ends, n), k = entry(p.key_ends, n);
-        Sequence s{n, q, entry(p.query_ends, n + 1) - q, k, entry(p.key_ends, n + 1) - k, 0};
+        const std::int64_t q = int_at(p.query_ends, n), k = int_at(p.key_ends, n);
+        Sequence s{n, q, int_at(p.query_ends, n + 1) - q, k, int_at(p.key_ends, n + 1) - k, 0};
         if (s.queries == 0) continue;
         s.work = static_cast<double>(all.query_heads) * static_cast<double>(s.queries) * static_cast<double>(s.keys) *
                  static_cast<double>(all.head_dim + all.value_dim);
@@ -150,10 +147,7 @@ Status check(const ConstView &query, const ConstView &key, const ConstView &valu
 
 template<typename Data>
 void take_rows(BasicView<Data> &to, const BasicView<Data> &all, std::int64_t first, std::int64_t count) {
-    if (!all.given()) return;
-    using Bytes = std::conditional_t<std::is_const_v<Data>, const char, char>;
-    to.data = static_cast<Bytes *>(all.data) + first * all.stride[2] * size_of(all.dtype);
-    to.extent[2] = count;
+    if (all.given()) to = part_of(all, 2, first, count);
 }
 
 // Makes `call`, a copy of p.rows that other sequences may have been through, the call of one sequence.
@@ -165,7 +159,7 @@ void select_sequence(const PackedCall &p, const SdpaOptions &options, const Sequ
     take_rows(call.value, p.rows.value, s.first_key, s.keys);
     call.sizes.queries = s.queries, call.sizes.keys = s.keys;
     std::optional<std::int64_t> offset = options.offset;
-    if (p.offsets.given()) offset = entry(p.offsets, s.number);
+    if (p.offsets.given()) offset = int_at(p.offsets, s.number);
     const Band band = band_of(options, offset, s.queries, s.keys);
     call.band_begin[0] = band.begin, call.band_end[0] = band.end, call.offset[0] = band.offset;
     if (call.slopes.given())

@@ -51,19 +51,6 @@ struct MultiHeadCall {
     bool untouched() { return arrays.out.untouched() && arrays.base.lse.untouched() && arrays.base.weights.untouched(); }
 };
 
-template<typename Call, typename F>
-void refuses(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
-    Call call;
-    f(call);
-    const attune::Status status = call.run();
-    INFO(status.message());
-    CHECK(status.code() == code);
-    CHECK(message_defect(status.message(), argument, parts) == "");
-    CHECK(call.untouched());
-    Call right;
-    CHECK(right.run().ok());
-    CHECK(defect(right.arrays) == "");
-}
 template<typename F> void additive(const std::string &argument, const std::vector<std::string> &parts, const F &f) {
     refuses<AdditiveCall>(invalid, argument, parts, f);
 }

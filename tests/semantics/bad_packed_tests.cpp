@@ -45,17 +45,6 @@ struct MergeCall {
     bool untouched() { return arrays.out.untouched() && arrays.lse.untouched(); }
 };
 
-template<typename Call, typename F>
-void refuses(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
-    Call call;
-    f(call);
-    const attune::Status status = call.run();
-    INFO(status.message());
-    CHECK(status.code() == code);
-    CHECK(message_defect(status.message(), argument, parts) == "");
-    CHECK(call.untouched());
-    CHECK(Call().run().ok());
-}
 template<typename F> void refuses_packed(const std::string &argument, const std::vector<std::string> &parts, const F &f) {
     refuses<PackedCall>(invalid, argument, parts, f);
 }

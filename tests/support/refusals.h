@@ -70,4 +70,19 @@ using Call = SpoiledCall;
 inline constexpr auto invalid = attune::StatusCode::invalid_argument;
 inline constexpr auto unsupported = attune::StatusCode::unsupported;
 
+// A Call spoiled by f is refused, in the words asked for, with nothing written; and the call as it was still works.
+template<typename Call, typename F>
+void refuses(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
+    Call call;
+    f(call);
+    const attune::Status status = call.run();
+    INFO(status.message());
+    CHECK(status.code() == code);
+    CHECK(message_defect(status.message(), argument, parts) == "");
+    CHECK(call.untouched());
+    Call right;
+    CHECK(right.run().ok());
+    if constexpr (requires { defect(right.arrays); }) CHECK(defect(right.arrays) == "");
+}
+
 }  // namespace attune_test
