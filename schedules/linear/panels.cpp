@@ -1,5 +1,6 @@
 // Weights in panels: packed for a task, read by register tiles of rows by columns.
 #include "schedules/linear/linear_schedules.h"
+#include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/transpose.h"
 
@@ -47,23 +48,12 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
 
     // A register tile.
     if (s.in_tiles) {
-        constexpr int side = 16, depth = 32;  // of a matrix tile
-        require(tuning.tile_rows == side, "tile_rows must be 16");
-        require_multiple("tile_columns", tuning.tile_columns, "the side of a matrix tile", side);
-        require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", depth);
-        RVar step("step"), term("term");
+        require(tuning.tile_rows == matrix_tile_side, "tile_rows must be 16");
+        require_multiple("tile_columns", tuning.tile_columns, "the side of a matrix tile", matrix_tile_side);
+        require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
         Func tiles = s.partial.in(s.product);
-        tiles.compute_at(s.product, mo).bound_extent(n, tuning.tile_columns).bound_extent(m, side);
-        tiles.split(n, no, ni, side).reorder(ni, m, no).vectorize(ni).vectorize(m);
-        s.partial.compute_at(tiles, no).store_in(MemoryType::AMXTile).bound_extent(n, side).bound_extent(m, side);
-        s.partial.vectorize(n).vectorize(m);
-        s.partial.update()
-            .split(s.partial_k, step, term, depth)
-            .reorder(term, n, m, step)
-            .atomic()
-            .vectorize(term)
-            .vectorize(n)
-            .vectorize(m);
+        tiles.compute_at(s.product, mo).bound_extent(n, tuning.tile_columns);
+        schedule_matrix_tiles(tiles, s.partial, n, m, s.partial_k);
     } else {
         lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
         s.partial.store_in(MemoryType::Stack);

@@ -1,5 +1,6 @@
 // As prefill, with products of pairs of bf16. The values are packed in pairs of keys once for all queries; a key's pairs of
 // channels lie in memory as they are.
+#include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
@@ -35,26 +36,10 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
         .vectorize(d, 2 * lanes, TailStrategy::GuardWithIf)
         .unroll(e);
 
-    // 16 rows by 16 keys or channels at a time, 32 terms of their sums an instruction; `tiles` is what leaves the registers.
-    constexpr int tile_side = 16, tile_depth = 32;
-    auto matrix_tiles = [&](Func tiles, Func product, const Var &y, const RVar &along) {
-        Var tile(y.name() + "_row_tile"), row("tile_row");
-        RVar step("tile_step"), term("tile_term");
-        tiles.bound_extent(y, tile_side).split(r, tile, row, tile_side).reorder(row, y, tile).vectorize(row).vectorize(y);
-        product.compute_at(tiles, tile).store_in(MemoryType::AMXTile);
-        for (const Var &v : product.args()) product.bound_extent(v, v.same_as(r) || v.same_as(y) ? tile_side : 1);
-        product.vectorize(r).vectorize(y);
-        product.update()
-            .split(along, step, term, tile_depth)
-            .reorder(term, r, y, step)
-            .atomic()
-            .vectorize(term)
-            .vectorize(r)
-            .vectorize(y);
-    };
     if (stages.in_tiles) {
-        require(tuning.key_tile == tile_side && tuning.channel_tile == tile_side, "key_tile and channel_tile must be 16");
-        require_multiple("chunk", tuning.chunk, "the depth of a tile", tile_depth);
+        require(tuning.key_tile == matrix_tile_side, "key_tile must be 16");
+        require(tuning.channel_tile == matrix_tile_side, "channel_tile must be 16");
+        require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
         stages.key_rows.compute_root().fuse(h, b, panel).parallel(panel).vectorize(d, lanes, TailStrategy::GuardWithIf);
         stages.value_rows.compute_root()
             .reorder(k, d, h, b)
@@ -72,7 +57,7 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
         const bool in_tiles = full && stages.in_tiles;
         if (in_tiles) {
             one_task(p.mixed.in(s.chunk_mixed).compute_at(s.chunk_mixed, loops.channels));
-            matrix_tiles(p.mixed.in(s.chunk_mixed), p.mixed, d, p.mixed_keys[0].key);
+            schedule_matrix_tiles(p.mixed.in(s.chunk_mixed), p.mixed, r, d, p.mixed_keys[0].key);
         } else {
             lanes_are_rows(p.mixed.compute_at(s.chunk_mixed, loops.channels)).unroll(r).unroll(d);
             for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
@@ -99,20 +84,14 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
             .vectorize(r, lanes)
             .unroll(r);
 
-        one_task(p.logit.compute_at(s.chunk_mixed, chunk));
-        p.logit.update(0)
-            .reorder(r, p.logit_keys.key, p.logit_keys.block)
-            .vectorize(r, lanes)
-            .unroll(r)
-            .unroll(p.logit_keys.key);
+        schedule_logits(s, p, {s.chunk_mixed, chunk}, lanes, one_task);
         if (in_tiles) {
             one_task(p.score.in(p.logit).compute_at(p.logit, p.logit_keys.block));
-            matrix_tiles(p.score.in(p.logit), p.score, k, p.channel);
+            schedule_matrix_tiles(p.score.in(p.logit), p.score, r, k, p.channel);
         } else {
             lanes_are_rows(p.score.compute_at(p.logit, p.logit_keys.block)).unroll(r).unroll(k);
             dot(p.score.update().reorder(pairs.channel, r, k, p.channel).unroll(k), pairs.channel);
         }
-        schedule_steps(s, p, lanes);
     }
 }
 

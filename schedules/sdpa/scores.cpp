@@ -25,17 +25,29 @@ void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, V
     for (const BlockTranspose &table : tables) schedule_transpose(table, LoopLevel(of, column_block));
 }
 
+void schedule_logits(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
+                     const OneTask &one_task) {
+    const Var r = s.r;
+    SdpaPartials p = partials;
+    one_task(p.logit.compute_at(chunk));
+    p.logit.update(0).reorder(r, p.logit_keys.key, p.logit_keys.block).vectorize(r, lanes).unroll(r).unroll(p.logit_keys.key);
+    for (const ScoreUpdate &step : p.steps) {
+        if (step.tables.empty())
+            p.logit.update(step.update).reorder(r, step.keys.key, step.keys.block).vectorize(r, lanes).unroll(r);
+        else
+            schedule_blocks(p.logit.update(step.update), p.logit, r, step.keys.key, step.keys.block, step.tables);
+    }
+}
+
 void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
                      const OneTask &one_task) {
     const Var r = s.r, k = s.k;
     SdpaPartials p = partials;
     if (p.wide_key.defined()) one_task(p.wide_key.compute_at(chunk)).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     // First product: a register tile of tile_q rows by key_block keys.
-    one_task(p.logit.compute_at(chunk));
-    p.logit.update(0).reorder(r, p.logit_keys.key, p.logit_keys.block).vectorize(r, lanes).unroll(r).unroll(p.logit_keys.key);
+    schedule_logits(s, p, chunk, lanes, one_task);
     one_task(p.score.compute_at(p.logit, p.logit_keys.block)).vectorize(r, lanes).unroll(r).unroll(k);
     p.score.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
-    schedule_steps(s, p, lanes);
 }
 
 void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, const LoopLevel &channels,
@@ -71,17 +83,6 @@ void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const Loo
         p.random.compute_at(p.dropped, block).vectorize(r, lanes);
     }
     schedule_scores(s, p, chunk, lanes, one_task);
-}
-
-void schedule_steps(const SdpaStages &s, const SdpaPartials &partials, int lanes) {
-    const Var r = s.r;
-    SdpaPartials p = partials;
-    for (const ScoreUpdate &step : p.steps) {
-        if (step.tables.empty())
-            p.logit.update(step.update).reorder(r, step.keys.key, step.keys.block).vectorize(r, lanes).unroll(r);
-        else
-            schedule_blocks(p.logit.update(step.update), p.logit, r, step.keys.key, step.keys.block, step.tables);
-    }
 }
 
 }  // namespace attune

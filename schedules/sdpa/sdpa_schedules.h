@@ -74,8 +74,9 @@ void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
                     bool in_blocks, int lanes, const OneTask &);
-// The steps of the score of one chunk: one pass each over the scores in L1, skipped as a whole where its option is not given.
-void schedule_steps(const SdpaStages &, const SdpaPartials &, int lanes);
+// The logits of one chunk without their first product: it is computed block by block of them. Then the steps of the score, one
+// pass each over the scores in L1, skipped as a whole where its option is not given.
+void schedule_logits(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 // A stage of a Func that reads tables in transposed blocks: it takes them block by block. Its columns are split already.
 void schedule_blocks(Halide::Stage consumer, Halide::Func of, Halide::VarOrRVar row, Halide::VarOrRVar column,
                      Halide::VarOrRVar column_block, const std::vector<BlockTranspose> &tables);
