@@ -21,13 +21,17 @@ template<typename T> T element(const attune::ConstView &x, Index b, Index h, Ind
     return static_cast<const T *>(x.data)[at];
 }
 
-// Element (b, h, i, j) of a view that broadcasts to (B, H, Sq, Sk), or to (B, Sq, Sk) or (Sq, Sk) where `rank` is 3 or 2.
-template<typename T> T broadcast_element(const attune::ConstView &x, int rank, Index b, Index h, Index i, Index j) {
+// Where element (b, h, i, j) is in a view that broadcasts to (B, H, Sq, Sk), or to (B, Sq, Sk) or (Sq, Sk) where `rank` is 3
+// or 2.
+inline Index broadcast_offset(const attune::ConstView &x, int rank, Index b, Index h, Index i, Index j) {
     const Index all[4][4] = {{j}, {i, j}, {b, i, j}, {b, h, i, j}};
     Index at = 0;
     for (int n = 0; n < x.rank; n++)
         if (x.extent[n] != 1) at += all[rank - 1][rank - x.rank + n] * x.stride[n];
-    return static_cast<const T *>(x.data)[at];
+    return at;
+}
+template<typename T> T broadcast_element(const attune::ConstView &x, int rank, Index b, Index h, Index i, Index j) {
+    return static_cast<const T *>(x.data)[broadcast_offset(x, rank, b, h, i, j)];
 }
 
 // All rows of an array (B, H, S, D), in a type of the reference's own.

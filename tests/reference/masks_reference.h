@@ -42,15 +42,18 @@ template<typename Real> Real slope_of(const attune::SdpaOptions &o, Index heads,
     return float(h < n ? std::exp2(-8.0 * double(h + 1) / double(n)) : std::exp2(-4.0 * double(2 * (h - n) + 1) / double(n)));
 }
 
+// Distance of ALiBi between query i and key j.
+inline Index alibi_distance(const attune::SdpaOptions &o, Index b, Index i, Index j, Index queries, Index keys) {
+    return std::abs(i + offset_of(o, b, o.causal == attune::Causal::top_left ? 0 : keys - queries) - j);
+}
+
 // What bias and ALiBi add to the score of a key.
 template<typename Real, typename T>
 Real added_to_score(const attune::SdpaOptions &o, int rank, Index heads, Index b, Index h, Index i, Index j, Index queries,
                     Index keys) {
     Real sum = o.bias.given() ? Real(broadcast_element<T>(o.bias, rank, b, h, i, j)) : Real(0);
-    if (o.alibi || o.alibi_slopes.given()) {
-        const Index position = i + offset_of(o, b, o.causal == attune::Causal::top_left ? 0 : keys - queries);
-        sum -= slope_of<Real>(o, heads, b, h) * Real(std::abs(position - j));
-    }
+    if (o.alibi || o.alibi_slopes.given())
+        sum -= slope_of<Real>(o, heads, b, h) * Real(alibi_distance(o, b, i, j, queries, keys));
     return sum;
 }
 

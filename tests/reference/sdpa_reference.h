@@ -25,6 +25,23 @@ struct AttentionSizes {
     int rank = 4;  // that masks and bias broadcast to
 };
 
+// A score on its way: scaled, after softcap, and as it is normalised, -inf where the key takes no part.
+template<typename Real> struct ScoreSteps { Real scaled, capped, masked; };
+template<typename Real, typename T, typename Stored>
+ScoreSteps<Real> score_steps(const AttentionSizes &s, const attune::SdpaOptions &o, Index b, Index h, Index i, Index j,
+                             Real x) {
+    const Real infinity = std::numeric_limits<Real>::infinity(), cap = Real(o.softcap), scaled = stored_as<Stored>(x);
+    const Real capped = stored_as<Stored>(cap > 0 ? cap * std::tanh(scaled / cap) : scaled);
+    if (!takes_part(o, b, i, j, s.queries, s.keys) || !let_through<T>(o, s.rank, b, h, i, j))
+        return {scaled, capped, -infinity};
+    const Real score = capped + added_to_score<Real, T>(o, s.rank, s.query_heads, b, h, i, j, s.queries, s.keys);
+    return {scaled, capped, score < Real(-1e29) ? -infinity : stored_as<Stored>(score)};
+}
+template<typename Real> Real sink_of(const attune::SdpaOptions &o, Index h) {
+    return o.sinks.given() ? Real(static_cast<const float *>(o.sinks.data)[h * o.sinks.stride[0]])
+                           : -std::numeric_limits<Real>::infinity();
+}
+
 // Attention by any score: x(b, h, key head, i, j), with its scale. T is the type of the options' arrays.
 template<typename Real, typename T, typename Stored = Real, typename Score>
 SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::SdpaOptions &o, const DenseRows<Real> &value,
@@ -42,17 +59,10 @@ SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::Sdpa
                 const Index key_head = h * s.key_heads / s.query_heads;
                 std::vector<Real> scaled, capped, masked, weight;
                 for (Index j = 0; j < s.keys; j++) {
-                    scaled.push_back(stored(x(b, h, key_head, i, j)));
-                    const Real cap = Real(o.softcap);
-                    capped.push_back(stored(cap > 0 ? cap * std::tanh(scaled.back() / cap) : scaled.back()));
-                    Real score = -infinity;
-                    if (takes_part(o, b, i, j, s.queries, s.keys) && let_through<T>(o, s.rank, b, h, i, j))
-                        score =
-                            capped.back() + added_to_score<Real, T>(o, s.rank, s.query_heads, b, h, i, j, s.queries, s.keys);
-                    masked.push_back(score < Real(-1e29) ? -infinity : stored(score));
+                    const auto steps = score_steps<Real, T, Stored>(s, o, b, h, i, j, x(b, h, key_head, i, j));
+                    scaled.push_back(steps.scaled), capped.push_back(steps.capped), masked.push_back(steps.masked);
                 }
-                const Real sink =
-                    o.sinks.given() ? Real(static_cast<const float *>(o.sinks.data)[h * o.sinks.stride[0]]) : -infinity;
+                const Real sink = sink_of<Real>(o, h);
                 Real largest = sink;
                 for (Real score : masked) largest = std::max(largest, score);
                 Real sum = largest == -infinity ? 0 : std::exp(sink - largest);
@@ -94,6 +104,11 @@ template<typename Real> Real similarity(attune::Score score, const Real *q, cons
     return q_square == 0 || k_square == 0 ? 0 : dot / (std::sqrt(q_square) * std::sqrt(k_square));
 }
 
+template<typename Real> Real scale_of(const attune::SdpaOptions &options, Index width) {
+    if (options.scale) return Real(*options.scale);
+    return options.score == attune::Score::dot_product ? 1 / std::sqrt(Real(width)) : Real(1);
+}
+
 template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real> &given_key, const DenseRows<Real> &value,
                               const attune::SdpaOptions &options, int rank) {
@@ -101,8 +116,7 @@ SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real
     const DenseRows<Real> key = options.score == attune::Score::general
                                     ? linear_reference<Real>(given_key, rows_of<Real, T>(options.score_weight))
                                     : given_key;
-    const Real usual = options.score == attune::Score::dot_product ? 1 / std::sqrt(Real(query.width)) : Real(1);
-    const Real scale = options.scale ? Real(*options.scale) : usual;
+    const Real scale = scale_of<Real>(options, query.width);
     return attention_reference<Real, T, Stored>({query.batch, query.heads, key.heads, query.count, key.count, rank}, options,
                                                 value, [&](Index b, Index h, Index key_head, Index i, Index j) {
                                                     return scale * similarity(options.score, query.row(b, h, i),

@@ -26,11 +26,14 @@ struct Verdict {
     std::string why;  // the figures, for the message of a failed test
 };
 
-// Elements that are NaN or infinite in the reference have to be the same here; they are not counted in the norms.
+// Elements that are NaN or infinite in the reference have to be the same here; they are not counted in the norms. The floor is
+// in units of `sizes`: of the reference, or, where it is a difference of what is larger, of that.
 template<typename Real, typename T>
-Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &plain, const std::vector<T> &result) {
+Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &plain, const std::vector<T> &result,
+              const std::vector<Real> &sizes) {
     std::ostringstream why;
-    if (reference.size() != result.size() || plain.size() != result.size()) return {false, "sizes differ"};
+    if (reference.size() != result.size() || plain.size() != result.size() || sizes.size() != result.size())
+        return {false, "sizes differ"};
     double most = 0, most_plain = 0, sum = 0, sum_plain = 0, largest = 0, magnitude = 0;
     std::size_t counted = 0, worst = 0;
     for (std::size_t n = 0; n < result.size(); n++) {
@@ -49,7 +52,7 @@ Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &pla
         if (error > most) worst = n;
         most = std::max(most, error), most_plain = std::max(most_plain, error_plain);
         sum += error, sum_plain += error_plain;
-        largest = std::max(largest, double(std::abs(reference[n]))), magnitude += double(std::abs(reference[n]));
+        largest = std::max(largest, double(std::abs(sizes[n]))), magnitude += double(std::abs(sizes[n]));
         counted++;
     }
     if (counted == 0) return {true, "nothing finite"};
@@ -58,6 +61,11 @@ Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &pla
     why << "maximum error " << most << " (element " << worst << "), plain " << most_plain << ", floor " << unit * largest
         << "; mean error " << mean << ", plain " << mean_plain << ", floor " << unit * mean_size;
     return {most <= 2 * most_plain + unit * largest && mean <= 2 * mean_plain + unit * mean_size, why.str()};
+}
+
+template<typename Real, typename T>
+Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &plain, const std::vector<T> &result) {
+    return judge(reference, plain, result, reference);
 }
 
 // A result that is mostly zeros where the reference is not was not computed, however small the reference happens to be.

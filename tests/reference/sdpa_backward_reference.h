@@ -1,0 +1,161 @@
+// The definition of scaled_dot_product_attention_backward: the chain rule along the steps of tests/reference/sdpa_reference.h,
+// one pair of a query and a key after another, everything computed in Real. Out and lse are those of the forward definition in
+// the same types. As there, in a wider type than the elements it is the reference, and in their own the plain computation,
+// which for 16 bits stores weights, their gradients, those of scores and results in the type.
+#pragma once
+#include "attune/sdpa_backward.h"
+#include "tests/reference/sdpa_reference.h"
+
+namespace attune_test {
+
+// As attune::SdpaGradients, in C order; empty where there is no such input.
+template<typename Real> struct SdpaBackwardResult {
+    std::vector<Real> query, key, value, bias, alibi_slopes, sinks, score_weight;
+};
+
+inline std::size_t elements_in(const attune::ConstView &x) {
+    Index n = 1;
+    for (int k = 0; k < x.rank; k++) n *= x.extent[k];
+    return std::size_t(n);
+}
+inline attune::ConstView as_dense(attune::ConstView x) {
+    Index n = 1;
+    for (int k = x.rank; k-- > 0; n *= x.extent[k]) x.stride[k] = n;
+    return x;
+}
+
+// What the parts of a gradient are: as they are, or for the error rule by their size, so that dP and D do not cancel.
+enum class Parts { signed_parts, sizes };
+
+// By value, bias, slopes and sinks, for any score x(b, h, key head, i, j). What a score depends on gets its part from
+// add_score_gradient(b, h, key head, i, j, gradient by x). grad_lse may be empty.
+template<typename Real, typename T, typename Stored = Real, typename Score, typename AddScoreGradient>
+SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, const attune::SdpaOptions &o,
+                                                      const DenseRows<Real> &value, const SdpaResult<Real> &forward,
+                                                      const DenseRows<Real> &grad_out, const std::vector<Real> &grad_lse,
+                                                      const Score &x, const AddScoreGradient &add_score_gradient, Parts parts) {
+    const Real infinity = std::numeric_limits<Real>::infinity();
+    const auto stored = [](Real x) { return stored_as<Stored>(x); };
+    const auto part = [&](Real x) { return parts == Parts::sizes ? std::abs(x) : x; };
+    const bool alibi = o.alibi || o.alibi_slopes.given();
+    const attune::ConstView bias = as_dense(o.bias);
+    DenseRows<Real> grad_value{value.batch, value.heads, value.count, value.width};
+    SdpaBackwardResult<Real> result;
+    if (o.bias.given()) result.bias.resize(elements_in(o.bias));
+    if (alibi) result.alibi_slopes.resize(o.alibi_slopes.given() ? elements_in(o.alibi_slopes) : std::size_t(s.query_heads));
+    if (o.sinks.given()) result.sinks.resize(std::size_t(s.query_heads));
+    for (Index b = 0; b < s.batch; b++)
+        for (Index h = 0; h < s.query_heads; h++)
+            for (Index i = 0; i < s.queries; i++) {
+                const Index key_head = h * s.key_heads / s.query_heads, row = (b * s.query_heads + h) * s.queries + i;
+                const Real lse = forward.lse[std::size_t(row)], *grad = grad_out.row(b, h, i);
+                std::vector<ScoreSteps<Real>> score;
+                bool any = false;
+                for (Index j = 0; j < s.keys; j++) {
+                    score.push_back(score_steps<Real, T, Stored>(s, o, b, h, i, j, x(b, h, key_head, i, j)));
+                    any = any || score.back().masked != -infinity;
+                }
+                if (lse == -infinity) continue;
+                // What all scores of the row share of their gradients: P (dP - D + dlse), D = sum of dO O.
+                Real of_row = grad_lse.empty() ? Real(0) : part(grad_lse[std::size_t(row)]);
+                for (Index d = 0; any && d < value.width; d++) of_row += part(-grad[d] * forward.out[row * value.width + d]);
+                if (o.sinks.given()) result.sinks[std::size_t(h)] += std::exp(sink_of<Real>(o, h) - lse) * of_row;
+                for (Index j = 0; j < s.keys; j++) {
+                    if (score[j].masked == -infinity) continue;
+                    const Real weight = stored(std::exp(score[j].masked - lse));
+                    Real weight_gradient = 0;
+                    if (kept_by_dropout(o.dropout, s.query_heads, b, h, i, j)) {
+                        const Real factor = 1 / (1 - Real(o.dropout.probability));
+                        for (Index d = 0; d < value.width; d++) {
+                            weight_gradient += part(grad[d] * value.row(b, key_head, j)[d]);
+                            grad_value.row(b, key_head, j)[d] += stored(factor * weight) * grad[d];
+                        }
+                        weight_gradient = stored(factor * weight_gradient);
+                    }
+                    const Real score_gradient = stored(weight * (weight_gradient + of_row));
+                    if (o.bias.given()) result.bias[std::size_t(broadcast_offset(bias, s.rank, b, h, i, j))] += score_gradient;
+                    if (alibi)
+                        result.alibi_slopes[std::size_t(o.alibi_slopes.rank == 2 ? b * s.query_heads + h : h)] -=
+                            score_gradient * Real(alibi_distance(o, b, i, j, s.queries, s.keys));
+                    const Real tanh = o.softcap > 0 ? score[j].capped / Real(o.softcap) : Real(0);
+                    add_score_gradient(b, h, key_head, i, j, stored(score_gradient * (1 - tanh * tanh)));
+                }
+            }
+    for (Real sum : grad_value.data) result.value.push_back(stored(sum));
+    for (Real &sum : result.bias) sum = stored(sum);
+    return result;
+}
+
+// Adds factor times the derivatives of similarity(q, k).
+template<typename Real>
+void add_similarity_gradient(attune::Score score, const Real *q, const Real *k, Index width, Real factor, Real *grad_q,
+                             Real *grad_k) {
+    Real q_square = 0, k_square = 0;
+    for (Index d = 0; d < width; d++) q_square += q[d] * q[d], k_square += k[d] * k[d];
+    if (score == attune::Score::cosine && (q_square == 0 || k_square == 0)) return;
+    const Real norms = std::sqrt(q_square) * std::sqrt(k_square), cosine = similarity(attune::Score::cosine, q, k, width);
+    for (Index d = 0; d < width; d++) switch (score) {
+        case attune::Score::gaussian: grad_q[d] += factor * (k[d] - q[d]), grad_k[d] += factor * (q[d] - k[d]); break;
+        case attune::Score::cosine:
+            grad_q[d] += factor * (k[d] / norms - cosine * q[d] / q_square);
+            grad_k[d] += factor * (q[d] / norms - cosine * k[d] / k_square);
+            break;
+        default: grad_q[d] += factor * k[d], grad_k[d] += factor * q[d];
+        }
+}
+
+// grad_lse may be left out.
+template<typename Real, typename T, typename Stored = Real>
+SdpaBackwardResult<Real> sdpa_backward_reference(const attune::ConstView &query_view, const attune::ConstView &key_view,
+                                                 const attune::ConstView &value_view, const attune::ConstView &grad_out,
+                                                 const attune::ConstView &grad_lse, const attune::SdpaOptions &options,
+                                                 Parts parts = Parts::signed_parts) {
+    const auto query = rows_of<Real, T>(query_view), given_key = rows_of<Real, T>(key_view),
+               value = rows_of<Real, T>(value_view);
+    const bool general = options.score == attune::Score::general;
+    const auto score_weight = general ? rows_of<Real, T>(options.score_weight) : DenseRows<Real>{0, 0, 0, 0};
+    const auto key = general ? linear_reference<Real>(given_key, score_weight) : given_key;
+    const Real scale = scale_of<Real>(options, query.width);
+    const auto zeros_like = [](const DenseRows<Real> &x) { return DenseRows<Real>{x.batch, x.heads, x.count, x.width}; };
+    auto grad_query = zeros_like(query), grad_key = zeros_like(key);
+    auto result = attention_backward_reference<Real, T, Stored>(
+        {query.batch, query.heads, key.heads, query.count, key.count, query_view.rank}, options, value,
+        sdpa_of_rows<Real, T, Stored>(query, given_key, value, options, query_view.rank), rows_of<Real, T>(grad_out),
+        grad_lse.given() ? rows_of<Real, Sum<T>>(grad_lse).data : std::vector<Real>{},
+        [&](Index b, Index h, Index key_head, Index i, Index j) {
+            return scale * similarity(options.score, query.row(b, h, i), key.row(b, key_head, j), query.width);
+        },
+        [&](Index b, Index h, Index key_head, Index i, Index j, Real gradient) {
+            add_similarity_gradient(options.score, query.row(b, h, i), key.row(b, key_head, j), query.width, scale * gradient,
+                                    grad_query.row(b, h, i), grad_key.row(b, key_head, j));
+        },
+        parts);
+    if (general) {
+        // Back through W k. A key that no query sees has no part in it, whatever it holds.
+        auto grad_given = zeros_like(given_key);
+        result.score_weight.resize(score_weight.data.size());
+        for (Index b = 0; b < key.batch; b++)
+            for (Index h = 0; h < key.heads; h++)
+                for (Index j = 0; j < key.count; j++)
+                    for (Index n = 0; n < key.width; n++)
+                        for (Index d = 0; d < given_key.width; d++) {
+                            const Real gradient = grad_key.row(b, h, j)[n];
+                            grad_given.row(b, h, j)[d] += gradient * score_weight.row(0, 0, n)[d];
+                            if (gradient != 0)
+                                result.score_weight[std::size_t(n * given_key.width + d)] +=
+                                    gradient * given_key.row(b, h, j)[d];
+                        }
+        grad_key = grad_given;
+    }
+    for (Real sum : grad_query.data) result.query.push_back(stored_as<Stored>(sum));
+    for (Real sum : grad_key.data) result.key.push_back(stored_as<Stored>(sum));
+    return result;
+}
+template<typename T>
+SdpaBackwardResult<Sum<T>> plain_sdpa_backward(const attune::ConstView &query, const attune::ConstView &key,
+                                               const attune::ConstView &value, const attune::ConstView &grad_out,
+                                               const attune::ConstView &grad_lse, const attune::SdpaOptions &options) {
+    return sdpa_backward_reference<Sum<T>, T, T>(query, key, value, grad_out, grad_lse, options);
+}
+
+}  // namespace attune_test
