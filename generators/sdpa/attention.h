@@ -27,12 +27,14 @@ struct PairTerm {
     std::vector<Halide::Func> prepared;  // what finish or term read, computed before anything else
 };
 
-// The scaled number to a score, in natural units.
+// The scaled number to a score, in natural units. Written with Halide's tanh(), exp()...: its derivative is taken from it, and
+// then calls become expressions that vectorise (math/precise.h).
 using ScoreFunction = std::function<Halide::Expr(Halide::Expr score, const Index &at)>;
 // True where key j takes part for query i.
 using MaskFunction = std::function<Halide::Expr(const Index &at)>;
 
-// One change of all scores: a score function or a mask function. A score below -1e29 counts as masked.
+// One change of all scores: a score function, a mask function, or both of them, of which the mask is asked about what it reads
+// and not about the new score. A score below -1e29 counts as masked.
 struct ScoreStep {
     ScoreFunction score;
     MaskFunction mask;

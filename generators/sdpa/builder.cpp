@@ -1,6 +1,7 @@
 #include "generators/sdpa/builder.h"
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
+#include "generators/math/precise.h"
 
 namespace attune {
 using namespace Halide;
@@ -184,7 +185,8 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
                 return update.tables.back()(r, key, {c, t, h, b});
             };
         Expr x = p.logit(r, key, c, t, h, b);
-        p.logit(r, key, c, t, h, b) = step.score ? step.score(x, at) : select(step.mask(at), x, value_of(masked_score));
+        if (step.score) x = precise(step.score(x, at));
+        p.logit(r, key, c, t, h, b) = step.mask ? select(step.mask(at), x, value_of(masked_score)) : x;
         p.steps.push_back(update);
     };
     for (const ScoreStep &step : score.steps) {

@@ -1,4 +1,5 @@
 #include "generators/sdpa/scores.h"
+#include "generators/math/accumulator.h"
 #include "generators/math/tanh.h"
 #include "generators/sdpa/builder.h"
 
@@ -60,19 +61,18 @@ PairTerm additive_separable_pair(const AdditiveInputs &additive, Type type) {
 
 ScoreStep softcap_step(Expr cap, Type type) {
     ScoreStep step;
-    step.score = [=](Expr x, const Index &) {
-        return cast(type, cap) * tanh_precise(x * cast(type, make_const(Float(64), 1) / cap));
-    };
+    step.score = [=](Expr x, const Index &) { return cast(type, cap) * tanh(x * cast(type, make_const(Float(64), 1) / cap)); };
     step.when = cap > 0;
     return step;
 }
 
 ScoreStep bias_step(const Func &bias, Expr given) {
     ScoreStep step;
-    step.score = [=](Expr x, const Index &at) {
-        Expr value = cast(x.type(), at.of_pair(bias));
-        // Before it is added: it may be -inf.
-        return select(strict_float(value < make_const(x.type(), lowest_max)), make_const(x.type(), masked_score), x + value);
+    step.score = [=](Expr x, const Index &at) { return x + cast(x.type(), at.of_pair(bias)); };
+    step.mask = [=](const Index &at) {
+        Expr value = at.of_pair(bias);
+        value = cast(accumulator_of(value.type()), value);
+        return !strict_float(value < make_const(value.type(), lowest_max));
     };
     step.when = given;
     step.reads_pairs = step.may_mask = true;

@@ -46,9 +46,15 @@ Status check_score(const SdpaOptions &);
 double scale_of(const SdpaOptions &, std::int64_t head_dim);
 
 // Checks everything, in the order of the arguments, and fills `call` but for op, scale and pair; more_inputs are those of
-// the op itself, which outputs must not overlap either. check_sdpa does it for the scores of SdpaOptions.
+// the op itself, which outputs must not overlap either.
 Status check_attention(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                        const SdpaOptions &, std::span<const NamedView> more_inputs, SdpaCall &call);
+// Parts of it. check_inputs: all but the outputs, call.out among what is checked. check_by_query: a tensor (B, Hq, Sq), or of
+// lower rank where query is, as lse.
+Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const ConstView &out,
+                    const SdpaOptions &, SdpaCall &call);
+Status check_by_query(std::string_view name, const ConstView &, int rank, const SdpaProblem &, ConstView &as3);
+std::vector<NamedView> named_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaOptions &);
 Status check_score_options(const SdpaOptions &, int rank, SdpaCall &call);
 Status check_weights(const SdpaOptions &, int rank, SdpaCall &call);
 Status check_dropout(const Dropout &);
@@ -92,6 +98,14 @@ inline bool is_prefill(const VariantRecord &v) {
 
 // No causal mask, window or offset leaves out a key.
 bool band_is_open(const SdpaCall &);
+
+// The same memory as an output.
+inline View writable(const ConstView &v) {
+    View w;
+    w.data = const_cast<void *>(v.data), w.dtype = v.dtype, w.place = v.place, w.rank = v.rank;
+    for (int n = 0; n < max_rank; n++) w.extent[n] = v.extent[n], w.stride[n] = v.stride[n];
+    return w;
+}
 
 // A view of elements whose type is known only now.
 inline ConstView typed_view(const void *data, DType type, std::initializer_list<std::int64_t> extents,

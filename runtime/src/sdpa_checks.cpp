@@ -104,26 +104,6 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
     return {};
 }
 
-Status check_lse(const View &lse, int rank, SdpaCall &call) {
-    if (!lse.given()) return {};
-    const SdpaProblem &p = call.sizes;
-    if (lse.rank != rank - 1)
-        return invalid("lse", "rank must be " + text(rank - 1) + ", one less than that of query, got " + text(lse.rank));
-    if (lse.dtype != sum_type(p.dtype))
-        return invalid("lse", std::string("type must be ") + name_of(sum_type(p.dtype)) + " where query is " +
-                                  name_of(p.dtype) + ", got " + name_of(lse.dtype));
-    if (Status s = check_memory("lse", lse); !s.ok()) return s;
-    // (B, H, S) is (B, H, S, 1), of which the kernel wants the first three.
-    View with_channel = lse;
-    with_channel.rank = rank;
-    with_channel.extent[rank - 1] = 1, with_channel.stride[rank - 1] = 1;
-    call.lse = as_rank4(with_channel, true);
-    call.lse.rank = 3;
-    if (Status s = check_extent("lse", "batch (first extent)", call.lse.extent[0], "query", p.batch); !s.ok()) return s;
-    if (Status s = check_extent("lse", "number of heads", call.lse.extent[1], "query", p.query_heads); !s.ok()) return s;
-    return check_extent("lse", "number of queries", call.lse.extent[2], "query", p.queries);
-}
-
 }  // namespace
 
 Band band_of(const SdpaOptions &options, std::optional<std::int64_t> given, std::int64_t queries, std::int64_t keys) {
@@ -159,8 +139,27 @@ Status check_problem(const SdpaProblem &p) {
     return check_heads(p.query_heads, p.key_heads);
 }
 
-Status check_attention(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
-                       const SdpaOptions &options, std::span<const NamedView> more_inputs, SdpaCall &call) {
+Status check_by_query(std::string_view name, const ConstView &v, int rank, const SdpaProblem &p, ConstView &as3) {
+    if (v.rank != rank - 1)
+        return invalid(name, "rank must be " + text(rank - 1) + ", one less than that of query, got " + text(v.rank));
+    if (v.dtype != sum_type(p.dtype))
+        return invalid(name, std::string("type must be ") + name_of(sum_type(p.dtype)) + " where query is " + name_of(p.dtype) +
+                                 ", got " + name_of(v.dtype));
+    if (Status s = check_memory(name, v); !s.ok()) return s;
+    // (B, H, S) is (B, H, S, 1), of which the kernel wants the first three.
+    ConstView with_channel = v;
+    with_channel.rank = rank;
+    with_channel.extent[rank - 1] = 1, with_channel.stride[rank - 1] = 1;
+    as3 = as_rank4(with_channel, true);
+    as3.rank = 3;
+    const ExtentMatch matches[] = {{name, "batch (first extent)", as3.extent[0], "query", p.batch},
+                                   {name, "number of heads", as3.extent[1], "query", p.query_heads},
+                                   {name, "number of queries", as3.extent[2], "query", p.queries}};
+    return check_extents(matches);
+}
+
+Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const ConstView &out,
+                    const SdpaOptions &options, SdpaCall &call) {
     const int rank = query.rank;
     ConstView out4;
     if (Status s = check_tensor("query", query, rank, query.dtype, call.query); !s.ok()) return s;
@@ -168,7 +167,7 @@ Status check_attention(const ConstView &query, const ConstView &key, const Const
     if (Status s = check_tensor("key", key, rank, query.dtype, call.key); !s.ok()) return s;
     if (Status s = check_tensor("value", value, rank, query.dtype, call.value); !s.ok()) return s;
     if (Status s = check_tensor("out", out, rank, query.dtype, out4); !s.ok()) return s;
-    call.out = as_rank4(out, true);
+    call.out = writable(out4);
     if (Status s = check_sizes(call); !s.ok()) return s;
     if (options.scale && !std::isfinite(*options.scale)) return invalid("scale", "must be finite, got " + text(*options.scale));
     if (Status s = check_cache_lens(options, call); !s.ok()) return s;
@@ -178,19 +177,33 @@ Status check_attention(const ConstView &query, const ConstView &key, const Const
         if (Status s = check_valid_lens(options.valid_lens, "query", p.batch, p.queries, p.keys, call.lengths); !s.ok())
             return s;
     }
-    if (Status s = check_score_options(options, rank, call); !s.ok()) return s;
-    if (Status s = check_lse(options.lse, rank, call); !s.ok()) return s;
-    if (Status s = check_weights(options, rank, call); !s.ok()) return s;
-    std::vector<NamedView> inputs = {{"query", query},
-                                     {"key", key},
-                                     {"value", value},
-                                     {"valid_lens", options.valid_lens},
-                                     {"cache_lens", options.cache_lens},
-                                     {"offsets", options.offsets},
-                                     {"bias", options.bias},
-                                     {"mask", options.mask},
-                                     {"alibi_slopes", options.alibi_slopes},
-                                     {"sinks", options.sinks}};
+    return check_score_options(options, rank, call);
+}
+
+std::vector<NamedView> named_inputs(const ConstView &query, const ConstView &key, const ConstView &value,
+                                    const SdpaOptions &options) {
+    return {{"query", query},
+            {"key", key},
+            {"value", value},
+            {"valid_lens", options.valid_lens},
+            {"cache_lens", options.cache_lens},
+            {"offsets", options.offsets},
+            {"bias", options.bias},
+            {"mask", options.mask},
+            {"alibi_slopes", options.alibi_slopes},
+            {"sinks", options.sinks}};
+}
+
+Status check_attention(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                       const SdpaOptions &options, std::span<const NamedView> more_inputs, SdpaCall &call) {
+    if (Status s = check_inputs(query, key, value, out, options, call); !s.ok()) return s;
+    if (options.lse.given()) {
+        ConstView lse;
+        if (Status s = check_by_query("lse", options.lse, query.rank, call.sizes, lse); !s.ok()) return s;
+        call.lse = writable(lse);
+    }
+    if (Status s = check_weights(options, query.rank, call); !s.ok()) return s;
+    std::vector<NamedView> inputs = named_inputs(query, key, value, options);
     inputs.insert(inputs.end(), more_inputs.begin(), more_inputs.end());
     const NamedView outputs[] = {{"out", out}, {"lse", options.lse}, {"weights", options.weights}};
     return check_overlaps(inputs, outputs);

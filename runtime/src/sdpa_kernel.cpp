@@ -2,81 +2,12 @@
 #include "dropout_threshold.h"
 #include "halide_call.h"
 #include "max_magnitude.h"
-#include "sdpa_call.h"
+#include "sdpa_arguments.h"
 #include <algorithm>
 #include <cstring>
 
 namespace attune {
 namespace {
-
-// The extremes of lengths over the queries of a tile, as the kernels want them: (B, tiles).
-struct LengthBounds {
-    ConstView shortest, longest;
-};
-
-LengthBounds bound_lengths(const ConstView &lens, const SdpaProblem &sizes, const VariantRecord &variant,
-                           std::int32_t *storage) {
-    const std::int64_t queries = sizes.queries, batch = sizes.batch;
-    LengthBounds bounds{lens, lens};
-    // In the split form a tile holds rows of any query, so one pair of bounds serves the whole batch entry.
-    const std::int64_t tile = is_prefill(variant) || variant.schedule == "rows" ? variant.tile_q : queries;
-    const std::int64_t tiles = (queries + tile - 1) / tile;
-    const bool per_query = lens.stride[1] != 0 && queries > 1;
-    if (per_query) {
-        const auto *data = static_cast<const std::int32_t *>(lens.data);
-        std::int32_t *shortest = storage, *longest = storage + batch * tiles;
-        for (std::int64_t b = 0; b < batch; b++)
-            for (std::int64_t i = 0; i < queries; i++) {
-                const std::int32_t n = data[b * lens.stride[0] + i * lens.stride[1]];
-                std::int32_t &low = shortest[b * tiles + i / tile], &high = longest[b * tiles + i / tile];
-                low = i % tile ? std::min(low, n) : n;
-                high = i % tile ? std::max(high, n) : n;
-            }
-        bounds = {ConstView(shortest, {batch, tiles}), ConstView(longest, {batch, tiles})};
-    }
-    if (!per_query || tiles == 1)
-        for (ConstView *v : {&bounds.shortest, &bounds.longest}) {
-            v->extent[1] = sizes.query_heads * queries;  // at least the number of tiles of any schedule
-            v->stride[1] = 0;
-        }
-    return bounds;
-}
-
-// A table over pairs as kernels read it, dense along the keys: one that has a single element for all keys is written out
-// to `copy`. Dimensions that broadcast stay single.
-struct Expanded {
-    std::int64_t extent[3];
-    std::int64_t bytes = 0;
-};
-Expanded expansion_of(const ConstView &v, std::int64_t keys) {
-    Expanded e{{1, 1, 1}};
-    if (!v.given() || v.extent[3] == keys) return e;
-    std::int64_t rows = 1;
-    for (int n = 0; n < 3; n++) rows *= e.extent[n] = v.stride[n] == 0 ? 1 : v.extent[n];
-    e.bytes = (rows * keys * size_of(v.dtype) + 63) / 64 * 64;
-    return e;
-}
-ConstView dense_along_keys(const ConstView &v, std::int64_t keys, char *copy) {
-    const Expanded e = expansion_of(v, keys);
-    if (e.bytes == 0) return v;
-    ConstView d = v;
-    const auto size = static_cast<std::size_t>(size_of(v.dtype));
-    d.data = copy;
-    d.extent[3] = keys, d.stride[3] = 1;
-    std::int64_t dense = keys;
-    for (int n = 2; n >= 0; n--) {
-        d.stride[n] = v.stride[n] == 0 ? 0 : dense;
-        dense *= e.extent[n];
-    }
-    for (std::int64_t b = 0; b < e.extent[0]; b++)
-        for (std::int64_t h = 0; h < e.extent[1]; h++)
-            for (std::int64_t i = 0; i < e.extent[2]; i++) {
-                const char *from = static_cast<const char *>(v.data) +
-                                   (b * v.stride[0] + h * v.stride[1] + i * v.stride[2]) * size_of(v.dtype);
-                for (std::int64_t j = 0; j < keys; j++, copy += size) std::memcpy(copy, from, size);
-            }
-    return d;
-}
 
 // Whether to find out which entries have no NaN or Inf among their values. In chunks that a mask touches, values that may hold
 // them cost time again for each tile of queries; looking at all of them once pays where there are several tiles, or where the
@@ -108,14 +39,16 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     // One block: the bounds of the lengths, two for each query at most, copies of tables, and lse, which the kernel of the
     // values always writes.
     auto rounded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
-    const std::int64_t bounds_bytes = rounded(2 * static_cast<std::int64_t>(sizeof(std::int32_t)) * p.batch * p.queries);
-    const std::int64_t bias_bytes = expansion_of(c.bias, p.keys).bytes, mask_bytes = expansion_of(c.mask, p.keys).bytes;
+    const std::int64_t bounds_bytes = rounded(bytes_of_bounds(p));
+    const std::int64_t bias_bytes = bytes_of_expansion(c.bias, p.keys), mask_bytes = bytes_of_expansion(c.mask, p.keys);
     const DType lse_type = sum_type(p.dtype);
     const std::int64_t lse_bytes = to_weights || c.lse.given() ? 0 : p.batch * p.query_heads * p.queries * size_of(lse_type);
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bounds_bytes + bias_bytes + mask_bytes + lse_bytes));
     if (!block.data()) return no_memory();
     char *memory = static_cast<char *>(block.data());
-    const LengthBounds bounds = bound_lengths(lengths, p, variant, reinterpret_cast<std::int32_t *>(memory));
+    // In the split form a tile holds rows of any query, so one pair of bounds serves the whole batch entry.
+    const std::int64_t tile = is_prefill(variant) || variant.schedule == "rows" ? variant.tile_q : p.queries;
+    const LengthBounds bounds = bound_lengths(lengths, p, tile, reinterpret_cast<std::int32_t *>(memory));
     const ConstView bias = dense_along_keys(c.bias, p.keys, memory += bounds_bytes);
     const ConstView mask = dense_along_keys(c.mask, p.keys, memory += bias_bytes);
     View lse = c.lse;

@@ -10,6 +10,7 @@
 #include "attune/merge.h"
 #include "attune/multi_head.h"
 #include "attune/sdpa.h"
+#include "attune/sdpa_backward.h"
 #include "attune/status.h"
 #include "attune/tensor.h"
 #include "attune/variants.h"

@@ -1,0 +1,53 @@
+#include "generators/backward_rows/backward_rows_stages.h"
+#include "generators/math/exp2.h"
+#include "generators/sdpa/builder.h"
+
+namespace attune {
+using namespace Halide;
+using Halide::Internal::make_const;
+
+namespace {
+constexpr double log2e = 1.4426950408889634;
+}
+
+BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type) {
+    BackwardRowsStages s;
+    Var i = s.i, h = s.h, b = s.b;
+    RDom d(0, in.channels, "channel");
+    s.channel = d.x;
+    s.product = Func("product");
+    s.product(i, h, b) = make_const(type, 0);
+    s.product(i, h, b) += cast(type, in.out(d, i, h, b)) * cast(type, in.grad_out(d, i, h, b));
+    const Type bits = UInt(type.bits());
+    Expr lse = in.lse(i, h, b);
+    Expr empty = reinterpret(bits, lse) == minus_infinity_bits(type);
+    // As bits, because arithmetic on -inf is undefined.
+    Expr base2 = select(empty, reinterpret(bits, make_const(type, -masked_score)),
+                        reinterpret(bits, strict_float(lse * make_const(type, log2e))));
+    Expr delta = s.product(i, h, b);
+    delta = select(in.has_grad_lse, delta - in.grad_lse(i, h, b), delta);
+    s.out = Func("rows");
+    s.out(i, h, b) = Tuple(reinterpret(type, base2), delta);
+    return s;
+}
+
+SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
+    SinkGradientStages s;
+    Var h = s.h;
+    const Type type = in.row_lse.type(), wide = Float(64);
+    RDom rows(0, in.queries, 0, in.batch, "rows");
+    s.query = rows.x, s.entry = rows.y;
+    Expr sink = in.sinks(h), lowest = make_const(Float(32), lowest_max);
+    // A sink below every score that counts is none.
+    Expr none = strict_float(sink < lowest);
+    Expr base2 = cast(type, select(none, lowest, sink)) * make_const(type, log2e);
+    Expr share = exp2_nonpositive(base2 - in.row_lse(rows.x, h, rows.y));
+    s.sum = Func("sum");
+    s.sum(h) = make_const(wide, 0);
+    s.sum(h) -= select(none, make_const(wide, 0), cast(wide, share) * cast(wide, in.row_delta(rows.x, h, rows.y)));
+    s.out = Func("grad_sinks");
+    s.out(h) = cast<float>(s.sum(h));
+    return s;
+}
+
+}  // namespace attune

@@ -1,0 +1,118 @@
+// Wiring only: parameters, inputs, outputs. The gradients of attention.
+#include "generators/math/accumulator.h"
+#include "generators/sdpa/backward_stages.h"
+#include "generators/sdpa/scores.h"
+#include "schedules/sdpa/backward_schedules.h"
+
+namespace {
+using namespace Halide;
+enum class Schedule { root, tiles };
+enum class Kind { plain, scored, training };
+
+class SdpaBackward : public Halide::Generator<SdpaBackward> {
+public:
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::root, {{"root", Schedule::root}, {"tiles", Schedule::tiles}}};
+    GeneratorParam<Kind> kind{
+        "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
+    GeneratorParam<Type> dtype{"dtype", Float(32)};
+    GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
+    GeneratorParam<int> tile_q{"tile_q", 64, 1, 1024};
+    GeneratorParam<int> chunk{"chunk", 64, 1, 1024};
+    GeneratorParam<int> query_tile{"query_tile", 4, 1, 64};
+    GeneratorParam<int> key_vectors{"key_vectors", 4, 1, 16};
+    GeneratorParam<int> row_tile{"row_tile", 8, 1, 64};
+    GeneratorParam<int> channel_vectors{"channel_vectors", 2, 1, 16};
+
+    Input<Buffer<void, 3>> query{"query"}, grad_out{"grad_out"};
+    Input<Buffer<void, 2>> key{"key"}, value{"value"}, row_lse{"row_lse"}, row_delta{"row_delta"};
+    Input<Buffer<int32_t, 1>> lengths{"lengths"}, shortest{"shortest"}, longest{"longest"};
+    Input<int32_t> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"}, finite{"finite"};
+    Input<int32_t> first_query_tile{"first_query_tile"}, query_tiles{"query_tiles"}, first_key_tile{"first_key_tile"},
+        key_tiles{"key_tiles"};
+    Input<bool> wants_query{"wants_query"}, wants_key{"wants_key"};
+    Input<double> scale{"scale"};
+    // The order of these and of what configure() adds is that of the arguments (runtime/src/sdpa_backward_kernel.cpp).
+
+    void configure() {
+        for (auto *in : {&query, &grad_out}) in->set_type(dtype);
+        for (auto *in : {&key, &value}) in->set_type(dtype);
+        for (auto *in : {&row_lse, &row_delta}) in->set_type(accumulator());
+        if (kind != Kind::plain) {
+            softcap = add_input<double>("softcap");
+            has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", static_cast<Type>(dtype), 3);
+            has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
+            has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 3);
+        }
+        if (kind == Kind::training) {
+            seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
+            dropout_offset = add_input<uint32_t>("dropout_offset"), first_head = add_input<uint32_t>("first_head");
+            threshold = add_input<uint32_t>("threshold");
+            keep_scale = add_input<double>("keep_scale");
+        }
+        grad_query = add_output<Buffer<>>("grad_query", static_cast<Type>(dtype), 3);
+        grad_key = add_output<Buffer<>>("grad_key", static_cast<Type>(dtype), 2);
+        grad_value = add_output<Buffer<>>("grad_value", static_cast<Type>(dtype), 2);
+    }
+
+    void generate() {
+        attune::BackwardInputs in;
+        in.query = query, in.grad_out = grad_out, in.key = key, in.value = value, in.row_lse = row_lse,
+        in.row_delta = row_delta;
+        in.lengths = lengths, in.shortest = shortest, in.longest = longest;
+        in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.scale = scale, in.finite = finite;
+        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent(), in.heads = query.dim(2).extent();
+        in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
+        in.value_dim = head_dim == 0 ? value.dim(0).extent() : Expr(head_dim);
+        in.first_query_tile = first_query_tile, in.query_tiles = query_tiles;
+        in.first_key_tile = first_key_tile, in.key_tiles = key_tiles, in.wants_query = wants_query, in.wants_key = wants_key;
+        if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
+        attune::Score score;
+        if (kind != Kind::plain)
+            score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
+                           attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
+        stages = attune::backward_stages(in, {dtype, accumulator(), tile_q, chunk, head_dim == 0}, score);
+        *grad_query = stages.query_out, *grad_key = stages.key_out, *grad_value = stages.value_out;
+    }
+
+    void schedule() {
+        for (auto *in : {&query, &grad_out})
+            for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
+        for (auto *in : {&key, &value, &row_lse, &row_delta})
+            for (int n = 0; n < 2; n++) in->dim(n).set_min(0);
+        for (auto *in : {&lengths, &shortest, &longest}) in->dim(0).set_min(0).set_stride(Expr());
+        if (kind != Kind::plain) {
+            for (auto *in : {bias, mask})
+                for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
+            slopes->dim(0).set_min(0).set_stride(Expr());
+            slopes->dim(1).set_min(0);
+        }
+        if (head_dim != 0) {
+            for (auto *in : {&query, &grad_out}) in->dim(0).set_extent(head_dim);
+            for (auto *in : {&key, &value}) in->dim(0).set_extent(head_dim);
+        }
+        for (auto *out : {grad_query, grad_key, grad_value}) {
+            for (int n = 0; n < out->dimensions(); n++) out->dim(n).set_min(0);
+            if (head_dim != 0) out->dim(0).set_extent(head_dim);
+        }
+        const std::vector<Func> outputs = {*grad_query, *grad_key, *grad_value};
+        if (schedule_name == Schedule::root)
+            attune::schedule_backward_root(stages, outputs);
+        else
+            attune::schedule_backward(stages, outputs, {tile_q, chunk, query_tile, key_vectors, row_tile, channel_vectors},
+                                      target);
+    }
+
+private:
+    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr;
+    Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr;
+    Input<double> *softcap = nullptr, *keep_scale = nullptr;
+    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
+                    *threshold = nullptr;
+    Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr;
+    attune::BackwardStages stages;
+
+    Type accumulator() const { return attune::accumulator_of(dtype); }
+};
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(SdpaBackward, sdpa_backward)

@@ -1,0 +1,71 @@
+// What is computed: the gradients of attention by query, key and value, of one batch entry and one key head. No tile size, no
+// vector width, no target.
+//
+// Weights are recomputed from the log-sum-exp of the forward. Pairs of a query and a key are cut in tiles; a tile gives parts of
+// the gradients of its queries and of its keys, and parts are added in the order of tiles, so that a gradient depends on the
+// sides of a tile and on nothing else of the schedule, nor on which of the gradients are wanted. Full tiles come first, then
+// those that a mask touches.
+// Loop names: r key in tile, t tile of keys, q query in tile, u tile of queries, d channel, h query head, i query, j key.
+#pragma once
+#include "generators/sdpa/sdpa_stages.h"
+
+namespace attune {
+
+struct BackwardInputs {
+    Halide::Func query, grad_out;     // (d, i, h): those of the query heads that share the key head
+    Halide::Func key, value;          // (d, j)
+    Halide::Func row_lse, row_delta;  // (i, h): backward_rows_stages.h
+    // The interval of keys of a query, as in SdpaInputs, of one batch entry.
+    Halide::Func lengths;            // (i), int32
+    Halide::Func shortest, longest;  // (u), int32
+    Halide::Expr band_begin, band_end, offset;
+    Halide::Expr scale;   // double
+    Halide::Expr finite;  // int32: not 0 where query, key and grad_out hold no Inf or NaN
+    Halide::Expr queries, keys, heads, head_dim, value_dim;
+    // The tiles that are computed: outputs hold their queries and keys alone. And which gradients, bool: of query; of key and
+    // value.
+    Halide::Expr first_query_tile, query_tiles, first_key_tile, key_tiles, wants_query, wants_key;
+    Dropout dropout;
+};
+
+struct BackwardShape {
+    Halide::Type type, accumulator;  // of the tensors, and of the sums
+    int tile_q, chunk;               // sides of a tile: they fix the order of summation
+    bool ragged_dims;                // head sizes are not multiples of what a schedule may round channels up to: clamp loads
+};
+
+// Sums over the queries or the keys of a tile, as updates of one Func.
+struct TileSum {
+    Halide::Func part;
+    std::vector<Halide::RVar> along;  // of each update
+};
+
+// Of one tile: the product, the logit (behind its derivative by the scaled product, where some step of the score does more than add
+// to it), weights P, dP, and the gradient by the scaled product; all (r, q, u, h, t).
+struct BackwardTile {
+    Halide::Func score, logit, weight, weight_gradient, score_gradient;
+    Halide::Func random, dropped;  // with dropout: random words (word, r / 4, q, u, h, t), and the weights that are left
+    Halide::RVar channel, value_channel;
+    std::vector<Halide::RVar> step_queries;  // of each update of logit
+    TileSum query_sum, key_sum, value_sum;   // (d, q, u, h, t), (d, r, u, h, t), (d, r, u, h, t)
+};
+
+struct BackwardStages {
+    Halide::Func query_rows, grad_rows;  // (d, i, h) in the accumulator's type
+    Halide::Func key_rows;               // (d, j)
+    Halide::Func key_t, value_t;         // (r, d, t)
+    BackwardTile full, part;
+    // Update 0 adds the full tiles, 1 the others.
+    Halide::Func query_total;             // (d, q, u, h)
+    Halide::Func key_total, value_total;  // (d, r, t)
+    struct Loops {
+        Halide::RVar query_tile, head, key_tile;
+    } full_tiles, part_tiles;
+    Halide::Func query_out, key_out, value_out;  // (d, i, h), (d, j), (d, j)
+
+    Halide::Var r{"r"}, t{"t"}, q{"q"}, u{"u"}, d{"d"}, h{"h"}, i{"i"}, j{"j"};
+};
+
+BackwardStages backward_stages(const BackwardInputs &, const BackwardShape &, const Score &);
+
+}  // namespace attune

@@ -1,0 +1,18 @@
+// Derivatives of score functions, taken from their expressions.
+#pragma once
+#include "generators/sdpa/attention.h"
+
+namespace attune {
+
+// The derivative of step(score, at) by score. Exactly the constant 1 where the step only adds to the score.
+Halide::Expr score_derivative(const ScoreFunction &step, const Halide::Expr &score, const Index &at);
+
+// The same by each buffer that the expression reads, at the element that it reads there.
+struct CaptureDerivative {
+    std::string buffer;
+    std::vector<Halide::Expr> element;
+    Halide::Expr derivative;
+};
+std::vector<CaptureDerivative> capture_derivatives(const ScoreFunction &step, const Halide::Expr &score, const Index &at);
+
+}  // namespace attune

@@ -1,0 +1,97 @@
+#include "attune/sdpa_backward.h"
+#include "sdpa_backward_call.h"
+#include <array>
+
+namespace attune {
+namespace {
+
+// A gradient is as the tensor that it is of.
+Status check_gradient(std::string_view name, const View &gradient, std::string_view of, const ConstView &tensor, DType type) {
+    if (!gradient.given()) return {};
+    if (!tensor.given()) return invalid(name, "given without " + std::string(of));
+    if (gradient.rank != tensor.rank)
+        return invalid(name, "rank is " + text(gradient.rank) + ", that of " + std::string(of) + " is " + text(tensor.rank));
+    if (Status s = check_same_type(name, gradient.dtype, of, type); !s.ok()) return s;
+    if (Status s = check_memory(name, gradient); !s.ok()) return s;
+    for (int n = 0; n < tensor.rank; n++)
+        if (Status s = check_extent(name, "extent " + text(n), gradient.extent[n], of, tensor.extent[n]); !s.ok()) return s;
+    return {};
+}
+
+Status check_tensor_gradient(std::string_view name, const View &gradient, std::string_view of, const ConstView &tensor,
+                             View &as4) {
+    if (Status s = check_gradient(name, gradient, of, tensor, tensor.dtype); !s.ok() || !gradient.given()) return s;
+    if (Status s = check_dense(name, gradient); !s.ok()) return s;
+    as4 = as_rank4(gradient, true);
+    return {};
+}
+
+Status check(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
+             const SdpaGradients &gradients, const SdpaOptions &options, BackwardCall &call) {
+    if (options.lse.given()) return invalid("lse", "is an input of the backward: give it as forward.lse");
+    if (options.weights.given() || options.average_weights) return invalid("weights", "are no output of the backward");
+    if (Status s = check_score(options); !s.ok()) return s;
+    if (options.score != Score::dot_product)
+        return unsupported("score", "the backward of sdpa takes Score::dot_product, got another");
+    SdpaCall &c = call.forward;
+    if (Status s = check_inputs(query, key, value, forward.out, options, c); !s.ok()) return s;
+    if (!forward.lse.given()) return invalid("forward.lse", "must be given");
+    if (Status s = check_by_query("forward.lse", forward.lse, query.rank, c.sizes, call.lse); !s.ok()) return s;
+    View grad_out;
+    if (!forward.grad_out.given()) return invalid("forward.grad_out", "must be given");
+    if (Status s = check_tensor_gradient("forward.grad_out", writable(forward.grad_out), "out", forward.out, grad_out); !s.ok())
+        return s;
+    call.grad_out = grad_out;
+    if (forward.grad_lse.given())
+        if (Status s = check_by_query("forward.grad_lse", forward.grad_lse, query.rank, c.sizes, call.grad_lse); !s.ok())
+            return s;
+
+    const SdpaGradients &g = gradients;
+    if (Status s = check_tensor_gradient("gradients.query", g.query, "query", query, call.query); !s.ok()) return s;
+    if (Status s = check_tensor_gradient("gradients.key", g.key, "key", key, call.key); !s.ok()) return s;
+    if (Status s = check_tensor_gradient("gradients.value", g.value, "value", value, call.value); !s.ok()) return s;
+    if (Status s = check_gradient("gradients.bias", g.bias, "bias", options.bias, query.dtype); !s.ok()) return s;
+    const ConstView standard(c.standard_slopes ? c.standard_slopes->data() : nullptr, {c.sizes.query_heads});
+    const ConstView &slopes = c.standard_slopes ? standard : options.alibi_slopes;
+    if (Status s = check_gradient("gradients.alibi_slopes", g.alibi_slopes, "alibi_slopes", slopes, DType::f32); !s.ok())
+        return s;
+    if (Status s = check_gradient("gradients.sinks", g.sinks, "sinks", options.sinks, DType::f32); !s.ok()) return s;
+    call.bias = g.bias, call.alibi_slopes = g.alibi_slopes, call.sinks = g.sinks;
+
+    std::vector<NamedView> inputs = named_inputs(query, key, value, options);
+    inputs.insert(inputs.end(), {{"forward.out", forward.out},
+                                 {"forward.lse", forward.lse},
+                                 {"forward.grad_out", forward.grad_out},
+                                 {"forward.grad_lse", forward.grad_lse}});
+    const NamedView outputs[] = {{"gradients.query", g.query},
+                                 {"gradients.key", g.key},
+                                 {"gradients.value", g.value},
+                                 {"gradients.bias", g.bias},
+                                 {"gradients.alibi_slopes", g.alibi_slopes},
+                                 {"gradients.sinks", g.sinks}};
+    return check_overlaps(inputs, outputs);
+}
+
+Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
+           const SdpaGradients &gradients, const SdpaOptions &options) {
+    const CallStart start = start_of_call();
+    BackwardCall call;
+    if (Status s = check(query, key, value, forward, gradients, options, call); !s.ok()) return s;
+    call.forward.op = "sdpa_backward";
+    call.forward.scale = scale_of(options, call.forward.sizes.head_dim);
+    BackwardChoice choice;
+    if (Status s = choose_backward(context.state(), call, options.variant, choice); !s.ok()) return s;
+    if (Status s = run_backward(context, call, choice); !s.ok()) return s;
+    record_call(context.state(), choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
+    return {};
+}
+
+}  // namespace
+
+Status scaled_dot_product_attention_backward(Context &context, const ConstView &query, const ConstView &key,
+                                             const ConstView &value, const SdpaForward &forward, const SdpaGradients &gradients,
+                                             const SdpaOptions &options) noexcept {
+    return answer(context, [&](Context::State &) { return run(context, query, key, value, forward, gradients, options); });
+}
+
+}  // namespace attune

@@ -1,0 +1,277 @@
+// From a checked call of the gradients to tasks, and to the arguments of their kernels.
+#include "dropout_threshold.h"
+#include "halide_call.h"
+#include "max_magnitude.h"
+#include "sdpa_arguments.h"
+#include "sdpa_backward_call.h"
+#include <algorithm>
+#include <cstring>
+
+namespace attune {
+namespace {
+
+// Tiles of one key head of one batch entry: of which queries and keys, of which of its query heads, and for which gradients.
+struct TileTask {
+    std::int64_t entry, key_head, first_head, heads;  // first_head counts within the group
+    std::int64_t first_query_tile, query_tiles, first_key_tile, key_tiles;
+    bool query, key;
+};
+
+// One pass over all tiles of a key head gives all gradients by 5 products a tile, but is a single task. Tasks that give the
+// gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same.
+std::vector<TileTask> tasks_of(const BackwardCall &call, const VariantRecord &variant, int threads) {
+    const SdpaProblem &p = call.forward.sizes;
+    const bool query = call.query.given(), key = call.key.given() || call.value.given();
+    const std::int64_t group = p.query_heads / p.key_heads, entries = p.batch * p.key_heads;
+    const std::int64_t query_tiles = (p.queries + variant.tile_q - 1) / variant.tile_q;
+    const std::int64_t key_tiles = (p.keys + variant.chunk - 1) / variant.chunk;
+    constexpr std::int64_t tasks_a_thread = 4;
+    const std::int64_t rounds = (entries + threads - 1) / threads;
+    const bool split =
+        threads > 1 && rounds * threads * 5 > entries * (query && key ? 7 : 5) && entries < tasks_a_thread * threads;
+    const std::int64_t parts = split ? (tasks_a_thread * threads + entries - 1) / entries : 1;
+    auto each_part = [&](std::int64_t tiles, const auto &body) {
+        const std::int64_t size = std::max<std::int64_t>(1, (tiles + parts - 1) / parts);
+        for (std::int64_t first = 0; first < tiles; first += size) body(first, std::min(size, tiles - first));
+    };
+    std::vector<TileTask> tasks;
+    for (std::int64_t b = 0; b < p.batch; b++)
+        for (std::int64_t h = 0; h < p.key_heads; h++) {
+            const TileTask all{b, h, 0, group, 0, query_tiles, 0, key_tiles, query, key};
+            if (!split) {
+                tasks.push_back(all);
+                continue;
+            }
+            if (key)
+                each_part(key_tiles, [&](std::int64_t first, std::int64_t count) {
+                    TileTask t = all;
+                    t.query = false, t.first_key_tile = first, t.key_tiles = count;
+                    tasks.push_back(t);
+                });
+            for (std::int64_t head = 0; query && head < group; head++)
+                each_part(query_tiles, [&](std::int64_t first, std::int64_t count) {
+                    TileTask t = all;
+                    t.key = false, t.first_head = head, t.heads = 1, t.first_query_tile = first, t.query_tiles = count;
+                    tasks.push_back(t);
+                });
+        }
+    return tasks;
+}
+
+// (B, H, S, D) as (heads, S, D) or (B, Hkv, S, D) as (S, D) of one entry; a view of rank 3 likewise.
+template<typename Data> BasicView<Data> drop_first(BasicView<Data> v, std::int64_t index) {
+    BasicView<Data> w = part_of(v, 0, index, 1);
+    for (int n = 1; n < v.rank; n++) w.extent[n - 1] = w.extent[n], w.stride[n - 1] = w.stride[n];
+    w.rank = v.rank - 1;
+    return w;
+}
+template<typename Data> BasicView<Data> heads_of(const BasicView<Data> &v, const TileTask &t, std::int64_t group) {
+    return part_of(drop_first(v, t.entry), 0, t.key_head * group + t.first_head, t.heads);
+}
+template<typename Data> BasicView<Data> key_head_of(const BasicView<Data> &v, const TileTask &t) {
+    return drop_first(drop_first(v, t.entry), t.key_head);
+}
+
+// What all tasks share.
+struct Shared {
+    const BackwardCall &call;
+    const VariantRecord &variant;
+    BackwardRows rows;
+    ConstView grad_out, lengths, bias, mask;
+    LengthBounds bounds;
+    std::vector<float> largest;  // of query, key and grad_out of each entry
+    View unwanted_key, unwanted_value;
+};
+
+Status run_task(Context::State &context, const Shared &s, const TileTask &t) {
+    const SdpaCall &c = s.call.forward;
+    const SdpaProblem &p = c.sizes;
+    const std::int64_t group = p.query_heads / p.key_heads;
+    static constexpr double nothing = 0;
+    auto table = [&](const ConstView &v, DType type) {
+        return v.given() ? heads_of(v, t, group) : typed_view(&nothing, type, {t.heads, p.queries, p.keys}, {0, 0, 1});
+    };
+    // Some rows of an output, none of what the task does not give.
+    auto rows_of = [](View v, int n, std::int64_t tile, std::int64_t first, std::int64_t count, bool wanted) {
+        if (!wanted) return part_of(v, n, 0, 0);
+        return part_of(v, n, first * tile, std::min(count * tile, v.extent[n] - first * tile));
+    };
+    const ConstView query_like = typed_view(&nothing, p.dtype, {t.heads, 0, p.head_dim}, {0, 0, 1});
+    const View grad_query = s.call.query.given() ? heads_of(s.call.query, t, group) : writable(query_like);
+    const View grad_key = key_head_of(s.call.key.given() ? s.call.key : s.unwanted_key, t);
+    const View grad_value = key_head_of(s.call.value.given() ? s.call.value : s.unwanted_value, t);
+    ConstView slopes = c.slopes.given()
+                           ? part_of(part_of(c.slopes, 0, t.entry, 1), 1, t.key_head * group + t.first_head, t.heads)
+                           : typed_view(&nothing, DType::f32, {1, t.heads}, {0, 0});
+
+    HalideBuffer query(heads_of(c.query, t, group)), grad_out(heads_of(s.grad_out, t, group)), key(key_head_of(c.key, t)),
+        value(key_head_of(c.value, t)), row_lse(heads_of(s.rows.lse, t, group)), row_delta(heads_of(s.rows.delta, t, group)),
+        lengths(drop_first(s.lengths, t.entry)), shortest(drop_first(s.bounds.shortest, t.entry)),
+        longest(drop_first(s.bounds.longest, t.entry)), bias(table(s.bias, p.dtype)), slopes_buffer(slopes),
+        mask(table(s.mask, DType::boolean)),
+        query_out(rows_of(grad_query, 1, s.variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
+        key_out(rows_of(grad_key, 0, s.variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
+        value_out(rows_of(grad_value, 0, s.variant.chunk, t.first_key_tile, t.key_tiles, t.key));
+    auto of_entry = [&](const std::vector<std::int32_t> &x) {
+        return x[x.size() == 1 ? 0 : static_cast<std::size_t>(t.entry)];
+    };
+    std::int32_t band_begin = of_entry(c.band_begin), band_end = of_entry(c.band_end), offset = of_entry(c.offset);
+    std::int32_t finite = s.largest.empty() ? 0 : all_finite(s.largest[static_cast<std::size_t>(t.entry)]);
+    auto count = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
+    std::int32_t first_query_tile = count(t.first_query_tile), query_tiles = count(t.query_tiles),
+                 first_key_tile = count(t.first_key_tile), key_tiles = count(t.key_tiles);
+    bool wants_query = t.query, wants_key = t.key, has_bias = s.bias.given(), has_alibi = c.slopes.given(),
+         has_mask = s.mask.given();
+    double scale = c.scale, softcap = c.softcap;
+    auto low = static_cast<std::uint32_t>(c.dropout.seed), high = static_cast<std::uint32_t>(c.dropout.seed >> 32);
+    const double probability = p.dropout ? c.dropout.probability : 0;
+    auto threshold = static_cast<std::uint32_t>(dropout_threshold(probability));
+    double keep_scale = 1 / (1 - probability);
+    std::uint32_t dropout_offset = c.dropout.offset,
+                  first_head = static_cast<std::uint32_t>(t.entry * p.query_heads + t.key_head * group + t.first_head);
+
+    // The order of the generator's inputs (generators/sdpa/backward_generator.cpp).
+    std::vector<void *> args;
+    args.reserve(40);
+    args = {nullptr,           query.get(),    grad_out.get(),  key.get(),   value.get(),  row_lse.get(), row_delta.get(),
+            lengths.get(),     shortest.get(), longest.get(),   &band_begin, &band_end,    &offset,       &finite,
+            &first_query_tile, &query_tiles,   &first_key_tile, &key_tiles,  &wants_query, &wants_key,    &scale};
+    if (s.variant.kind != "plain")
+        args.insert(args.end(), {&softcap, &has_bias, bias.get(), &has_alibi, slopes_buffer.get(), &has_mask, mask.get()});
+    if (s.variant.kind == "training")
+        args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
+    args.insert(args.end(), {query_out.get(), key_out.get(), value_out.get()});
+    return call_kernel(context, s.variant.kernel, args.data(), 1);
+}
+
+// Whether no NaN or Inf is in what a masked pair could multiply: then masked weights of 0 need not leave it out.
+Status find_largest(Context::State &context, const Shared &s, std::vector<float> &largest) {
+    const SdpaProblem &p = s.call.forward.sizes;
+    if (p.dtype == DType::f64) return {};  // not known
+    std::vector<float> one(static_cast<std::size_t>(p.batch));
+    largest.assign(one.size(), 0);
+    for (const ConstView &v : {s.call.forward.query, s.call.forward.key, s.grad_out}) {
+        if (Status status = max_magnitude(context, v, one.data()); !status.ok()) return status;
+        for (std::size_t b = 0; b < one.size(); b++) largest[b] = std::max(largest[b], one[b]);
+    }
+    return {};
+}
+
+Status run_rows(Context::State &context, const BackwardCall &call, const ConstView &out, const ConstView &grad_out,
+                const VariantRecord &variant, const BackwardRows &rows) {
+    const SdpaProblem &p = call.forward.sizes;
+    static constexpr double nothing = 0;
+    bool has_grad_lse = call.grad_lse.given();
+    const ConstView none = typed_view(&nothing, sum_type(p.dtype), {p.batch, p.query_heads, p.queries}, {0, 0, 0});
+    HalideBuffer attended(out), gradient(grad_out), lse(call.lse), grad_lse(has_grad_lse ? call.grad_lse : none),
+        row_lse(rows.lse), row_delta(rows.delta);
+    void *args[] = {nullptr,        attended.get(), gradient.get(), lse.get(),
+                    grad_lse.get(), &has_grad_lse,  row_lse.get(),  row_delta.get()};
+    return call_kernel(context, variant.kernel, args, worthwhile_threads(p, context.threads));
+}
+
+Status run_sinks(Context::State &context, const BackwardCall &call, const VariantRecord &variant, const BackwardRows &rows) {
+    HalideBuffer sinks(call.forward.sinks), row_lse(rows.lse), row_delta(rows.delta), out(call.sinks);
+    void *args[] = {nullptr, sinks.get(), row_lse.get(), row_delta.get(), out.get()};
+    return call_kernel(context, variant.kernel, args, 1);
+}
+
+void fill_without_pairs(const BackwardCall &call) {
+    for (const View *v : {&call.query, &call.key, &call.value})
+        if (v->given()) fill_zeros(*v);
+}
+
+}  // namespace
+
+Status choose_backward(const Context::State &context, const BackwardCall &call, std::string_view variant,
+                       BackwardChoice &choice) {
+    const SdpaProblem &p = call.forward.sizes;
+    const std::string_view op = call.forward.op;
+    const Forced forced = forced_variant(context, variant, op);
+    // A kernel of more options than the call has does as well where there is no other.
+    const std::string_view kinds[] = {"plain", "scored", "training"};
+    const std::size_t least = p.dropout ? 2 : p.scored ? 1 : 0;
+    const Wish tiles[] = {{"tiles", "", "tiles of queries and keys"}}, root[] = {{"root", "", "nothing else is built"}};
+    Status none;
+    for (std::size_t n = least; n < std::size(kinds); n++) {
+        none = choose_variant({op, p.dtype, kinds[n], p.head_dim, p.value_dim}, tiles, forced, choice.tiles);
+        if (none.ok() || !forced.name.empty()) break;
+    }
+    if (!none.ok()) {
+        if (!forced.name.empty()) return none;
+        none = choose_variant({op, p.dtype, "training", p.head_dim, p.value_dim}, root, forced, choice.tiles);
+        if (!none.ok()) return none;
+    }
+    const Wish rows[] = {{"rows", "", ""}, {"root", "", ""}};
+    if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
+    return choose_variant({"sink_gradient", sum_type(p.dtype)}, root, {}, choice.sinks);
+}
+
+Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice) {
+    Context::State &context = caller.state();
+    const SdpaCall &c = call.forward;
+    const SdpaProblem &p = c.sizes;
+    const std::int64_t rows = p.batch * p.query_heads * p.queries;
+    if (rows == 0 || p.keys == 0) {
+        fill_without_pairs(call);
+        choice.tiles = {nullptr, "no pairs of a query and a key"};
+    }
+
+    // One block: lse and delta of each query, the bounds of the lengths, copies of tables, unwanted gradients, a row of zeros.
+    std::int64_t bytes = 0;
+    auto reserve = [&](std::int64_t size) {
+        const std::int64_t at = bytes;
+        bytes += (size + 63) / 64 * 64;
+        return at;
+    };
+    const std::int64_t sum_size = size_of(sum_type(p.dtype)), keys = p.batch * p.key_heads * p.keys;
+    const std::int64_t lse_at = reserve(rows * sum_size), delta_at = reserve(rows * sum_size);
+    const std::int64_t bounds_at = reserve(bytes_of_bounds(p));
+    const std::int64_t bias_at = reserve(bytes_of_expansion(c.bias, p.keys)),
+                       mask_at = reserve(bytes_of_expansion(c.mask, p.keys));
+    const bool key = call.key.given(), value = call.value.given();
+    const std::int64_t key_at = reserve(!key ? keys * p.head_dim * size_of(p.dtype) : 0);
+    const std::int64_t value_at = reserve(!value ? keys * p.value_dim * size_of(p.dtype) : 0);
+    const std::int64_t zeros_at = reserve(p.value_dim * size_of(p.dtype));
+    ScratchBlock block(*context.scratch, static_cast<std::size_t>(bytes));
+    if (!block.data()) return no_memory();
+    char *memory = static_cast<char *>(block.data());
+    auto typed = [&](std::int64_t at, DType type, std::initializer_list<std::int64_t> extents) {
+        View v(reinterpret_cast<float *>(memory + at), extents);
+        v.dtype = type;
+        return v;
+    };
+    const BackwardRows row_terms{typed(lse_at, sum_type(p.dtype), {p.batch, p.query_heads, p.queries}),
+                                 typed(delta_at, sum_type(p.dtype), {p.batch, p.query_heads, p.queries})};
+
+    // Where every weight is dropped, out is zeros and depends on nothing.
+    const bool drops_all = c.dropout.probability > 0 && !p.dropout;
+    ConstView out = c.out, grad_out = call.grad_out;
+    if (drops_all) {
+        std::memset(memory + zeros_at, 0, static_cast<std::size_t>(p.value_dim * size_of(p.dtype)));
+        out = grad_out = typed_view(memory + zeros_at, p.dtype, {p.batch, p.query_heads, p.queries, p.value_dim}, {0, 0, 0, 1});
+    }
+    if (rows > 0)
+        if (Status s = run_rows(context, call, out, grad_out, *choice.rows.variant, row_terms); !s.ok()) return s;
+    if (call.sinks.given())
+        if (Status s = run_sinks(context, call, *choice.sinks.variant, row_terms); !s.ok()) return s;
+    if (!choice.tiles.variant) return {};
+
+    const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
+    const VariantRecord &variant = *choice.tiles.variant;
+    Shared shared{call, variant, row_terms, grad_out, c.lengths, {}, {}, {}, {}, {}, {}};
+    if (!shared.lengths.given()) shared.lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
+    shared.bounds = bound_lengths(shared.lengths, p, variant.tile_q, reinterpret_cast<std::int32_t *>(memory + bounds_at));
+    shared.bias = dense_along_keys(c.bias, p.keys, memory + bias_at);
+    shared.mask = dense_along_keys(c.mask, p.keys, memory + mask_at);
+    if (!key) shared.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
+    if (!value) shared.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
+    if (Status s = find_largest(context, shared, shared.largest); !s.ok()) return s;
+    if (!call.query.given() && !key && !value) return {};
+    const int threads = worthwhile_threads(p, context.threads);
+    const std::vector<TileTask> tasks = tasks_of(call, variant, threads);
+    return run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads,
+                     [&](std::int64_t n, int) { return run_task(context, shared, tasks[static_cast<std::size_t>(n)]); });
+}
+
+}  // namespace attune

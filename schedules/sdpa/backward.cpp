@@ -1,0 +1,104 @@
+#include "schedules/require.h"
+#include "schedules/sdpa/backward_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs) {
+    for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t}) f->compute_root();
+    for (BackwardTile *p : {&s.full, &s.part})
+        for (Func *f : {&p->score, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient, &p->score_gradient,
+                        &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
+            if (f->defined()) f->compute_root();
+    for (Func *f : {&s.query_total, &s.key_total, &s.value_total})
+        if (f->defined()) f->compute_root();
+    for (Func f : outputs) f.compute_root();
+}
+
+void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
+                       const Target &target) {
+    const int lanes = target.natural_vector_size(s.key_t.type());
+    const int width = tuning.channel_vectors * lanes, keys = tuning.key_vectors * lanes;
+    require_multiple("chunk", tuning.chunk, "the keys of key_vectors", keys);
+    require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
+    for (const auto &[name, tile] : {std::pair("tile_q", tuning.tile_q), std::pair("chunk", tuning.chunk)})
+        require_multiple(name, tile, "row_tile", tuning.row_tile);
+    const Var r = s.r, t = s.t, q = s.q, u = s.u, d = s.d, h = s.h;
+    Var dO("do"), di("di"), ro("ro"), ri("ri");
+
+    for (Func f : outputs) f.compute_root().vectorize(d, lanes, TailStrategy::GuardWithIf);
+    // Rows as the sums read them, where they are not read as they lie.
+    for (Func f : {s.query_rows, s.grad_rows, s.key_rows}) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
+    for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+
+    // All totals in one loop over tiles, so that what a tile gives them is computed once.
+    struct Total {
+        Func total;
+        Var row;
+        TileSum full, part;
+    };
+    const std::vector<Total> totals = {{s.query_total, q, s.full.query_sum, s.part.query_sum},
+                                       {s.key_total, r, s.full.key_sum, s.part.key_sum},
+                                       {s.value_total, r, s.full.value_sum, s.part.value_sum}};
+    Func first = totals[0].total;
+    for (const Total &x : totals) {
+        Func total = x.total;
+        total.compute_root().bound(x.row, 0, x.row.same_as(r) ? tuning.chunk : tuning.tile_q);
+        total.vectorize(d, lanes, TailStrategy::RoundUp);
+    }
+    for (int stage = 0; stage < 2; stage++) {
+        BackwardTile &p = stage == 0 ? s.full : s.part;
+        const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
+        for (std::size_t n = 0; n < totals.size(); n++) {
+            Func total = totals[n].total;
+            Stage update = total.update(stage);
+            update.split(d, dO, di, width, TailStrategy::RoundUp).split(totals[n].row, ro, ri, tuning.row_tile);
+            update.reorder(di, ri, ro, dO, loops.query_tile, loops.head, loops.key_tile);
+            update.vectorize(di, lanes).unroll(di).unroll(ri).never_partition_all();
+            if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
+            // A register tile.
+            const TileSum &sum = stage == 0 ? totals[n].full : totals[n].part;
+            const Var row = totals[n].row;
+            Func part = sum.part;
+            part.compute_at(total, ro).bound_extent(d, width).bound_extent(row, tuning.row_tile);
+            for (const Var &v : {u, h, t}) part.bound_extent(v, 1);
+            part.vectorize(d, lanes).unroll(d).unroll(row);
+            for (std::size_t k = 0; k < sum.along.size(); k++)
+                part.update(int(k)).reorder(d, row, sum.along[k]).vectorize(d, lanes).unroll(d).unroll(row);
+        }
+        // Scores of a tile. Steps are passes over its logits in L1, skipped as a whole where their option is not given.
+        const LoopLevel tile{totals[0].total, loops.query_tile};
+        Var qo("qo"), qi("qi"), ko("ko"), ki("ki");
+        auto in_tile = [&](Func f) -> Func {
+            f.bound(r, 0, tuning.chunk);
+            for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
+            return f;
+        };
+        const bool has_steps = !p.step_queries.empty();
+        for (Func f : {p.logit, p.weight, p.dropped, p.score_gradient}) {
+            if (!f.defined() || (f.name() == p.logit.name() && !has_steps)) continue;
+            in_tile(f.compute_at(tile).bound(q, 0, tuning.tile_q));
+            f.split(q, qo, qi, tuning.query_tile).split(r, ko, ki, keys).reorder(ki, qi, ko, qo, u, h, t);
+            f.vectorize(ki, lanes).unroll(ki).unroll(qi);
+        }
+        for (std::size_t n = 0; n < p.step_queries.size(); n++)
+            p.logit.update(int(n)).reorder(r, p.step_queries[n], u, h, t).vectorize(r, lanes).unroll(r);
+        for (const auto &[product, consumer, along] : {std::tuple(p.score, has_steps ? p.logit : p.weight, p.channel),
+                                                       std::tuple(p.weight_gradient, p.score_gradient, p.value_channel)}) {
+            Func f = product;
+            f.compute_at(consumer, ko).bound_extent(q, tuning.query_tile).bound_extent(r, keys);
+            for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
+            f.vectorize(r, lanes).unroll(r).unroll(q);
+            f.update().reorder(r, q, along).vectorize(r, lanes).unroll(r).unroll(q);
+        }
+        if (p.random.defined()) {
+            const Var word = p.random.args()[0], four = p.random.args()[1];
+            require_multiple("chunk", tuning.chunk, "four keys of each lane", 4 * lanes);
+            p.random.compute_at(tile).bound(word, 0, 4).bound(four, 0, tuning.chunk / 4).bound(q, 0, tuning.tile_q);
+            for (const Var &v : {u, h, t}) p.random.bound_extent(v, 1);
+            p.random.unroll(word).vectorize(four, lanes).unroll(four);
+        }
+    }
+}
+
+}  // namespace attune

@@ -1,0 +1,22 @@
+// How the gradients of attention are computed.
+#pragma once
+#include "generators/sdpa/backward_stages.h"
+
+namespace attune {
+
+// Every stage in full, one after the other: the oracle and the baseline. Its tiles are the defaults of the generator.
+void schedule_backward_root(BackwardStages &, const std::vector<Halide::Func> &outputs);
+
+struct BackwardTuning {
+    int tile_q, chunk;    // queries and keys of a tile (the stages')
+    int query_tile;       // queries of a register tile of scores; divides tile_q
+    int key_vectors;      // vectors of keys of it; divide chunk
+    int row_tile;         // rows of a register tile of gradients; divides tile_q and chunk
+    int channel_vectors;  // vectors of channels of it
+};
+// One task: the runtime calls for ranges of tiles. Scores have keys as lanes; gradients have channels as lanes, and read scores
+// as scalars, so that nothing is transposed but keys and values, once for each tile of keys.
+void schedule_backward(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
+                       const Halide::Target &);
+
+}  // namespace attune
