@@ -70,6 +70,7 @@ struct MaskedSoftmaxArguments {
 struct LinearArguments {
     std::string x, weight, out;
     Given bias;
+    bool packed = false;
     CallArguments call;
 };
 struct BatchDotArguments {

@@ -171,6 +171,8 @@ void add_products(CLI::App &run) {
     file(linear, "--weight", l->weight, "(N, K)")->required();
     file(linear, "--bias", l->bias, "(N,)");
     file(linear, "--out", l->out, "Output (..., N)")->required();
+    linear->add_flag("--packed", l->packed,
+                     "Pack the weight first, as for a layer that is called often; the result is the same");
     add_call(linear, l->call);
 
     auto [dot, d] = add_command(run, "batch-dot", "A product of matrices for each entry of a batch",

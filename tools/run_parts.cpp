@@ -86,7 +86,15 @@ void run_linear(const LinearArguments &given) {
     Context context(resources);
     check(context.status());
     Array out = output_array("--out", x.type, with_last(x.shape, weight.shape[0]));
-    check(linear(context, view_of(x), view_of(weight), view_of(bias), output_view(out), {.variant = variant_of(given.call)}));
+    Array packed;
+    if (given.packed) {
+        const View from = output_view(weight);
+        const auto [panels, depth, width] = packed_weight_extents(from.dtype, from.extent[0], from.extent[1]);
+        packed = output_array("--weight", weight.type, {panels, depth, width});
+        check(pack_linear_weight(context, from, output_view(packed)));
+    }
+    const ConstView used = view_of(given.packed ? packed : weight);
+    check(linear(context, view_of(x), used, view_of(bias), output_view(out), {.variant = variant_of(given.call)}));
     files.write("--out", out);
     files.commit();
 }

@@ -1,6 +1,8 @@
 // Wiring only: parameters, inputs, outputs.
+#include "generators/linear/packed_panels.h"
 #include "generators/math/accumulator.h"
 #include "schedules/linear/linear_schedules.h"
+#include "schedules/require.h"
 
 namespace {
 enum class Schedule { root, panels, pairs, tiles };
@@ -17,20 +19,27 @@ public:
     GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> block{"block", 0, 0, 64};
+    GeneratorParam<bool> packed{"packed", false};  // the weight
 
-    Input<Buffer<void, 4>> x{"x"};            // (k, m, h, b)
-    Input<Buffer<void, 2>> weight{"weight"};  // (k, n)
-    Input<Buffer<void, 1>> bias{"bias"};      // (n), any stride
-    Output<Buffer<void, 4>> out{"out"};       // (n, m, h, b)
+    Input<Buffer<void, 4>> x{"x"};        // (k, m, h, b)
+    Input<Buffer<>> weight{"weight"};     // (k, n), or packed_panels.h
+    Input<Buffer<void, 1>> bias{"bias"};  // (n), any stride
+    Output<Buffer<void, 4>> out{"out"};   // (n, m, h, b)
 
-    void configure() { x.set_type(dtype), weight.set_type(dtype), bias.set_type(dtype), out.set_type(dtype); }
+    void configure() {
+        x.set_type(dtype), weight.set_type(dtype), bias.set_type(dtype), out.set_type(dtype);
+        weight.set_dimensions(packed ? 3 : 2);
+    }
 
     void generate() {
         attune::LinearInputs in;
         in.x = x, in.bias = bias;
-        in.weight = [this](Expr n, Expr k, Expr, Expr) { return weight(k, n); };
-        in.rows = x.dim(1).extent(), in.columns = weight.dim(1).extent(), in.depth = x.dim(0).extent();
-        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, block};
+        const attune::PackedPanels panels{dtype};
+        in.weight = [=, this](Expr n, Expr k, Expr, Expr) { return packed ? weight(panels.place(n, k)) : weight(k, n); };
+        in.packed = packed;
+        in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
+        in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
+        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block};
         stages = schedule_name == Schedule::pairs   ? attune::linear_pair_stages(in, shape)
                  : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape)
                                                     : attune::linear_stages(in, shape);
@@ -39,12 +48,15 @@ public:
 
     void schedule() {
         for (int n = 0; n < 4; n++) x.dim(n).set_min(0), out.dim(n).set_min(0);
-        for (int n = 0; n < 2; n++) weight.dim(n).set_min(0);
+        for (int n = 0; n < weight.dimensions(); n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
+        if (packed) weight.dim(0).set_bounds(0, attune::PackedPanels{dtype}.width());
         if (schedule_name != Schedule::root)
             attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, block}, target);
         else
             attune::schedule_root(stages, out);
+        if (packed && schedule_name != Schedule::root)
+            attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }
 
 private:

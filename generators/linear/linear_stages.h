@@ -14,6 +14,7 @@ struct LinearInputs {
     Halide::Func x;  // (k, m, h, b)
     // Element (n, k), for entry (h, b).
     std::function<Halide::Expr(Halide::Expr n, Halide::Expr k, Halide::Expr h, Halide::Expr b)> weight;
+    bool packed = false;                // weight lies as packed_panels.h says: there are elements beyond the last column, too
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
 };
@@ -28,7 +29,7 @@ struct LinearShape {
 
 struct LinearStages {
     std::optional<BlockTranspose> transpose;  // where there are blocks
-    Halide::Func panel;                       // (n, k, h, b) the weights as the sums read them
+    Halide::Func panel;                       // (n, k, h, b) the weights as the sums read them; not where they lie so
     Halide::Func x_rows;                      // (k, m, h, b) x, where it is not read as it lies: widened, or padded by zeros
     Halide::Func partial;                     // (n, m, c, h, b) sum of a chunk
     Halide::Func start;                       // (n) the bias

@@ -8,6 +8,8 @@
 namespace attune {
 namespace {
 
+constexpr int packed_rank = 3;
+
 // A checked product, every view of rank 4 but the weight and bias of a layer.
 struct Product {
     std::string_view op;
@@ -21,14 +23,15 @@ std::vector<Wish> wishes(const Product &p) {
     constexpr std::int64_t narrow_bytes = 64, wide_bytes = 256, padding_percent_at_most = 10;
     const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;  // tiles hold sums
     const std::int64_t padding = (wide - p.columns % wide) % wide;
+    const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
     std::vector<Wish> list;
     // Products of matrix tiles or of pairs sum in another order, so wherever there are any they serve every class.
     for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
         if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
         if (schedule == "pairs" && p.depth < 2) continue;
-        if (p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
+        if (!packed && p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
         if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});
-        if (padding * 100 > p.columns * padding_percent_at_most)
+        if (!packed && padding * 100 > p.columns * padding_percent_at_most)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
         list.push_back({schedule, "many", "many rows"});
     }
@@ -94,19 +97,32 @@ Status check_rank(std::string_view name, int given, std::string_view other, int 
 Status check_linear(const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out, Product &p) {
     if (x.rank < 1 || x.rank > max_rank) return invalid("x", "rank must be from 1 to 4, got " + text(x.rank));
     if (Status s = check_rows("x", x); !s.ok()) return s;
-    if (Status s = check_weight("weight", weight, "x", x); !s.ok()) return s;
-    if (Status s = check_bias("bias", bias, "weight", weight); !s.ok()) return s;
+    const bool packed = weight.rank == packed_rank;
+    if (weight.rank != 2 && !packed) return invalid("weight", "rank must be 2 (N, K) or 3 (packed), got " + text(weight.rank));
+    if (packed) {
+        if (Status s = check_rows("weight", weight, "x", x.dtype); !s.ok()) return s;
+    } else {
+        if (Status s = check_weight("weight", weight, "x", x); !s.ok()) return s;
+        if (Status s = check_bias("bias", bias, "weight", weight); !s.ok()) return s;
+    }
     if (Status s = check_rank("out", out.rank, "x", x.rank); !s.ok()) return s;
     if (Status s = check_rows("out", out, "x", x.dtype); !s.ok()) return s;
     if (Status s = check_leading(out, "out", x, "x", x.rank - 1); !s.ok()) return s;
-    if (out.extent[out.rank - 1] != weight.extent[0])
-        return invalid("out", "last extent is " + text(out.extent[out.rank - 1]) + ", the number of rows of weight is " +
-                                  text(weight.extent[0]));
+    const std::int64_t columns = out.extent[out.rank - 1], depth = x.extent[x.rank - 1];
+    if (packed) {
+        if (Status s = check_packed_extents("weight", weight, columns, depth); !s.ok()) return s;
+        ConstView unpacked = weight;  // the same weight (N, K)
+        unpacked.extent[0] = columns;
+        if (Status s = check_bias("bias", bias, "out", unpacked); !s.ok()) return s;
+    } else if (columns != weight.extent[0]) {
+        return invalid("out",
+                       "last extent is " + text(columns) + ", the number of rows of weight is " + text(weight.extent[0]));
+    }
     const std::array<NamedView, 3> inputs{{{"x", x}, {"weight", weight}, {"bias", bias}}};
     const std::array<NamedView, 1> outputs{{{"out", out}}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
-    p = {"linear", as_rank4(x, false), weight, bias, as_rank4(out, false), weight.extent[0], weight.extent[1]};
-    for (int n = 0; n < 2; n++)
+    p = {packed ? "linear_packed" : "linear", as_rank4(x, false), weight, bias, as_rank4(out, false), columns, depth};
+    for (int n = 0; n < 2 && !packed; n++)
         if (p.weight.extent[n] == 1) p.weight.stride[n] = n;
     if (p.bias.given() && p.bias.extent[0] == 1) p.bias.stride[0] = 1;
     join_rows(p.x, p.out);  // no row knows of another, and a register tile may hold rows of several entries

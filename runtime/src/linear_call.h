@@ -14,4 +14,7 @@ Status check_rows(std::string_view name, const ConstView &, std::string_view oth
 Status check_weight(std::string_view name, const ConstView &weight, std::string_view x_name, const ConstView &x);
 Status check_bias(std::string_view name, const ConstView &bias, std::string_view weight_name, const ConstView &weight);
 
+// The extents are packed_weight_extents().
+Status check_packed_extents(std::string_view name, const ConstView &packed, std::int64_t columns, std::int64_t depth);
+
 }  // namespace attune

@@ -1,4 +1,5 @@
 #include "linear_call.h"
+#include <algorithm>
 
 namespace attune {
 
@@ -23,6 +24,15 @@ Status check_bias(std::string_view name, const ConstView &bias, std::string_view
     if (bias.rank != 1) return invalid(name, "rank must be 1 (N), got " + text(bias.rank));
     if (Status s = check_rows(name, bias, weight_name, weight.dtype); !s.ok()) return s;
     return check_extent(name, "number of rows (first extent)", bias.extent[0], weight_name, weight.extent[0]);
+}
+
+Status check_packed_extents(std::string_view name, const ConstView &packed, std::int64_t columns, std::int64_t depth) {
+    const std::array<std::int64_t, 3> e = packed_weight_extents(packed.dtype, columns, depth);
+    if (std::equal(e.begin(), e.end(), packed.extent)) return {};
+    return invalid(name, "shape is " + shape_of(packed) + ", a packed weight of " + text(columns) + " columns and depth " +
+                             text(depth) + " has " +
+                             shape_of(ConstView(static_cast<const float *>(nullptr), {e[0], e[1], e[2]})) + " in " +
+                             name_of(packed.dtype));
 }
 
 }  // namespace attune

@@ -66,6 +66,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     }
     if (s.x_rows.defined()) s.x_rows.compute_at(s.product, s.product_chunk).vectorize(k, lanes, TailStrategy::RoundUp);
 
+    if (!s.panel.defined()) return;  // packed beforehand
     s.panel.compute_at(s.product, s.product_chunk).bound_extent(n, tuning.tile_columns);
     if (s.in_pairs || s.in_tiles) s.panel.bound(s.e, 0, 2).vectorize(s.e);
     if (s.transpose) {

@@ -17,6 +17,7 @@ int amx_sdpa_plain_d64_argv(void **);
 int amx_sdpa_plain_d128_argv(void **);
 int amx_sdpa_scored_d64_argv(void **);
 int amx_linear_many_argv(void **);
+int amx_linear_packed_argv(void **);
 }
 
 namespace {
@@ -108,12 +109,13 @@ void spoil_hidden_keys(SdpaArrays<BFloat16> &a) {
 }
 
 attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int threads) {
-    const attune::View x = a.x.view(), out = a.out.view(), weight = a.weight.view();
+    const attune::View x = a.x.view(), out = a.out.view();
+    const attune::ConstView weight = a.weight_view(context);
     const BFloat16 zero;
     const attune::ConstView bias = a.c.bias ? attune::ConstView(a.bias.view()) : attune::ConstView(&zero, {a.c.columns}, {0});
     attune::HalideBuffer x_buffer(x), weight_buffer(weight), bias_buffer(bias), out_buffer(out);
     void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), out_buffer.get()};
-    return call_kernel(context.state(), amx_linear_many_argv, args, threads);
+    return call_kernel(context.state(), a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv, args, threads);
 }
 
 }  // namespace
@@ -210,6 +212,10 @@ TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {
         INFO(describe(c) << ' ' << status.message());
         REQUIRE(status.ok());
         CHECK(defect(a) == "");
+        LinearArrays<BFloat16> packed(c);
+        packed.c.packed = true;
+        REQUIRE(run(context, packed, 2).ok());
+        CHECK(same_bits(a.out.values(), packed.out.values()));
     }
     CHECK(machine.multiplied());
 }

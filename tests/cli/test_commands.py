@@ -90,7 +90,7 @@ ATTENTION = ("query key value out lse weights weights-mode average-weights scale
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
     ("merge", "out-a lse-a out-b lse-b out lse dtype threads"),
     ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),
-    ("linear", f"x weight bias out {CALL}"),
+    ("linear", f"x weight bias out packed {CALL}"),
     ("batch-dot", f"a x out {CALL}"),
     ("dropout-mask", f"shape out {DROPOUT} threads")])
 def test_help_names_every_option(attune, command, options):

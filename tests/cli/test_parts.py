@@ -69,6 +69,12 @@ def test_linear(linear, shape, bias):
     check("out", got, lambda dtype, order: linear_numpy(x, linear.load("w"), linear.load("b") if bias else None, dtype, order))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16"])
+def test_linear_packed(linear, dtype):
+    assert np.array_equal(linear.succeeds("--dtype", dtype), linear.succeeds("--dtype", dtype, "--packed"))
+    linear.fails("--variant", "--variant", "linear_f32_generic_root", "--packed", says="linear_packed")
+
+
 def test_linear_converts(linear):
     x, w, b = (linear.load(n) for n in "xwb")
     linear.save(w=w.astype(np.float64))

@@ -1,4 +1,4 @@
-// Every variant of linear and batch_dot at sizes made from its own numbers, in every layout; and the same bits from all
+// Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own numbers, in every layout; and the same bits from all
 // that share a target, whatever rows stand beside a row (conventions.md row 36).
 #include "tests/support/linear_case.h"
 #include "tests/support/variant_grid.h"
@@ -7,6 +7,8 @@
 using namespace attune_test;
 
 namespace {
+
+constexpr std::string_view linear_packed = "linear_packed";
 
 struct Sizes {
     std::vector<std::int64_t> rows, columns, depths;
@@ -17,28 +19,28 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
     const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
               wide = number_of(v, "tile_columns", 8), block = number_of(v, "block", 4);
     return {sorted_sizes({1, 2, 13, tile - 1, tile, tile + 1, 3 * tile + 2, task - 1, task, task + 1}),
-            sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5}),
+            sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5, v.op == linear_packed ? 129 : 1}),
             sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3})};
 }
 
 const std::vector<std::string_view> no_kind = {""};
 
-template<typename F> void for_both(const F &f) {
-    for (bool batched : {false, true})
-        for_each_variant(batched ? "batch_dot" : "linear", no_kind,
-                         [&](const attune::VariantInfo &v, auto zero) { f(v, zero, batched); });
+template<typename F> void for_all(const F &f) {
+    for (std::string_view op : {std::string_view("linear"), linear_packed, std::string_view("batch_dot")})
+        for_each_variant(op, no_kind, [&](const attune::VariantInfo &v, auto zero) { f(v, zero, op == "batch_dot"); });
 }
 
 }  // namespace
 
 TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
         const Sizes s = awkward_sizes_of(v);
         unsigned seed = 1;
         for (std::size_t round = 0; round < 2; round++)
             for (std::size_t n = 0; n < std::max({s.rows.size(), s.columns.size(), s.depths.size()}); n++) {
                 LinearCase c;
+                c.packed = v.op == linear_packed;
                 c.leading = {s.rows[n % s.rows.size()]};
                 if (n % 3 == 0) c.leading.insert(c.leading.begin(), 2);
                 c.columns = s.columns[(n + 3 * round) % s.columns.size()];
@@ -52,13 +54,14 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
 
 TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
         unsigned seed = 100;
         for (const std::vector<std::int64_t> &leading :
              {std::vector<std::int64_t>{}, {9}, {3, 5}, {2, 1, 7}, {2, 3, 1}, {1, 3, 4}, {3, 2, 5}}) {
             if (batched && leading.empty()) continue;
             for (Order order : {Order::dense, Order::padded, Order::reversed, Order::swapped}) {
                 LinearCase c;
+                c.packed = v.op == linear_packed;
                 c.leading = leading, c.columns = 21, c.depth = 35, c.order = order, c.seed = seed++;
                 check_case<decltype(zero)>(context, c, batched, v.name);
             }
@@ -66,24 +69,25 @@ TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]"
     });
 }
 
-// Dispatch may look at the number of rows only because of this.
+// Dispatch may look at the number of rows, and layers may pack their weights, only because of this.
 TEST_CASE("linear variants: the same bits whatever the tiles, threads and other rows", "[linear][per_variant]") {
     attune::Context one({.threads = 1}), two({.threads = 2});
     std::map<std::string, std::vector<double>> expected;
     int compared = 0;
-    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
         for (const auto &[columns, depth] : {std::pair(101, 700), {64, 512}, {3, 1000}, {1, 17}}) {
             LinearCase c;
+            c.packed = v.op == linear_packed;
             c.leading = {1, 37}, c.columns = columns, c.depth = depth, c.seed = 7;
             LinearArrays<T> a(c, batched);
             INFO(v.name << ' ' << describe(c));
             REQUIRE(a.run(two, v.name).ok());
             const std::vector<T> all = a.out.values();
             const std::vector<double> bits(all.begin(), all.end());
-            const std::string key = std::string(v.op) + std::string(v.target) + name_of(v.dtype) + std::string(v.schedule) +
-                                    std::to_string(columns);
+            const std::string key = std::string(batched ? "batch_dot" : "linear") + std::string(v.target) + name_of(v.dtype) +
+                                    std::string(v.schedule) + std::to_string(columns);
             const auto [found, first] = expected.emplace(key, bits);
             if (!first) compared++;
             CHECK(same_bits(found->second, bits));
@@ -96,7 +100,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
             x.extent[1] = out.extent[1] = 1;
             const attune::LinearOptions options{.variant = v.name};
             const auto status = batched ? attune::batch_dot(two, x, alone.weight.view(), out, options)
-                                        : attune::linear(two, x, alone.weight.view(), alone.bias_view(), out, options);
+                                        : attune::linear(two, x, alone.weight_view(two), alone.bias_view(), out, options);
             REQUIRE(status.ok());
             for (int n = 0; n < columns; n++)
                 REQUIRE(same_bits(alone.out.data()[30 * columns + n], all[std::size_t(30 * columns + n)]));
@@ -107,9 +111,10 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
 
 TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         LinearCase c;
+        c.packed = v.op == linear_packed;
         c.leading = {11}, c.columns = 19, c.depth = 300, c.seed = 3;
         LinearArrays<T> clean(c, batched), a(c, batched);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
@@ -135,8 +140,9 @@ TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear]
 
 TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_both([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
         LinearCase c;
+        c.packed = v.op == linear_packed;
         c.leading = {3}, c.columns = 5, c.seed = 11;
         for (std::int64_t depth : {4096, 9001}) {
             c.depth = depth;
@@ -144,5 +150,33 @@ TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
         }
         c.spread = std::is_same_v<decltype(zero), Float16> ? 20 : 1e4;  // f16 ends at 65504
         check_case<decltype(zero)>(context, c, batched, v.name);
+    });
+}
+
+// attune/linear.h says where every element goes.
+TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("pack_linear_weight", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const std::int64_t block = number_of(v, "block", 4), pair = v.dtype == attune::DType::bf16 ? 2 : 1;
+        std::mt19937 random(5);
+        for (std::int64_t columns : sorted_sizes({1, block - 1, block + 1, 63, 64, 65, 200}))
+            for (std::int64_t depth : sorted_sizes({1, 2, block - 1, block, pair * block, pair * block + 1, 131}))
+                for (Order order : {Order::dense, Order::padded, Order::reversed}) {
+                    Array<T> weight = array_of<T>(order, {columns, depth});
+                    weight.randomise(random, 1);
+                    const auto extents = attune::packed_weight_extents(v.dtype, columns, depth);
+                    Array<T> packed(std::vector(extents.begin(), extents.end()));
+                    INFO(v.name << " (" << columns << ", " << depth << ") order " << int(order));
+                    REQUIRE(attune::pack_linear_weight(context, weight.view(), packed.view(), {.variant = v.name}).ok());
+                    CHECK(context.last_variant() == v.name);
+                    std::vector<T> expected(std::size_t(extents[0] * extents[1] * extents[2]), T(0)), given = weight.values();
+                    for (std::int64_t n = 0; n < columns; n++)
+                        for (std::int64_t k = 0; k < depth; k++)
+                            expected[std::size_t((n / 64 * extents[1] + k / pair) * extents[2] + n % 64 * pair + k % pair)] =
+                                given[std::size_t(n * depth + k)];
+                    CHECK(same_bits(packed.values(), expected));
+                    CHECK(packed.gaps_untouched());
+                }
     });
 }

@@ -33,6 +33,7 @@ struct LinearCase {
     std::vector<std::int64_t> leading = {5};  // of x and out; of batch_dot all but the rows are a batch
     std::int64_t columns = 7, depth = 9;
     bool bias = true;
+    bool packed = false;  // the weight of linear
     Order order = Order::dense;
     double spread = 1;
     unsigned seed = 1;
@@ -42,8 +43,8 @@ inline std::string describe(const LinearCase &c) {
     std::ostringstream s;
     s << "leading";
     for (std::int64_t n : c.leading) s << ' ' << n;
-    s << " columns " << c.columns << " depth " << c.depth << (c.bias ? " bias" : "") << " order " << int(c.order) << " seed "
-      << c.seed;
+    s << " columns " << c.columns << " depth " << c.depth << (c.bias ? " bias" : "") << (c.packed ? " packed" : "") << " order "
+      << int(c.order) << " seed " << c.seed;
     return s.str();
 }
 
@@ -56,7 +57,7 @@ inline std::vector<std::int64_t> with(std::vector<std::int64_t> extents, std::in
 template<typename T> struct LinearArrays {
     LinearCase c;
     bool batched;
-    Array<T> x, weight, bias, out;
+    Array<T> x, weight, bias, out, packed;
 
     explicit LinearArrays(const LinearCase &c, bool batched = false) : c(c), batched(batched) {
         std::vector<std::int64_t> entries = c.leading;
@@ -70,9 +71,19 @@ template<typename T> struct LinearArrays {
         for (Array<T> *a : {&x, &weight, &bias}) a->randomise(random, c.spread);
     }
     attune::ConstView bias_view() { return c.bias && !batched ? attune::ConstView(bias.view()) : attune::ConstView(); }
+    // Packs the weight as it is now, where the case says so.
+    attune::ConstView weight_view(attune::Context &context) {
+        if (!c.packed) return weight.view();
+        const auto [panels, depth, width] = attune::packed_weight_extents(attune::dtype_of<T>(), c.columns, c.depth);
+        packed = array_of<T>(Order::dense, {panels, depth, width});
+        const attune::Status status = attune::pack_linear_weight(context, weight.view(), packed.view());
+        INFO(status.message());
+        REQUIRE(status.ok());
+        return packed.view();
+    }
     attune::Status run(attune::Context &context, std::string_view variant = {}) {
         if (batched) return attune::batch_dot(context, x.view(), weight.view(), out.view(), {.variant = variant});
-        return attune::linear(context, x.view(), weight.view(), bias_view(), out.view(), {.variant = variant});
+        return attune::linear(context, x.view(), weight_view(context), bias_view(), out.view(), {.variant = variant});
     }
     template<typename Real, typename Stored = Real> std::vector<Real> reference() {
         return batched ? batch_dot_reference<Real, T, Stored>(x.view(), weight.view()).data

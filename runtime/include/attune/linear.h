@@ -2,6 +2,7 @@
 #pragma once
 #include "attune/context.h"
 #include "attune/tensor.h"
+#include <array>
 #include <string_view>
 
 namespace attune {
@@ -12,14 +13,32 @@ struct LinearOptions {
 
 // out = x weight^T + bias, a linear (dense) layer.
 //
-//   x (..., K)   weight (N, K)   bias (N), or {} for none   out (..., N)
+//   x (..., K)   weight (N, K), or packed   bias (N), or {} for none   out (..., N)
 //
 // All f32, f64, bf16 or f16 (sums in f32 for the last two). x and out have the same rank, 1 to 4, and the same leading extents;
 // any strides with a dense last dimension, so heads are split and merged by strides: out (B, S, N) may be a (B, S, H, D) array.
 // Any extents from 1, and 0 for the leading ones. Bits of a row depend on that row of x and on the type and sizes K and N
-// alone. out must not overlap itself or an input.
+// alone. out must not overlap itself or an input. A weight of rank 3 is one that pack_linear_weight() wrote; the bits are those
+// of the weight that it was given.
 Status linear(Context &, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
               const LinearOptions & = {}) noexcept;
+
+// Extents of a weight (N, K) that is packed: (ceil(N / 64), K, 64), and in bf16 (ceil(N / 64), ceil(K / 2), 128).
+constexpr std::array<std::int64_t, 3> packed_weight_extents(DType type, std::int64_t columns, std::int64_t depth) {
+    const std::int64_t panel = 64, pair = type == DType::bf16 ? 2 : 1;
+    return {columns / panel + (columns % panel != 0), depth / pair + depth % pair, panel * pair};
+}
+
+// A weight in the order in which linear() reads it, for layers that are called often: one row then costs one read of the weight
+// from memory, many rows need no transposition.
+//
+//   weight (N, K)   packed: packed_weight_extents(type, N, K)
+//
+// Element (n, k) goes to (n / 64, k, n % 64), in bf16 to (n / 64, k / 2, n % 64 * 2 + k % 2); the rest is zeros. The order is the
+// same on every CPU, so that packed weights can be kept in files. Both of one type of linear(); weight has any strides with a
+// dense last dimension, packed is dense, best on a cache line (64 bytes). They must not overlap. The order is not for few
+// columns: what they lack to a multiple of 64 costs as much time as columns do.
+Status pack_linear_weight(Context &, const ConstView &weight, const View &packed, const LinearOptions & = {}) noexcept;
 
 // out(b) = a(b) x(b), a product of matrices for each entry of a batch.
 //
