@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 namespace bench {
 namespace {
@@ -48,9 +49,18 @@ public:
     }
     attune::Status call(attune::Context &context, std::string_view variant) const override {
         const Shape &s = shape();
-        return attune::linear(context, attune::ConstView(x_.data(), {s.b, 1, s.q, s.d}),
-                              attune::ConstView(weight_.data(), {s.dv, s.d}), attune::ConstView(bias_.data(), {s.dv}),
-                              output(0), {.variant = variant});
+        attune::ConstView weight(weight_.data(), {s.dv, s.d});
+        if (s.op == "linear_packed") {
+            const auto [panels, depth, width] = attune::packed_weight_extents(s.dtype, s.dv, s.d);
+            if (!packed_) {
+                packed_.emplace(panels * depth * width, 0);
+                const attune::View packed(packed_->data(), {panels, depth, width});
+                if (const auto status = attune::pack_linear_weight(context, weight, packed); !status.ok()) return status;
+            }
+            weight = attune::ConstView(packed_->data(), {panels, depth, width});
+        }
+        return attune::linear(context, attune::ConstView(x_.data(), {s.b, 1, s.q, s.d}), weight,
+                              attune::ConstView(bias_.data(), {s.dv}), output(0), {.variant = variant});
     }
 
 protected:
@@ -65,6 +75,7 @@ protected:
 
 private:
     Filled<T> x_, weight_, bias_;
+    mutable std::optional<Filled<T>> packed_;  // by the first call, which is not timed
 };
 
 template<typename T> class BatchDotCase final : public Case {
@@ -229,7 +240,7 @@ template<template<typename> typename SomeCase> std::unique_ptr<Case> of_dtype(co
 }  // namespace
 
 std::unique_ptr<Case> make_layer_case(const Shape &shape) {
-    if (shape.op == "linear") return of_dtype<LinearCase>(shape);
+    if (shape.layer()) return of_dtype<LinearCase>(shape);
     if (shape.op == "batch_dot") return of_dtype<BatchDotCase>(shape);
     if (shape.op == "masked_softmax") return of_dtype<MaskedSoftmaxCase>(shape);
     if (shape.op == "dropout_mask") return std::make_unique<DropoutMaskCase>(shape);

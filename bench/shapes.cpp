@@ -80,7 +80,7 @@ double Shape::work() const {
     if (unit() == std::string_view("B")) return bytes();
     if (op == "additive") return static_cast<double>(d) * pairs();
     const auto product = [](auto... n) { return 2.0 * (static_cast<double>(n) * ...); };
-    if (op == "linear") return product(b, q, d, dv);
+    if (layer()) return product(b, q, d, dv);
     if (op == "batch_dot") return product(b, h, q, k, dv);
     double flops = 2.0 * static_cast<double>(d + dv) * pairs();
     if (op == "general") flops += product(b, kv, k, d, d);
@@ -97,7 +97,7 @@ double Shape::work_unmasked() const {
 double Shape::bytes() const {
     const auto elements = [](auto... n) { return (static_cast<double>(n) * ...); };
     const double size = attune::size_of(dtype);
-    if (op == "linear") return size * (elements(b, q, d + dv) + elements(d, dv));
+    if (layer()) return size * (elements(b, q, d + dv) + elements(d, dv));
     if (op == "batch_dot") return size * (elements(b, h, q, k) + elements(b, h, k, dv) + elements(b, h, q, dv));
     if (op == "masked_softmax") return 2 * size * elements(b, h, q, k);
     if (op == "dropout_mask") return elements(b, h, q, k);
@@ -118,7 +118,7 @@ double Shape::bytes() const {
 std::string Shape::label() const {
     std::ostringstream out;
     out << "b:" << b;
-    if (op == "linear") {
+    if (layer()) {
         out << "/q:" << q << "/d:" << d << "/dv:" << dv;
         return out.str();
     }

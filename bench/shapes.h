@@ -18,7 +18,7 @@ struct Options {
 // b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. What they are for the other ops:
 //   additive        d is the width that tanh is summed over; no projections
 //   general         d is the width of query and key
-//   linear          x (b, q, d), weight (dv, d), with bias
+//   linear          x (b, q, d), weight (dv, d), with bias; linear_packed: the weight packed beforehand
 //   batch_dot       (b, h, q, k) times (b, h, k, dv)
 //   masked_softmax, dropout_mask    (b, h, q, k)
 //   variable_length b is 1; `length` lists sequences by their keys, k in all; q is k, or one query for each sequence
@@ -37,6 +37,7 @@ struct Shape {
     // Whether the op is a score of attention: sdpa, cosine, gaussian, general or additive.
     bool attention() const;
     bool packed() const { return op == "variable_length"; }
+    bool layer() const { return op == "linear" || op == "linear_packed"; }
     // Whether the variant can be forced on this shape, and is of the kind that its options need at least.
     bool takes(const attune::VariantInfo &, const std::vector<attune::VariantInfo> &all) const;
 

@@ -51,8 +51,8 @@ class Attune:
 
     def __init__(self, path, threads):
         self.library = ctypes.CDLL(str(path))
-        for name in ("sdpa", "variable_length", "additive", "multi_head", "linear", "batch_dot", "masked_softmax",
-                     "dropout_mask", "write", "read", "status", "last_variant", "machine"):
+        for name in ("sdpa", "variable_length", "additive", "multi_head", "linear", "pack_linear_weight", "batch_dot",
+                     "masked_softmax", "dropout_mask", "write", "read", "status", "last_variant", "machine"):
             self._function(name).restype = ctypes.c_char_p
         self._function("open").restype = ctypes.c_void_p
         for name in ("fma_peak", "dot_peak", "cpu_seconds_of_others"):
@@ -105,6 +105,15 @@ class Attune:
 
     def linear(self, x, weight, bias, out):
         return self._call("linear", out, *map(tensor, (x, weight, bias, out)), keep=(x, weight, bias))
+
+    def packed_weight(self, weight):
+        """f32 (N, K) as linear() takes it packed, on a cache line."""
+        columns, depth = weight.shape
+        memory = np.zeros(-(-columns // 64) * depth * 64 + 16, np.float32)
+        first = -memory.ctypes.data % 64 // memory.itemsize
+        packed = memory[first : first + memory.size - 16].reshape(-1, depth, 64)
+        self._call("pack_linear_weight", packed, *map(tensor, (weight, packed)))()
+        return packed
 
     def batch_dot(self, a, x, out):
         return self._call("batch_dot", out, *map(tensor, (a, x, out)), keep=(a, x))

@@ -117,6 +117,10 @@ const char *attune_peers_linear(Session *s, const PeersTensor *x, const PeersTen
     return answer(*s, attune::linear(s->context, view(*x), view(*weight), view(*bias), output(*out)));
 }
 
+const char *attune_peers_pack_linear_weight(Session *s, const PeersTensor *weight, const PeersTensor *packed) {
+    return answer(*s, attune::pack_linear_weight(s->context, view(*weight), output(*packed)));
+}
+
 const char *attune_peers_batch_dot(Session *s, const PeersTensor *a, const PeersTensor *x, const PeersTensor *out) {
     return answer(*s, attune::batch_dot(s->context, view(*a), view(*x), output(*out)));
 }

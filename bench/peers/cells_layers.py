@@ -13,7 +13,9 @@ def cells():
     yield "multi-head B4 S512 E512 H8", make_multi_head
     yield "multi-head B4 S512 E512 H8, averaged weights", lambda a, p, n: make_multi_head(a, p, n, weights=True)
     for rows, inputs, outputs in ((2048, 512, 512), (512, 512, 2048), (512, 2048, 512), (1, 4096, 4096)):
-        yield f"linear {rows}x{inputs}x{outputs}", lambda a, p, n, s=(rows, inputs, outputs): make_linear(a, p, n, *s)
+        for packed in (False, True):
+            shape = rows, inputs, outputs, packed
+            yield f"linear {rows}x{inputs}x{outputs}" + ", packed" * packed, lambda a, p, n, s=shape: make_linear(a, p, n, *s)
     for batch, n, m, width in ((96, 128, 128, 64), (8, 1024, 1024, 64)):
         yield f"batch_dot {batch}x{n}x{m}x{width}", lambda a, p, name, s=(batch, n, m, width): make_batch_dot(a, p, name, *s)
     for batch, queries, keys, lengths in ((96, 128, 128, True), (8, 1024, 1024, True), (8, 1024, 1024, False)):
@@ -61,20 +63,42 @@ def onnx_multi_head(peers, x, heads, packed, packed_bias, w_out, out_bias):
             "onnxruntime MultiHeadAttention": call(split, parts)}
 
 
-def make_linear(attune, peers, name, rows, inputs, outputs):
+def make_linear(attune, peers, name, rows, inputs, outputs, packed):
+    """Each on the same terms: a weight that every call takes as it is, or one that was packed beforehand by whoever can."""
     random = np.random.default_rng(1)
     draw = lambda *shape: random.standard_normal(shape, np.float32)
     x, weight, bias = draw(rows, inputs), draw(outputs, inputs) / np.float32(np.sqrt(inputs)), draw(outputs)
     empty = lambda: np.empty((rows, outputs), np.float32)
-    programs = {"attune": attune.linear(x, weight, bias, empty())}
-    if peers.torch:
+    programs = {"attune": attune.linear(x, attune.packed_weight(weight) if packed else weight, bias, empty())}
+    bound = "plain read" if rows == 1 else ""
+    if bound:
+        programs[bound] = attune.read(weight.copy(), bias)
+    if peers.torch and not packed:
         given = peers.tensors(x, weight, bias)
         programs["torch"] = lambda: peers.torch.nn.functional.linear(*given)
+    if peers.torch and packed:
+        programs |= torch_packed(peers, rows, *peers.tensors(x, weight, bias))
     if peers.ort:
-        programs["onnxruntime"] = peers.graph([("Gemm", ["x", "w", "b"], ["out"], {"transB": 1})], {"x": x}, empty(),
-                                              {"w": weight, "b": bias})
+        weights = {"w": weight, "b": bias}
+        node = ("Gemm", ["x", "w", "b"], ["out"], {"transB": 1})
+        programs["onnxruntime"] = (peers.graph([node], {"x": x}, empty(), weights) if packed
+                                   else peers.graph([node], {"x": x} | weights, empty()))
     return Cell(name, programs, lambda real: reference.linear(real, x, weight, bias), work=2.0 * rows * inputs * outputs,
-                note="The weight is a constant of the graph to onnxruntime, which packs it beforehand" if peers.ort else "")
+                own=(bound,) if bound else (), bound=bound,
+                note="The weight is packed beforehand by all: to onnxruntime it is a constant of the graph" if packed else
+                     "The weight is an argument of every call to all: to onnxruntime an input of the graph")
+
+
+def torch_packed(peers, rows, x, weight, bias):
+    """The operators by which PyTorch's frozen graphs take packed weights. Of those that this build has."""
+    made, ops = {}, peers.torch.ops
+    if hasattr(ops.mkldnn, "_reorder_linear_weight"):
+        onednn = ops.mkldnn._reorder_linear_weight(weight, rows)
+        made["torch oneDNN"] = lambda: ops.mkldnn._linear_pointwise(x, onednn, bias, "none", [], "")
+    if hasattr(ops.mkl, "_mkl_reorder_linear_weight"):
+        mkl = ops.mkl._mkl_reorder_linear_weight(weight, rows)
+        made["torch MKL"] = lambda: ops.mkl._mkl_linear(x, mkl, weight, bias, rows)
+    return made
 
 
 def make_batch_dot(attune, peers, name, batch, n, m, width):
