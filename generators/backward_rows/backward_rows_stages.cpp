@@ -1,5 +1,6 @@
 #include "generators/backward_rows/backward_rows_stages.h"
 #include "generators/math/exp2.h"
+#include "generators/math/narrowed.h"
 #include "generators/sdpa/builder.h"
 
 namespace attune {
@@ -28,6 +29,19 @@ BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type)
     delta = select(in.has_grad_lse, delta - in.grad_lse(i, h, b), delta);
     s.out = Func("rows");
     s.out(i, h, b) = Tuple(reinterpret(type, base2), delta);
+    return s;
+}
+
+CaptureSumStages capture_sum_stages(const Func &sums, Expr keys, Expr sums_keys, Type type) {
+    CaptureSumStages s;
+    Var j = s.j, y = s.y;
+    RDom key(0, select(sums_keys, keys, 1), "key");
+    s.key = key.x;
+    s.sum = Func("sum");
+    s.sum(j, y) = make_const(sums.type(), 0);
+    s.sum(j, y) += sums(min(j + key, keys - 1), y);
+    s.out = Func("capture");
+    s.out(j, y) = narrowed(type, s.sum(j, y));
     return s;
 }
 

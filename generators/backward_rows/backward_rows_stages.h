@@ -1,5 +1,5 @@
-// What is computed: what the gradients of attention need of each query alone, and the gradient of sinks, which needs nothing
-// else. No vector width, no target.
+// What is computed: what the gradients of attention need of each query alone, the gradient of sinks, which needs nothing else,
+// and the last sum of the gradients of other buffers. No vector width, no target.
 #pragma once
 #include "Halide.h"
 
@@ -26,6 +26,14 @@ struct SinkGradientInputs {
     Halide::Func row_lse, row_delta;  // (i, h, b)
     Halide::Expr queries, batch;
 };
+
+// The gradient of a buffer as it leaves: (j, y) of the sums, or (0, y) where keys are summed too.
+struct CaptureSumStages {
+    Halide::Func sum, out;  // (j, y)
+    Halide::RVar key;
+    Halide::Var j{"j"}, y{"y"};
+};
+CaptureSumStages capture_sum_stages(const Halide::Func &sums, Halide::Expr keys, Halide::Expr sums_keys, Halide::Type type);
 
 // - sum over b, i of exp(sink - lse) delta, in double.
 struct SinkGradientStages {

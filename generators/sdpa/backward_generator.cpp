@@ -14,6 +14,7 @@ public:
     GeneratorParam<Schedule> schedule_name{"schedule", Schedule::root, {{"root", Schedule::root}, {"tiles", Schedule::tiles}}};
     GeneratorParam<Kind> kind{
         "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
+    GeneratorParam<bool> captures{"captures", false};  // the gradient of bias or of slopes, and no others
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> tile_q{"tile_q", 64, 1, 1024};
@@ -49,6 +50,12 @@ public:
             threshold = add_input<uint32_t>("threshold");
             keep_scale = add_input<double>("keep_scale");
         }
+        if (captures) {
+            before = add_input<Buffer<>>("before", accumulator(), 2);
+            step = add_input<int32_t>("step"), keeps_queries = add_input<int32_t>("keeps_queries");
+            grad_capture = add_output<Buffer<>>("grad_capture", accumulator(), 2);
+            return;
+        }
         grad_query = add_output<Buffer<>>("grad_query", static_cast<Type>(dtype), 3);
         grad_key = add_output<Buffer<>>("grad_key", static_cast<Type>(dtype), 2);
         grad_value = add_output<Buffer<>>("grad_value", static_cast<Type>(dtype), 2);
@@ -70,7 +77,14 @@ public:
         if (kind != Kind::plain)
             score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
                            attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
-        stages = attune::backward_stages(in, {dtype, accumulator(), tile_q, chunk, head_dim == 0}, score);
+        const attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0};
+        if (captures) {
+            stages = attune::capture_stages(in, shape, score,
+                                            {*before, before->dim(0).extent(), before->dim(1).extent(), *step, *keeps_queries});
+            *grad_capture = stages.capture_out;
+            return;
+        }
+        stages = attune::backward_stages(in, shape, score);
         *grad_query = stages.query_out, *grad_key = stages.key_out, *grad_value = stages.value_out;
     }
 
@@ -90,6 +104,15 @@ public:
             for (auto *in : {&query, &grad_out}) in->dim(0).set_extent(head_dim);
             for (auto *in : {&key, &value}) in->dim(0).set_extent(head_dim);
         }
+        const attune::BackwardTuning tuning{tile_q, chunk, query_tile, key_vectors, row_tile, channel_vectors};
+        if (captures) {
+            for (int n = 0; n < 2; n++) before->dim(n).set_min(0), grad_capture->dim(n).set_min(0);
+            if (schedule_name == Schedule::root)
+                attune::schedule_backward_root(stages, {*grad_capture});
+            else
+                attune::schedule_captures(stages, *grad_capture, tuning, target);
+            return;
+        }
         for (auto *out : {grad_query, grad_key, grad_value}) {
             for (int n = 0; n < out->dimensions(); n++) out->dim(n).set_min(0);
             if (head_dim != 0) out->dim(0).set_extent(head_dim);
@@ -98,17 +121,17 @@ public:
         if (schedule_name == Schedule::root)
             attune::schedule_backward_root(stages, outputs);
         else
-            attune::schedule_backward(stages, outputs, {tile_q, chunk, query_tile, key_vectors, row_tile, channel_vectors},
-                                      target);
+            attune::schedule_backward(stages, outputs, tuning, target);
     }
 
 private:
-    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr;
+    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *before = nullptr;
+    Input<int32_t> *step = nullptr, *keeps_queries = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr;
     Input<double> *softcap = nullptr, *keep_scale = nullptr;
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
                     *threshold = nullptr;
-    Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr;
+    Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr;
     attune::BackwardStages stages;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }

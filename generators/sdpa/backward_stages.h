@@ -28,6 +28,15 @@ struct BackwardInputs {
     Dropout dropout;
 };
 
+// The gradient of a buffer that a step of the score reads, of one query head: added to what is there already.
+struct CaptureInputs {
+    // (j, y), in the accumulator's type; j counts keys from those of the first tile, y queries likewise, or is 0.
+    Halide::Func before;
+    Halide::Expr columns, rows;  // extents of j and y
+    Halide::Expr step;           // int32: the number of the step
+    Halide::Expr keeps_queries;  // int32: 1, or 0 where all queries are summed in y = 0
+};
+
 struct BackwardShape {
     Halide::Type type, accumulator;  // of the tensors, and of the sums
     int tile_q, chunk;               // sides of a tile: they fix the order of summation
@@ -62,10 +71,17 @@ struct BackwardStages {
         Halide::RVar query_tile, head, key_tile;
     } full_tiles, part_tiles;
     Halide::Func query_out, key_out, value_out;  // (d, i, h), (d, j), (d, j)
+    // Of capture_stages, instead of totals and outputs: updates as above, and a loop over the queries of a tile.
+    Halide::Func capture_total;  // (r, q, u, t)
+    Halide::RVar full_query, part_query;
+    Halide::Func capture_out;  // (j, y)
 
     Halide::Var r{"r"}, t{"t"}, q{"q"}, u{"u"}, d{"d"}, h{"h"}, i{"i"}, j{"j"};
 };
 
 BackwardStages backward_stages(const BackwardInputs &, const BackwardShape &, const Score &);
+
+// The steps after one whose buffer may be asked for must only add to the score.
+BackwardStages capture_stages(const BackwardInputs &, const BackwardShape &, const Score &, const CaptureInputs &);
 
 }  // namespace attune

@@ -51,12 +51,25 @@ Status check(const ConstView &query, const ConstView &key, const ConstView &valu
     if (Status s = check_tensor_gradient("gradients.key", g.key, "key", key, call.key); !s.ok()) return s;
     if (Status s = check_tensor_gradient("gradients.value", g.value, "value", value, call.value); !s.ok()) return s;
     if (Status s = check_gradient("gradients.bias", g.bias, "bias", options.bias, query.dtype); !s.ok()) return s;
+    if (g.bias.given())
+        if (Status s = check_dense("gradients.bias", g.bias); !s.ok()) return s;
     const ConstView standard(c.standard_slopes ? c.standard_slopes->data() : nullptr, {c.sizes.query_heads});
     const ConstView &slopes = c.standard_slopes ? standard : options.alibi_slopes;
     if (Status s = check_gradient("gradients.alibi_slopes", g.alibi_slopes, "alibi_slopes", slopes, DType::f32); !s.ok())
         return s;
     if (Status s = check_gradient("gradients.sinks", g.sinks, "sinks", options.sinks, DType::f32); !s.ok()) return s;
-    call.bias = g.bias, call.alibi_slopes = g.alibi_slopes, call.sinks = g.sinks;
+    // Of rank 4, with extents of 1 where options.bias broadcasts; slopes are (B or 1, Hq, 1, 1).
+    if (g.bias.given()) call.bias = as_rank4(g.bias, query.rank == 3);
+    if (g.alibi_slopes.given()) {
+        View as4 = g.alibi_slopes;
+        as4.rank = 4;
+        for (int n = 3; n >= 0; n--) as4.extent[n] = 1, as4.stride[n] = n == 3;
+        const int head = g.alibi_slopes.rank - 1;
+        as4.extent[1] = g.alibi_slopes.extent[head], as4.stride[1] = g.alibi_slopes.stride[head];
+        if (head == 1) as4.extent[0] = g.alibi_slopes.extent[0], as4.stride[0] = g.alibi_slopes.stride[0];
+        call.alibi_slopes = as4;
+    }
+    call.sinks = g.sinks;
 
     std::vector<NamedView> inputs = named_inputs(query, key, value, options);
     inputs.insert(inputs.end(), {{"forward.out", forward.out},

@@ -1,7 +1,7 @@
 // A checked call of the gradients of attention, and its kernels.
 #pragma once
 #include "attune/sdpa_backward.h"
-#include "sdpa_call.h"
+#include "sdpa_arguments.h"
 
 namespace attune {
 
@@ -11,7 +11,6 @@ struct BackwardCall {
     ConstView grad_out;              // (B, Hq, Sq, Dv)
     View query, key, value;          // gradients of rank 4; each may be not given
     View bias, alibi_slopes, sinks;  // as the caller gave them
-    bool wants_pairs() const { return bias.given() || alibi_slopes.given(); }
 };
 
 // What the kernels need of each query: lse in base 2, and sum out grad_out - grad_lse; both (B, Hq, Sq), f64 for f64, else f32.
@@ -21,10 +20,33 @@ struct BackwardRows {
 
 struct BackwardChoice {
     Choice tiles, rows, sinks;
+    Choice captures, bias_sum, slope_sum;  // where a gradient of bias or slopes is wanted
 };
 Status choose_backward(const Context::State &, const BackwardCall &, std::string_view variant, BackwardChoice &);
 
 // Runs the kernels of the choice. What needs no kernel is written here, and then choice.tiles says why.
 Status run_backward(Context &, const BackwardCall &, BackwardChoice &);
+
+// What all kernels of a call share.
+struct BackwardShared {
+    const BackwardCall &call;
+    BackwardRows rows;
+    ConstView grad_out, lengths, bias, mask;
+    LengthBounds bounds;         // for tiles of as many queries as the kernels have
+    std::vector<float> largest;  // of query, key and grad_out of each entry; empty: not known
+};
+
+// Tiles of one key head of one batch entry: of which queries and keys, of which of its query heads, and for which gradients.
+struct TileTask {
+    std::int64_t entry, key_head, first_head, heads;  // first_head counts within the group
+    std::int64_t first_query_tile, query_tiles, first_key_tile, key_tiles;
+    bool query, key;
+};
+// One kernel for a task; `more` are the arguments that follow those that all have.
+Status run_tiles(Context::State &, const BackwardShared &, const VariantRecord &, const TileTask &,
+                 std::span<void *const> more);
+
+// The gradients of bias and slopes.
+Status run_captures(Context::State &, const BackwardShared &, const BackwardChoice &, int threads);
 
 }  // namespace attune

@@ -10,13 +10,6 @@
 namespace attune {
 namespace {
 
-// Tiles of one key head of one batch entry: of which queries and keys, of which of its query heads, and for which gradients.
-struct TileTask {
-    std::int64_t entry, key_head, first_head, heads;  // first_head counts within the group
-    std::int64_t first_query_tile, query_tiles, first_key_tile, key_tiles;
-    bool query, key;
-};
-
 // One pass over all tiles of a key head gives all gradients by 5 products a tile, but is a single task. Tasks that give the
 // gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same.
 std::vector<TileTask> tasks_of(const BackwardCall &call, const VariantRecord &variant, int threads) {
@@ -72,25 +65,16 @@ template<typename Data> BasicView<Data> key_head_of(const BasicView<Data> &v, co
     return drop_first(drop_first(v, t.entry), t.key_head);
 }
 
-// What all tasks share.
-struct Shared {
-    const BackwardCall &call;
-    const VariantRecord &variant;
-    BackwardRows rows;
-    ConstView grad_out, lengths, bias, mask;
-    LengthBounds bounds;
-    std::vector<float> largest;  // of query, key and grad_out of each entry
-    View unwanted_key, unwanted_value;
+// Memory for the gradient of key or value where only the other is wanted.
+struct Unwanted {
+    View key, value;
 };
 
-Status run_task(Context::State &context, const Shared &s, const TileTask &t) {
-    const SdpaCall &c = s.call.forward;
-    const SdpaProblem &p = c.sizes;
+Status run_task(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const Unwanted &unwanted,
+                const TileTask &t) {
+    const SdpaProblem &p = s.call.forward.sizes;
     const std::int64_t group = p.query_heads / p.key_heads;
     static constexpr double nothing = 0;
-    auto table = [&](const ConstView &v, DType type) {
-        return v.given() ? heads_of(v, t, group) : typed_view(&nothing, type, {t.heads, p.queries, p.keys}, {0, 0, 1});
-    };
     // Some rows of an output, none of what the task does not give.
     auto rows_of = [](View v, int n, std::int64_t tile, std::int64_t first, std::int64_t count, bool wanted) {
         if (!wanted) return part_of(v, n, 0, 0);
@@ -98,54 +82,17 @@ Status run_task(Context::State &context, const Shared &s, const TileTask &t) {
     };
     const ConstView query_like = typed_view(&nothing, p.dtype, {t.heads, 0, p.head_dim}, {0, 0, 1});
     const View grad_query = s.call.query.given() ? heads_of(s.call.query, t, group) : writable(query_like);
-    const View grad_key = key_head_of(s.call.key.given() ? s.call.key : s.unwanted_key, t);
-    const View grad_value = key_head_of(s.call.value.given() ? s.call.value : s.unwanted_value, t);
-    ConstView slopes = c.slopes.given()
-                           ? part_of(part_of(c.slopes, 0, t.entry, 1), 1, t.key_head * group + t.first_head, t.heads)
-                           : typed_view(&nothing, DType::f32, {1, t.heads}, {0, 0});
-
-    HalideBuffer query(heads_of(c.query, t, group)), grad_out(heads_of(s.grad_out, t, group)), key(key_head_of(c.key, t)),
-        value(key_head_of(c.value, t)), row_lse(heads_of(s.rows.lse, t, group)), row_delta(heads_of(s.rows.delta, t, group)),
-        lengths(drop_first(s.lengths, t.entry)), shortest(drop_first(s.bounds.shortest, t.entry)),
-        longest(drop_first(s.bounds.longest, t.entry)), bias(table(s.bias, p.dtype)), slopes_buffer(slopes),
-        mask(table(s.mask, DType::boolean)),
-        query_out(rows_of(grad_query, 1, s.variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
-        key_out(rows_of(grad_key, 0, s.variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
-        value_out(rows_of(grad_value, 0, s.variant.chunk, t.first_key_tile, t.key_tiles, t.key));
-    auto of_entry = [&](const std::vector<std::int32_t> &x) {
-        return x[x.size() == 1 ? 0 : static_cast<std::size_t>(t.entry)];
-    };
-    std::int32_t band_begin = of_entry(c.band_begin), band_end = of_entry(c.band_end), offset = of_entry(c.offset);
-    std::int32_t finite = s.largest.empty() ? 0 : all_finite(s.largest[static_cast<std::size_t>(t.entry)]);
-    auto count = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
-    std::int32_t first_query_tile = count(t.first_query_tile), query_tiles = count(t.query_tiles),
-                 first_key_tile = count(t.first_key_tile), key_tiles = count(t.key_tiles);
-    bool wants_query = t.query, wants_key = t.key, has_bias = s.bias.given(), has_alibi = c.slopes.given(),
-         has_mask = s.mask.given();
-    double scale = c.scale, softcap = c.softcap;
-    auto low = static_cast<std::uint32_t>(c.dropout.seed), high = static_cast<std::uint32_t>(c.dropout.seed >> 32);
-    const double probability = p.dropout ? c.dropout.probability : 0;
-    auto threshold = static_cast<std::uint32_t>(dropout_threshold(probability));
-    double keep_scale = 1 / (1 - probability);
-    std::uint32_t dropout_offset = c.dropout.offset,
-                  first_head = static_cast<std::uint32_t>(t.entry * p.query_heads + t.key_head * group + t.first_head);
-
-    // The order of the generator's inputs (generators/sdpa/backward_generator.cpp).
-    std::vector<void *> args;
-    args.reserve(40);
-    args = {nullptr,           query.get(),    grad_out.get(),  key.get(),   value.get(),  row_lse.get(), row_delta.get(),
-            lengths.get(),     shortest.get(), longest.get(),   &band_begin, &band_end,    &offset,       &finite,
-            &first_query_tile, &query_tiles,   &first_key_tile, &key_tiles,  &wants_query, &wants_key,    &scale};
-    if (s.variant.kind != "plain")
-        args.insert(args.end(), {&softcap, &has_bias, bias.get(), &has_alibi, slopes_buffer.get(), &has_mask, mask.get()});
-    if (s.variant.kind == "training")
-        args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
-    args.insert(args.end(), {query_out.get(), key_out.get(), value_out.get()});
-    return call_kernel(context, s.variant.kernel, args.data(), 1);
+    const View grad_key = key_head_of(s.call.key.given() ? s.call.key : unwanted.key, t);
+    const View grad_value = key_head_of(s.call.value.given() ? s.call.value : unwanted.value, t);
+    HalideBuffer query(rows_of(grad_query, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
+        key(rows_of(grad_key, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
+        value(rows_of(grad_value, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key));
+    void *const outputs[] = {query.get(), key.get(), value.get()};
+    return run_tiles(context, s, variant, t, outputs);
 }
 
 // Whether no NaN or Inf is in what a masked pair could multiply: then masked weights of 0 need not leave it out.
-Status find_largest(Context::State &context, const Shared &s, std::vector<float> &largest) {
+Status find_largest(Context::State &context, const BackwardShared &s, std::vector<float> &largest) {
     const SdpaProblem &p = s.call.forward.sizes;
     if (p.dtype == DType::f64) return {};  // not known
     std::vector<float> one(static_cast<std::size_t>(p.batch));
@@ -177,11 +124,60 @@ Status run_sinks(Context::State &context, const BackwardCall &call, const Varian
 }
 
 void fill_without_pairs(const BackwardCall &call) {
-    for (const View *v : {&call.query, &call.key, &call.value})
+    for (const View *v : {&call.query, &call.key, &call.value, &call.bias, &call.alibi_slopes})
         if (v->given()) fill_zeros(*v);
 }
 
 }  // namespace
+
+Status run_tiles(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileTask &t,
+                 std::span<void *const> more) {
+    const SdpaCall &c = s.call.forward;
+    const SdpaProblem &p = c.sizes;
+    const std::int64_t group = p.query_heads / p.key_heads;
+    static constexpr double nothing = 0;
+    auto table = [&](const ConstView &v, DType type) {
+        return v.given() ? heads_of(v, t, group) : typed_view(&nothing, type, {t.heads, p.queries, p.keys}, {0, 0, 1});
+    };
+    const ConstView slopes = c.slopes.given()
+                                 ? part_of(part_of(c.slopes, 0, t.entry, 1), 1, t.key_head * group + t.first_head, t.heads)
+                                 : typed_view(&nothing, DType::f32, {1, t.heads}, {0, 0});
+    HalideBuffer query(heads_of(c.query, t, group)), grad_out(heads_of(s.grad_out, t, group)), key(key_head_of(c.key, t)),
+        value(key_head_of(c.value, t)), row_lse(heads_of(s.rows.lse, t, group)), row_delta(heads_of(s.rows.delta, t, group)),
+        lengths(drop_first(s.lengths, t.entry)), shortest(drop_first(s.bounds.shortest, t.entry)),
+        longest(drop_first(s.bounds.longest, t.entry)), bias(table(s.bias, p.dtype)), slopes_buffer(slopes),
+        mask(table(s.mask, DType::boolean));
+    auto of_entry = [&](const std::vector<std::int32_t> &x) {
+        return x[x.size() == 1 ? 0 : static_cast<std::size_t>(t.entry)];
+    };
+    std::int32_t band_begin = of_entry(c.band_begin), band_end = of_entry(c.band_end), offset = of_entry(c.offset);
+    std::int32_t finite = s.largest.empty() ? 0 : all_finite(s.largest[static_cast<std::size_t>(t.entry)]);
+    auto count = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
+    std::int32_t first_query_tile = count(t.first_query_tile), query_tiles = count(t.query_tiles),
+                 first_key_tile = count(t.first_key_tile), key_tiles = count(t.key_tiles);
+    bool wants_query = t.query, wants_key = t.key, has_bias = s.bias.given(), has_alibi = c.slopes.given(),
+         has_mask = s.mask.given();
+    double scale = c.scale, softcap = c.softcap;
+    auto low = static_cast<std::uint32_t>(c.dropout.seed), high = static_cast<std::uint32_t>(c.dropout.seed >> 32);
+    const double probability = p.dropout ? c.dropout.probability : 0;
+    auto threshold = static_cast<std::uint32_t>(dropout_threshold(probability));
+    double keep_scale = 1 / (1 - probability);
+    std::uint32_t dropout_offset = c.dropout.offset,
+                  first_head = static_cast<std::uint32_t>(t.entry * p.query_heads + t.key_head * group + t.first_head);
+
+    // The order of the generator's inputs (generators/sdpa/backward_generator.cpp).
+    std::vector<void *> args;
+    args.reserve(40);
+    args = {nullptr,           query.get(),    grad_out.get(),  key.get(),   value.get(),  row_lse.get(), row_delta.get(),
+            lengths.get(),     shortest.get(), longest.get(),   &band_begin, &band_end,    &offset,       &finite,
+            &first_query_tile, &query_tiles,   &first_key_tile, &key_tiles,  &wants_query, &wants_key,    &scale};
+    if (variant.kind != "plain")
+        args.insert(args.end(), {&softcap, &has_bias, bias.get(), &has_alibi, slopes_buffer.get(), &has_mask, mask.get()});
+    if (variant.kind == "training")
+        args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
+    args.insert(args.end(), more.begin(), more.end());
+    return call_kernel(context, variant.kernel, args.data(), 1);
+}
 
 Status choose_backward(const Context::State &context, const BackwardCall &call, std::string_view variant,
                        BackwardChoice &choice) {
@@ -204,6 +200,15 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     }
     const Wish rows[] = {{"rows", "", ""}, {"root", "", ""}};
     if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
+    if (call.bias.given() || call.alibi_slopes.given()) {
+        const Wish captures[] = {{"tiles", "", ""}, {"root", "", ""}};
+        const VariantNeeds needs{"capture_gradient", p.dtype, "training", p.head_dim, p.value_dim};
+        if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())
+            return s;
+        const std::string_view slopes = p.dtype == DType::f64 ? "capture_sum_of_f64" : "capture_sum";
+        if (Status s = choose_variant({"capture_sum", p.dtype}, root, {}, choice.bias_sum); !s.ok()) return s;
+        if (Status s = choose_variant({slopes, DType::f32}, root, {}, choice.slope_sum); !s.ok()) return s;
+    }
     return choose_variant({"sink_gradient", sum_type(p.dtype)}, root, {}, choice.sinks);
 }
 
@@ -259,19 +264,23 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
 
     const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
     const VariantRecord &variant = *choice.tiles.variant;
-    Shared shared{call, variant, row_terms, grad_out, c.lengths, {}, {}, {}, {}, {}, {}};
+    BackwardShared shared{call, row_terms, grad_out, c.lengths, {}, {}, {}, {}};
     if (!shared.lengths.given()) shared.lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
     shared.bounds = bound_lengths(shared.lengths, p, variant.tile_q, reinterpret_cast<std::int32_t *>(memory + bounds_at));
     shared.bias = dense_along_keys(c.bias, p.keys, memory + bias_at);
     shared.mask = dense_along_keys(c.mask, p.keys, memory + mask_at);
-    if (!key) shared.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
-    if (!value) shared.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
     if (Status s = find_largest(context, shared, shared.largest); !s.ok()) return s;
-    if (!call.query.given() && !key && !value) return {};
     const int threads = worthwhile_threads(p, context.threads);
+    if (choice.captures.variant)
+        if (Status s = run_captures(context, shared, choice, threads); !s.ok()) return s;
+    if (!call.query.given() && !key && !value) return {};
+    Unwanted unwanted;
+    if (!key) unwanted.key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
+    if (!value) unwanted.value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
     const std::vector<TileTask> tasks = tasks_of(call, variant, threads);
-    return run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads,
-                     [&](std::int64_t n, int) { return run_task(context, shared, tasks[static_cast<std::size_t>(n)]); });
+    return run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
+        return run_task(context, shared, variant, unwanted, tasks[static_cast<std::size_t>(n)]);
+    });
 }
 
 }  // namespace attune

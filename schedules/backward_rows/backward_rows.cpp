@@ -33,4 +33,9 @@ void schedule_root(SinkGradientStages &s, Func out) {
     out.compute_root();
 }
 
+void schedule_root(CaptureSumStages &s, Func out) {
+    s.sum.compute_at(out, s.j);
+    out.compute_root();
+}
+
 }  // namespace attune

@@ -9,5 +9,6 @@ void schedule_root(BackwardRowsStages &, Halide::Func out);
 void schedule_rows(BackwardRowsStages &, Halide::Func out, const Halide::Target &);
 
 void schedule_root(SinkGradientStages &, Halide::Func out);
+void schedule_root(CaptureSumStages &, Halide::Func out);
 
 }  // namespace attune

@@ -4,13 +4,61 @@
 namespace attune {
 using namespace Halide;
 
+namespace {
+
+// The scores of a tile, wanted in the loop `tile`. Steps are passes over its logits in L1, skipped as a whole where their option
+// is not given.
+void schedule_scores(const BackwardStages &s, const BackwardTile &tile_stages, const LoopLevel &tile,
+                     const BackwardTuning &tuning, int lanes) {
+    const Var r = s.r, t = s.t, q = s.q, u = s.u, h = s.h;
+    const int keys = tuning.key_vectors * lanes;
+    BackwardTile p = tile_stages;
+    Var qo("qo"), qi("qi"), ko("ko"), ki("ki");
+    auto in_tile = [&](Func f) -> Func {
+        f.bound(r, 0, tuning.chunk);
+        for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
+        return f;
+    };
+    const bool has_steps = !p.step_queries.empty();
+    for (Func f : {p.logit, p.weight, p.dropped, p.score_gradient}) {
+        if (!f.defined() || (f.name() == p.logit.name() && !has_steps)) continue;
+        in_tile(f.compute_at(tile).bound(q, 0, tuning.tile_q));
+        f.split(q, qo, qi, tuning.query_tile).split(r, ko, ki, keys).reorder(ki, qi, ko, qo, u, h, t);
+        f.vectorize(ki, lanes).unroll(ki).unroll(qi);
+    }
+    for (std::size_t n = 0; n < p.step_queries.size(); n++)
+        p.logit.update(int(n)).reorder(r, p.step_queries[n], u, h, t).vectorize(r, lanes).unroll(r);
+    for (const auto &[product, consumer, along] : {std::tuple(p.score, has_steps ? p.logit : p.weight, p.channel),
+                                                   std::tuple(p.weight_gradient, p.score_gradient, p.value_channel)}) {
+        Func f = product;
+        f.compute_at(consumer, ko).bound_extent(q, tuning.query_tile).bound_extent(r, keys);
+        for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
+        f.vectorize(r, lanes).unroll(r).unroll(q);
+        f.update().reorder(r, q, along).vectorize(r, lanes).unroll(r).unroll(q);
+    }
+    if (p.random.defined()) {
+        const Var word = p.random.args()[0], four = p.random.args()[1];
+        require_multiple("chunk", tuning.chunk, "four keys of each lane", 4 * lanes);
+        p.random.compute_at(tile).bound(word, 0, 4).bound(four, 0, tuning.chunk / 4).bound(q, 0, tuning.tile_q);
+        for (const Var &v : {u, h, t}) p.random.bound_extent(v, 1);
+        p.random.unroll(word).vectorize(four, lanes).unroll(four);
+    }
+}
+
+void require_tuning(const BackwardTuning &tuning, int lanes) {
+    require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
+    require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
+}
+
+}  // namespace
+
 void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs) {
     for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t}) f->compute_root();
     for (BackwardTile *p : {&s.full, &s.part})
         for (Func *f : {&p->score, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient, &p->score_gradient,
                         &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
             if (f->defined()) f->compute_root();
-    for (Func *f : {&s.query_total, &s.key_total, &s.value_total})
+    for (Func *f : {&s.query_total, &s.key_total, &s.value_total, &s.capture_total})
         if (f->defined()) f->compute_root();
     for (Func f : outputs) f.compute_root();
 }
@@ -18,9 +66,8 @@ void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs)
 void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
                        const Target &target) {
     const int lanes = target.natural_vector_size(s.key_t.type());
-    const int width = tuning.channel_vectors * lanes, keys = tuning.key_vectors * lanes;
-    require_multiple("chunk", tuning.chunk, "the keys of key_vectors", keys);
-    require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
+    const int width = tuning.channel_vectors * lanes;
+    require_tuning(tuning, lanes);
     for (const auto &[name, tile] : {std::pair("tile_q", tuning.tile_q), std::pair("chunk", tuning.chunk)})
         require_multiple(name, tile, "row_tile", tuning.row_tile);
     const Var r = s.r, t = s.t, q = s.q, u = s.u, d = s.d, h = s.h;
@@ -66,38 +113,25 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
             for (std::size_t k = 0; k < sum.along.size(); k++)
                 part.update(int(k)).reorder(d, row, sum.along[k]).vectorize(d, lanes).unroll(d).unroll(row);
         }
-        // Scores of a tile. Steps are passes over its logits in L1, skipped as a whole where their option is not given.
-        const LoopLevel tile{totals[0].total, loops.query_tile};
-        Var qo("qo"), qi("qi"), ko("ko"), ki("ki");
-        auto in_tile = [&](Func f) -> Func {
-            f.bound(r, 0, tuning.chunk);
-            for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
-            return f;
-        };
-        const bool has_steps = !p.step_queries.empty();
-        for (Func f : {p.logit, p.weight, p.dropped, p.score_gradient}) {
-            if (!f.defined() || (f.name() == p.logit.name() && !has_steps)) continue;
-            in_tile(f.compute_at(tile).bound(q, 0, tuning.tile_q));
-            f.split(q, qo, qi, tuning.query_tile).split(r, ko, ki, keys).reorder(ki, qi, ko, qo, u, h, t);
-            f.vectorize(ki, lanes).unroll(ki).unroll(qi);
-        }
-        for (std::size_t n = 0; n < p.step_queries.size(); n++)
-            p.logit.update(int(n)).reorder(r, p.step_queries[n], u, h, t).vectorize(r, lanes).unroll(r);
-        for (const auto &[product, consumer, along] : {std::tuple(p.score, has_steps ? p.logit : p.weight, p.channel),
-                                                       std::tuple(p.weight_gradient, p.score_gradient, p.value_channel)}) {
-            Func f = product;
-            f.compute_at(consumer, ko).bound_extent(q, tuning.query_tile).bound_extent(r, keys);
-            for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
-            f.vectorize(r, lanes).unroll(r).unroll(q);
-            f.update().reorder(r, q, along).vectorize(r, lanes).unroll(r).unroll(q);
-        }
-        if (p.random.defined()) {
-            const Var word = p.random.args()[0], four = p.random.args()[1];
-            require_multiple("chunk", tuning.chunk, "four keys of each lane", 4 * lanes);
-            p.random.compute_at(tile).bound(word, 0, 4).bound(four, 0, tuning.chunk / 4).bound(q, 0, tuning.tile_q);
-            for (const Var &v : {u, h, t}) p.random.bound_extent(v, 1);
-            p.random.unroll(word).vectorize(four, lanes).unroll(four);
-        }
+        schedule_scores(s, p, {first, loops.query_tile}, tuning, lanes);
+    }
+}
+
+void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning, const Target &target) {
+    const int lanes = target.natural_vector_size(s.key_t.type());
+    require_tuning(tuning, lanes);
+    const Var r = s.r, q = s.q;
+    out.compute_root().vectorize(s.j, lanes, TailStrategy::GuardWithIf);
+    for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().vectorize(s.d, lanes, TailStrategy::RoundUp);
+    for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    s.capture_total.compute_root().bound(r, 0, tuning.chunk).bound(q, 0, tuning.tile_q).vectorize(r, lanes);
+    for (const bool full : {true, false}) {
+        const BackwardStages::Loops &loops = full ? s.full_tiles : s.part_tiles;
+        s.capture_total.update(full ? 0 : 1)
+            .reorder(r, full ? s.full_query : s.part_query, loops.query_tile, loops.key_tile)
+            .vectorize(r, lanes)
+            .unroll(r);
+        schedule_scores(s, full ? s.full : s.part, {s.capture_total, loops.query_tile}, tuning, lanes);
     }
 }
 

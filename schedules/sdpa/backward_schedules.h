@@ -18,5 +18,7 @@ struct BackwardTuning {
 // as scalars, so that nothing is transposed but keys and values, once for each tile of keys.
 void schedule_backward(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
                        const Halide::Target &);
+// The same of capture_stages, which have no gradients of channels.
+void schedule_captures(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
 
 }  // namespace attune
