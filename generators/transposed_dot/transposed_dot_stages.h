@@ -1,0 +1,34 @@
+// What is computed: out(m, n) = sum over k of a(k, m) x(k, n), where both matrices lie with k outermost, as rows of a layer do.
+// It is the product of generators/linear with its left matrix read along rows, and sums in the same chunks and order. A row k
+// that is all zeros in `a` takes no part, whatever x holds there. No tile, no vector width, no target.
+#pragma once
+#include "generators/linear/linear_stages.h"
+
+namespace attune {
+
+struct TransposedDotInputs {
+    Halide::Func a, x;                  // (m, k, h, b), (n, k, h, b)
+    Halide::Expr rows, columns, depth;  // extents of m, n, k
+};
+
+struct TransposedDotShape {
+    Halide::Type type;  // of the sums
+    int chunk;          // of the depth: fixes the order of summation
+    int tile;           // rows of out that are read together: their elements of `a` lie side by side. It changes no result.
+    int place;          // elements in a block of row_used; nor does it
+};
+
+struct TransposedDotStages {
+    Halide::Func place_bits;  // (e, k, h, b) the bits but the sign of all elements of a row of `a` at place e of a block
+    Halide::Func row_used;    // (k, h, b) the largest of them, 0 where the row is all zeros
+    Halide::Func left;        // (t, k, m, h, b) element m * tile + t of row k of `a`, in the type of the sums
+    LinearStages product;
+    Halide::Func out;  // (n, m, h, b) in the type of `a`
+    Halide::Var e{"e"}, k{"k"}, m{"m"}, n{"n"}, t{"t"}, h{"h"}, b{"b"};
+    Halide::RVar place_block, place;
+    int tile = 1;  // of TransposedDotShape
+};
+
+TransposedDotStages transposed_dot_stages(const TransposedDotInputs &, const TransposedDotShape &);
+
+}  // namespace attune
