@@ -3,15 +3,17 @@
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/scores.h"
 #include "schedules/sdpa/backward_schedules.h"
+#include "schedules/rounding.h"
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, tiles };
+enum class Schedule { root, tiles, pairs };
 enum class Kind { plain, scored, training };
 
 class SdpaBackward : public Halide::Generator<SdpaBackward> {
 public:
-    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::root, {{"root", Schedule::root}, {"tiles", Schedule::tiles}}};
+    GeneratorParam<Schedule> schedule_name{
+        "schedule", Schedule::root, {{"root", Schedule::root}, {"tiles", Schedule::tiles}, {"pairs", Schedule::pairs}}};
     GeneratorParam<Kind> kind{
         "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
     GeneratorParam<bool> captures{"captures", false};  // the gradient of bias or of slopes, and no others
@@ -77,7 +79,8 @@ public:
         if (kind != Kind::plain)
             score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
                            attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
-        const attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0};
+        attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0};
+        if (schedule_name == Schedule::pairs) shape.round_pairs = attune::rounding_to_bf16(target);
         if (captures) {
             stages = attune::capture_stages(in, shape, score,
                                             {*before, before->dim(0).extent(), before->dim(1).extent(), *step, *keeps_queries});

@@ -28,7 +28,11 @@ struct BackwardBuilder {
     Expr bits_of(Expr x) const { return reinterpret(UInt(type.bits()), x); }
     Expr sign_bit() const { return make_const(UInt(type.bits()), uint64_t(1) << (type.bits() - 1)); }
     // Of a tile that a mask touches: what is masked there is -0, which adds nothing and is known from a weight.
-    Expr counts(Expr x) const { return bits_of(x) != sign_bit(); }
+    Expr counts(Expr x) const {
+        return reinterpret(UInt(x.type().bits()), x) != make_const(UInt(x.type().bits()), uint64_t(1) << (x.type().bits() - 1));
+    }
+    bool in_pairs() const { return bool(shape.round_pairs); }
+    Expr product(Expr x, Expr y) const { return cast(type, x) * cast(type, y); }
 
     // Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead.
     Expr query_at(Expr q, bool inside) const {
@@ -64,8 +68,50 @@ struct BackwardBuilder {
         s.grad_rows(d, i, h) = cast(type, in.grad_out(channel(d, in.value_dim), query, h));
         s.key_rows(d, j) = cast(type, in.key(channel(d, in.head_dim), key));
         s.key_t = Func("key_t"), s.value_t = Func("value_t");
+        if (in_pairs()) {
+            pair_rows();
+            return;
+        }
         s.key_t(r, d, t) = cast(type, in.key(d, key_at(r, false)));
         s.value_t(r, d, t) = cast(type, in.value(d, key_at(r, false)));
+    }
+
+    void pair_rows() {
+        Var d = s.d, i = s.i, j = s.j, h = s.h, r = s.r, t = s.t, e = s.e;
+        s.in_pairs = true;
+        // An odd number of channels is one more, of zeros.
+        auto padded = [](const Expr &d, const Expr &extent, const Expr &x) { return select(d < extent, x, bfloat16_t(0.0f)); };
+        auto at = [&](const Expr &d, const Expr &extent) { return min(d, extent - 1); };
+        Expr query = min(i, in.queries - 1), key = key_at(r, false), pair = d * 2 + e;
+        s.query_rows = Func("query_rows"), s.grad_rows = Func("grad_rows");
+        s.query_rows(d, i, h) = padded(d, in.head_dim, in.query(at(d, in.head_dim), query, h));
+        s.grad_rows(d, i, h) = padded(d, in.value_dim, in.grad_out(at(d, in.value_dim), query, h));
+        s.key_t(e, r, d, t) = padded(pair, in.head_dim, in.key(at(pair, in.head_dim), key));
+        s.value_t(e, r, d, t) = padded(pair, in.value_dim, in.value(at(pair, in.value_dim), key));
+        Expr query_of_pair = min(i * 2 + e, in.queries - 1);
+        s.query_pairs = Func("query_pairs"), s.grad_pairs = Func("grad_pairs"), s.key_pairs = Func("key_pairs");
+        s.query_pairs(e, d, i, h) = in.query(channel(d, in.head_dim), query_of_pair, h);
+        s.grad_pairs(e, d, i, h) = in.grad_out(channel(d, in.value_dim), query_of_pair, h);
+        s.key_pairs(e, d, j) = in.key(channel(d, in.head_dim), min(j * 2 + e, in.keys - 1));
+    }
+
+    // The product of a row of keys or values with one of queries or gradients, over the channels.
+    Func channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent, RVar &along,
+                         RVar &element) const {
+        Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
+        Func f(name);
+        Expr i = u * shape.tile_q + q;
+        f(r, q, u, h, t) = value_of(0);
+        if (in_pairs()) {
+            RDom channel(0, 2, 0, (extent + 1) / 2, name + "_channel");
+            element = channel.x, along = channel.y;
+            f(r, q, u, h, t) += product(keys(channel.x, r, channel.y, t), queries(channel.y * 2 + channel.x, i, h));
+        } else {
+            RDom channel(0, extent, name + "_channel");
+            along = channel.x;
+            f(r, q, u, h, t) += keys(r, channel, t) * queries(channel, i, h);
+        }
+        return f;
     }
 
     Index index(Expr q, bool inside, bool keys_inside) const {
@@ -77,11 +123,7 @@ struct BackwardBuilder {
 
     void scores(BackwardTile &p, const std::string &suffix, bool masked) const {
         Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-        RDom channel(0, in.head_dim, "channel" + suffix);
-        p.channel = channel.x;
-        p.score = Func("score" + suffix);
-        p.score(r, q, u, h, t) = value_of(0);
-        p.score(r, q, u, h, t) += s.key_t(r, channel, t) * s.query_rows(channel, u * shape.tile_q + q, h);
+        p.score = channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element);
         p.logit = Func("logit" + suffix);
         Expr scale = score.steps.empty() ? in.scale * make_const(Float(64), log2e) : in.scale;
         Expr x = p.score(r, q, u, h, t) * cast(type, scale);
@@ -136,7 +178,8 @@ struct BackwardBuilder {
         FuncRef ref = p.logit(r, q, u, h, t);
         Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
         Expr base2 = score.steps.empty() ? logit : logit * value_of(log2e);
-        Expr weight = exp2_nonpositive(base2 - in.row_lse(i, h));
+        Expr power = base2 - in.row_lse(i, h);
+        Expr weight = in_pairs() ? exp2_nonpositive_for_bf16(power) : exp2_nonpositive(power);
         if (masked) {
             Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
             Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
@@ -146,11 +189,8 @@ struct BackwardBuilder {
         p.weight = Func("weight" + suffix);
         p.weight(r, q, u, h, t) = weight;
 
-        RDom channel(0, in.value_dim, "value_channel" + suffix);
-        p.value_channel = channel.x;
-        p.weight_gradient = Func("weight_gradient" + suffix);
-        p.weight_gradient(r, q, u, h, t) = value_of(0);
-        p.weight_gradient(r, q, u, h, t) += s.value_t(r, channel, t) * s.grad_rows(channel, u * shape.tile_q + q, h);
+        p.weight_gradient =
+            channel_product("weight_gradient" + suffix, s.value_t, s.grad_rows, in.value_dim, p.value_channel, p.value_element);
         Expr w = p.weight(r, q, u, h, t), gradient = p.weight_gradient(r, q, u, h, t);
         if (in.dropout.threshold.defined()) {
             Expr kept = drop_out(p, suffix);
@@ -180,19 +220,20 @@ struct BackwardBuilder {
     }
 
     // part(d, ...) += weight(along) * row(d, along): what is masked may be multiplied with NaN, so it is left out where it may.
-    using Row = std::function<Expr(Expr along)>;
-    using Weight = std::function<Expr(Expr along)>;
+    // With pairs along is that of a pair, and both take the element too.
+    using Factor = std::function<Expr(Expr element, Expr along)>;
     TileSum sum(const std::string &name, const std::vector<Var> &args, int extent, bool masked, const Expr &wanted,
-                const Weight &weight, const Row &row) const {
-        TileSum sum{Func(name), {}};
+                const Factor &weight, const Factor &row) const {
+        TileSum sum{Func(name), {}, {}};
         sum.part(args) = value_of(0);
         auto add = [&](bool leave_out, Expr when) {
-            RDom along(0, extent, name + "_along" + std::to_string(sum.along.size()));
+            const int size = in_pairs() ? 2 : 1;
+            RDom along(0, size, 0, extent / size, name + "_along" + std::to_string(sum.along.size()));
             along.where(wanted);
             if (when.defined()) along.where(when);
-            Expr w = weight(along), x = row(along);
-            sum.part(args) += w * (leave_out ? select(counts(w), x, value_of(0)) : x);
-            sum.along.push_back(along.x);
+            Expr w = weight(along.x, along.y), x = row(along.x, along.y);
+            sum.part(args) += product(w, leave_out ? select(counts(w), x, make_const(x.type(), 0)) : x);
+            sum.along.push_back(along.y), sum.element.push_back(along.x);
         };
         if (masked) {
             add(false, in.finite != 0);
@@ -203,20 +244,46 @@ struct BackwardBuilder {
         return sum;
     }
 
+    void round_tile(BackwardTile &p, const std::string &suffix) const {
+        Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, e = s.e;
+        p.weight_pairs = Func("weight_pairs" + suffix), p.gradient_pairs = Func("gradient_pairs" + suffix);
+        p.gradient_rows = Func("gradient_rows" + suffix);
+        const Func weight = p.dropped.defined() ? p.dropped : p.weight;
+        p.weight_pairs(e, r, q, u, h, t) = shape.round_pairs(weight(r, q * 2 + e, u, h, t));
+        p.gradient_pairs(e, r, q, u, h, t) = shape.round_pairs(p.score_gradient(r, q * 2 + e, u, h, t));
+        p.gradient_rows(r, q, u, h, t) = shape.round_pairs(p.score_gradient(r, q, u, h, t));
+    }
+
     void sums(BackwardTile &p, const std::string &suffix, bool masked) const {
         Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, d = s.d;
+        const bool pairs = in_pairs();
+        if (pairs) round_tile(p, suffix);
+        const Func weight = p.dropped.defined() ? p.dropped : p.weight;
+        const int half_tile = shape.tile_q / 2, half_chunk = shape.chunk / 2;
         p.query_sum = sum(
             "query_part" + suffix, {d, q, u, h, t}, shape.chunk, masked, in.wants_query,
-            [&](Expr along) { return p.score_gradient(along, q, u, h, t); },
-            [&](Expr along) { return s.key_rows(d, t * shape.chunk + along); });
+            [&](Expr e, Expr along) -> Expr {
+                return pairs ? p.gradient_rows(along * 2 + e, q, u, h, t) : p.score_gradient(along, q, u, h, t);
+            },
+            [&](Expr e, Expr along) -> Expr {
+                return pairs ? s.key_pairs(e, d, t * half_chunk + along) : s.key_rows(d, t * shape.chunk + along);
+            });
         p.key_sum = sum(
             "key_part" + suffix, {d, r, u, h, t}, shape.tile_q, masked, in.wants_key,
-            [&](Expr along) { return p.score_gradient(r, along, u, h, t); },
-            [&](Expr along) { return s.query_rows(d, u * shape.tile_q + along, h); });
+            [&](Expr e, Expr along) -> Expr {
+                return pairs ? p.gradient_pairs(e, r, along, u, h, t) : p.score_gradient(r, along, u, h, t);
+            },
+            [&](Expr e, Expr along) -> Expr {
+                return pairs ? s.query_pairs(e, d, u * half_tile + along, h) : s.query_rows(d, u * shape.tile_q + along, h);
+            });
         p.value_sum = sum(
             "value_part" + suffix, {d, r, u, h, t}, shape.tile_q, masked, in.wants_key,
-            [&](Expr along) { return (p.dropped.defined() ? p.dropped : p.weight)(r, along, u, h, t); },
-            [&](Expr along) { return s.grad_rows(d, u * shape.tile_q + along, h); });
+            [&](Expr e, Expr along) -> Expr {
+                return pairs ? p.weight_pairs(e, r, along, u, h, t) : weight(r, along, u, h, t);
+            },
+            [&](Expr e, Expr along) -> Expr {
+                return pairs ? s.grad_pairs(e, d, u * half_tile + along, h) : s.grad_rows(d, u * shape.tile_q + along, h);
+            });
     }
 
     BackwardTile tile_of(const std::string &suffix, bool masked) const {

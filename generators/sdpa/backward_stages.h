@@ -41,12 +41,14 @@ struct BackwardShape {
     Halide::Type type, accumulator;  // of the tensors, and of the sums
     int tile_q, chunk;               // sides of a tile: they fix the order of summation
     bool ragged_dims;                // head sizes are not multiples of what a schedule may round channels up to: clamp loads
+    // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
+    std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
 };
 
 // Sums over the queries or the keys of a tile, as updates of one Func.
 struct TileSum {
     Halide::Func part;
-    std::vector<Halide::RVar> along;  // of each update
+    std::vector<Halide::RVar> along, element;  // of each update; element of a pair
 };
 
 // Of one tile: the product, the logit (behind its derivative by the scaled product, where some step of the score does more than add
@@ -54,7 +56,9 @@ struct TileSum {
 struct BackwardTile {
     Halide::Func score, logit, weight, weight_gradient, score_gradient;
     Halide::Func random, dropped;  // with dropout: random words (word, r / 4, q, u, h, t), and the weights that are left
-    Halide::RVar channel, value_channel;
+    // With pairs: weights and gradients as the sums read them, (e, r, q, u, h, t) where q counts pairs, and (r, q, u, h, t).
+    Halide::Func weight_pairs, gradient_pairs, gradient_rows;
+    Halide::RVar channel, value_channel, channel_element, value_element;
     std::vector<Halide::RVar> step_queries;  // of each update of logit
     TileSum query_sum, key_sum, value_sum;   // (d, q, u, h, t), (d, r, u, h, t), (d, r, u, h, t)
 };
@@ -63,6 +67,10 @@ struct BackwardStages {
     Halide::Func query_rows, grad_rows;  // (d, i, h) in the accumulator's type
     Halide::Func key_rows;               // (d, j)
     Halide::Func key_t, value_t;         // (r, d, t)
+    // With pairs the rows are bf16, padded by a zero channel; key_t and value_t are (e, r, d, t), where d counts pairs; and the
+    // sums read pairs of queries, (e, d, i, h), and of keys, (e, d, j).
+    bool in_pairs = false;
+    Halide::Func query_pairs, grad_pairs, key_pairs;
     BackwardTile full, part;
     // Update 0 adds the full tiles, 1 the others.
     Halide::Func query_total;             // (d, q, u, h)
@@ -76,7 +84,7 @@ struct BackwardStages {
     Halide::RVar full_query, part_query;
     Halide::Func capture_out;  // (j, y)
 
-    Halide::Var r{"r"}, t{"t"}, q{"q"}, u{"u"}, d{"d"}, h{"h"}, i{"i"}, j{"j"};
+    Halide::Var r{"r"}, t{"t"}, q{"q"}, u{"u"}, d{"d"}, h{"h"}, i{"i"}, j{"j"}, e{"e"};
 };
 
 BackwardStages backward_stages(const BackwardInputs &, const BackwardShape &, const Score &);

@@ -2,6 +2,7 @@
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/precise.h"
+#include <map>
 
 namespace attune {
 using namespace Halide;
@@ -175,14 +176,17 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
         ScoreUpdate update{int(p.steps.size()) + 1, keys.loop(), {}};
         Expr key = keys.key();
         Index at = index(key, dense);
+        std::map<std::string, Expr> read;  // a table that is read twice is transposed once
         if (transposed)
             at.of_pair = [&](const Func &table) {
+                Expr &element = read[table.name()];
+                if (element.defined()) return element;
                 update.tables.emplace_back(name + "_table", shape.pair_block, std::vector<Var>{c, t, h, b},
                                            [&](Expr row, Expr column) {
                                                Rows of = rows(row, t, h);
                                                return table(key_at(column, true), of.query, of.query_head, b);
                                            });
-                return update.tables.back()(r, key, {c, t, h, b});
+                return element = update.tables.back()(r, key, {c, t, h, b});
             };
         Expr x = p.logit(r, key, c, t, h, b);
         if (step.score) x = precise(step.score(x, at));

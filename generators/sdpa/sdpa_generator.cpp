@@ -1,6 +1,7 @@
 // Wiring only: parameters, inputs, outputs. Every kind of kernel of every attention of the library.
 #include "generators/math/accumulator.h"
 #include "generators/sdpa/scores.h"
+#include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace {

@@ -187,7 +187,9 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     // A kernel of more options than the call has does as well where there is no other.
     const std::string_view kinds[] = {"plain", "scored", "training"};
     const std::size_t least = p.dropout ? 2 : p.scored ? 1 : 0;
-    const Wish tiles[] = {{"tiles", "", "tiles of queries and keys"}}, root[] = {{"root", "", "nothing else is built"}};
+    // Products of pairs: only bf16 has them, on CPUs that have such instructions.
+    const Wish tiles[] = {{"pairs", "", "tiles of queries and keys"}, {"tiles", "", "tiles of queries and keys"}},
+               root[] = {{"root", "", "nothing else is built"}};
     Status none;
     for (std::size_t n = least; n < std::size(kinds); n++) {
         none = choose_variant({op, p.dtype, kinds[n], p.head_dim, p.value_dim}, tiles, forced, choice.tiles);
@@ -232,6 +234,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const std::int64_t sum_size = size_of(sum_type(p.dtype)), keys = p.batch * p.key_heads * p.keys;
     const std::int64_t lse_at = reserve(rows * sum_size), delta_at = reserve(rows * sum_size);
     const std::int64_t bounds_at = reserve(bytes_of_bounds(p));
+    const std::int64_t capture_bounds_at = reserve(choice.captures.variant ? bytes_of_bounds(p) : 0);
     const std::int64_t bias_at = reserve(bytes_of_expansion(c.bias, p.keys)),
                        mask_at = reserve(bytes_of_expansion(c.mask, p.keys));
     const bool key = call.key.given(), value = call.value.given();
@@ -271,8 +274,12 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     shared.mask = dense_along_keys(c.mask, p.keys, memory + mask_at);
     if (Status s = find_largest(context, shared, shared.largest); !s.ok()) return s;
     const int threads = worthwhile_threads(p, context.threads);
-    if (choice.captures.variant)
-        if (Status s = run_captures(context, shared, choice, threads); !s.ok()) return s;
+    if (choice.captures.variant) {
+        BackwardShared of_captures = shared;
+        of_captures.bounds = bound_lengths(shared.lengths, p, choice.captures.variant->tile_q,
+                                           reinterpret_cast<std::int32_t *>(memory + capture_bounds_at));
+        if (Status s = run_captures(context, of_captures, choice, threads); !s.ok()) return s;
+    }
     if (!call.query.given() && !key && !value) return {};
     Unwanted unwanted;
     if (!key) unwanted.key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});

@@ -28,13 +28,18 @@ void schedule_scores(const BackwardStages &s, const BackwardTile &tile_stages, c
     }
     for (std::size_t n = 0; n < p.step_queries.size(); n++)
         p.logit.update(int(n)).reorder(r, p.step_queries[n], u, h, t).vectorize(r, lanes).unroll(r);
-    for (const auto &[product, consumer, along] : {std::tuple(p.score, has_steps ? p.logit : p.weight, p.channel),
-                                                   std::tuple(p.weight_gradient, p.score_gradient, p.value_channel)}) {
+    for (const auto &[product, consumer, along, element] :
+         {std::tuple(p.score, has_steps ? p.logit : p.weight, p.channel, p.channel_element),
+          std::tuple(p.weight_gradient, p.score_gradient, p.value_channel, p.value_element)}) {
         Func f = product;
         f.compute_at(consumer, ko).bound_extent(q, tuning.query_tile).bound_extent(r, keys);
         for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
         f.vectorize(r, lanes).unroll(r).unroll(q);
-        f.update().reorder(r, q, along).vectorize(r, lanes).unroll(r).unroll(q);
+        if (s.in_pairs)
+            f.update().reorder(element, r, q, along).atomic().vectorize(element);
+        else
+            f.update().reorder(r, q, along);
+        f.update().vectorize(r, lanes).unroll(r).unroll(q);
     }
     if (p.random.defined()) {
         const Var word = p.random.args()[0], four = p.random.args()[1];
@@ -53,7 +58,8 @@ void require_tuning(const BackwardTuning &tuning, int lanes) {
 }  // namespace
 
 void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs) {
-    for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t}) f->compute_root();
+    for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t})
+        if (f->defined()) f->compute_root();
     for (BackwardTile *p : {&s.full, &s.part})
         for (Func *f : {&p->score, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient, &p->score_gradient,
                         &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
@@ -65,7 +71,7 @@ void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs)
 
 void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
                        const Target &target) {
-    const int lanes = target.natural_vector_size(s.key_t.type());
+    const int lanes = target.natural_vector_size(s.full.score.type());
     const int width = tuning.channel_vectors * lanes;
     require_tuning(tuning, lanes);
     for (const auto &[name, tile] : {std::pair("tile_q", tuning.tile_q), std::pair("chunk", tuning.chunk)})
@@ -75,8 +81,15 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
 
     for (Func f : outputs) f.compute_root().vectorize(d, lanes, TailStrategy::GuardWithIf);
     // Rows as the sums read them, where they are not read as they lie.
-    for (Func f : {s.query_rows, s.grad_rows, s.key_rows}) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
-    for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    for (Func f : {s.query_rows, s.grad_rows, s.key_rows})
+        if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
+    for (Func f : {s.key_t, s.value_t}) {
+        f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+        if (s.in_pairs) f.bound(s.e, 0, 2).reorder(s.e, r, d, t).vectorize(s.e);
+    }
+    if (s.in_pairs)
+        for (Func f : {s.query_pairs, s.grad_pairs, s.key_pairs})
+            f.compute_root().bound(s.e, 0, 2).reorder(s.e, d).vectorize(d, lanes, TailStrategy::RoundUp).unroll(s.e);
 
     // All totals in one loop over tiles, so that what a tile gives them is computed once.
     struct Total {
@@ -110,15 +123,30 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
             part.compute_at(total, ro).bound_extent(d, width).bound_extent(row, tuning.row_tile);
             for (const Var &v : {u, h, t}) part.bound_extent(v, 1);
             part.vectorize(d, lanes).unroll(d).unroll(row);
-            for (std::size_t k = 0; k < sum.along.size(); k++)
-                part.update(int(k)).reorder(d, row, sum.along[k]).vectorize(d, lanes).unroll(d).unroll(row);
+            for (int k = 0; k < int(sum.along.size()); k++) {
+                part.update(k).reorder(sum.element[k], d, row, sum.along[k]);
+                if (s.in_pairs)
+                    part.update(k).atomic().vectorize(sum.element[k]);
+                else
+                    part.update(k).unroll(sum.element[k]);
+                part.update(k).vectorize(d, lanes).unroll(d).unroll(row);
+            }
         }
         schedule_scores(s, p, {first, loops.query_tile}, tuning, lanes);
+        if (!s.in_pairs) continue;
+        // Rounded by vectors of two.
+        for (Func f : {p.weight_pairs, p.gradient_pairs, p.gradient_rows}) {
+            f.compute_at(first, loops.query_tile).bound(r, 0, tuning.chunk);
+            for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
+        }
+        for (Func f : {p.weight_pairs, p.gradient_pairs})
+            f.bound(s.e, 0, 2).bound(q, 0, tuning.tile_q / 2).vectorize(s.e).vectorize(r, lanes).unroll(r);
+        p.gradient_rows.bound(q, 0, tuning.tile_q).vectorize(r, 2 * lanes).unroll(r);
     }
 }
 
 void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning, const Target &target) {
-    const int lanes = target.natural_vector_size(s.key_t.type());
+    const int lanes = target.natural_vector_size(s.full.score.type());
     require_tuning(tuning, lanes);
     const Var r = s.r, q = s.q;
     out.compute_root().vectorize(s.j, lanes, TailStrategy::GuardWithIf);

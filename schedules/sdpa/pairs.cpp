@@ -7,16 +7,6 @@
 namespace attune {
 using namespace Halide;
 
-std::function<Expr(Expr)> rounding_to_bf16(const Target &target) {
-    // Halide 21 emulates its own cast by integer operations on every x86 target (halide/Halide#7219), but its AVX-512 runtime
-    // module holds this wrapper of vcvtne2ps2bf16 for vectors of 32, found by name.
-    if (target.has_feature(Target::AVX512_Zen4) || target.has_feature(Target::AVX512_SapphireRapids))
-        return [](const Expr &x) {
-            return reinterpret<bfloat16_t>(Internal::Call::make(UInt(16), "vcvtne2ps2bf16", {x}, Internal::Call::PureExtern));
-        };
-    return [](const Expr &x) { return cast<bfloat16_t>(x); };
-}
-
 void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     SdpaStages &s = stages.s;
     const int lanes = target.natural_vector_size(Float(32));

@@ -21,8 +21,6 @@ void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, con
 
 // The same where products take pairs of bf16; key_tile is even.
 void schedule_pairs(PairStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
-// Rounds a float to bf16: the target's own instruction, where it has one for a vector of pairs.
-std::function<Halide::Expr(Halide::Expr)> rounding_to_bf16(const Halide::Target &);
 
 struct DecodeTuning {
     int chunk;         // keys of a partial (the stages' chunk)
