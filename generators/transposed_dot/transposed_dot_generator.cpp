@@ -22,9 +22,9 @@ public:
 
     void generate() {
         const Halide::Type sums = attune::accumulator_of(dtype);
-        constexpr int place = 64, line_bytes = 64;
+        constexpr int line_bytes = 64;
         stages = attune::transposed_dot_stages({a, x, a.dim(0).extent(), x.dim(0).extent(), a.dim(1).extent()},
-                                               {sums, chunk, line_bytes / sums.bytes(), place});
+                                               {sums, chunk, line_bytes / sums.bytes()});
         out = stages.out;
     }
 

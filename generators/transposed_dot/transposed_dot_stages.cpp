@@ -8,18 +8,19 @@ using Halide::Internal::make_const;
 TransposedDotStages transposed_dot_stages(const TransposedDotInputs &in, const TransposedDotShape &shape) {
     TransposedDotStages s;
     const Var e = s.e, k = s.k, m = s.m, n = s.n, t = s.t, h = s.h, b = s.b;
-    const int place = shape.place, tile = shape.tile;
+    constexpr int count = TransposedDotStages::places;
+    const int tile = shape.tile;
     const Type type = shape.type;
     s.tile = tile;
     const Type bits = UInt(in.a.type().bits());
 
     // As bits, so that neither NaN nor the sign of a zero is a case of its own. Past the last element it is seen again.
-    RDom blocks(0, (in.rows + place - 1) / place, "place_block"), places(0, place, "place");
+    RDom blocks(0, (in.rows + count - 1) / count, "place_block"), places(0, count, "place");
     s.place_block = blocks.x, s.place = places.x;
     s.place_bits = Func("place_bits");
     s.place_bits(e, k, h, b) = cast(bits, 0);
     s.place_bits(e, k, h, b) =
-        s.place_bits(e, k, h, b) | (reinterpret(bits, in.a(min(blocks * place + e, in.rows - 1), k, h, b)) << cast(bits, 1));
+        s.place_bits(e, k, h, b) | (reinterpret(bits, in.a(min(blocks * count + e, in.rows - 1), k, h, b)) << cast(bits, 1));
     s.row_used = Func("row_used");
     s.row_used(k, h, b) = cast(bits, 0);
     s.row_used(k, h, b) = max(s.row_used(k, h, b), s.place_bits(places, k, h, b));

@@ -15,7 +15,6 @@ struct TransposedDotShape {
     Halide::Type type;  // of the sums
     int chunk;          // of the depth: fixes the order of summation
     int tile;           // rows of out that are read together: their elements of `a` lie side by side. It changes no result.
-    int place;          // elements in a block of row_used; nor does it
 };
 
 struct TransposedDotStages {
@@ -26,7 +25,8 @@ struct TransposedDotStages {
     Halide::Func out;  // (n, m, h, b) in the type of `a`
     Halide::Var e{"e"}, k{"k"}, m{"m"}, n{"n"}, t{"t"}, h{"h"}, b{"b"};
     Halide::RVar place_block, place;
-    int tile = 1;  // of TransposedDotShape
+    int tile = 1;                      // of TransposedDotShape
+    static constexpr int places = 64;  // of a block; it changes no result
 };
 
 TransposedDotStages transposed_dot_stages(const TransposedDotInputs &, const TransposedDotShape &);

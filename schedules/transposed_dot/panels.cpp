@@ -24,7 +24,7 @@ void schedule_panels(TransposedDotStages &s, Func out, const PanelTuning &tuning
         .vectorize(s.place);
     s.place_bits.compute_at(s.row_used, row)
         .store_in(MemoryType::Stack)
-        .bound_extent(s.e, 64)
+        .bound_extent(s.e, s.places)
         .vectorize(s.e, lanes)
         .unroll(s.e);
     s.place_bits.update().reorder(s.e, s.place_block).vectorize(s.e, lanes).unroll(s.e);

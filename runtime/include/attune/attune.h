@@ -6,6 +6,7 @@
 #include "attune/half.h"
 #include "attune/kv_cache.h"
 #include "attune/linear.h"
+#include "attune/linear_backward.h"
 #include "attune/masked_softmax.h"
 #include "attune/merge.h"
 #include "attune/multi_head.h"
