@@ -116,10 +116,10 @@ Attention::Attention(const AttentionArguments &given, CommandFiles &files, Heads
     files.input("--value", given.value, value, arrays);
     const Ranks broadcast = {1, any_rank, "one that broadcasts to (B, Hq, Sq, Sk)"};
     files.input("--mask", given.mask, mask_, broadcast, Role::booleans);
-    files.input("--bias", given.bias, bias_, broadcast);
+    files.input("--bias", given.bias, bias, broadcast);
     if (given.alibi && !options.alibi)
-        files.input("--alibi", given.alibi, alibi_, {1, any_rank, "(Hq,) or (B, Hq)"}, Role::single_floats);
-    files.input("--sinks", given.sinks, sinks_, {1, 1, "(Hq,)"}, Role::single_floats);
+        files.input("--alibi", given.alibi, alibi, {1, any_rank, "(Hq,) or (B, Hq)"}, Role::single_floats);
+    files.input("--sinks", given.sinks, sinks, {1, 1, "(Hq,)"}, Role::single_floats);
     files.input("--valid-lens", given.valid_lens, valid_lens_, {1, any_rank, "(B,) or (B, Sq)"}, Role::integers);
     files.input("--cache-lens", given.cache_lens, cache_lens_, {1, any_rank, "(B,)"}, Role::integers);
     if (given.offset && !options.offset) files.input("--offset", given.offset, offsets_, {1, any_rank, "(B,)"}, Role::integers);
@@ -151,17 +151,25 @@ void Attention::add_arrays() {
         for (auto [argument, array] :
              {std::pair("--valid-lens", &valid_lens_), {"--cache-lens", &cache_lens_}, {"--offset", &offsets_}})
             if (array->rank() > 0) check_leading(argument, *array, leading, "--query");
-        if (alibi_.rank() > 1) check_leading("--alibi", alibi_, leading, "--query");
+        if (alibi.rank() > 1) check_leading("--alibi", alibi, leading, "--query");
     }
     mask_ = with_leading(std::move(mask_), leading, "--mask");
-    bias_ = with_leading(std::move(bias_), leading, "--bias");
+    bias_shape = bias.shape;
+    bias = with_leading(std::move(bias), leading, "--bias");
     // A mask of more extents than that is refused, not folded.
-    options.mask = view_of(mask_, folded ? 3 : any_rank), options.bias = view_of(bias_, folded ? 3 : any_rank);
+    options.mask = view_of(mask_, folded ? 3 : any_rank), options.bias = view_of(bias, folded ? 3 : any_rank);
     options.valid_lens = per_batch_view(valid_lens_, leading_rank);
     options.cache_lens = per_batch_view(cache_lens_, leading_rank);
     options.offsets = per_batch_view(offsets_, leading_rank);
-    options.alibi_slopes = alibi_.rank() > 1 ? per_batch_view(alibi_, leading_rank) : view_of(alibi_);
-    options.sinks = view_of(sinks_);
+    options.alibi_slopes = alibi.rank() > 1 ? per_batch_view(alibi, leading_rank) : view_of(alibi);
+    options.sinks = view_of(sinks);
+}
+
+void Attention::check_batch(const char *argument, const Array &array, int kept) const {
+    if (array.rank() - kept != query.rank() - kept_)
+        throw InputError(argument, "has shape " + text_of(array.shape) + ", and --query " + text_of(query.shape));
+    const int leading_rank = query.rank() - kept_;
+    if (leading_rank > 1) check_leading(argument, array, {query.shape.begin(), query.shape.begin() + leading_rank}, "--query");
 }
 
 std::int64_t Attention::length(std::int64_t b, std::int64_t i) const {

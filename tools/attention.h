@@ -1,4 +1,4 @@
-// Attention over files: what `run sdpa`, `run additive` and `run mha` share. The score is the command's.
+// Attention over files: what `run sdpa`, `run sdpa-backward`, `run additive` and `run mha` share. The score is the command's.
 #pragma once
 #include "command_files.h"
 #include "library_call.h"
@@ -18,6 +18,9 @@ public:
     // Names the files; the command may add its own before it loads them.
     Attention(const AttentionArguments &, CommandFiles &, Heads);
 
+    // After load(): the options' arrays. run() does it.
+    void add_arrays();
+
     // After load(). `call` is the library's function of these views. The width is that of a row of out; how many heads a
     // layer makes is asked for where it does.
     using Call = std::function<Status(Context &, const View &out, const SdpaOptions &)>;
@@ -29,11 +32,15 @@ public:
     ConstView key_view() const { return view_of(key, kept_); }
     ConstView value_view() const { return view_of(value, kept_); }
 
-    SdpaOptions options;  // run() adds the arrays
+    // After add_arrays(): another array of the batch, of which `kept` extents are not leading ones.
+    void check_batch(const char *argument, const Array &, int kept) const;
+
+    SdpaOptions options;
+    Array bias, alibi, sinks;
+    Shape bias_shape;  // as in its file
 
 private:
     void parse();
-    void add_arrays();
     std::int64_t length(std::int64_t b, std::int64_t i) const;
 
     const AttentionArguments &given_;
@@ -42,7 +49,7 @@ private:
     const int kept_;  // extents of query that are not its batch
     ContextOptions context_options_;
     Picture picture_;
-    Array mask_, bias_, alibi_, sinks_, valid_lens_, cache_lens_, offsets_;
+    Array mask_, valid_lens_, cache_lens_, offsets_;
 };
 
 }  // namespace attune::program

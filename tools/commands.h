@@ -24,8 +24,8 @@ struct DropoutArguments {
 
 // What the commands of attention share, as the ops of the library share SdpaOptions.
 struct AttentionArguments {
-    std::string query, key, value, out;
-    Given lse, weights, weights_mode;  // outputs, and what weights is
+    std::string query, key, value;
+    Given out, lse, weights, weights_mode;  // outputs, and what weights is
     bool average_weights = false;
     PictureArguments picture;
     Given scale, softcap, bias, alibi, mask, causal, offset, window, valid_lens, cache_lens, sinks;
@@ -36,6 +36,13 @@ struct AttentionArguments {
 struct SdpaArguments {
     AttentionArguments attention;
     Given score, score_weight;
+};
+struct SdpaBackwardArguments {
+    AttentionArguments attention;  // but for the outputs
+    Given score, score_weight;
+    std::string grad_out;
+    Given grad_lse, in_out, in_lse;
+    Given grad_query, grad_key, grad_value, grad_bias, grad_slopes, grad_sinks, grad_score_weight;  // outputs
 };
 struct AdditiveArguments {
     AttentionArguments attention;
@@ -84,6 +91,7 @@ struct DropoutMaskArguments {
 };
 
 void run_sdpa(const SdpaArguments &);
+void run_sdpa_backward(const SdpaBackwardArguments &);
 void run_additive(const AdditiveArguments &);
 void run_multi_head(const MultiHeadArguments &);
 void run_variable_length(const VariableLengthArguments &);

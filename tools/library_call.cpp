@@ -33,12 +33,29 @@ template<typename Data> BasicView<Data> dense_view(Data *data, const Array &arra
 
 // The library names its own parameters; here they are options, most of them of the same name.
 constexpr std::pair<std::string_view, std::string_view> other_names[] = {
-    {"weights.query_bias", "b_query"}, {"weights.key_bias", "b_key"},
-    {"weights.value_bias", "b_value"}, {"weights.out_bias", "b_out"},
-    {"weights.query", "w_query"},      {"weights.key", "w_key"},
-    {"weights.value", "w_value"},      {"weights.out", "w_out"},
-    {"key_heads", "kv_heads"},         {"offsets", "offset"},
-    {"alibi_slopes", "alibi"},         {"dropout.probability", "dropout"},
+    {"weights.query_bias", "b_query"},
+    {"weights.key_bias", "b_key"},
+    {"weights.value_bias", "b_value"},
+    {"weights.out_bias", "b_out"},
+    {"weights.query", "w_query"},
+    {"weights.key", "w_key"},
+    {"weights.value", "w_value"},
+    {"weights.out", "w_out"},
+    {"key_heads", "kv_heads"},
+    {"offsets", "offset"},
+    {"alibi_slopes", "alibi"},
+    {"dropout.probability", "dropout"},
+    {"forward.out", "in_out"},
+    {"forward.lse", "in_lse"},
+    {"forward.grad_out", "grad_out"},
+    {"forward.grad_lse", "grad_lse"},
+    {"gradients.query", "grad_query"},
+    {"gradients.key", "grad_key"},
+    {"gradients.value", "grad_value"},
+    {"gradients.bias", "grad_bias"},
+    {"gradients.sinks", "grad_sinks"},
+    {"gradients.alibi_slopes", "grad_slopes"},
+    {"gradients.score_weight", "grad_score_weight"},
 };
 
 std::string option_of(std::string name) {

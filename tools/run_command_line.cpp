@@ -72,13 +72,16 @@ void add_scores(CLI::App *command, AttentionArguments &a, const char *default_sc
     add_call(command, a.call);
 }
 
-void add_attention(CLI::App *command, AttentionArguments &a, bool layer, const char *default_scale) {
+void add_tensors(CLI::App *command, AttentionArguments &a, bool layer) {
     const std::string rank = layer ? "" : "; or all (B, S, D), or (S, D)";
     file(command, "--query", a.query,
          (layer ? "(B, Sq, Eq)" : "(B, Hq, Sq, Dq)") + rank + "; .npy, float32, float64 or float16")
         ->required();
     file(command, "--key", a.key, layer ? "(B, Sk, Ek)" : "(B, Hkv, Sk, Dk); Hq is a multiple of Hkv")->required();
     file(command, "--value", a.value, layer ? "(B, Sk, Ev)" : "(B, Hkv, Sk, Dv)")->required();
+}
+
+void add_results(CLI::App *command, AttentionArguments &a, bool layer) {
     file(command, "--out", a.out, layer ? "Output (B, Sq, Eo)" : "Output (B, Hq, Sq, Dv), in the type of the computation")
         ->required();
     file(command, "--lse", a.lse, "Output (B, Hq, Sq): log of the sum of exponentials of the scores, -inf without keys");
@@ -90,13 +93,28 @@ void add_attention(CLI::App *command, AttentionArguments &a, bool layer, const c
         ->type_name("0|1|2|3");
     command->add_flag("--average-weights", a.average_weights, "--weights and --heatmap are the mean over the heads");
     add_picture(command, a.picture);
+}
+
+void add_masks(CLI::App *command, AttentionArguments &a) {
     file(command, "--bias", a.bias, "Added to the scores; broadcasts to (B, Hq, Sq, Sk); -inf masks");
     file(command, "--mask", a.mask,
          "bool, or 0 and 1 as uint8, int8, int32, int64; broadcasts to (B, Hq, Sq, Sk): only keys where it is true take part");
     file(command, "--valid-lens", a.valid_lens, "(B,) or (B, Sq) int32 or int64: only keys j < len take part");
     file(command, "--cache-lens", a.cache_lens,
          "(B,) int32 or int64: key and value are caches, in which the Sq keys of this call follow so many older ones");
+}
+
+void add_attention(CLI::App *command, AttentionArguments &a, bool layer, const char *default_scale) {
+    add_tensors(command, a, layer);
+    add_results(command, a, layer);
+    add_masks(command, a);
     add_scores(command, a, default_scale);
+}
+
+void add_products_of_sdpa(CLI::App *command, Given &score, Given &score_weight) {
+    command->add_option("--score", score, "q . k (default), q . (W k), q . k / (|q| |k|), or -|q - k|^2 / 2, times --scale")
+        ->type_name("dot|general|cosine|gaussian");
+    file(command, "--score-weight", score_weight, "W of --score general, (Dq, Dk)");
 }
 
 void add_sdpa(CLI::App &run) {
@@ -105,9 +123,31 @@ void add_sdpa(CLI::App &run) {
                                           "--causal bottom-right --window 255,0",
                                  run_sdpa);
     add_attention(sdpa, a->attention, false, "1 / sqrt(Dk), else 1");
-    sdpa->add_option("--score", a->score, "q . k (default), q . (W k), q . k / (|q| |k|), or -|q - k|^2 / 2, times --scale")
-        ->type_name("dot|general|cosine|gaussian");
-    file(sdpa, "--score-weight", a->score_weight, "W of --score general, (Dq, Dk)");
+    add_products_of_sdpa(sdpa, a->score, a->score_weight);
+}
+
+void add_sdpa_backward(CLI::App &run) {
+    auto [backward, a] = add_command(
+        run, "sdpa-backward", "Gradients of a loss by the inputs of scaled dot-product attention",
+        "The options are those of `attune run sdpa`.\n\nExample:\n  attune run sdpa-backward --query q.npy --key k.npy --value "
+        "v.npy --grad-out do.npy --grad-query dq.npy --grad-key dk.npy --grad-value dv.npy --causal top-left",
+        run_sdpa_backward);
+    add_tensors(backward, a->attention, false);
+    file(backward, "--grad-out", a->grad_out, "(B, Hq, Sq, Dv): gradient of the loss by the output")->required();
+    file(backward, "--grad-lse", a->grad_lse, "(B, Hq, Sq): gradient of the loss by the log-sum-exp (default: 0)");
+    file(backward, "--in-out", a->in_out,
+         "(B, Hq, Sq, Dv): --out of the forward; without it and --in-lse, the forward runs first");
+    file(backward, "--in-lse", a->in_lse, "(B, Hq, Sq): --lse of the forward");
+    file(backward, "--grad-query", a->grad_query, "Output, as --query; at least one of the gradients is asked for");
+    file(backward, "--grad-key", a->grad_key, "Output, as --key");
+    file(backward, "--grad-value", a->grad_value, "Output, as --value");
+    file(backward, "--grad-bias", a->grad_bias, "Output, as --bias: summed over what that was broadcast over");
+    file(backward, "--grad-slopes", a->grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
+    file(backward, "--grad-sinks", a->grad_sinks, "Output (Hq,), float32");
+    file(backward, "--grad-score-weight", a->grad_score_weight, "Output, as --score-weight");
+    add_masks(backward, a->attention);
+    add_scores(backward, a->attention, "1 / sqrt(Dk), else 1");
+    add_products_of_sdpa(backward, a->score, a->score_weight);
 }
 
 void add_additive(CLI::App &run) {
@@ -257,6 +297,7 @@ void add_run(CLI::App &app) {
     run->require_subcommand(1);
     run->footer("Example:\n  attune run sdpa --query q.npy --key k.npy --value v.npy --out o.npy");
     add_sdpa(*run);
+    add_sdpa_backward(*run);
     add_additive(*run);
     add_multi_head(*run);
     add_variable_length(*run);

@@ -108,6 +108,28 @@ def problem(attune, tmp_path):
     return p
 
 
+class BackwardProblem(Problem):
+    """Of sdpa-backward: gradients are asked for by name, and come back by name."""
+
+    OPTIONS = {"query": "--grad-query", "key": "--grad-key", "value": "--grad-value", "bias": "--grad-bias",
+               "slopes": "--grad-slopes", "sinks": "--grad-sinks", "score_weight": "--grad-score-weight"}
+
+    def gradients(self, *more, wanted=("query", "key", "value"), **given):
+        words = [word for name in wanted for word in (self.OPTIONS[name], f"d_{name}.npy")]
+        done = self.run(*words, *more, **given)
+        assert (done.returncode, done.stderr, done.stdout) == (0, "", ""), done.stderr
+        return {name: self.load(f"d_{name}") for name in wanted}
+
+
+@pytest.fixture
+def backward(attune, tmp_path):
+    """The problem of sdpa, and do.npy."""
+    p = BackwardProblem(attune, tmp_path, "sdpa-backward", query="q.npy", key="k.npy", value="v.npy", grad_out="do.npy")
+    rng = np.random.default_rng(1)
+    p.save(q=normal(rng, 2, 4, 3, 8), k=normal(rng, 2, 2, 5, 8), v=normal(rng, 2, 2, 5, 6), do=normal(rng, 2, 4, 3, 6))
+    return p
+
+
 @pytest.fixture
 def additive(attune, tmp_path):
     """The textbook's layer: one head, widths that differ, no biases."""

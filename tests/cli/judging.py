@@ -1,7 +1,7 @@
 """The one rule by which a result is called right."""
 import attention_numpy
 import numpy as np
-from element_types import element_type
+from element_types import F32, element_type
 
 
 def reference_and_plain(compute, dtype):
@@ -54,3 +54,18 @@ def judge_attention(load, compute, dtype, wanted, mode=3, averaged=False, bounds
     shares = [judge(name, load(name), [part(p, name, of.stored) for p in plain], part(exact, name),
                     of.steps if name == "lse" else of, bound(name)) for name in wanted]
     return max(shares), exact
+
+
+def judge_gradients(load, compute, dtype, wanted):
+    """Judges the gradients that are `wanted`; compute(dtype, order, parts=...) answers Gradients. The largest share of what is
+    allowed. A gradient may be the difference of larger numbers, and has their roundings and those of out, which is of the type:
+    the floor is of their size."""
+    of = element_type(dtype)
+    exact, plain = reference_and_plain(compute, dtype)
+    sizes, shares = compute(of.wider, None, parts=np.abs), []
+    for name in wanted:
+        element = F32 if name in ("slopes", "sinks") else of
+        bound = max(element.floor, of.floor) * float(np.max(np.abs(getattr(sizes, name)), initial=0))
+        shares.append(judge(name, load(name), [getattr(p, name).astype(element.steps) for p in plain], getattr(exact, name),
+                            element, bound))
+    return max(shares)

@@ -64,7 +64,8 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-COMMANDS = ("sdpa", "additive", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot", "dropout-mask")
+COMMANDS = ("sdpa", "sdpa-backward", "additive", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot",
+            "dropout-mask")
 
 
 @pytest.mark.parametrize("command", [(), ("run",), *(("run", name) for name in COMMANDS), ("variants",), ("doctor",)])
@@ -77,12 +78,14 @@ def test_help_has_an_example(attune, command):
 CALL = "dtype threads variant"
 PICTURE = "heatmap labels-query labels-key"
 DROPOUT = "dropout seed dropout-offset"
-ATTENTION = ("query key value out lse weights weights-mode average-weights scale softcap bias alibi mask causal offset window "
-             f"valid-lens cache-lens sinks {DROPOUT} {PICTURE} {CALL}")
+INPUTS = f"query key value scale softcap bias alibi mask causal offset window valid-lens cache-lens sinks {DROPOUT} {CALL}"
+ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
 
 
 @pytest.mark.parametrize("command, options", [
     ("sdpa", f"{ATTENTION} score score-weight"),
+    ("sdpa-backward", f"{INPUTS} score score-weight in-out in-lse grad-out grad-lse grad-query grad-key grad-value grad-bias "
+                      "grad-slopes grad-sinks grad-score-weight"),
     ("additive", f"{ATTENTION} w-query w-key b-query b-key w-score b-score"),
     ("mha", f"{ATTENTION} heads kv-heads w-query w-key w-value w-out b-query b-key b-value b-out"),
     ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks {DROPOUT} "
