@@ -1,7 +1,8 @@
 // The definition of scaled_dot_product_attention_backward: the chain rule along the steps of tests/reference/sdpa_reference.h,
-// one pair of a query and a key after another, everything computed in Real. Out and lse are those of the forward definition in
-// the same types. As there, in a wider type than the elements it is the reference, and in their own the plain computation,
-// which for 16 bits stores weights, their gradients, those of scores and results in the type.
+// one pair of a query and a key after another, from out and lse as they are given, everything computed in Real. As there, in a
+// wider type than the elements it is the reference, and in their own the plain computation, which for 16 bits stores scores,
+// weights, their gradients and results in the type. Its weights are then by the lse of the stored scores: beside the given one,
+// the rounding of a large score is a factor.
 #pragma once
 #include "attune/sdpa_backward.h"
 #include "tests/reference/sdpa_reference.h"
@@ -27,12 +28,19 @@ inline attune::ConstView as_dense(attune::ConstView x) {
 // What the parts of a gradient are: as they are, or for the error rule by their size, so that dP and D do not cancel.
 enum class Parts { signed_parts, sizes };
 
+// Of the forward, and what the loss has of it; grad_lse may be empty.
+template<typename Real> struct SdpaForwardRows {
+    DenseRows<Real> out;
+    std::vector<Real> lse;
+    DenseRows<Real> grad_out;
+    std::vector<Real> grad_lse;
+};
+
 // By value, bias, slopes and sinks, for any score x(b, h, key head, i, j). What a score depends on gets its part from
-// add_score_gradient(b, h, key head, i, j, gradient by x). grad_lse may be empty.
+// add_score_gradient(b, h, key head, i, j, gradient by x).
 template<typename Real, typename T, typename Stored = Real, typename Score, typename AddScoreGradient>
 SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, const attune::SdpaOptions &o,
-                                                      const DenseRows<Real> &value, const SdpaResult<Real> &forward,
-                                                      const DenseRows<Real> &grad_out, const std::vector<Real> &grad_lse,
+                                                      const DenseRows<Real> &value, const SdpaForwardRows<Real> &forward,
                                                       const Score &x, const AddScoreGradient &add_score_gradient, Parts parts) {
     const Real infinity = std::numeric_limits<Real>::infinity();
     const auto stored = [](Real x) { return stored_as<Stored>(x); };
@@ -48,7 +56,8 @@ SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, c
         for (Index h = 0; h < s.query_heads; h++)
             for (Index i = 0; i < s.queries; i++) {
                 const Index key_head = h * s.key_heads / s.query_heads, row = (b * s.query_heads + h) * s.queries + i;
-                const Real lse = forward.lse[std::size_t(row)], *grad = grad_out.row(b, h, i);
+                const Real lse = forward.lse[std::size_t(row)], *out = forward.out.row(b, h, i),
+                           *grad = forward.grad_out.row(b, h, i);
                 std::vector<ScoreSteps<Real>> score;
                 bool any = false;
                 for (Index j = 0; j < s.keys; j++) {
@@ -57,8 +66,8 @@ SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, c
                 }
                 if (lse == -infinity) continue;
                 // What all scores of the row share of their gradients: P (dP - D + dlse), D = sum of dO O.
-                Real of_row = grad_lse.empty() ? Real(0) : part(grad_lse[std::size_t(row)]);
-                for (Index d = 0; any && d < value.width; d++) of_row += part(-grad[d] * forward.out[row * value.width + d]);
+                Real of_row = forward.grad_lse.empty() ? Real(0) : part(forward.grad_lse[std::size_t(row)]);
+                for (Index d = 0; any && d < value.width; d++) of_row += part(-grad[d] * out[d]);
                 if (o.sinks.given()) result.sinks[std::size_t(h)] += std::exp(sink_of<Real>(o, h) - lse) * of_row;
                 for (Index j = 0; j < s.keys; j++) {
                     if (score[j].masked == -infinity) continue;
@@ -93,35 +102,43 @@ void add_similarity_gradient(attune::Score score, const Real *q, const Real *k, 
     Real q_square = 0, k_square = 0;
     for (Index d = 0; d < width; d++) q_square += q[d] * q[d], k_square += k[d] * k[d];
     if (score == attune::Score::cosine && (q_square == 0 || k_square == 0)) return;
-    const Real norms = std::sqrt(q_square) * std::sqrt(k_square), cosine = similarity(attune::Score::cosine, q, k, width);
-    for (Index d = 0; d < width; d++) switch (score) {
-        case attune::Score::gaussian: grad_q[d] += factor * (k[d] - q[d]), grad_k[d] += factor * (q[d] - k[d]); break;
-        case attune::Score::cosine:
+    const Real norms = std::sqrt(q_square) * std::sqrt(k_square);
+    const Real cosine = score == attune::Score::cosine ? similarity(score, q, k, width) : Real(0);
+    for (Index d = 0; d < width; d++)
+        if (score == attune::Score::gaussian) {
+            grad_q[d] += factor * (k[d] - q[d]), grad_k[d] += factor * (q[d] - k[d]);
+        } else if (score == attune::Score::cosine) {
             grad_q[d] += factor * (k[d] / norms - cosine * q[d] / q_square);
             grad_k[d] += factor * (q[d] / norms - cosine * k[d] / k_square);
-            break;
-        default: grad_q[d] += factor * k[d], grad_k[d] += factor * q[d];
+        } else {
+            grad_q[d] += factor * k[d], grad_k[d] += factor * q[d];
         }
 }
 
-// grad_lse may be left out.
+// What a call reads.
+struct SdpaBackwardInputs {
+    attune::ConstView query, key, value;
+    attune::SdpaForward forward;
+    attune::SdpaOptions options;
+};
+
 template<typename Real, typename T, typename Stored = Real>
-SdpaBackwardResult<Real> sdpa_backward_reference(const attune::ConstView &query_view, const attune::ConstView &key_view,
-                                                 const attune::ConstView &value_view, const attune::ConstView &grad_out,
-                                                 const attune::ConstView &grad_lse, const attune::SdpaOptions &options,
-                                                 Parts parts = Parts::signed_parts) {
-    const auto query = rows_of<Real, T>(query_view), given_key = rows_of<Real, T>(key_view),
-               value = rows_of<Real, T>(value_view);
+SdpaBackwardResult<Real> sdpa_backward_reference(const SdpaBackwardInputs &in, Parts parts = Parts::signed_parts) {
+    const attune::SdpaOptions &options = in.options;
+    const auto query = rows_of<Real, T>(in.query), given_key = rows_of<Real, T>(in.key), value = rows_of<Real, T>(in.value);
     const bool general = options.score == attune::Score::general;
     const auto score_weight = general ? rows_of<Real, T>(options.score_weight) : DenseRows<Real>{0, 0, 0, 0};
     const auto key = general ? linear_reference<Real>(given_key, score_weight) : given_key;
     const Real scale = scale_of<Real>(options, query.width);
     const auto zeros_like = [](const DenseRows<Real> &x) { return DenseRows<Real>{x.batch, x.heads, x.count, x.width}; };
     auto grad_query = zeros_like(query), grad_key = zeros_like(key);
+    const bool stored_scores = is_half<T> && std::is_same_v<Stored, T>;
+    const std::vector<Real> lse = stored_scores ? sdpa_of_rows<Real, T, Stored>(query, key, value, options, in.query.rank).lse
+                                                : rows_of<Real, Sum<T>>(in.forward.lse).data;
     auto result = attention_backward_reference<Real, T, Stored>(
-        {query.batch, query.heads, key.heads, query.count, key.count, query_view.rank}, options, value,
-        sdpa_of_rows<Real, T, Stored>(query, given_key, value, options, query_view.rank), rows_of<Real, T>(grad_out),
-        grad_lse.given() ? rows_of<Real, Sum<T>>(grad_lse).data : std::vector<Real>{},
+        {query.batch, query.heads, key.heads, query.count, key.count, in.query.rank}, options, value,
+        {rows_of<Real, T>(in.forward.out), lse, rows_of<Real, T>(in.forward.grad_out),
+         in.forward.grad_lse.given() ? rows_of<Real, Sum<T>>(in.forward.grad_lse).data : std::vector<Real>{}},
         [&](Index b, Index h, Index key_head, Index i, Index j) {
             return scale * similarity(options.score, query.row(b, h, i), key.row(b, key_head, j), query.width);
         },
@@ -150,12 +167,6 @@ SdpaBackwardResult<Real> sdpa_backward_reference(const attune::ConstView &query_
     for (Real sum : grad_query.data) result.query.push_back(stored_as<Stored>(sum));
     for (Real sum : grad_key.data) result.key.push_back(stored_as<Stored>(sum));
     return result;
-}
-template<typename T>
-SdpaBackwardResult<Sum<T>> plain_sdpa_backward(const attune::ConstView &query, const attune::ConstView &key,
-                                               const attune::ConstView &value, const attune::ConstView &grad_out,
-                                               const attune::ConstView &grad_lse, const attune::SdpaOptions &options) {
-    return sdpa_backward_reference<Sum<T>, T, T>(query, key, value, grad_out, grad_lse, options);
 }
 
 }  // namespace attune_test

@@ -188,6 +188,24 @@ inline std::vector<SetOption> everything() {
             [=](SdpaCase &c) { all(c), c.query_heads = 6, c.key_heads = 2, c.scale = -0.7; },
             [=](SdpaCase &c) { all(c), c.query_heads = 8, c.key_heads = 1, c.bias = "b11j", c.mask = "1hi1"; }};
 }
+// Every score but the scaled dot product; sizes are set before.
+inline std::vector<SetOption> other_scores() {
+    std::vector<SetOption> all;
+    for (attune::Score score : {attune::Score::general, attune::Score::cosine, attune::Score::gaussian}) {
+        const SetOption plain = [score](SdpaCase &c) {
+            c.score = score;
+            if (score == attune::Score::general) c.key_dim = 4;
+        };
+        all.push_back(plain);
+        all.push_back([=](SdpaCase &c) { plain(c), c.scale = 0.6, c.causal = Causal::bottom_right; });
+        all.push_back([=](SdpaCase &c) {
+            plain(c), c.softcap = 2, c.bias = "hij", c.alibi = Alibi::per_batch, c.sinks = true, c.dropout = {0.3, 3, 0};
+            c.valid_lens = {0, 5};
+        });
+    }
+    return all;
+}
+
 }  // namespace option_sets
 
 }  // namespace attune_test

@@ -1,0 +1,105 @@
+// Gradients and the caller's Allocator: everything comes back, what memory holds or lacks does not matter, and scratch grows
+// with the length of a sequence, not with its square.
+#include "tests/support/backward_grid.h"
+#include "tests/support/counting_allocator.h"
+
+using namespace attune_test;
+
+namespace {
+// What the kind is for.
+SdpaBackwardCase work(const attune::VariantInfo &v) {
+    SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = 70, .keys = 90}, .grad_lse = true};
+    std::tie(c.forward.head_dim, c.forward.value_dim) = head_size(v);
+    c.forward.valid_lens = {80, 20};
+    if (v.kind != "plain")
+        c.forward.bias = "i1", c.forward.mask = "b111", c.forward.alibi = Alibi::standard, c.forward.sinks = true;
+    if (v.kind == "training") c.forward.dropout = {0.5, 1, 0};
+    return c;
+}
+template<typename F> void for_each_backward(const F &f) { for_each_variant(backward_op, any_kind, f); }
+}  // namespace
+
+TEST_CASE("memory: gradients give everything back, and what scratch holds does not matter",
+          "[sdpa_backward][runtime][memory]") {
+    attune::Context plain;
+    for_each_backward([&](const attune::VariantInfo &v, auto zero) {
+        SdpaBackwardArrays<decltype(zero)> clean(work(v));
+        REQUIRE(clean.run_forward(plain).ok());
+        auto expected = clean;
+        REQUIRE(expected.run(plain, v.name).ok());
+        for (unsigned char fill : {0x00, 0xff, 0x7f, 0x47})  // 0, NaN, 3.4e38 and 51015 (f64: 1e306 and 2e35)
+            for (unsigned wanted : {unsigned(want_all), unsigned(want_query), unsigned(want_value | want_bias)}) {
+                CountingAllocator allocator;
+                allocator.fill = fill;
+                {
+                    attune::Context context({.threads = 2, .allocator = allocator.hook()});
+                    auto a = clean;
+                    CHECK(a.run(context, v.name, wanted).ok());
+                    INFO("filled with " << int(fill) << " wanted " << wanted);
+                    CHECK(a.bits(wanted) == expected.bits(wanted));
+                    CHECK(allocator.live >= context.scratch_bytes());
+                    context.release_scratch();
+                    CHECK(allocator.live == 0);
+                }
+                CHECK(allocator.defects == 0);
+            }
+    });
+}
+
+TEST_CASE("memory: each request of gradients that fails is an out_of_memory, and the next call works",
+          "[sdpa_backward][runtime][memory]") {
+    attune::Context plain;
+    for_each_backward([&](const attune::VariantInfo &v, auto zero) {
+        if (v.head_dim != 0) return;  // for time: they ask for what those of any head size do
+        SdpaBackwardArrays<decltype(zero)> clean(work(v));
+        REQUIRE(clean.run_forward(plain).ok());
+        auto expected = clean;
+        REQUIRE(expected.run(plain, v.name).ok());
+        for (int threads : {1, 3}) {
+            CountingAllocator allocator;
+            attune::Context context({.threads = threads, .scratch_bytes_per_thread = 0, .allocator = allocator.hook()});
+            auto a = clean;
+            int failed = 0;
+            bool succeeded = false;
+            for (int n = 0; n < 1 << 20 && !succeeded; n += n < 20 ? 1 : n / 4) {
+                allocator.requests = 0, allocator.fail_at = n;
+                const attune::Status status = a.run(context, v.name);
+                allocator.fail_at = -1;
+                succeeded = status.ok();
+                INFO("request " << n << " of " << threads << " threads: " << status.message());
+                if (!succeeded) {
+                    failed++;
+                    CHECK(status.code() == attune::StatusCode::out_of_memory);
+                    CHECK(allocator.live == 0);
+                }
+            }
+            CHECK(failed > 0);
+            CHECK(succeeded);
+            CHECK(a.bits() == expected.bits());
+            CHECK(allocator.defects == 0);
+        }
+    });
+}
+
+TEST_CASE("memory: scratch of gradients grows with the sequence, not with its square", "[sdpa_backward][runtime][memory]") {
+    // Scores see few keys, for time; that takes no less scratch.
+    for (int threads : {1, 2}) {
+        std::vector<double> bytes_a_row;
+        for (std::int64_t length : {1024, 2048, 4096, 8192, 16384}) {
+            CountingAllocator allocator;
+            attune::Context context({.threads = threads, .allocator = allocator.hook()});
+            SdpaBackwardCase c{.forward = {.batch = 1, .queries = length, .keys = length, .head_dim = 16, .value_dim = 16}};
+            c.forward.window = {100, 0}, c.forward.dropout = {0.1, 1, 0}, c.forward.alibi = Alibi::per_head;
+            c.forward.sinks = true;
+            SdpaBackwardArrays<float> a(c);
+            attune::Context plain;
+            REQUIRE(a.run_forward(plain).ok());
+            REQUIRE(a.run(context).ok());
+            bytes_a_row.push_back(double(allocator.peak) / double(length));
+        }
+        for (double bytes : bytes_a_row) {
+            INFO(threads << " threads, " << bytes << " bytes a row, at first " << bytes_a_row.front());
+            CHECK(bytes <= 1.1 * threads * bytes_a_row.front());  // short calls may be one thread's
+        }
+    }
+}
