@@ -2,13 +2,14 @@
 #include "generators/math/accumulator.h"
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/scores.h"
-#include "schedules/sdpa/backward_schedules.h"
 #include "schedules/rounding.h"
+#include "schedules/sdpa/backward_schedules.h"
 
 namespace {
 using namespace Halide;
 enum class Schedule { root, tiles, pairs };
 enum class Kind { plain, scored, training };
+enum class Pair { product, additive };
 
 class SdpaBackward : public Halide::Generator<SdpaBackward> {
 public:
@@ -16,6 +17,7 @@ public:
         "schedule", Schedule::root, {{"root", Schedule::root}, {"tiles", Schedule::tiles}, {"pairs", Schedule::pairs}}};
     GeneratorParam<Kind> kind{
         "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
+    GeneratorParam<Pair> pair{"pair", Pair::product, {{"product", Pair::product}, {"additive", Pair::additive}}};
     GeneratorParam<bool> captures{"captures", false};  // the gradient of bias or of slopes, and no others
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
@@ -25,6 +27,8 @@ public:
     GeneratorParam<int> key_vectors{"key_vectors", 4, 1, 16};
     GeneratorParam<int> row_tile{"row_tile", 8, 1, 64};
     GeneratorParam<int> channel_vectors{"channel_vectors", 2, 1, 16};
+    GeneratorParam<int> term_queries{"term_queries", 4, 1, 64};  // of a block of terms that are no products
+    GeneratorParam<int> term_keys{"term_keys", 4, 1, 64};
 
     Input<Buffer<void, 3>> query{"query"}, grad_out{"grad_out"};
     Input<Buffer<void, 2>> key{"key"}, value{"value"}, row_lse{"row_lse"}, row_delta{"row_delta"};
@@ -52,6 +56,10 @@ public:
             threshold = add_input<uint32_t>("threshold");
             keep_scale = add_input<double>("keep_scale");
         }
+        if (pair == Pair::additive) {
+            pair_weight = add_input<Buffer<>>("pair_weight", static_cast<Type>(dtype), 1);
+            pair_bias = add_input<double>("pair_bias");
+        }
         if (captures) {
             before = add_input<Buffer<>>("before", accumulator(), 2);
             step = add_input<int32_t>("step"), keeps_queries = add_input<int32_t>("keeps_queries");
@@ -61,6 +69,7 @@ public:
         grad_query = add_output<Buffer<>>("grad_query", static_cast<Type>(dtype), 3);
         grad_key = add_output<Buffer<>>("grad_key", static_cast<Type>(dtype), 2);
         grad_value = add_output<Buffer<>>("grad_value", static_cast<Type>(dtype), 2);
+        if (pair == Pair::additive) grad_weight = add_output<Buffer<>>("grad_weight", accumulator(), 2);  // (d, t)
     }
 
     void generate() {
@@ -79,7 +88,8 @@ public:
         if (kind != Kind::plain)
             score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
                            attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
-        attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0};
+        attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0, term_queries, term_keys};
+        if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (schedule_name == Schedule::pairs) shape.round_pairs = attune::rounding_to_bf16(target);
         if (captures) {
             stages = attune::capture_stages(in, shape, score,
@@ -89,6 +99,7 @@ public:
         }
         stages = attune::backward_stages(in, shape, score);
         *grad_query = stages.query_out, *grad_key = stages.key_out, *grad_value = stages.value_out;
+        if (grad_weight) *grad_weight = stages.weight_out;
     }
 
     void schedule() {
@@ -107,7 +118,9 @@ public:
             for (auto *in : {&query, &grad_out}) in->dim(0).set_extent(head_dim);
             for (auto *in : {&key, &value}) in->dim(0).set_extent(head_dim);
         }
-        const attune::BackwardTuning tuning{tile_q, chunk, query_tile, key_vectors, row_tile, channel_vectors};
+        if (pair_weight) pair_weight->dim(0).set_min(0);
+        const attune::BackwardTuning tuning{tile_q,   chunk,           query_tile,   key_vectors,
+                                            row_tile, channel_vectors, term_queries, term_keys};
         if (captures) {
             for (int n = 0; n < 2; n++) before->dim(n).set_min(0), grad_capture->dim(n).set_min(0);
             if (schedule_name == Schedule::root)
@@ -120,21 +133,28 @@ public:
             for (int n = 0; n < out->dimensions(); n++) out->dim(n).set_min(0);
             if (head_dim != 0) out->dim(0).set_extent(head_dim);
         }
-        const std::vector<Func> outputs = {*grad_query, *grad_key, *grad_value};
+        std::vector<Func> outputs = {*grad_query, *grad_key, *grad_value};
+        if (grad_weight) {
+            for (int n = 0; n < 2; n++) grad_weight->dim(n).set_min(0);
+            outputs.push_back(*grad_weight);
+        }
         if (schedule_name == Schedule::root)
             attune::schedule_backward_root(stages, outputs);
+        else if (pair != Pair::product)
+            attune::schedule_backward_terms(stages, outputs, tuning, target);
         else
             attune::schedule_backward(stages, outputs, tuning, target);
     }
 
 private:
-    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *before = nullptr;
+    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *before = nullptr, *pair_weight = nullptr;
     Input<int32_t> *step = nullptr, *keeps_queries = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr;
-    Input<double> *softcap = nullptr, *keep_scale = nullptr;
+    Input<double> *softcap = nullptr, *keep_scale = nullptr, *pair_bias = nullptr;
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
                     *threshold = nullptr;
-    Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr;
+    Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
+                     *grad_weight = nullptr;
     attune::BackwardStages stages;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }

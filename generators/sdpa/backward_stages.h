@@ -41,6 +41,9 @@ struct BackwardShape {
     Halide::Type type, accumulator;  // of the tensors, and of the sums
     int tile_q, chunk;               // sides of a tile: they fix the order of summation
     bool ragged_dims;                // head sizes are not multiples of what a schedule may round channels up to: clamp loads
+    // Queries and keys of a block, of which terms that are not products are computed and added one after another; divide the
+    // sides, and fix the order of summation too.
+    int term_queries = 1, term_keys = 1;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
     std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
 };
@@ -61,6 +64,7 @@ struct BackwardTile {
     Halide::RVar channel, value_channel, channel_element, value_element;
     std::vector<Halide::RVar> step_queries;  // of each update of logit
     TileSum query_sum, key_sum, value_sum;   // (d, q, u, h, t), (d, r, u, h, t), (d, r, u, h, t)
+    Halide::Func term;  // (d, r, q, u, h, t), where it is not a product: then query and key have no sums here
 };
 
 struct BackwardStages {
@@ -77,7 +81,9 @@ struct BackwardStages {
     Halide::Func key_total, value_total;  // (d, r, t)
     struct Loops {
         Halide::RVar query_tile, head, key_tile;
+        Halide::RVar key, query, key_block, query_block;  // of terms: inside these
     } full_tiles, part_tiles;
+    Halide::Func weight_total, weight_out;       // (d, t): where terms have weights, their gradient, of each tile of keys
     Halide::Func query_out, key_out, value_out;  // (d, i, h), (d, j), (d, j)
     // Of capture_stages, instead of totals and outputs: updates as above, and a loop over the queries of a tile.
     Halide::Func capture_total;  // (r, q, u, t)

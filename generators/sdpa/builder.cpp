@@ -22,6 +22,15 @@ Expr minus_infinity_bits(Type type) {
     return type.bits() == 32 ? make_const(UInt(32), 0xff800000u) : make_const(UInt(64), 0xfff0000000000000u);
 }
 
+Expr computed_term(const PairTerm &pair, const Expr &query, const Expr &key) {
+    if (pair.computed) return pair.computed(query, key);
+    return pair.term ? precise(pair.term(query, key)) : query * key;
+}
+Expr weighted_term(const PairTerm &pair, const Expr &query, const Expr &key, const Expr &channel) {
+    const Expr term = computed_term(pair, query, key);
+    return pair.weight ? pair.weight(channel) * term : term;
+}
+
 Expr Builder::base2(Expr x) const { return score.steps.empty() ? x : x * value_of(log2e); }
 Expr Builder::natural(Expr x) const { return score.steps.empty() ? x * value_of(ln2) : x; }
 // "Less": code generation makes "less or equal" of "not greater", which a NaN is.
@@ -131,7 +140,7 @@ SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
                                     : key_element(channel, key_at(k, !masked), rows(r, t, h).key_head);
     Expr query = s.query_t(r, channel, t, h, b);
     p.score(r, k, c, t, h, b) = value_of(0);
-    p.score(r, k, c, t, h, b) += score.pair.term ? score.pair.term(query, key, channel) : query * key;
+    p.score(r, k, c, t, h, b) += weighted_term(score.pair, query, key, channel);
     finish_scores(p, suffix, masked);
     return p;
 }

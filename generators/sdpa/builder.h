@@ -12,6 +12,10 @@ constexpr double masked_score = -1e30, lowest_max = -1e29;
 // -inf as unsigned integer, because arithmetic on it would be undefined.
 Halide::Expr minus_infinity_bits(Halide::Type);
 
+// The term of one channel of a pair, of what query and key give; and as it is summed.
+Halide::Expr computed_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key);
+Halide::Expr weighted_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key, const Halide::Expr &channel);
+
 // Which query and heads a row stands for.
 struct Rows {
     Halide::Expr query, query_head, key_head;

@@ -68,6 +68,22 @@ private:
     }
 };
 
+// 1 / cosh^2 as 1 - tanh^2: the tanh is there already.
+class BySquareOfTanh : public Internal::IRMutator {
+    using Internal::IRMutator::visit;
+    static const Call *cosh_of(const Expr &e) {
+        const Call *call = e.as<Call>();
+        return call && (call->name == "cosh_f32" || call->name == "cosh_f64") ? call : nullptr;
+    }
+    Expr visit(const Internal::Div *op) override {
+        const auto *square = op->b.as<Internal::Mul>();
+        const Call *cosh = square && Internal::equal(square->a, square->b) ? cosh_of(square->a) : nullptr;
+        if (!cosh) return IRMutator::visit(op);
+        const Expr t = tanh(mutate(cosh->args[0]));
+        return mutate(op->a) * (make_const(t.type(), 1) - t * t);
+    }
+};
+
 struct Detached {
     Func score{"score_value"}, result{"step_value"};
     Detach parts{score.name()};
@@ -90,7 +106,8 @@ struct Detached {
         back.calls = {{score.name(), original_score}, {derivative(result).name(), make_const(original_score.type(), 1)}};
         for (const Detach::Read &r : parts.reads) back.calls[r.stand_in.name()] = r.original;
         back.scalars = parts.originals;
-        return Internal::simplify(back.mutate(adjoint.value()));
+        return Internal::simplify(
+            BySquareOfTanh().mutate(Internal::substitute_in_all_lets(Internal::simplify(back.mutate(adjoint.value())))));
     }
 };
 
@@ -99,6 +116,19 @@ struct Detached {
 Expr score_derivative(const ScoreFunction &step, const Expr &score, const Index &at) {
     const Detached d(step, score, at);
     return d.by(d.score);
+}
+
+TermDerivatives term_derivatives(const PairTerm &pair, const Expr &value) {
+    const Expr query = Variable::make(value.type(), "query_element"), key = Variable::make(value.type(), "key_element");
+    const Expr term = Internal::simplify(pair.term(query, key));
+    auto derivative = [&](const ScoreFunction &of, const Expr &by) {
+        const Expr found = Internal::substitute(term, value, score_derivative(of, by, {}));
+        if (Internal::expr_uses_var(found, "query_element") || Internal::expr_uses_var(found, "key_element"))
+            throw CompileError("attune: a term has a derivative that does not follow from the term\n");
+        return found;
+    };
+    return {derivative([&](Expr x, const Index &) { return pair.term(x, key); }, query),
+            derivative([&](Expr x, const Index &) { return pair.term(query, x); }, key)};
 }
 
 std::vector<CaptureDerivative> capture_derivatives(const ScoreFunction &step, const Expr &score, const Index &at) {

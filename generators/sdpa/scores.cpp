@@ -37,25 +37,25 @@ PairTerm cosine_pair(const SdpaInputs &in, Type type) {
 
 PairTerm gaussian_pair(Type type) {
     PairTerm pair;
-    pair.term = [](Expr q, Expr k, Expr) { return (q - k) * (q - k); };
+    pair.term = [](Expr q, Expr k) { return (q - k) * (q - k); };
     pair.finish = [type](Expr sum, const Index &) { return sum * make_const(type, -0.5); };
     return pair;
 }
 
 PairTerm additive_pair(const AdditiveInputs &additive, Type type) {
     PairTerm pair;
-    pair.term = [additive](Expr q, Expr k, Expr d) { return additive.weight(d) * tanh_precise(q + k); };
+    pair.term = [](Expr q, Expr k) { return tanh(q + k); };
+    pair.weight = [additive](Expr d) { return additive.weight(d); };
     pair.finish = [additive, type](Expr sum, const Index &) { return sum + cast(type, additive.bias); };
     return pair;
 }
 
 PairTerm additive_separable_pair(const AdditiveInputs &additive, Type type) {
     const Expr one = make_const(type, 1), two = make_const(type, 2);
-    PairTerm pair;
+    PairTerm pair = additive_pair(additive, type);
     pair.query = pair.key = [=](Expr x) { return exp_of(x * two); };
     // Not as 1 - 2 / (e + 1) with the ones summed apart: sums of terms of one sign round off more.
-    pair.term = [=](Expr q, Expr k, Expr d) { return additive.weight(d) * ((q * k - one) / (q * k + one)); };
-    pair.finish = [=](Expr sum, const Index &) { return sum + cast(type, additive.bias); };
+    pair.computed = [=](Expr q, Expr k) { return (q * k - one) / (q * k + one); };
     return pair;
 }
 

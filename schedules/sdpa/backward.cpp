@@ -4,12 +4,9 @@
 namespace attune {
 using namespace Halide;
 
-namespace {
-
-// The scores of a tile, wanted in the loop `tile`. Steps are passes over its logits in L1, skipped as a whole where their option
-// is not given.
-void schedule_scores(const BackwardStages &s, const BackwardTile &tile_stages, const LoopLevel &tile,
-                     const BackwardTuning &tuning, int lanes) {
+// Steps are passes over the logits of a tile in L1, skipped as a whole where their option is not given.
+void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_stages, const LoopLevel &tile,
+                              const BackwardTuning &tuning, int lanes) {
     const Var r = s.r, t = s.t, q = s.q, u = s.u, h = s.h;
     const int keys = tuning.key_vectors * lanes;
     BackwardTile p = tile_stages;
@@ -53,9 +50,26 @@ void schedule_scores(const BackwardStages &s, const BackwardTile &tile_stages, c
 void require_tuning(const BackwardTuning &tuning, int lanes) {
     require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
     require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
+    for (const auto &[name, tile] : {std::pair("tile_q", tuning.tile_q), std::pair("chunk", tuning.chunk)})
+        require_multiple(name, tile, "row_tile", tuning.row_tile);
 }
 
-}  // namespace
+void schedule_tile_sum(const BackwardStages &s, const TileSum &sum, const LoopLevel &rows, const Var &row,
+                       const BackwardTuning &tuning, int lanes) {
+    const Var d = s.d;
+    Func part = sum.part;
+    part.compute_at(rows).bound_extent(d, tuning.channel_vectors * lanes).bound_extent(row, tuning.row_tile);
+    for (const Var &v : {s.u, s.h, s.t}) part.bound_extent(v, 1);
+    part.vectorize(d, lanes).unroll(d).unroll(row);
+    for (int k = 0; k < int(sum.along.size()); k++) {
+        part.update(k).reorder(sum.element[k], d, row, sum.along[k]);
+        if (s.in_pairs)
+            part.update(k).atomic().vectorize(sum.element[k]);
+        else
+            part.update(k).unroll(sum.element[k]);
+        part.update(k).vectorize(d, lanes).unroll(d).unroll(row);
+    }
+}
 
 void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs) {
     for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t})
@@ -64,7 +78,7 @@ void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs)
         for (Func *f : {&p->score, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient, &p->score_gradient,
                         &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
             if (f->defined()) f->compute_root();
-    for (Func *f : {&s.query_total, &s.key_total, &s.value_total, &s.capture_total})
+    for (Func *f : {&s.query_total, &s.key_total, &s.value_total, &s.weight_total, &s.capture_total})
         if (f->defined()) f->compute_root();
     for (Func f : outputs) f.compute_root();
 }
@@ -74,8 +88,6 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
     const int lanes = target.natural_vector_size(s.full.score.type());
     const int width = tuning.channel_vectors * lanes;
     require_tuning(tuning, lanes);
-    for (const auto &[name, tile] : {std::pair("tile_q", tuning.tile_q), std::pair("chunk", tuning.chunk)})
-        require_multiple(name, tile, "row_tile", tuning.row_tile);
     const Var r = s.r, t = s.t, q = s.q, u = s.u, d = s.d, h = s.h;
     Var dO("do"), di("di"), ro("ro"), ri("ri");
 
@@ -116,23 +128,9 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
             update.reorder(di, ri, ro, dO, loops.query_tile, loops.head, loops.key_tile);
             update.vectorize(di, lanes).unroll(di).unroll(ri).never_partition_all();
             if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
-            // A register tile.
-            const TileSum &sum = stage == 0 ? totals[n].full : totals[n].part;
-            const Var row = totals[n].row;
-            Func part = sum.part;
-            part.compute_at(total, ro).bound_extent(d, width).bound_extent(row, tuning.row_tile);
-            for (const Var &v : {u, h, t}) part.bound_extent(v, 1);
-            part.vectorize(d, lanes).unroll(d).unroll(row);
-            for (int k = 0; k < int(sum.along.size()); k++) {
-                part.update(k).reorder(sum.element[k], d, row, sum.along[k]);
-                if (s.in_pairs)
-                    part.update(k).atomic().vectorize(sum.element[k]);
-                else
-                    part.update(k).unroll(sum.element[k]);
-                part.update(k).vectorize(d, lanes).unroll(d).unroll(row);
-            }
+            schedule_tile_sum(s, stage == 0 ? totals[n].full : totals[n].part, {total, ro}, totals[n].row, tuning, lanes);
         }
-        schedule_scores(s, p, {first, loops.query_tile}, tuning, lanes);
+        schedule_backward_scores(s, p, {first, loops.query_tile}, tuning, lanes);
         if (!s.in_pairs) continue;
         // Rounded by vectors of two.
         for (Func f : {p.weight_pairs, p.gradient_pairs, p.gradient_rows}) {
@@ -159,7 +157,7 @@ void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning
             .reorder(r, full ? s.full_query : s.part_query, loops.query_tile, loops.key_tile)
             .vectorize(r, lanes)
             .unroll(r);
-        schedule_scores(s, full ? s.full : s.part, {s.capture_total, loops.query_tile}, tuning, lanes);
+        schedule_backward_scores(s, full ? s.full : s.part, {s.capture_total, loops.query_tile}, tuning, lanes);
     }
 }
 

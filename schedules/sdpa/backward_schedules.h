@@ -8,17 +8,29 @@ namespace attune {
 void schedule_backward_root(BackwardStages &, const std::vector<Halide::Func> &outputs);
 
 struct BackwardTuning {
-    int tile_q, chunk;    // queries and keys of a tile (the stages')
-    int query_tile;       // queries of a register tile of scores; divides tile_q
-    int key_vectors;      // vectors of keys of it; divide chunk
-    int row_tile;         // rows of a register tile of gradients; divides tile_q and chunk
-    int channel_vectors;  // vectors of channels of it
+    int tile_q, chunk;                    // queries and keys of a tile (the stages')
+    int query_tile;                       // queries of a register tile of scores; divides tile_q
+    int key_vectors;                      // vectors of keys of it; divide chunk
+    int row_tile;                         // rows of a register tile of gradients; divides tile_q and chunk
+    int channel_vectors;                  // vectors of channels of it
+    int term_queries = 1, term_keys = 1;  // of a block of terms that are no products (the stages'); divide the sides
 };
 // One task: the runtime calls for ranges of tiles. Scores have keys as lanes; gradients have channels as lanes, and read scores
 // as scalars, so that nothing is transposed but keys and values, once for each tile of keys.
 void schedule_backward(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
                        const Halide::Target &);
+// The same where terms are no products. Gradients of query, key and weights add up block by block in L1, of each vector of channels
+// in turn: a term is computed once for all of them, in registers.
+void schedule_backward_terms(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
+                             const Halide::Target &);
 // The same of capture_stages, which have no gradients of channels.
 void schedule_captures(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
+
+// Parts of those. The scores of a tile, wanted in the loop `tile`; a sum over a tile, a register tile wanted in the loop `rows`.
+void require_tuning(const BackwardTuning &, int lanes);
+void schedule_backward_scores(const BackwardStages &, const BackwardTile &, const Halide::LoopLevel &tile,
+                              const BackwardTuning &, int lanes);
+void schedule_tile_sum(const BackwardStages &, const TileSum &, const Halide::LoopLevel &rows, const Halide::Var &row,
+                       const BackwardTuning &, int lanes);
 
 }  // namespace attune

@@ -1,0 +1,36 @@
+// Gradients by products of pairs of bf16: what is read in pairs.
+#include "generators/sdpa/backward_builder.h"
+
+namespace attune {
+using namespace Halide;
+
+void BackwardBuilder::pair_rows() {
+    Var d = s.d, i = s.i, j = s.j, h = s.h, r = s.r, t = s.t, e = s.e;
+    s.in_pairs = true;
+    // An odd number of channels is one more, of zeros.
+    auto padded = [](const Expr &d, const Expr &extent, const Expr &x) { return select(d < extent, x, bfloat16_t(0.0f)); };
+    auto at = [&](const Expr &d, const Expr &extent) { return min(d, extent - 1); };
+    Expr query = min(i, in.queries - 1), key = key_at(r, false), pair = d * 2 + e;
+    s.query_rows = Func("query_rows"), s.grad_rows = Func("grad_rows");
+    s.query_rows(d, i, h) = padded(d, in.head_dim, in.query(at(d, in.head_dim), query, h));
+    s.grad_rows(d, i, h) = padded(d, in.value_dim, in.grad_out(at(d, in.value_dim), query, h));
+    s.key_t(e, r, d, t) = padded(pair, in.head_dim, in.key(at(pair, in.head_dim), key));
+    s.value_t(e, r, d, t) = padded(pair, in.value_dim, in.value(at(pair, in.value_dim), key));
+    Expr query_of_pair = min(i * 2 + e, in.queries - 1);
+    s.query_pairs = Func("query_pairs"), s.grad_pairs = Func("grad_pairs"), s.key_pairs = Func("key_pairs");
+    s.query_pairs(e, d, i, h) = in.query(channel(d, in.head_dim), query_of_pair, h);
+    s.grad_pairs(e, d, i, h) = in.grad_out(channel(d, in.value_dim), query_of_pair, h);
+    s.key_pairs(e, d, j) = in.key(channel(d, in.head_dim), min(j * 2 + e, in.keys - 1));
+}
+
+void BackwardBuilder::round_tile(BackwardTile &p, const std::string &suffix) const {
+    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, e = s.e;
+    p.weight_pairs = Func("weight_pairs" + suffix), p.gradient_pairs = Func("gradient_pairs" + suffix);
+    p.gradient_rows = Func("gradient_rows" + suffix);
+    const Func weight = p.dropped.defined() ? p.dropped : p.weight;
+    p.weight_pairs(e, r, q, u, h, t) = shape.round_pairs(weight(r, q * 2 + e, u, h, t));
+    p.gradient_pairs(e, r, q, u, h, t) = shape.round_pairs(p.score_gradient(r, q * 2 + e, u, h, t));
+    p.gradient_rows(r, q, u, h, t) = shape.round_pairs(p.score_gradient(r, q, u, h, t));
+}
+
+}  // namespace attune

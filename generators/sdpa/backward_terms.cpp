@@ -1,0 +1,74 @@
+// Gradients of a score whose terms are no products: of query, key and the weights of the terms. A term is computed once for all of
+// them.
+#include "generators/sdpa/backward_builder.h"
+#include "generators/sdpa/score_derivative.h"
+
+namespace attune {
+using namespace Halide;
+using Halide::Internal::make_const;
+using Halide::Internal::Variable;
+
+Expr BackwardBuilder::by_sum() const {
+    if (!score.pair.finish) return value_of(1);
+    const Expr sum = Variable::make(type, "sum");
+    const Expr by_sum = score_derivative(score.pair.finish, sum, index(s.q, true, true));
+    if (!Internal::is_const(by_sum)) throw CompileError("attune: what becomes of a sum over channels must be linear\n");
+    return by_sum;
+}
+
+void BackwardBuilder::terms(BackwardTile &p, const std::string &suffix, bool masked) const {
+    Var d = s.d, r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
+    Expr term = computed_term(score.pair, s.query_rows(d, u * shape.tile_q + q, h), s.key_rows(d, t * shape.chunk + r));
+    // A masked key may be NaN.
+    if (masked) term = select(counts(p.score_gradient(r, q, u, h, t)), term, value_of(0));
+    p.term = Func("term" + suffix);
+    p.term(d, r, q, u, h, t) = term;
+}
+
+void BackwardBuilder::term_totals() {
+    Var r = s.r, q = s.q, d = s.d;
+    s.query_total = Func("query_total"), s.key_total = Func("key_total"), s.value_total = Func("value_total");
+    s.weight_total = Func("weight_total");
+    s.query_total(d, q, s.u, s.h) = value_of(0);
+    s.key_total(d, r, s.t) = value_of(0);
+    s.weight_total(d, s.t) = value_of(0);
+    s.value_total(d, r, s.t) = value_of(0);
+    for (const bool full : {true, false}) {
+        const BackwardTile &p = full ? s.full : s.part;
+        const std::string name = full ? "full" : "part";
+        Expr u, t;
+        // Loops can be fused by their names alone, so all have the same number of them.
+        auto loops = [&](int keys, int queries, int key_blocks, int query_blocks) {
+            RDom all({{0, keys},
+                      {0, queries},
+                      {0, key_blocks},
+                      {0, query_blocks},
+                      {0, in.query_tiles},
+                      {0, in.heads},
+                      {0, in.key_tiles}},
+                     name);
+            u = in.first_query_tile + all[4], t = in.first_key_tile + all[6];
+            all.where(seen(u, t));
+            all.where(full ? whole(u, t) : !whole(u, t));
+            return all;
+        };
+        const RDom all =
+            loops(shape.term_keys, shape.term_queries, shape.chunk / shape.term_keys, shape.tile_q / shape.term_queries);
+        (full ? s.full_tiles : s.part_tiles) = {all[4], all[5], all[6], all[0], all[1], all[2], all[3]};
+        const Expr key = all[2] * shape.term_keys + all[0], query = all[3] * shape.term_queries + all[1], head = all[5];
+        const Expr term = p.term(d, key, query, u, head, t), by_score = p.score_gradient(key, query, u, head, t);
+        const TermDerivatives derivatives = term_derivatives(score.pair, term);
+        const Expr tile = reduced(all[6], all[4], in.query_tiles);
+        auto of_keys = [&](const Expr &e) { return reduced(e, all[6], in.key_tiles); };
+        s.query_total(d, of_keys(query), of_keys(all[4]), of_keys(all[5])) += by_score * derivatives.by_query;
+        s.key_total(d, reduced(key, all[4], in.query_tiles), tile) += by_score * derivatives.by_key;
+        s.weight_total(d, tile) += by_score * term;
+
+        const RDom tiles = loops(1, 1, 1, 1);
+        s.value_total(d, r, reduced(tiles[6], tiles[4], in.query_tiles)) += p.value_sum.part(d, r, u, tiles[5], t);
+    }
+    s.weight_out = Func("weight_out");
+    s.weight_out(d, s.t) = s.weight_total(d, s.t) * cast(type, in.scale) * by_sum();
+}
+
+}  // namespace attune
