@@ -87,12 +87,17 @@ class Problem:
         return (j <= position) & (j > position - (self.window or self.keys + 1))
 
     @functools.cached_property
-    def flops(self):
-        """of the two products, where the mask keeps a score."""
+    def scores(self):
+        """How many the mask keeps."""
         kept = self.queries * self.keys * self.batch
         if self.mask is not None:
             kept = int(self.mask.sum()) * (self.queries if self.lengths else self.batch)
-        return 4.0 * kept * self.heads * self.dim
+        return kept * self.heads
+
+    @property
+    def flops(self):
+        """of the two products, where the mask keeps a score."""
+        return 4.0 * self.scores * self.dim
 
     @property
     def rows(self):

@@ -19,7 +19,11 @@ class Options(ctypes.Structure):
     _fields_ = [("score", ctypes.c_int32), ("causal", ctypes.c_int32), ("alibi", ctypes.c_int32),
                 ("weights_mode", ctypes.c_int32), ("scale", ctypes.c_double), ("softcap", ctypes.c_double),
                 ("dropout", ctypes.c_double), ("seed", ctypes.c_uint64), ("left", ctypes.c_int64), ("right", ctypes.c_int64),
-                *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "weights"))]
+                *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "weights", "lse"))]
+
+
+class Backward(ctypes.Structure):
+    _fields_ = [(name, Tensor) for name in ("out", "lse", "grad_out", "grad_query", "grad_key", "grad_value", "grad_bias")]
 
 
 class MultiHead(ctypes.Structure):
@@ -38,7 +42,7 @@ def tensor(array):
 
 
 def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout=0, seed=0, causal=False, left=-1, **tensors):
-    """tensors: score_weight, bias, mask, valid_lens, weights; weights are those after the softmax."""
+    """tensors: score_weight, bias, mask, valid_lens, weights, lse; weights are those after the softmax."""
     o = Options(score=SCORES[score], causal=CAUSAL[causal], alibi=alibi, weights_mode=3, scale=scale, softcap=softcap,
                 dropout=dropout, seed=seed, left=left, right=-1)
     for name, array in tensors.items():
@@ -51,8 +55,8 @@ class Attune:
 
     def __init__(self, path, threads):
         self.library = ctypes.CDLL(str(path))
-        for name in ("sdpa", "variable_length", "additive", "multi_head", "linear", "pack_linear_weight", "batch_dot",
-                     "masked_softmax", "dropout_mask", "write", "read", "status", "last_variant", "machine"):
+        for name in ("sdpa", "sdpa_backward", "variable_length", "additive", "multi_head", "linear", "pack_linear_weight",
+                     "batch_dot", "masked_softmax", "dropout_mask", "write", "read", "status", "last_variant", "machine"):
             self._function(name).restype = ctypes.c_char_p
         self._function("open").restype = ctypes.c_void_p
         for name in ("fma_peak", "dot_peak", "cpu_seconds_of_others"):
@@ -84,6 +88,13 @@ class Attune:
     def sdpa(self, query, key, value, out, **given):
         arrays = (query, key, value, out)
         return self._call("sdpa", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
+
+    def sdpa_backward(self, query, key, value, out, lse, grad_out, gradients, **given):
+        """gradients: arrays to write, those of query, key and value, then that of the bias if it is wanted."""
+        arrays = (query, key, value, out, lse, grad_out, *gradients)
+        backward = Backward(*map(tensor, arrays[3:]))
+        return self._call("sdpa_backward", gradients, *map(tensor, arrays[:3]), backward, options(**given),
+                          keep=(arrays, given))
 
     def variable_length(self, query, key, value, offsets, out, **given):
         """Packed (T, H, D); offsets int32 (B + 1), those of queries and of keys."""

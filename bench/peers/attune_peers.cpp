@@ -18,7 +18,12 @@ struct PeersOptions {
     double scale, softcap, dropout;                   // scale NaN: not given
     std::uint64_t seed;
     std::int64_t left, right;  // attune::Window
-    PeersTensor score_weight, bias, mask, valid_lens, weights;
+    PeersTensor score_weight, bias, mask, valid_lens, weights, lse;
+};
+
+struct PeersBackward {
+    PeersTensor out, lse, grad_out;                           // of the forward
+    PeersTensor grad_query, grad_key, grad_value, grad_bias;  // outputs
 };
 
 struct PeersMultiHead {
@@ -58,7 +63,7 @@ attune::SdpaOptions options(const PeersOptions &p) {
     o.window = {p.left, p.right};
     o.score_weight = view(p.score_weight);
     o.bias = view(p.bias), o.mask = view(p.mask), o.valid_lens = view(p.valid_lens);
-    o.weights = output(p.weights);
+    o.weights = output(p.weights), o.lse = output(p.lse);
     return o;
 }
 
@@ -80,6 +85,16 @@ const char *attune_peers_sdpa(Session *s, const PeersTensor *query, const PeersT
                               const PeersTensor *out, const PeersOptions *o) {
     return answer(*s, attune::scaled_dot_product_attention(s->context, view(*query), view(*key), view(*value), output(*out),
                                                            options(*o)));
+}
+
+const char *attune_peers_sdpa_backward(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,
+                                       const PeersBackward *b, const PeersOptions *o) {
+    const attune::SdpaForward forward{view(b->out), view(b->lse), view(b->grad_out)};
+    attune::SdpaGradients gradients;
+    gradients.query = output(b->grad_query), gradients.key = output(b->grad_key), gradients.value = output(b->grad_value);
+    gradients.bias = output(b->grad_bias);
+    return answer(*s, attune::scaled_dot_product_attention_backward(s->context, view(*query), view(*key), view(*value), forward,
+                                                                    gradients, options(*o)));
 }
 
 const char *attune_peers_variable_length(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,

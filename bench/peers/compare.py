@@ -34,11 +34,12 @@ def main():
     args = parse()
     import cells_additive
     import cells_attention
+    import cells_backward
     import cells_dense
     import cells_layers
     import cells_ragged
 
-    modules = cells_dense, cells_ragged, cells_additive, cells_layers, cells_attention
+    modules = cells_dense, cells_backward, cells_ragged, cells_additive, cells_layers, cells_attention
     makers = {n: f for module in modules for n, f in module.cells()}
     makers = {n: f for n, f in makers.items() if re.search(args.only, n)}
     if args.list:

@@ -38,6 +38,28 @@ def attention(real, query, key, value, *, score="dot_product", score_weight=None
     return (dropped @ v, p) if weights else dropped @ v
 
 
+def attention_backward(real, query, key, value, grad_out, *, bias=None, mask=None, kept=None, dropout=0, stored=None):
+    """Gradients by query, key, value and, if there is one, by the bias. query (..., G, Sq, Dk), a group of heads that share key
+    and value (..., 1, Sk, D). stored: the type of 16 bits that factors of products and results are rounded to."""
+    q, k, v, g = (np.asarray(t, real) for t in (query, key, value, grad_out))
+    rounded = (lambda t: t.astype(stored).astype(real)) if stored else lambda t: t
+    turned = lambda t: np.swapaxes(t, -1, -2)
+    scale = real(1 / np.sqrt(q.shape[-1]))
+    x = q @ turned(k) * scale
+    if bias is not None:
+        x = x + np.asarray(bias, real)
+    if mask is not None:
+        x = np.where(mask, x, real(-np.inf))
+    p = softmax(x)
+    drop = (lambda t: np.where(kept, t / real(1 - dropout), real(0))) if kept is not None else lambda t: t
+    dropped = rounded(drop(p))
+    delta = (g * rounded(dropped @ v)).sum(-1, keepdims=True)
+    by_score = p * (drop(g @ turned(v)) - delta)
+    factor = rounded(by_score)
+    grad_key, grad_value = ((turned(a) @ b).sum(-3, keepdims=True) for a, b in ((factor, q), (dropped, g)))
+    return tuple(map(rounded, (factor @ k * scale, grad_key * scale, grad_value))) + (() if bias is None else (by_score,))
+
+
 def additive(real, query, key, value, w_score, *, valid_lens=None, w_query=None):
     """(B, S, h), one query at a time: nothing of size (B, Sq, Sk, h)."""
     q, k, v, w = (np.asarray(t, real) for t in (query, key, value, w_score))

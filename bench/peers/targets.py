@@ -1,5 +1,6 @@
 """The figures that the library is held to, read off a run."""
 
+import cells_backward
 import cells_ragged
 from cells_additive import SHAPES
 from cells_attention import LONG, PLAIN, WEIGHTS, label
@@ -12,6 +13,9 @@ OPTIONS = {"mask (Sq,Sk)": 1.15, "bias (Sq,Sk)": 1.15, "ALiBi": 1.10, "softcap 3
 SHARES = {(PREFILL, False, "f32"): 0.83, (WIDE, False, "f32"): 0.87, (PREFILL, True, "f32"): 0.70, (WIDE, True, "f32"): 0.80,
           (BERT, False, "f32"): 0.62, (VIT, False, "f32"): 0.65, (PREFILL, False, "bf16"): 0.73, (WIDE, False, "bf16"): 0.80,
           (PREFILL, True, "bf16"): 0.60, (WIDE, True, "bf16"): 0.70}
+# Of gradients: shares of the peak with five products counted, and times our own f32.
+BACKWARD = {cells_backward.PREFILL: 0.60, cells_backward.CAUSAL: 0.52, cells_backward.WIDE: 0.56}
+BACKWARD_BF16 = 1.5
 
 
 def relative(result, other):
@@ -39,6 +43,14 @@ def targets(results):
         row(f"{cell}: rate / that of head size {neighbour}", cell, (other,), lambda r, other=other: relative(r, other), 0.9)
     cell = cell_name("prefill", variant(PREFILL, dtype="f16"))
     row(f"{cell}: rate / that of f32", cell, (F32,), lambda r: relative(r, F32), 0.85)
+    for problem, limit in BACKWARD.items():
+        cell = cells_backward.cell_name(problem)
+        row(f"{cell}: share of the peak", cell, (), lambda r: r.share() or 0, limit)
+    for problem, limit in cells_backward.WANTED.items():
+        cell = cells_backward.cell_name(problem)
+        row(f"{cell}: times PyTorch", cell, ("torch math",), lambda r: r.ratio(r.best_peer()), limit)
+    for cell in (cells_backward.cell_name(p) for p in cells_backward.OF_16_BITS if p.dtype == "bf16"):
+        row(f"{cell}: rate / that of f32", cell, (F32,), lambda r: relative(r, F32), BACKWARD_BF16)
     for dtype in ("f32", "bf16", "f16"):
         cell = cell_name("decode", variant(LONG_DECODE, dtype=dtype))
         row(f"{cell}: time of a plain read / ours", cell, (), lambda r: r.share(), 0.75)
