@@ -11,10 +11,10 @@
 
 namespace attune_test {
 
-// Of loss() by x, by five points: the error is about 1e-12 times the fifth derivative, and the rounding error 1e-12 of the
+// Of loss() by x, by five points: the error is about 1e-14 times the fifth derivative, and the rounding error 1e-12 of the
 // loss. A float has to hold what is added to it exactly: a multiple of 2^-12 that is not large.
 template<typename T> double central_difference(T &x, const std::function<double()> &loss) {
-    constexpr double step = 1.0 / 1024;
+    constexpr double step = 1.0 / 4096;
     const T at = x;
     const auto moved = [&](double by) {
         x = T(double(at) + by);
