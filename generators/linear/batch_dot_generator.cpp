@@ -14,6 +14,7 @@ public:
     GeneratorParam<int> task_rows{"task_rows", 0, 0, 1 << 20};
     GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
+    GeneratorParam<int> whole{"whole", 0, 0, 1};  // 1: for columns that fill their tiles, which are then read as they lie
 
     Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)
     Output<Buffer<void, 4>> out{"out"};     // (n, m, h, b)
@@ -24,6 +25,7 @@ public:
         attune::LinearInputs in;
         in.x = a;
         in.weight = [this](Expr n, Expr k, Expr h, Expr b) { return x(n, k, h, b); };
+        in.as_it_lies = whole == 1;
         in.rows = a.dim(1).extent(), in.columns = x.dim(0).extent(), in.depth = a.dim(0).extent();
         stages = attune::linear_stages(in, {attune::accumulator_of(dtype), chunk, 0});
         out = stages.out;

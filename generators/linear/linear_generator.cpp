@@ -36,7 +36,7 @@ public:
         in.x = x, in.bias = bias;
         const attune::PackedPanels panels{dtype};
         in.weight = [=, this](Expr n, Expr k, Expr, Expr) { return packed ? weight(panels.place(n, k)) : weight(k, n); };
-        in.packed = packed;
+        in.as_it_lies = packed;
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
         const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block};

@@ -32,16 +32,16 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
     // A tile may reach beyond the last row, column or depth: what is read and computed there instead is never stored.
     auto weight = [&](Expr n, Expr k) {
-        if (in.packed) return cast(shape.type, in.weight(n, k, h, b));
+        if (in.as_it_lies) return cast(shape.type, in.weight(n, k, h, b));
         return cast(shape.type, in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b));
     };
-    // Packed pairs are taken apart once for all rows; other packed weights lie as the sums read them.
-    const bool as_it_lies = in.packed && !in.x.type().is_bfloat();
-    if (!as_it_lies) s.panel = Func("panel");
+    // Pairs are taken apart once for all rows.
+    const bool panel = !in.as_it_lies || in.x.type().is_bfloat();
+    if (panel) s.panel = Func("panel");
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, weight);
         s.panel(n, k, h, b) = (*s.transpose)(n, k, {});
-    } else if (!as_it_lies) {
+    } else if (panel) {
         s.panel(n, k, h, b) = weight(n, k);
     }
 
@@ -57,7 +57,7 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
         s.x_rows(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
         x = s.x_rows(at, m, h, b);
     }
-    s.partial(n, m, c, h, b) += x * (as_it_lies ? weight(n, at) : s.panel(n, at, h, b));
+    s.partial(n, m, c, h, b) += x * (panel ? s.panel(n, at, h, b) : weight(n, at));
 
     add_partials(s, in, shape);
     add_output(s, in);
@@ -70,13 +70,13 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     auto weight = [&](Expr e, Expr n, Expr k) {
         return in.weight(min(n, in.columns - 1), min(k, in.depth / 2 - 1) * 2 + e, h, b);
     };
-    if (!in.packed) s.panel = Func("panel");
+    if (!in.as_it_lies) s.panel = Func("panel");
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, [&](Expr n, Expr k) {
             return concat_bits({reinterpret<uint16_t>(weight(0, n, k)), reinterpret<uint16_t>(weight(1, n, k))});
         });
         s.panel(e, n, k, h, b) = reinterpret<bfloat16_t>(extract_bits<uint16_t>((*s.transpose)(n, k, {}), e * 16));
-    } else if (!in.packed) {
+    } else if (!in.as_it_lies) {
         s.panel(e, n, k, h, b) = weight(e, n, k);
     }
 
@@ -86,7 +86,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     Expr at = unsafe_promise_clamped(c * (shape.chunk / 2) + r.y, 0, in.depth / 2 - 1);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    const Expr pair = in.packed ? in.weight(n, at * 2 + r.x, h, b) : s.panel(r.x, n, at, h, b);
+    const Expr pair = in.as_it_lies ? in.weight(n, at * 2 + r.x, h, b) : s.panel(r.x, n, at, h, b);
     s.partial(n, m, c, h, b) += cast(shape.type, in.x(at * 2 + r.x, min(m, in.rows - 1), h, b)) * cast(shape.type, pair);
     add_partials(s, in, shape);
     RDom odd(0, 1, "odd");

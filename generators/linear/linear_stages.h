@@ -14,7 +14,8 @@ struct LinearInputs {
     Halide::Func x;  // (k, m, h, b)
     // Element (n, k), for entry (h, b).
     std::function<Halide::Expr(Halide::Expr n, Halide::Expr k, Halide::Expr h, Halide::Expr b)> weight;
-    bool packed = false;                // weight lies as packed_panels.h says: there are elements beyond the last column, too
+    // weight is there for every column of the last tile, and lies as the sums read it: along n, or in bf16 in pairs along k.
+    bool as_it_lies = false;
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
 };

@@ -18,10 +18,12 @@ struct Product {
     std::int64_t columns = 0, depth = 0;
 };
 
+constexpr std::int64_t wide_bytes = 256;  // of sums, in a row of the tiles of class many
+
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
-    constexpr std::int64_t narrow_bytes = 64, wide_bytes = 256, padding_percent_at_most = 10;
-    const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;  // tiles hold sums
+    constexpr std::int64_t narrow_bytes = 64, padding_percent_at_most = 10;
+    const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;
     const std::int64_t padding = (wide - p.columns % wide) % wide;
     const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
     std::vector<Wish> list;
@@ -33,6 +35,9 @@ std::vector<Wish> wishes(const Product &p) {
         if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});
         if (!packed && padding * 100 > p.columns * padding_percent_at_most)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
+        // Rows one after the other: of a large stride they would push each other out of the caches.
+        if (p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns)
+            list.push_back({schedule, "whole", "columns that fill wide tiles"});
         list.push_back({schedule, "many", "many rows"});
     }
     list.push_back({"root", "", "nothing else is built"});
@@ -68,6 +73,11 @@ Status run(Context::State &context, const Product &p, const LinearOptions &optio
     if (choice.variant->schedule == "pairs" && p.depth == 1)
         return {StatusCode::invalid_argument,
                 "variant: " + std::string(choice.variant->name) + " takes a last extent of x from 2, got 1"};
+    if (const std::int64_t wide = wide_bytes / size_of(sum_type(p.x.dtype));
+        choice.variant->shape_class == "whole" && p.columns % wide != 0)
+        return {StatusCode::invalid_argument, "variant: " + std::string(choice.variant->name) +
+                                                  " takes a last extent of x that " + text(wide) + " divides, got " +
+                                                  text(p.columns)};
     const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
     if (entries == 0 || rows == 0) {
         choice = {nullptr, "no rows"};

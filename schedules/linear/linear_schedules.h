@@ -15,8 +15,8 @@ struct PanelTuning {
     int block;         // side of the blocks in which weights are transposed (the stages' block): the vector width, or 0
 };
 // One task is one tile of columns for some rows. Lanes are columns. Weights are packed for a task, a chunk at a time, so that
-// the sums read them from L2 one line after the other. For few rows and for many; the bits are the same whatever the numbers
-// but chunk.
+// the sums read them from L2 one line after the other; where a tile is of one row and as wide as a block, the sums take a block
+// from registers instead. For few rows and for many; the bits are the same whatever the numbers but chunk.
 void schedule_panels(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
 }  // namespace attune

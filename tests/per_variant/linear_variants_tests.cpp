@@ -1,6 +1,7 @@
 // Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own numbers, in every layout; and the same bits from all
 // that share a target, whatever rows stand beside a row (conventions.md row 36).
 #include "tests/support/linear_case.h"
+#include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
 #include <map>
 
@@ -23,6 +24,12 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
             sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3})};
 }
 
+// Class whole takes columns that fill its tiles and refuses others.
+std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
+    const int tile = v.shape_class == "whole" ? number_of(v, "tile_columns", 1) : 1;
+    return (columns + tile - 1) / tile * tile;
+}
+
 const std::vector<std::string_view> no_kind = {""};
 
 template<typename F> void for_all(const F &f) {
@@ -43,7 +50,7 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
                 c.packed = v.op == linear_packed;
                 c.leading = {s.rows[n % s.rows.size()]};
                 if (n % 3 == 0) c.leading.insert(c.leading.begin(), 2);
-                c.columns = s.columns[(n + 3 * round) % s.columns.size()];
+                c.columns = columns_for(v, s.columns[(n + 3 * round) % s.columns.size()]);
                 c.depth = s.depths[(n + 5 * round) % s.depths.size()];
                 c.bias = n % 2, c.order = Order(n % 4), c.seed = seed++;
                 if (v.schedule == "pairs" && c.depth == 1) continue;  // refused: there is no pair
@@ -62,7 +69,7 @@ TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]"
             for (Order order : {Order::dense, Order::padded, Order::reversed, Order::swapped}) {
                 LinearCase c;
                 c.packed = v.op == linear_packed;
-                c.leading = leading, c.columns = 21, c.depth = 35, c.order = order, c.seed = seed++;
+                c.leading = leading, c.columns = columns_for(v, 21), c.depth = 35, c.order = order, c.seed = seed++;
                 check_case<decltype(zero)>(context, c, batched, v.name);
             }
         }
@@ -77,7 +84,8 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
     for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
-        for (const auto &[columns, depth] : {std::pair(101, 700), {64, 512}, {3, 1000}, {1, 17}}) {
+        for (const auto &[some_columns, depth] : {std::pair(101, 700), {64, 512}, {3, 1000}, {1, 17}}) {
+            const std::int64_t columns = columns_for(v, some_columns);
             LinearCase c;
             c.packed = v.op == linear_packed;
             c.leading = {1, 37}, c.columns = columns, c.depth = depth, c.seed = 7;
@@ -87,7 +95,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
             const std::vector<T> all = a.out.values();
             const std::vector<double> bits(all.begin(), all.end());
             const std::string key = std::string(batched ? "batch_dot" : "linear") + std::string(v.target) + name_of(v.dtype) +
-                                    std::string(v.schedule) + std::to_string(columns);
+                                    std::string(v.schedule) + std::to_string(columns) + ' ' + std::to_string(depth);
             const auto [found, first] = expected.emplace(key, bits);
             if (!first) compared++;
             CHECK(same_bits(found->second, bits));
@@ -102,7 +110,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
             const auto status = batched ? attune::batch_dot(two, x, alone.weight.view(), out, options)
                                         : attune::linear(two, x, alone.weight_view(two), alone.bias_view(), out, options);
             REQUIRE(status.ok());
-            for (int n = 0; n < columns; n++)
+            for (std::int64_t n = 0; n < columns; n++)
                 REQUIRE(same_bits(alone.out.data()[30 * columns + n], all[std::size_t(30 * columns + n)]));
         }
     });
@@ -115,25 +123,26 @@ TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear]
         using T = decltype(zero);
         LinearCase c;
         c.packed = v.op == linear_packed;
-        c.leading = {11}, c.columns = 19, c.depth = 300, c.seed = 3;
+        const int columns = int(columns_for(v, 19)), last = columns - 1;
+        c.leading = {11}, c.columns = columns, c.depth = 300, c.seed = 3;
         LinearArrays<T> clean(c, batched), a(c, batched);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
         // Element (n, k) of the weights.
-        const auto weight = [&](int n, int k) -> T & { return a.weight.data()[batched ? k * 19 + n : n * 300 + k]; };
+        const auto weight = [&](int n, int k) -> T & { return a.weight.data()[batched ? k * columns + n : n * 300 + k]; };
         a.x.data()[4 * 300 + 299] = nan, a.x.data()[10 * 300] = infinity;
-        weight(18, 299) = nan, weight(0, 5) = -infinity;
+        weight(last, 299) = nan, weight(0, 5) = -infinity;
         REQUIRE(clean.run(context, v.name).ok());
         REQUIRE(a.run(context, v.name).ok());
         for (int m = 0; m < 11; m++)
-            for (int n = 0; n < 19; n++) {
-                const T result = a.out.data()[m * 19 + n];
+            for (int n = 0; n < columns; n++) {
+                const T result = a.out.data()[m * columns + n];
                 INFO(v.name << " row " << m << " column " << n << ": " << result);
-                if (m == 4 || n == 18)
+                if (m == 4 || n == last)
                     REQUIRE(std::isnan(result));
                 else if (m == 10 || n == 0)
                     REQUIRE(!std::isfinite(result));
                 else
-                    REQUIRE(same_bits(result, clean.out.data()[m * 19 + n]));
+                    REQUIRE(same_bits(result, clean.out.data()[m * columns + n]));
             }
     });
 }
@@ -143,7 +152,7 @@ TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
     for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
         LinearCase c;
         c.packed = v.op == linear_packed;
-        c.leading = {3}, c.columns = 5, c.seed = 11;
+        c.leading = {3}, c.columns = columns_for(v, 5), c.seed = 11;
         for (std::int64_t depth : {4096, 9001}) {
             c.depth = depth;
             check_case<decltype(zero)>(context, c, batched, v.name);
@@ -178,5 +187,24 @@ TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][p
                     CHECK(same_bits(packed.values(), expected));
                     CHECK(packed.gaps_untouched());
                 }
+    });
+}
+
+TEST_CASE("batch_dot variants: columns that class whole refuses, and rows that it is not for", "[batch_dot][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("batch_dot", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (v.shape_class != "whole") return;
+        using T = decltype(zero);
+        const int tile = number_of(v, "tile_columns", 1);
+        LinearArrays<T> wrong({.leading = {5}, .columns = tile + 1}, true);
+        const attune::Status status = wrong.run(context, v.name);
+        CHECK(message_defect(status.message(), "variant",
+                             {std::string(v.name), std::to_string(tile), std::to_string(tile + 1)}) == "");
+        CHECK(wrong.out.untouched());
+        for (Order order : {Order::dense, Order::padded}) {
+            LinearArrays<T> a({.leading = {5}, .columns = tile, .order = order}, true);
+            REQUIRE(a.run(context).ok());
+            CHECK((context.last_variant().find("_whole") != std::string::npos) == (order == Order::dense));
+        }
     });
 }
