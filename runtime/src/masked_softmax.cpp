@@ -1,17 +1,12 @@
 #include "attune/masked_softmax.h"
-#include "checks.h"
 #include "halide_call.h"
+#include "masked_softmax_call.h"
 #include "op_call.h"
 #include "overlap.h"
-#include <algorithm>
 #include <array>
-#include <utility>
 
 namespace attune {
 namespace {
-
-// A core computes this many weights in about the time that it takes to wake another.
-constexpr std::int64_t elements_per_thread = 1 << 14;
 
 // Views of rank 4, (B, H, Sq, Sk), and lengths (B, Sq).
 struct SoftmaxCall {
@@ -20,40 +15,11 @@ struct SoftmaxCall {
     bool seed = false;
 };
 
-template<typename Data> void exchange(BasicView<Data> &v, int n, int with) {
-    std::swap(v.extent[n], v.extent[with]);
-    std::swap(v.stride[n], v.stride[with]);
-}
-
-// Tasks are cut from the rows of one dimension, Sq. Where it has one row, another takes its place.
-void take_longer_dimension(SoftmaxCall &c) {
-    if (c.out.extent[2] != 1) return;
-    const int other = c.out.extent[1] == 1 ? 0 : 1;
-    exchange(c.scores, other, 2), exchange(c.out, other, 2);
-    if (other == 0)
-        exchange(c.lengths, 0, 1);
-    else
-        c.lengths.extent[1] = c.out.extent[2], c.lengths.stride[1] = 0;
-}
-
 Status check(const ConstView &scores, const View &out, const MaskedSoftmaxOptions &options, SoftmaxCall &c) {
-    if (scores.rank < 2 || scores.rank > max_rank)
-        return invalid("scores", "rank must be from 2 to 4, got " + text(scores.rank));
-    if (Status s = check_wide("scores", scores); !s.ok()) return s;
-    if (Status s = check_memory("scores", scores); !s.ok()) return s;
-    if (Status s = check_dense("scores", scores); !s.ok()) return s;
-    if (out.rank != scores.rank)
-        return invalid("out", "rank is " + text(out.rank) + ", that of scores is " + text(scores.rank));
-    if (Status s = check_same_type("out", out.dtype, "scores", scores.dtype); !s.ok()) return s;
-    if (Status s = check_memory("out", out); !s.ok()) return s;
-    if (Status s = check_dense("out", out); !s.ok()) return s;
-    for (int n = 0; n < out.rank; n++)
-        if (Status s = check_extent("out", "extent " + text(n), out.extent[n], "scores", scores.extent[n]); !s.ok()) return s;
-    if (options.fill != MaskFill::zero && options.fill != MaskFill::seed)
-        return invalid("fill", "must be 0 or 1, got " + text(static_cast<int>(options.fill)));
-
-    c.scores = as_rank4(scores, true), c.out = as_rank4(out, true);
-    if (scores.rank == 2) exchange(c.scores, 0, 2), exchange(c.out, 0, 2);  // (B, Sk)
+    if (Status s = check_softmax_rows("scores", scores, "", scores); !s.ok()) return s;
+    if (Status s = check_softmax_rows("out", out, "scores", scores); !s.ok()) return s;
+    if (Status s = check_fill(options.fill); !s.ok()) return s;
+    c.scores = softmax_rows(scores), c.out = softmax_rows(out);
     const std::int64_t batch = c.out.extent[0], rows = c.out.extent[2], keys = c.out.extent[3];
     if (options.valid_lens.given()) {
         if (Status s = check_valid_lens(options.valid_lens, "scores", batch, rows, keys, c.lengths); !s.ok()) return s;
@@ -71,11 +37,10 @@ Status check(const ConstView &scores, const View &out, const MaskedSoftmaxOption
 Status run(Context::State &context, SoftmaxCall &c, const VariantRecord &variant, std::int64_t elements) {
     const auto every_key = static_cast<std::int32_t>(c.out.extent[3]);
     if (!c.lengths.given()) c.lengths = ConstView(&every_key, {c.out.extent[0], c.out.extent[2]}, {0, 0});
-    take_longer_dimension(c);
+    take_longer_dimension(c.lengths, c.out, c.scores);
     HalideBuffer scores(c.scores), lengths(c.lengths), out(c.out);
     void *args[] = {nullptr, scores.get(), lengths.get(), &c.seed, out.get()};
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / elements_per_thread, 1, context.threads));
-    return call_kernel(context, variant.kernel, args, threads);
+    return call_kernel(context, variant.kernel, args, softmax_threads(elements, context.threads));
 }
 
 Status normalise(Context::State &context, const ConstView &scores, const View &out, const MaskedSoftmaxOptions &options) {
@@ -95,9 +60,7 @@ Status normalise(Context::State &context, const ConstView &scores, const View &o
         choice = {nullptr, "no scores"};
     else if (Status s = run(context, call, *choice.variant, elements); !s.ok())
         return s;
-    record_call(context, choice, needs.op, start, [&] {
-        return "b " + text(sizes[0]) + " h " + text(sizes[1]) + " q " + text(sizes[2]) + " k " + text(sizes[3]);
-    });
+    record_call(context, choice, needs.op, start, [&] { return softmax_sizes_text(sizes); });
     return {};
 }
 

@@ -1,0 +1,43 @@
+#include "schedules/masked_softmax_backward/masked_softmax_backward_schedules.h"
+#include "schedules/require.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_root(MaskedSoftmaxBackwardStages &s, Func out) {
+    for (Func f : {s.last_product, s.place_sum, s.row_sum}) f.compute_root();
+    out.compute_root();
+}
+
+void schedule_rows(MaskedSoftmaxBackwardStages &s, Func out, const MaskedSoftmaxBackwardTuning &tuning, const Target &target) {
+    const int lanes = target.natural_vector_size(s.place_sum.type());
+    require_multiple("block", tuning.block, "the vector width", lanes);
+    const Var e = s.e, j = s.j, i = s.i, h = s.h, b = s.b;
+    Var task("task"), row("row"), jo("jo"), ji("ji");
+    out.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
+        .reorder(j, row, task, h, b)
+        .fuse(task, h, task)
+        .fuse(task, b, task)
+        .parallel(task)
+        .split(j, jo, ji, tuning.block, TailStrategy::GuardWithIf)
+        .vectorize(ji, lanes)
+        .unroll(ji);
+    for (Func f : {s.last_product, s.place_sum})
+        f.compute_at(out, row).store_in(MemoryType::Stack).bound(e, 0, tuning.block).vectorize(e, lanes).unroll(e);
+    s.place_sum.update().reorder(e, s.whole).vectorize(e, lanes).unroll(e);
+
+    // Halves are added until one lane is left: code generation would add the lanes of a vector one after another.
+    s.row_sum.compute_at(out, row);
+    RVar rest = s.place;
+    for (int width = tuning.block / 2; width > 1; width /= 2) {
+        Var half_lane("lane" + std::to_string(width));
+        RVar half("half"), next("rest" + std::to_string(width));
+        Func half_sum = s.row_sum.update().split(rest, half, next, width).rfactor(next, half_lane);
+        half_sum.compute_at(out, row).store_in(MemoryType::Stack).vectorize(half_lane, std::min(width, lanes));
+        half_sum.update().reorder(half_lane, half).vectorize(half_lane, std::min(width, lanes)).unroll(half);
+        rest = next;
+    }
+    s.row_sum.update().unroll(rest);
+}
+
+}  // namespace attune
