@@ -1,34 +1,24 @@
 // Attention by any score and with any option of a shape: its call, and its definition, one row at a time.
+#include "attention_inputs.h"
 #include "attune/additive.h"
-#include "case.h"
 #include "tests/reference/philox_reference.h"
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
 namespace bench {
 namespace {
 
-constexpr double softcap = 30;
-constexpr attune::Dropout dropout = {.probability = 0.1, .seed = 2026};
-
 template<typename T> class AttentionCase final : public Case {
 public:
-    explicit AttentionCase(const Shape &s)
-        : Case(s, s.h), query_(s.b * s.h * s.q * s.d, 1), key_(s.b * s.kv * s.k * s.d, 2), value_(s.b * s.kv * s.k * s.dv, 3),
-          bias_(s.options.bias ? s.q * s.k : 0, 4), score_(score_elements(s), 5), sinks_(s.options.sinks ? s.h : 0, 6),
-          mask_(static_cast<std::size_t>(s.options.mask ? s.q * s.k : 0)), lengths_(s.lengths.size() * sizeof(std::int32_t)),
-          slopes_(s.options.alibi ? attune::alibi_slopes(s.h) : std::vector<float>()) {
+    explicit AttentionCase(const Shape &s) : Case(s, s.h), in_(s), score_(score_elements(s), 5) {
         add_output("out", s.dv, s.dtype);
         if (s.options.weights) add_output("weights", s.k, s.dtype);
-        std::copy(s.lengths.begin(), s.lengths.end(), lengths_.as<std::int32_t>());
-        // One key in eight takes no part, the first one always does.
-        for (std::size_t n = 0; n < mask_.bytes(); n++)
-            mask_.as<bool>()[n] = n % static_cast<std::size_t>(s.k) == 0 || (n * 2654435761u >> 8) % 8 != 0;
     }
 
     attune::Status call(attune::Context &context, std::string_view variant) const override;
-    std::vector<Bytes> operands() const override { return {{key_.data(), key_.bytes()}, {value_.data(), value_.bytes()}}; }
+    std::vector<Bytes> operands() const override {
+        return {{in_.key.data(), in_.key.bytes()}, {in_.value.data(), in_.value.bytes()}};
+    }
 
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
@@ -47,28 +37,15 @@ private:
     template<typename W> W score(const W *q, const T *k) const;
     template<typename W> void row_in(const Row &, std::vector<long double> &out) const;
 
-    Filled<T> query_, key_, value_, bias_, score_;
-    Filled<float> sinks_;
-    MappedArray mask_, lengths_;
-    std::vector<float> slopes_;
+    AttentionInputs<T> in_;
+    Filled<T> score_;
 };
 
 template<typename T> attune::Status AttentionCase<T>::call(attune::Context &context, std::string_view variant) const {
     const Shape &s = shape();
-    attune::SdpaOptions o;
-    o.causal = s.causal ? attune::Causal::bottom_right : attune::Causal::none;
-    o.window = s.window;
-    if (!s.lengths.empty()) o.valid_lens = attune::ConstView(lengths_.as<std::int32_t>(), {s.b});
-    if (s.options.mask) o.mask = attune::ConstView(mask_.as<bool>(), {s.q, s.k});
-    if (s.options.bias) o.bias = attune::ConstView(bias_.data(), {s.q, s.k});
-    o.alibi = s.options.alibi;
-    if (s.options.softcap) o.softcap = softcap;
-    if (s.options.sinks) o.sinks = attune::ConstView(sinks_.data(), {s.h});
-    if (s.options.dropout) o.dropout = dropout;
+    attune::SdpaOptions o = in_.options(variant);
     if (s.options.weights) o.weights = output(1);
-    o.variant = variant;
-    const attune::ConstView query(query_.data(), {s.b, s.h, s.q, s.d}), key(key_.data(), {s.b, s.kv, s.k, s.d}),
-        value(value_.data(), {s.b, s.kv, s.k, s.dv});
+    const attune::ConstView query = in_.query_view(), key = in_.key_view(), value = in_.value_view();
     if (s.op == "additive") {
         attune::AdditiveOptions additive;
         additive.w_score = attune::ConstView(score_.data(), {s.d});
@@ -106,7 +83,7 @@ template<typename T> template<typename W> void AttentionCase<T>::row_in(const Ro
     const Shape &s = shape();
     const auto &[e, h, i] = r;
     const std::int64_t kv_row = (e * s.kv + h * s.kv / s.h) * s.k;
-    const T *const plain_query = query_.data() + ((e * s.h + h) * s.q + i) * s.d;
+    const T *const plain_query = in_.query.data() + ((e * s.h + h) * s.q + i) * s.d;
     std::vector<W> q(plain_query, plain_query + s.d), p(static_cast<std::size_t>(s.k), W(0)),
         mixed(static_cast<std::size_t>(s.dv));
     if (s.op == "general")
@@ -117,18 +94,16 @@ template<typename T> template<typename W> void AttentionCase<T>::row_in(const Ro
             q[static_cast<std::size_t>(c)] = sum;
         }
     const auto [from, to] = s.keys_of(e, i);
-    const auto kept = [&](std::int64_t j) { return !s.options.mask || mask_.as<bool>()[i * s.k + j]; };
-    W most = s.options.sinks ? static_cast<W>(sinks_.data()[h]) : -std::numeric_limits<W>::infinity();
+    const auto kept = [&](std::int64_t j) { return in_.kept(i, j); };
+    W most = s.options.sinks ? static_cast<W>(in_.sinks.data()[h]) : -std::numeric_limits<W>::infinity();
     for (std::int64_t j = from; j < to; j++) {
         if (!kept(j)) continue;
-        W x = score<W>(q.data(), key_.data() + (kv_row + j) * s.d);
+        W x = score<W>(q.data(), in_.key.data() + (kv_row + j) * s.d);
         if (s.options.softcap) x = W(softcap) * std::tanh(x / W(softcap));
-        if (s.options.bias) x += static_cast<W>(bias_.data()[i * s.k + j]);
-        if (s.options.alibi)
-            x -= static_cast<W>(slopes_[static_cast<std::size_t>(h)]) * static_cast<W>(std::abs(i + s.k - s.q - j));
+        x += in_.template added<W>(h, i, j);
         most = std::max(most, p[static_cast<std::size_t>(j)] = x);
     }
-    W sum = s.options.sinks ? std::exp(static_cast<W>(sinks_.data()[h]) - most) : W(0);
+    W sum = s.options.sinks ? std::exp(static_cast<W>(in_.sinks.data()[h]) - most) : W(0);
     for (std::int64_t j = from; j < to; j++)
         if (kept(j)) sum += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - most);
     for (std::int64_t j = from; j < to; j++) {
@@ -137,7 +112,7 @@ template<typename T> template<typename W> void AttentionCase<T>::row_in(const Ro
         if (!kept(j) || (s.options.dropout && !attune_test::kept_by_dropout(dropout, s.h, e, h, i, j))) continue;
         const W factor = s.options.dropout ? weight / (W(1) - W(dropout.probability)) : weight;
         for (std::int64_t c = 0; c < s.dv; c++)
-            mixed[static_cast<std::size_t>(c)] += factor * static_cast<W>(value_.data()[(kv_row + j) * s.dv + c]);
+            mixed[static_cast<std::size_t>(c)] += factor * static_cast<W>(in_.value.data()[(kv_row + j) * s.dv + c]);
     }
     out.insert(out.end(), mixed.begin(), mixed.end());
     if (s.options.weights) out.insert(out.end(), p.begin(), p.end());

@@ -18,16 +18,27 @@ Case::Case(const Shape &shape, std::int64_t heads) : shape_(shape), heads_(heads
 }
 
 const MappedArray &Case::add_output(const char *name, std::int64_t width, attune::DType dtype) {
-    const auto bytes = static_cast<std::size_t>(shape_.b * heads_ * shape_.q * width * attune::size_of(dtype));
-    outputs_.push_back(std::make_unique<Output>(Output{name, width, dtype, MappedArray(bytes)}));
+    return add_output(name, {shape_.b, heads_, shape_.q}, width, dtype);
+}
+
+const MappedArray &Case::add_output(const char *name, const Row &extents, std::int64_t width, attune::DType dtype) {
+    const auto bytes = static_cast<std::size_t>(extents[0] * extents[1] * extents[2] * width * attune::size_of(dtype));
+    outputs_.push_back(std::make_unique<Output>(Output{name, extents, width, dtype, MappedArray(bytes)}));
     return outputs_.back()->data;
 }
 
 attune::View Case::output(std::size_t n) const {
     const Output &o = *outputs_[n];
-    attune::View view(o.data.as<float>(), {shape_.b, heads_, shape_.q, o.width});
+    attune::View view(o.data.as<float>(), {o.extents[0], o.extents[1], o.extents[2], o.width});
     view.dtype = o.dtype;
     return view;
+}
+
+Row Case::row_of(std::size_t output, const Row &row) const {
+    const Row of = {shape_.b, heads_, shape_.q}, &to = outputs_[output]->extents;
+    Row there;
+    for (std::size_t n = 0; n < 3; n++) there[n] = row[n] + 1 == of[n] ? to[n] - 1 : row[n] * to[n] / of[n];
+    return there;
 }
 
 void Case::forget_output() {
@@ -43,24 +54,26 @@ void Case::forget_output() {
 }
 
 long double Case::element(const Output &o, const Row &row, std::int64_t column) const {
-    const std::int64_t n = ((row[0] * heads_ + row[1]) * shape_.q + row[2]) * o.width + column;
+    const std::int64_t n = ((row[0] * o.extents[1] + row[1]) * o.extents[2] + row[2]) * o.width + column;
     if (o.dtype == attune::DType::boolean) return o.data.as<unsigned char>()[n];
     return o.dtype == attune::DType::f64 ? o.data.as<double>()[n] : static_cast<long double>(o.data.as<float>()[n]);
 }
 
 void Case::compute_expected() {
     std::vector<double> plain_error(outputs_.size()), largest(outputs_.size());
-    std::vector<long double> plain;
+    std::vector<long double> plain, size;
     for (const Row &r : rows_) {
         auto &wide = expected_.emplace_back();
-        plain.clear();
+        plain.clear(), size.clear();
         row(r, true, wide);
         row(r, false, plain);
+        sizes(r, size);
+        if (size.empty()) size = wide;
         std::size_t at = 0;
         for (std::size_t n = 0; n < outputs_.size(); n++)
             for (std::int64_t c = 0; c < outputs_[n]->width; c++, at++) {
                 plain_error[n] = std::max(plain_error[n], static_cast<double>(std::abs(wide[at] - plain[at])));
-                largest[n] = std::max(largest[n], static_cast<double>(std::abs(wide[at])));
+                largest[n] = std::max(largest[n], static_cast<double>(std::abs(size[at])));
             }
     }
     const double epsilon = shape_.dtype == attune::DType::f64 ? std::numeric_limits<double>::epsilon()
@@ -72,12 +85,13 @@ void Case::compute_expected() {
 std::string Case::check_output() {
     if (expected_.empty()) compute_expected();
     std::size_t from = 0;
-    for (const auto &o : outputs_) {
+    for (std::size_t n = 0; n < outputs_.size(); n++) {
+        const auto &o = outputs_[n];
         double worst = 0;
         for (std::size_t r = 0; r < rows_.size(); r++)
             for (std::int64_t c = 0; c < o->width; c++) {
                 const long double expected = expected_[r][from + static_cast<std::size_t>(c)];
-                const double error = static_cast<double>(std::abs(expected - element(*o, rows_[r], c)));
+                const double error = static_cast<double>(std::abs(expected - element(*o, row_of(n, rows_[r]), c)));
                 worst = std::max(worst, std::isnan(error) ? std::numeric_limits<double>::infinity() : error);
             }
         from += static_cast<std::size_t>(o->width);
@@ -91,6 +105,7 @@ std::string Case::check_output() {
 
 std::unique_ptr<Case> make_case(const Shape &shape) {
     if (shape.packed()) return make_packed_case(shape);
+    if (shape.op == "sdpa_backward") return make_backward_case(shape);
     return shape.attention() ? make_attention_case(shape) : make_layer_case(shape);
 }
 

@@ -34,18 +34,24 @@ protected:
     Case(const Case &) = delete;
     Case &operator=(const Case &) = delete;
 
-    // An output (b, heads, q, width), and a view of it. Its rows are checked in the order in which outputs are added.
+    // An output (b, heads, q, width), or of other extents, and a view of it. Its rows are checked in the order in which outputs
+    // are added; of other extents that one which stands where the sampled row does.
     const MappedArray &add_output(const char *name, std::int64_t width, attune::DType);
+    const MappedArray &add_output(const char *name, const Row &extents, std::int64_t width, attune::DType);
+    Row row_of(std::size_t output, const Row &) const;
     attune::View output(std::size_t n) const;
 
     // The definition of each output's row, one after the other, computed in the type of the shape or in the next wider one.
     virtual void row(const Row &, bool wide, std::vector<long double> &out) const = 0;
+    // Where a result is a difference of what is larger: how large that is. The floor is a share of it.
+    virtual void sizes(const Row &, std::vector<long double> &) const {}
     // An error that the op's documentation allows beside the rule.
     virtual double documented_error() const { return 0; }
 
 private:
     struct Output {
         const char *name;
+        Row extents;
         std::int64_t width;
         attune::DType dtype;
         MappedArray data;
@@ -64,6 +70,7 @@ private:
 std::unique_ptr<Case> make_case(const Shape &);
 // The families of make_case().
 std::unique_ptr<Case> make_attention_case(const Shape &);
+std::unique_ptr<Case> make_backward_case(const Shape &);
 std::unique_ptr<Case> make_packed_case(const Shape &);
 std::unique_ptr<Case> make_layer_case(const Shape &);
 

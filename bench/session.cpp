@@ -44,12 +44,15 @@ void Session::enter(const Shape &shape, const std::string &variant, const std::s
     cell_.peak = measure_peak(shape.dtype);
     case_->forget_output();
     cell_.start = now(), cell_.others = cpu_seconds_of_others();
+    context_.release_scratch();
+    meter_.start();
     attune::Status status;
     cell_.warm_up = timed([&] { status = case_->call(context_, variant); });
     if (!status.ok()) {
         cell_.error = status.message();
         return;
     }
+    cell_.scratch = static_cast<double>(meter_.peak());
     cell_.ran = context_.last_variant();
     cell_.error = case_->check_output();
     // A forced kernel of the weights runs beside a dispatched one of the output, which is the one that is named.
@@ -94,6 +97,7 @@ void Session::report(benchmark::State &state, const Shape &shape, const std::str
     state.counters["median_s"] = median;
     state.counters["spread"] = (quantile(cell_.calls, 0.9) - quantile(cell_.calls, 0.1)) / median;
     state.counters["samples"] = static_cast<double>(cell_.calls.size());
+    state.counters["scratch_bytes"] = cell_.scratch;
     state.counters["fma_peak"] = peak;
     state.counters["fma_peak_before"] = cell_.peak;
     state.counters["cores_of_others"] = others;

@@ -2,6 +2,7 @@
 #pragma once
 #include "case.h"
 #include "machine.h"
+#include "scratch_meter.h"
 #include <benchmark/benchmark.h>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@ struct Cell {
     double warm_up = 0;                       // seconds of the checked first call
     double peak = 0;                          // FLOP/s of multiply-adds, measured just before
     double peak_after = 0;                    // and just after
+    double scratch = 0;                       // bytes that the checked call took at most
     double start = 0, others = 0;             // when measuring began, and the CPU seconds of others by then
     std::vector<double> calls, sums, ratios;  // seconds a call; of a plain sum just before it; sum / call
 };
@@ -22,7 +24,7 @@ struct Cell {
 class Session {
 public:
     Session(int threads, bool quick)
-        : quick_(quick), context_(attune::ContextOptions{.threads = threads}),
+        : quick_(quick), context_(attune::ContextOptions{.threads = threads, .allocator = meter_.hook()}),
           team_(context_.threads() > 0 ? context_.threads() : 1) {}
 
     attune::Context &context() { return context_; }
@@ -37,6 +39,7 @@ private:
     void report(benchmark::State &state, const Shape &shape, const std::string &variant);
 
     bool quick_;
+    ScratchMeter meter_;
     attune::Context context_;
     Team team_;
     std::string case_name_;

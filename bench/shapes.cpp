@@ -18,7 +18,7 @@ int rank_of(std::string_view kind) {
 }  // namespace
 
 bool Shape::attention() const {
-    for (const char *name : {"sdpa", "cosine", "gaussian", "general", "additive", "variable_length"})
+    for (const char *name : {"sdpa", "cosine", "gaussian", "general", "additive", "variable_length", "sdpa_backward"})
         if (op == name) return true;
     return false;
 }
@@ -82,6 +82,8 @@ double Shape::work() const {
     const auto product = [](auto... n) { return 2.0 * (static_cast<double>(n) * ...); };
     if (layer()) return product(b, q, d, dv);
     if (op == "batch_dot") return product(b, h, q, k, dv);
+    // Scores, gradients of weights and of values, and those of queries and of keys.
+    if (op == "sdpa_backward") return 2.0 * static_cast<double>(3 * d + 2 * dv) * pairs();
     double flops = 2.0 * static_cast<double>(d + dv) * pairs();
     if (op == "general") flops += product(b, kv, k, d, d);
     if (op == "multi_head") flops += 2 * product(b, q, h * d, h * d) + 2 * product(b, k, kv * d, h * d);
@@ -110,6 +112,10 @@ double Shape::bytes() const {
             if (from < to) first = std::min(first, from), last = std::max(last, to);
         }
         rows += static_cast<double>(std::max<std::int64_t>(0, last - first));
+    }
+    if (op == "sdpa_backward") {
+        const double lse_and_bias = elements(b, h, q) + (options.bias ? 2 * elements(q, k) : 0);
+        return size * (2 * elements(d + dv) * (static_cast<double>(kv) * rows + elements(b, h, q)) + lse_and_bias);
     }
     const double extra = options.weights ? size * elements(b, h, q, k) : 0;
     return size * elements(d + dv) * (static_cast<double>(kv) * rows + elements(b, h, q)) + extra;

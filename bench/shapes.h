@@ -16,6 +16,7 @@ struct Options {
 };
 
 // b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. What they are for the other ops:
+//   sdpa_backward   gradients by query, key and value, and by the bias where `options` has one
 //   additive        d is the width that tanh is summed over; no projections
 //   general         d is the width of query and key
 //   linear          x (b, q, d), weight (dv, d), with bias; linear_packed: the weight packed beforehand
@@ -34,7 +35,7 @@ struct Shape {
     Options options;
     bool quick = false;
 
-    // Whether the op is a score of attention: sdpa, cosine, gaussian, general or additive.
+    // Whether the op is a score of attention, sdpa, cosine, gaussian, general or additive, or its gradients.
     bool attention() const;
     bool packed() const { return op == "variable_length"; }
     bool layer() const { return op == "linear" || op == "linear_packed"; }

@@ -99,6 +99,7 @@ const std::map<std::string, Column> &columns() {
 bool agree(Shape &s) {
     if (std::min({s.b, s.h, s.kv, s.q, s.k, s.d, s.dv}) < 1 || s.h % s.kv != 0) return false;
     if (s.op == "multi_head" && s.dv != s.d) return false;
+    if (s.op == "sdpa_backward" && s.options.weights) return false;
     // Nothing that the op would ignore.
     const Options &o = s.options;
     const bool options = o.mask || o.bias || o.alibi || o.softcap || o.sinks || o.dropout || o.weights;

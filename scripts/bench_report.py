@@ -174,6 +174,11 @@ def check_list(run, plain):
     for option, limit in ((" causal", 0.6), (" causal window (255,0)", 0.15), (" length 1000", 0.35)):
         row(f"time of{option} / full, {big}", [f32(big + option), f32(big)], lambda c, whole: c.best / whole.best, limit, False,
             beside=lambda c, whole: f"medians {c.median / whole.median:.3f}")
+    # Gradients of one head: nothing of size (Sq, Sk) is stored.
+    few, many = (f32(f"sdpa backward 1x1x{keys}x{keys}x128") for keys in (1024, 16384))
+    row("scratch of gradients, 16384 keys / 1024", [few, many],
+        lambda a, b: b.entry["scratch_bytes"] / a.entry["scratch_bytes"], 16.5, False, "{:.2f}",
+        lambda a, b: f"{mib(a)} and {mib(b)} MiB")
     row(f"plain program / benchmark, rate, {full}", [f32(full), plain],
         lambda c, p: max(x["best_gflops"] for x in p) / c.rate, 0.95, True,
         beside=lambda c, p: f"medians {statistics.median(x['median_gflops'] for x in p) / c.median_rate:.3f}")
@@ -184,11 +189,15 @@ def ms(seconds):
     return f"{seconds * 1e3:.3f}" if seconds >= 1e-4 else f"{seconds * 1e3:.5f}"
 
 
+def mib(cell):
+    return f"{cell.entry['scratch_bytes'] / 2**20:.2f}" if "scratch_bytes" in cell.entry else "-"
+
+
 def shape_table(run, shape):
     root = shape.find("root")
     decode = any("read_fraction" in c.entry for c in shape.measured())
     unit = next((c.unit for c in shape.measured()), "FLOP")
-    head = ["variant", "best ms", "median ms", "spread", f"useful G{unit}/s", "share of peak", "times root"]
+    head = ["variant", "best ms", "median ms", "spread", f"useful G{unit}/s", "share of peak", "times root", "scratch MiB"]
     head += ["share of a plain sum", "(bests)"] if decode else []
     lines = [f"### {shape.name}", "", "| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
     order = {"dispatched": 0, "root": 3, "mullapudi2016": 2, "adams2019": 2}
@@ -199,7 +208,7 @@ def shape_table(run, shape):
             continue
         fields = [name + (" (busy)" if run.busy(c) else ""), ms(c.best), ms(c.median), f"{c.entry['spread']:.1%}" if c.entry["samples"] > 1 else "one call",
                   f"{c.rate:.2f}", f"{run.share(c):.3f}" if c.unit == "FLOP" else "-",
-                  f"{root.best / c.best:.1f}" if root else "-"]
+                  f"{root.best / c.best:.1f}" if root else "-", mib(c)]
         if decode:
             read = c.entry.get("read_fraction")
             fields += [f"{read:.3f}", f"{c.entry['read_fraction_best']:.3f}"] if read is not None else ["-", "-"]

@@ -1,0 +1,131 @@
+// Gradients of attention by query, key and value, and by the bias where there is one: their call, and their definition from
+// the forward's out and log-sum-exp, one row at a time.
+#include "attention_inputs.h"
+#include "attune/sdpa_backward.h"
+#include "tests/reference/philox_reference.h"
+#include <cmath>
+
+namespace bench {
+namespace {
+
+template<typename T> class BackwardCase final : public Case {
+public:
+    explicit BackwardCase(const Shape &s)
+        : Case(s, s.h), in_(s), grad_out_(s.b * s.h * s.q * s.dv, 7), out_(grad_out_.bytes()),
+          lse_(static_cast<std::size_t>(s.b * s.h * s.q) * sizeof(T)) {
+        add_output("grad_query", s.d, s.dtype);
+        add_output("grad_key", {s.b, s.kv, s.k}, s.d, s.dtype);
+        add_output("grad_value", {s.b, s.kv, s.k}, s.dv, s.dtype);
+        if (s.options.bias) add_output("grad_bias", {1, 1, s.q}, s.k, s.dtype);
+        attune::SdpaOptions o = in_.options({});
+        o.lse = attune::View(lse_.template as<T>(), {s.b, s.h, s.q});
+        attune::Context context;
+        forward_ = attune::scaled_dot_product_attention(context, in_.query_view(), in_.key_view(), in_.value_view(),
+                                                        attune::View(out_.template as<T>(), {s.b, s.h, s.q, s.dv}), o);
+    }
+
+    attune::Status call(attune::Context &context, std::string_view variant) const override {
+        if (!forward_.ok()) return forward_;
+        const Shape &s = shape();
+        const attune::SdpaForward forward{attune::ConstView(out_.template as<T>(), {s.b, s.h, s.q, s.dv}),
+                                          attune::ConstView(lse_.template as<T>(), {s.b, s.h, s.q}),
+                                          attune::ConstView(grad_out_.data(), {s.b, s.h, s.q, s.dv})};
+        attune::SdpaGradients gradients;
+        gradients.query = output(0), gradients.key = output(1), gradients.value = output(2);
+        if (s.options.bias) gradients.bias = attune::View(static_cast<T *>(output(3).data), {s.q, s.k});
+        return attune::scaled_dot_product_attention_backward(context, in_.query_view(), in_.key_view(), in_.value_view(),
+                                                             forward, gradients, in_.options(variant));
+    }
+
+protected:
+    void row(const Row &r, bool wide, std::vector<long double> &out) const override {
+        wide ? row_in<Wider<T>, false>(r, out) : row_in<T, false>(r, out);
+    }
+    void sizes(const Row &r, std::vector<long double> &out) const override { row_in<T, true>(r, out); }
+
+private:
+    // What one pair of a query and a key gives: its weight behind dropout, and the gradients by its score after all steps and
+    // by its scaled product.
+    template<typename W> struct Pair { W weight = 0, by_score = 0, by_product = 0; };
+    // With `sizes` no parts of a sum cancel but those of scores.
+    template<typename W, bool sizes> Pair<W> pair(const Row &query, std::int64_t j) const;
+    template<typename W, bool sizes> void row_in(const Row &, std::vector<long double> &out) const;
+
+    const T *query_row(const Row &r) const { return in_.query.data() + index(r) * shape().d; }
+    const T *grad_row(const Row &r) const { return grad_out_.data() + index(r) * shape().dv; }
+    std::int64_t index(const Row &r) const { return (r[0] * shape().h + r[1]) * shape().q + r[2]; }
+    std::int64_t key_index(const Row &query, std::int64_t j) const {
+        return (query[0] * shape().kv + query[1] * shape().kv / shape().h) * shape().k + j;
+    }
+    template<typename W, bool sizes> static W dot(const T *x, const T *y, std::int64_t n) {
+        W sum = 0;
+        for (std::int64_t c = 0; c < n; c++) sum += part<sizes>(static_cast<W>(x[c]) * static_cast<W>(y[c]));
+        return sum;
+    }
+    template<bool sizes, typename W> static W part(W x) { return sizes ? std::abs(x) : x; }
+
+    AttentionInputs<T> in_;
+    Filled<T> grad_out_;
+    MappedArray out_, lse_;
+    attune::Status forward_;
+};
+
+template<typename T>
+template<typename W, bool sizes>
+typename BackwardCase<T>::template Pair<W> BackwardCase<T>::pair(const Row &r, std::int64_t j) const {
+    const Shape &s = shape();
+    const auto &[e, h, i] = r;
+    const auto [from, to] = s.keys_of(e, i);
+    if (j < from || j >= to || !in_.kept(i, j)) return {};
+    const std::int64_t key = key_index(r, j);
+    W x = dot<W, false>(query_row(r), in_.key.data() + key * s.d, s.d) / std::sqrt(static_cast<W>(s.d)), bend = 1;
+    if (s.options.softcap) {
+        const W t = std::tanh(x / W(softcap));
+        x = W(softcap) * t, bend = 1 - t * t;
+    }
+    x += in_.template added<W>(h, i, j);
+    const W weight = std::exp(x - static_cast<W>(lse_.template as<T>()[index(r)]));
+    const W kept = !s.options.dropout                                       ? W(1)
+                   : attune_test::kept_by_dropout(dropout, s.h, e, h, i, j) ? 1 / (1 - W(dropout.probability))
+                                                                            : W(0);
+    const W by_weight = kept * dot<W, sizes>(grad_row(r), in_.value.data() + key * s.dv, s.dv);
+    const W delta = dot<W, sizes>(grad_row(r), out_.template as<T>() + index(r) * s.dv, s.dv),
+            by_score = weight * (sizes ? by_weight + delta : by_weight - delta);
+    return {kept * weight, by_score, by_score * bend};
+}
+
+template<typename T>
+template<typename W, bool sizes>
+void BackwardCase<T>::row_in(const Row &r, std::vector<long double> &out) const {
+    const Shape &s = shape();
+    std::vector<W> query(static_cast<std::size_t>(s.d)), key(query), value(static_cast<std::size_t>(s.dv));
+    const W scale = 1 / std::sqrt(static_cast<W>(s.d));
+    const auto add = [](std::vector<W> &sum, W factor, const T *x) {
+        for (std::size_t c = 0; c < sum.size(); c++) sum[c] += part<sizes>(factor * static_cast<W>(x[c]));
+    };
+    for (std::int64_t j = 0; j < s.k; j++)
+        add(query, scale * pair<W, sizes>(r, j).by_product, in_.key.data() + key_index(r, j) * s.d);
+    const auto &[e, kv_head, j] = row_of(1, r);
+    for (std::int64_t h = kv_head * (s.h / s.kv); h < (kv_head + 1) * (s.h / s.kv); h++)
+        for (std::int64_t i = 0; i < s.q; i++) {
+            const Pair<W> p = pair<W, sizes>({e, h, i}, j);
+            add(key, scale * p.by_product, query_row({e, h, i}));
+            add(value, p.weight, grad_row({e, h, i}));
+        }
+    for (const std::vector<W> *x : {&query, &key, &value}) out.insert(out.end(), x->begin(), x->end());
+    for (std::int64_t k = 0; s.options.bias && k < s.k; k++) {
+        W sum = 0;
+        for (std::int64_t b = 0; b < s.b; b++)
+            for (std::int64_t h = 0; h < s.h; h++) sum += pair<W, sizes>({b, h, r[2]}, k).by_score;
+        out.push_back(sum);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Case> make_backward_case(const Shape &shape) {
+    if (shape.dtype == attune::DType::f64) return std::make_unique<BackwardCase<double>>(shape);
+    return std::make_unique<BackwardCase<float>>(shape);
+}
+
+}  // namespace bench
