@@ -69,6 +69,18 @@ def test_softcap_sinks_scale_and_dropout(backward):
                            survivors=backward.dropout_mask((2, 4, 3, 5), *words)))
 
 
+def test_general_score(backward):
+    weight = normal(np.random.default_rng(7), 7, 8) / 4
+    backward.save(W=weight, q=normal(np.random.default_rng(8), 2, 4, 3, 7))
+    check(backward, "--score", "general", "--score-weight", "W.npy", "--softcap", "2", wanted=(*ALL, "score_weight"),
+          expected=Options(score="general", score_weight=weight, softcap=2))
+
+
+@pytest.mark.parametrize("score", ["cosine", "gaussian"])
+def test_scores_without_gradients(backward, score):
+    backward.fails("--score", "--grad-query", "d.npy", "--score", score, says="takes Score::dot_product")
+
+
 def test_forward_from_files(backward, attune):
     forward = Problem(attune, backward.folder, "sdpa", query="q.npy", key="k.npy", value="v.npy", out="o.npy")
     forward.succeeds("--lse", "lse.npy", "--causal", "bottom-right")

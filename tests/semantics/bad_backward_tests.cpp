@@ -135,6 +135,30 @@ TEST_CASE("bad backward: last strides", "[sdpa_backward][bad_input]") {
     backward("gradients.query", {"last stride", "1", "-1"}, [](B &c) { c.gradients.query.stride[3] = -1; });
     backward("gradients.key", {"last stride", "1", "16"}, [](B &c) { c.gradients.key.stride[3] = 16; });
     backward("gradients.value", {"last stride", "1", "3"}, [](B &c) { c.gradients.value.stride[3] = 3; });
+    backward("gradients.bias", {"last stride", "1", "2"}, [](B &c) { c.gradients.bias.stride[3] = 2; });
+}
+
+TEST_CASE("bad backward: score_weight and its gradient", "[sdpa_backward][bad_input]") {
+    std::vector<float> gradient(64, 7.f);
+    const auto general = [&](const std::string &argument, const std::vector<std::string> &parts, const auto &spoil) {
+        backward(argument, parts, [&](B &c) {
+            c.options.score = attune::Score::general, c.options.score_weight = ConstView(floats.data(), {8, 8});
+            c.gradients.score_weight = View(gradient.data(), {8, 8});
+            spoil(c);
+        });
+    };
+    general("score_weight", {}, [](B &c) { c.options.score_weight = {}; });
+    general("score_weight", {"7", "8"}, [](B &c) { c.options.score_weight = ConstView(floats.data(), {7, 8}); });
+    general("score_weight", {"9", "8"}, [](B &c) { c.options.score_weight = ConstView(floats.data(), {8, 9}); });
+    general("gradients.score_weight", {"7", "8"}, [](B &c) { c.gradients.score_weight.extent[0] = 7; });
+    general("gradients.score_weight", {"1", "2"}, [](B &c) { c.gradients.score_weight.rank = 1; });
+    general("gradients.score_weight", {"f64", "f32"}, [](B &c) { c.gradients.score_weight.dtype = DType::f64; });
+    general("gradients.score_weight", {"last stride", "2"}, [](B &c) { c.gradients.score_weight.stride[1] = 2; });
+    general("gradients.score_weight", {"score_weight"},
+            [](B &c) { c.gradients.score_weight.data = const_cast<float *>(floats.data()); });
+    general("gradients.score_weight", {"gradients.query"},
+            [](B &c) { c.gradients.score_weight.data = c.gradients.query.data; });
+    CHECK(gradient == std::vector<float>(64, 7.f));
 }
 
 TEST_CASE("bad backward: gradients overlap themselves, each other or an input", "[sdpa_backward][bad_input]") {
@@ -194,9 +218,6 @@ TEST_CASE("bad backward: the options of the forward are checked as there", "[sdp
     backward("score_weight", {}, [](B &c) { c.options.score_weight = ConstView(floats.data(), {8, 8}); });
     for (attune::Score score : {attune::Score::cosine, attune::Score::gaussian})
         refuses<B>(unsupported, "score", {}, [&](B &c) { c.options.score = score; });
-    refuses<B>(unsupported, "score", {}, [](B &c) {
-        c.options.score = attune::Score::general, c.options.score_weight = ConstView(floats.data(), {8, 8});
-    });
     backward("key", {"head size", "7", "8"}, [](B &c) { c.key.extent[3] = 7; });
     backward("key", {"heads", "3", "4"},
              [](B &c) { c.key.extent[1] = c.value.extent[1] = 3, c.key.stride[1] = c.value.stride[1] = 0; });

@@ -188,10 +188,9 @@ inline std::vector<SetOption> everything() {
             [=](SdpaCase &c) { all(c), c.query_heads = 6, c.key_heads = 2, c.scale = -0.7; },
             [=](SdpaCase &c) { all(c), c.query_heads = 8, c.key_heads = 1, c.bias = "b11j", c.mask = "1hi1"; }};
 }
-// Every score but the scaled dot product; sizes are set before.
-inline std::vector<SetOption> other_scores() {
+inline std::vector<SetOption> options_of_scores(const std::vector<attune::Score> &scores) {
     std::vector<SetOption> all;
-    for (attune::Score score : {attune::Score::general, attune::Score::cosine, attune::Score::gaussian}) {
+    for (attune::Score score : scores) {
         const SetOption plain = [score](SdpaCase &c) {
             c.score = score;
             if (score == attune::Score::general) c.key_dim = 4;

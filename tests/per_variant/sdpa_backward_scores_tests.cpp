@@ -1,0 +1,85 @@
+// Gradients of the scores other than the scaled dot product: central differences, the reference, bits.
+#include "tests/support/backward_grid.h"
+#include "tests/support/option_sets.h"
+#include "tests/support/sdpa_differences.h"
+
+using namespace attune_test;
+using attune::Causal, attune::Score;
+
+namespace {
+// Those that have gradients so far.
+const std::vector<Score> scores = {Score::general};
+
+template<typename F> void for_each_score(const F &f) {
+    attune::Context context({.threads = 2});
+    unsigned seed = 1;
+    for (Score score : scores)
+        for (const auto &[queries, keys] : {std::pair(1, 70), {6, 9}, {66, 67}, {37, 5}})
+            for (const auto &[head_dim, value_dim] : {std::pair(1, 2), {17, 21}, {64, 64}}) {
+                SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys}};
+                c.forward.head_dim = head_dim, c.forward.value_dim = value_dim, c.forward.score = score;
+                c.forward.seed = seed++, c.grad_lse = seed % 2;
+                if (score == Score::general) c.forward.key_dim = head_dim + 2;
+                // Distances stay where exp() does not underflow.
+                if (score == Score::gaussian) c.forward.scale = 1.0 / double(head_dim);
+                f(context, c);
+            }
+}
+}  // namespace
+
+TEST_CASE("gradients: of every score against the reference", "[sdpa_backward][semantics]") {
+    for_each_score([](attune::Context &context, SdpaBackwardCase c) {
+        check_dispatched<float>(context, c);
+        c.forward.causal = Causal::bottom_right, c.forward.valid_lens = {std::int32_t(c.forward.keys), 3};
+        check_dispatched<float>(context, c);
+        check_dispatched<double>(context, c);
+    });
+}
+
+TEST_CASE("gradients: of every score under every option", "[sdpa_backward][semantics]") {
+    for_each_score([](attune::Context &context, SdpaBackwardCase c) {
+        SdpaCase &f = c.forward;
+        f.softcap = 2, f.bias = "hij", f.hole = option_sets::minus_infinity, f.alibi = Alibi::per_batch, f.sinks = true;
+        f.mask = "b1ij", f.dropout = {0.3, f.seed, 0}, f.causal = Causal::bottom_right;
+        check_dispatched<float>(context, c);
+        check_dispatched<double>(context, c);
+    });
+}
+
+TEST_CASE("gradients: central differences of every score", "[sdpa_backward][semantics]") {
+    check_small_cases(option_sets::options_of_scores(scores));
+}
+
+TEST_CASE("runtime: gradients of a score have the same bits whichever are wanted", "[sdpa_backward][runtime]") {
+    attune::Context one({.threads = 1}), seven({.threads = 7});
+    for (Score score : scores) {
+        SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = 70, .keys = 90, .head_dim = 16}};
+        c.forward.value_dim = 20, c.forward.score = score, c.forward.sinks = true;
+        SdpaBackwardArrays<float> clean(c);
+        REQUIRE(clean.run_forward(one).ok());
+        auto all = clean;
+        INFO(describe(c));
+        REQUIRE(all.run(one).ok());
+        for (unsigned wanted = 0; wanted <= want_all; wanted++) {
+            if (wanted & (want_bias | want_slopes)) continue;
+            auto some = clean;
+            CHECK(some.run(seven, {}, wanted).ok());
+            CHECK(some.bits(wanted) == all.bits(wanted));
+        }
+    }
+}
+
+TEST_CASE("gradients: a key that nobody sees has no part in that of score_weight", "[sdpa_backward][semantics]") {
+    attune::Context context({.threads = 2});
+    SdpaBackwardCase c{.forward = {.queries = 9, .keys = 70, .head_dim = 5, .key_dim = 7, .score = Score::general}};
+    c.forward.valid_lens = {66, 0};
+    SdpaBackwardArrays<float> clean(c), spoiled(c);
+    for (std::int64_t b : {0, 1})
+        for (std::int64_t h : {0, 1})
+            for (std::int64_t j = b == 0 ? 66 : 0; j < 70; j++) spoiled.forward.key(b, h, j, 3) = std::nanf("");
+    for (auto *a : {&clean, &spoiled}) {
+        REQUIRE(a->run_forward(context).ok());
+        REQUIRE(a->run(context).ok());
+    }
+    CHECK(clean.bits() == spoiled.bits());
+}
