@@ -1,4 +1,4 @@
-#include "attune/additive.h"
+#include "additive_call.h"
 #include "max_magnitude.h"
 #include "projection.h"
 #include "sdpa_call.h"
@@ -13,7 +13,9 @@ constexpr std::string_view per_pair = "additive", separable = "additive_separabl
 // Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/sdpa/scores.h).
 constexpr float separable_limit = 22;
 
-Status check_own_options(const AdditiveOptions &options) {
+}  // namespace
+
+Status check_additive_options(const AdditiveOptions &options) {
     if (options.attention.score != Score::dot_product)
         return invalid("attention.score", "must be left as it is: the score is the additive one");
     if (options.attention.score_weight.given()) return invalid("attention.score_weight", "must not be given");
@@ -30,7 +32,7 @@ Status check_w_score(const ConstView &w, const SdpaProblem &p) {
 }
 
 // Query and key, once projected, have one width.
-Status check_widths(const AdditiveOptions &options, const ConstView &query, const ConstView &key) {
+Status check_additive_widths(const AdditiveOptions &options, const ConstView &query, const ConstView &key) {
     const bool of_query = options.w_query.given(), of_key = options.w_key.given();
     if (!of_query && !of_key) return {};  // as in sdpa.h
     for (const ConstView *v : {&query, &key})
@@ -41,6 +43,33 @@ Status check_widths(const AdditiveOptions &options, const ConstView &query, cons
     if (of_key) return invalid("query", "width (last extent) is " + text(q) + ", number of rows of w_key is " + text(k));
     return invalid("key", "width (last extent) is " + text(k) + ", number of rows of w_query is " + text(q));
 }
+
+AdditiveWeight::AdditiveWeight(const AdditiveOptions &options, SdpaCall &call) {
+    const auto channels = static_cast<std::size_t>(call.sizes.head_dim);
+    if (options.w_score.given()) {
+        call.pair_weight = options.w_score;
+    } else if (call.sizes.dtype == DType::f32) {
+        ones32_.assign(channels, 1);
+        call.pair_weight = ConstView(ones32_.data(), {call.sizes.head_dim});
+    } else {
+        ones64_.assign(channels, 1);
+        call.pair_weight = ConstView(ones64_.data(), {call.sizes.head_dim});
+    }
+    call.scale = options.attention.scale.value_or(1);
+    call.pair_bias = options.b_score;
+}
+
+std::vector<NamedView> additive_inputs(const ConstView &query, const ConstView &key, const AdditiveOptions &options) {
+    return {{"query", query},
+            {"key", key},
+            {"w_query", options.w_query},
+            {"w_key", options.w_key},
+            {"b_query", options.b_query},
+            {"b_key", options.b_key},
+            {"w_score", options.w_score}};
+}
+
+namespace {
 
 // The largest magnitude of the keys of each batch entry. Where it is beyond the limit, that of the keys that some length lets
 // take part.
@@ -102,33 +131,19 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
            const AdditiveOptions &options) {
     const CallStart start = start_of_call();
     Context::State &state = context.state();
-    if (Status s = check_own_options(options); !s.ok()) return s;
+    if (Status s = check_additive_options(options); !s.ok()) return s;
     if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
     Projection q({"query", query}, {"w_query", options.w_query}, {"b_query", options.b_query});
     Projection k({"key", key}, {"w_key", options.w_key}, {"b_key", options.b_key});
     if (Status s = q.prepare(state); !s.ok()) return s;
     if (Status s = k.prepare(state); !s.ok()) return s;
-    const NamedView more_inputs[] = {{"query", query},
-                                     {"key", key},
-                                     {"w_query", options.w_query},
-                                     {"w_key", options.w_key},
-                                     {"b_query", options.b_query},
-                                     {"b_key", options.b_key},
-                                     {"w_score", options.w_score}};
-    if (Status s = check_widths(options, q.result(), k.result()); !s.ok()) return s;
+    const std::vector<NamedView> more_inputs = additive_inputs(query, key, options);
+    if (Status s = check_additive_widths(options, q.result(), k.result()); !s.ok()) return s;
     SdpaCall call;
     if (Status s = check_attention(q.result(), k.result(), value, out, options.attention, more_inputs, call); !s.ok()) return s;
     if (options.w_score.given())
         if (Status s = check_w_score(options.w_score, call.sizes); !s.ok()) return s;
-    call.scale = options.attention.scale.value_or(1);
-    call.pair_bias = options.b_score;
-    const std::vector<float> ones32(call.sizes.dtype == DType::f32 ? static_cast<std::size_t>(call.sizes.head_dim) : 0, 1);
-    const std::vector<double> ones64(call.sizes.dtype == DType::f64 ? static_cast<std::size_t>(call.sizes.head_dim) : 0, 1);
-    call.pair_weight = options.w_score;
-    if (!options.w_score.given() && call.sizes.dtype == DType::f32)
-        call.pair_weight = ConstView(ones32.data(), {call.sizes.head_dim});
-    else if (!options.w_score.given())
-        call.pair_weight = ConstView(ones64.data(), {call.sizes.head_dim});
+    const AdditiveWeight weight(options, call);
 
     // Which of the two forms of the score: of the variant that is asked for, else separate exponentials where several
     // queries share those of a key.

@@ -1,11 +1,11 @@
 #include "attune/sdpa_backward.h"
+#include "attune/linear_backward.h"
+#include "projection.h"
 #include "sdpa_backward_call.h"
-#include <array>
+#include <optional>
 
 namespace attune {
-namespace {
 
-// A gradient is as the tensor that it is of.
 Status check_gradient(std::string_view name, const View &gradient, std::string_view of, const ConstView &tensor, DType type) {
     if (!gradient.given()) return {};
     if (!tensor.given()) return invalid(name, "given without " + std::string(of));
@@ -26,13 +26,10 @@ Status check_tensor_gradient(std::string_view name, const View &gradient, std::s
     return {};
 }
 
-Status check(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
-             const SdpaGradients &gradients, const SdpaOptions &options, BackwardCall &call) {
+Status check_backward(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
+                      const SdpaGradients &gradients, const SdpaOptions &options, BackwardCall &call) {
     if (options.lse.given()) return invalid("lse", "is an input of the backward: give it as forward.lse");
     if (options.weights.given() || options.average_weights) return invalid("weights", "are no output of the backward");
-    if (Status s = check_score(options); !s.ok()) return s;
-    if (options.score != Score::dot_product)
-        return unsupported("score", "the backward of sdpa takes Score::dot_product, got another");
     SdpaCall &c = call.forward;
     if (Status s = check_inputs(query, key, value, forward.out, options, c); !s.ok()) return s;
     if (!forward.lse.given()) return invalid("forward.lse", "must be given");
@@ -70,31 +67,98 @@ Status check(const ConstView &query, const ConstView &key, const ConstView &valu
         call.alibi_slopes = as4;
     }
     call.sinks = g.sinks;
+    return {};
+}
 
+std::vector<NamedView> named_backward_inputs(const ConstView &query, const ConstView &key, const ConstView &value,
+                                             const SdpaForward &forward, const SdpaOptions &options) {
     std::vector<NamedView> inputs = named_inputs(query, key, value, options);
     inputs.insert(inputs.end(), {{"forward.out", forward.out},
                                  {"forward.lse", forward.lse},
                                  {"forward.grad_out", forward.grad_out},
                                  {"forward.grad_lse", forward.grad_lse}});
+    return inputs;
+}
+
+namespace {
+
+// What the caller gave; of Score::general `attended` are the projected keys, and grad_attended is where their gradient goes.
+struct Arguments {
+    const ConstView &query, &key, &value;
+    const SdpaForward &forward;
+    const SdpaGradients &gradients;
+    const SdpaOptions &options;
+    ConstView attended = key;
+    View grad_attended = gradients.key;
+};
+
+Status check(const Arguments &a, BackwardCall &call) {
+    const SdpaGradients &g = a.gradients;
+    SdpaGradients of_attended = g;
+    of_attended.key = a.grad_attended;
+    if (Status s = check_backward(a.query, a.attended, a.value, a.forward, of_attended, a.options, call); !s.ok()) return s;
+    View unused;
+    if (Status s = check_tensor_gradient("gradients.key", g.key, "key", a.key, unused); !s.ok()) return s;
+    if (Status s =
+            check_tensor_gradient("gradients.score_weight", g.score_weight, "score_weight", a.options.score_weight, unused);
+        !s.ok())
+        return s;
     const NamedView outputs[] = {{"gradients.query", g.query},
                                  {"gradients.key", g.key},
                                  {"gradients.value", g.value},
                                  {"gradients.bias", g.bias},
                                  {"gradients.alibi_slopes", g.alibi_slopes},
-                                 {"gradients.sinks", g.sinks}};
+                                 {"gradients.sinks", g.sinks},
+                                 {"gradients.score_weight", g.score_weight}};
+    std::vector<NamedView> inputs = named_backward_inputs(a.query, a.key, a.value, a.forward, a.options);
+    inputs.push_back({"score_weight", a.options.score_weight});
     return check_overlaps(inputs, outputs);
 }
 
-Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
-           const SdpaGradients &gradients, const SdpaOptions &options) {
+// q . (W k) is the dot product of projected keys.
+Status check_score_weight(const Arguments &a) {
+    if (a.query.rank < 1 || a.query.rank > max_rank) return {};  // refused with the others
+    return check_extent("score_weight", "number of rows (first extent)", a.options.score_weight.extent[0], "query",
+                        a.query.extent[a.query.rank - 1]);
+}
+
+View like(const ConstView &dense, void *data) {
+    View v = writable(dense);
+    v.data = data;
+    return v;
+}
+
+Status run(Context &context, Arguments &a) {
     const CallStart start = start_of_call();
+    if (Status s = check_score(a.options); !s.ok()) return s;
+    const bool general = a.options.score == Score::general;
+    if (!general && a.options.score != Score::dot_product)
+        return unsupported("score", "the backward of sdpa takes Score::dot_product or general, got another");
+    Projection projected({"key", a.key}, {"score_weight", a.options.score_weight}, {});
+    std::optional<ScratchBlock> grad_projected;
+    if (general) {
+        if (Status s = projected.prepare(context.state()); !s.ok()) return s;
+        if (Status s = check_score_weight(a); !s.ok()) return s;
+        a.attended = projected.result(), a.grad_attended = {};
+        if (a.gradients.key.given() || a.gradients.score_weight.given()) {
+            grad_projected.emplace(*context.state().scratch, projected.bytes());
+            if (!grad_projected->data()) return no_memory();
+            a.grad_attended = like(a.attended, grad_projected->data());
+        }
+    }
     BackwardCall call;
-    if (Status s = check(query, key, value, forward, gradients, options, call); !s.ok()) return s;
+    if (Status s = check(a, call); !s.ok()) return s;
+    if (Status s = projected.run(context); !s.ok()) return s;
     call.forward.op = "sdpa_backward";
-    call.forward.scale = scale_of(options, call.forward.sizes.head_dim);
+    call.forward.scale = scale_of(a.options, call.forward.sizes.head_dim);
     BackwardChoice choice;
-    if (Status s = choose_backward(context.state(), call, options.variant, choice); !s.ok()) return s;
+    if (Status s = choose_backward(context.state(), call, a.options.variant, choice); !s.ok()) return s;
     if (Status s = run_backward(context, call, choice); !s.ok()) return s;
+    if (grad_projected)
+        if (Status s = linear_backward(context, a.key, a.options.score_weight, a.grad_attended,
+                                       {.x = a.gradients.key, .weight = a.gradients.score_weight});
+            !s.ok())
+            return s;
     record_call(context.state(), choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }
@@ -104,7 +168,10 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
 Status scaled_dot_product_attention_backward(Context &context, const ConstView &query, const ConstView &key,
                                              const ConstView &value, const SdpaForward &forward, const SdpaGradients &gradients,
                                              const SdpaOptions &options) noexcept {
-    return answer(context, [&](Context::State &) { return run(context, query, key, value, forward, gradients, options); });
+    return answer(context, [&](Context::State &) {
+        Arguments arguments{query, key, value, forward, gradients, options};
+        return run(context, arguments);
+    });
 }
 
 }  // namespace attune

@@ -11,12 +11,23 @@ struct BackwardCall {
     ConstView grad_out;              // (B, Hq, Sq, Dv)
     View query, key, value;          // gradients of rank 4; each may be not given
     View bias, alibi_slopes, sinks;  // as the caller gave them
+    View pair_weight;                // of additive scores: (h)
 };
 
 // What the kernels need of each query: lse in base 2, and sum out grad_out - grad_lse; both (B, Hq, Sq), f64 for f64, else f32.
 struct BackwardRows {
     View lse, delta;
 };
+
+// Checks everything, in the order of the arguments, but the score and overlaps, and fills `call` but for op, scale and pair.
+Status check_backward(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &,
+                      const SdpaGradients &, const SdpaOptions &, BackwardCall &call);
+std::vector<NamedView> named_backward_inputs(const ConstView &query, const ConstView &key, const ConstView &value,
+                                             const SdpaForward &, const SdpaOptions &);
+// A gradient is as the tensor that it is of; and of one with a dense last dimension, as rank 4.
+Status check_gradient(std::string_view name, const View &gradient, std::string_view of, const ConstView &tensor, DType type);
+Status check_tensor_gradient(std::string_view name, const View &gradient, std::string_view of, const ConstView &tensor,
+                             View &as4);
 
 struct BackwardChoice {
     Choice tiles, rows, sinks;

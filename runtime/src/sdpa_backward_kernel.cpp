@@ -1,4 +1,5 @@
 // From a checked call of the gradients to tasks, and to the arguments of their kernels.
+#include "attune/linear_backward.h"
 #include "dropout_threshold.h"
 #include "halide_call.h"
 #include "max_magnitude.h"
@@ -11,17 +12,20 @@ namespace attune {
 namespace {
 
 // One pass over all tiles of a key head gives all gradients by 5 products a tile, but is a single task. Tasks that give the
-// gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same.
+// gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same. Of additive scores
+// nearly all time goes into tanh: twice a pair and channel, or four times.
 std::vector<TileTask> tasks_of(const BackwardCall &call, const VariantRecord &variant, int threads) {
     const SdpaProblem &p = call.forward.sizes;
-    const bool query = call.query.given(), key = call.key.given() || call.value.given();
+    const bool additive = call.forward.pair_weight.given();
+    const bool query = call.query.given(), key = call.key.given() || call.value.given() || call.pair_weight.given();
+    const std::int64_t together = additive ? 2 : 5, apart = additive ? 4 : 7;
     const std::int64_t group = p.query_heads / p.key_heads, entries = p.batch * p.key_heads;
     const std::int64_t query_tiles = (p.queries + variant.tile_q - 1) / variant.tile_q;
     const std::int64_t key_tiles = (p.keys + variant.chunk - 1) / variant.chunk;
     constexpr std::int64_t tasks_a_thread = 4;
     const std::int64_t rounds = (entries + threads - 1) / threads;
-    const bool split =
-        threads > 1 && rounds * threads * 5 > entries * (query && key ? 7 : 5) && entries < tasks_a_thread * threads;
+    const bool split = threads > 1 && rounds * threads * together > entries * (query && key ? apart : together) &&
+                       entries < tasks_a_thread * threads;
     const std::int64_t parts = split ? (tasks_a_thread * threads + entries - 1) / entries : 1;
     auto each_part = [&](std::int64_t tiles, const auto &body) {
         const std::int64_t size = std::max<std::int64_t>(1, (tiles + parts - 1) / parts);
@@ -65,12 +69,13 @@ template<typename Data> BasicView<Data> key_head_of(const BasicView<Data> &v, co
     return drop_first(drop_first(v, t.entry), t.key_head);
 }
 
-// Memory for the gradient of key or value where only the other is wanted.
-struct Unwanted {
-    View key, value;
+// Memory for the gradient of key or value where only another is wanted; and for that of the weights of additive scores, for each
+// tile of keys: (B, Hkv, tiles, h).
+struct TileOutputs {
+    View unwanted_key, unwanted_value, weight;
 };
 
-Status run_task(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const Unwanted &unwanted,
+Status run_task(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileOutputs &own,
                 const TileTask &t) {
     const SdpaProblem &p = s.call.forward.sizes;
     const std::int64_t group = p.query_heads / p.key_heads;
@@ -82,12 +87,17 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
     };
     const ConstView query_like = typed_view(&nothing, p.dtype, {t.heads, 0, p.head_dim}, {0, 0, 1});
     const View grad_query = s.call.query.given() ? heads_of(s.call.query, t, group) : writable(query_like);
-    const View grad_key = key_head_of(s.call.key.given() ? s.call.key : unwanted.key, t);
-    const View grad_value = key_head_of(s.call.value.given() ? s.call.value : unwanted.value, t);
+    const View grad_key = key_head_of(s.call.key.given() ? s.call.key : own.unwanted_key, t);
+    const View grad_value = key_head_of(s.call.value.given() ? s.call.value : own.unwanted_value, t);
     HalideBuffer query(rows_of(grad_query, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
         key(rows_of(grad_key, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
         value(rows_of(grad_value, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key));
-    void *const outputs[] = {query.get(), key.get(), value.get()};
+    if (!own.weight.given()) {
+        void *const outputs[] = {query.get(), key.get(), value.get()};
+        return run_tiles(context, s, variant, t, outputs);
+    }
+    HalideBuffer weight(rows_of(key_head_of(own.weight, t), 0, 1, t.first_key_tile, t.key_tiles, t.key));
+    void *const outputs[] = {query.get(), key.get(), value.get(), weight.get()};
     return run_tiles(context, s, variant, t, outputs);
 }
 
@@ -126,6 +136,7 @@ Status run_sinks(Context::State &context, const BackwardCall &call, const Varian
 void fill_without_pairs(const BackwardCall &call) {
     for (const View *v : {&call.query, &call.key, &call.value, &call.bias, &call.alibi_slopes})
         if (v->given()) fill_zeros(*v);
+    if (call.pair_weight.given()) fill_zeros(as_rank4(call.pair_weight, false));
 }
 
 }  // namespace
@@ -175,6 +186,9 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
         args.insert(args.end(), {&softcap, &has_bias, bias.get(), &has_alibi, slopes_buffer.get(), &has_mask, mask.get()});
     if (variant.kind == "training")
         args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
+    HalideBuffer pair_weight(c.pair_weight.given() ? c.pair_weight : typed_view(&nothing, p.dtype, {0}, {1}));
+    double pair_bias = c.pair_bias;
+    if (c.pair_weight.given()) args.insert(args.end(), {pair_weight.get(), &pair_bias});
     args.insert(args.end(), more.begin(), more.end());
     return call_kernel(context, variant.kernel, args.data(), 1);
 }
@@ -204,7 +218,8 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
     if (call.bias.given() || call.alibi_slopes.given()) {
         const Wish captures[] = {{"tiles", "", ""}, {"root", "", ""}};
-        const VariantNeeds needs{"capture_gradient", p.dtype, "training", p.head_dim, p.value_dim};
+        const VariantNeeds needs{call.forward.pair_weight.given() ? "additive_capture_gradient" : "capture_gradient", p.dtype,
+                                 "training", p.head_dim, p.value_dim};
         if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())
             return s;
         const std::string_view slopes = p.dtype == DType::f64 ? "capture_sum_of_f64" : "capture_sum";
@@ -240,6 +255,10 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const bool key = call.key.given(), value = call.value.given();
     const std::int64_t key_at = reserve(!key ? keys * p.head_dim * size_of(p.dtype) : 0);
     const std::int64_t value_at = reserve(!value ? keys * p.value_dim * size_of(p.dtype) : 0);
+    const bool additive = c.pair_weight.given();
+    const std::int64_t key_tiles =
+        choice.tiles.variant ? (p.keys + choice.tiles.variant->chunk - 1) / choice.tiles.variant->chunk : 0;
+    const std::int64_t weight_at = reserve(additive ? p.batch * p.key_heads * key_tiles * p.head_dim * sum_size : 0);
     const std::int64_t zeros_at = reserve(p.value_dim * size_of(p.dtype));
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bytes));
     if (!block.data()) return no_memory();
@@ -280,14 +299,17 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
                                            reinterpret_cast<std::int32_t *>(memory + capture_bounds_at));
         if (Status s = run_captures(context, of_captures, choice, threads); !s.ok()) return s;
     }
-    if (!call.query.given() && !key && !value) return {};
-    Unwanted unwanted;
-    if (!key) unwanted.key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
-    if (!value) unwanted.value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
+    if (!call.query.given() && !key && !value && !call.pair_weight.given()) return {};
+    TileOutputs own;
+    if (!key) own.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
+    if (!value) own.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
+    if (additive) own.weight = typed(weight_at, sum_type(p.dtype), {p.batch, p.key_heads, key_tiles, p.head_dim});
     const std::vector<TileTask> tasks = tasks_of(call, variant, threads);
-    return run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
-        return run_task(context, shared, variant, unwanted, tasks[static_cast<std::size_t>(n)]);
+    Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
+        return run_task(context, shared, variant, own, tasks[static_cast<std::size_t>(n)]);
     });
+    if (!s.ok() || !call.pair_weight.given()) return s;
+    return linear_backward(caller, {}, {}, own.weight, {.x = {}, .weight = {}, .bias = call.pair_weight});
 }
 
 }  // namespace attune

@@ -1,6 +1,7 @@
 // Everything.
 #pragma once
 #include "attune/additive.h"
+#include "attune/additive_backward.h"
 #include "attune/context.h"
 #include "attune/dropout.h"
 #include "attune/half.h"
