@@ -7,7 +7,7 @@ using namespace attune_test;
 using attune::ConstView, attune::DType, attune::View;
 
 namespace {
-// Two entries, four query heads on two key heads, three queries, five keys, head sizes 8 and 6; every gradient but score_weight.
+// Two entries, four query heads on two key heads, three queries, five keys, head sizes 8 and 6; all gradients of such a call.
 struct BackwardCall {
     struct Ran : SdpaBackwardArrays<float> {
         Ran()

@@ -1,5 +1,5 @@
-// Sets of options for cases of attention: what acts on which keys take part, and on their scores. Sizes of a case are set before
-// an option is; it has two batch entries, and in those of scores four query heads on two key heads.
+// Sets of options for cases of attention: what acts on which keys take part, and on their scores. Sizes of a case are set
+// before an option is; it has two batch entries, and in those of scores four query heads on two key heads.
 #pragma once
 #include "tests/support/sdpa_case.h"
 #include <functional>
