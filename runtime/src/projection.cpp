@@ -20,7 +20,8 @@ Status Projection::prepare(Context::State &context) {
         elements *= result_.extent[n];
         if (elements > most_elements) return unsupported(input, "its projection has more than 2^31 - 1 elements");
     }
-    memory_.emplace(*context.scratch, static_cast<std::size_t>(elements * size_of(x.dtype)));
+    bytes_ = static_cast<std::size_t>(elements * size_of(x.dtype));
+    memory_.emplace(*context.scratch, bytes_);
     if (!memory_->data()) return no_memory();
     result_.data = memory_->data();
     return {};

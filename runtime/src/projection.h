@@ -16,6 +16,7 @@ public:
     Status prepare(Context::State &);
     // The input itself where there is no weight.
     const ConstView &result() const { return weight_.view.given() ? result_ : input_.view; }
+    std::size_t bytes() const { return bytes_; }  // of the result, where there is a weight
     // Computes the result.
     Status run(Context &) const;
 
@@ -23,6 +24,7 @@ private:
     NamedView input_, weight_, bias_;
     std::optional<ScratchBlock> memory_;
     ConstView result_;
+    std::size_t bytes_ = 0;
 };
 
 }  // namespace attune

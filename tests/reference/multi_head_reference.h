@@ -17,6 +17,15 @@ template<typename Real> DenseRows<Real> split_heads(const DenseRows<Real> &x, In
     return split;
 }
 
+// (B, heads, S, D) back to (B, 1, S, heads * D).
+template<typename Real> DenseRows<Real> join_heads(const DenseRows<Real> &x) {
+    DenseRows<Real> joined{x.batch, 1, x.count, x.heads * x.width};
+    for (Index b = 0; b < x.batch; b++)
+        for (Index h = 0; h < x.heads; h++)
+            for (Index i = 0; i < x.count; i++) std::copy_n(x.row(b, h, i), x.width, joined.row(b, 0, i) + h * x.width);
+    return joined;
+}
+
 template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> multi_head_reference(const attune::ConstView &query, const attune::ConstView &key,
                                       const attune::ConstView &value, const attune::MultiHeadWeights &w,
@@ -27,14 +36,9 @@ SdpaResult<Real> multi_head_reference(const attune::ConstView &query, const attu
     SdpaResult<Real> result = sdpa_of_rows<Real, T, Stored>(heads_of(query, w.query, w.query_bias, o.heads),
                                                             heads_of(key, w.key, w.key_bias, key_heads),
                                                             heads_of(value, w.value, w.value_bias, key_heads), o.attention, 4);
-    // (B, heads, S, D) back to (B, 1, S, heads * D).
-    const Index batch = query.extent[0], queries = query.extent[1], hidden = w.out.extent[1], width = hidden / o.heads;
-    DenseRows<Real> mixed{batch, o.heads, queries, width, result.out}, joined{batch, 1, queries, hidden};
-    for (Index b = 0; b < batch; b++)
-        for (Index h = 0; h < o.heads; h++)
-            for (Index i = 0; i < queries; i++) std::copy_n(mixed.row(b, h, i), width, joined.row(b, 0, i) + h * width);
+    const DenseRows<Real> mixed{query.extent[0], o.heads, query.extent[1], w.out.extent[1] / o.heads, result.out};
     const std::vector<Real> bias = w.out_bias.given() ? rows_of<Real, T>(w.out_bias).data : std::vector<Real>{};
-    result.out = linear_reference<Real, Stored>(joined, rows_of<Real, T>(w.out), bias).data;
+    result.out = linear_reference<Real, Stored>(join_heads(mixed), rows_of<Real, T>(w.out), bias).data;
     return result;
 }
 

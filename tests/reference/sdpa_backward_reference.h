@@ -123,22 +123,18 @@ struct SdpaBackwardInputs {
 };
 
 template<typename Real, typename T, typename Stored = Real>
-SdpaBackwardResult<Real> sdpa_backward_reference(const SdpaBackwardInputs &in, Parts parts = Parts::signed_parts) {
-    const attune::SdpaOptions &options = in.options;
-    const auto query = rows_of<Real, T>(in.query), given_key = rows_of<Real, T>(in.key), value = rows_of<Real, T>(in.value);
+SdpaBackwardResult<Real> sdpa_backward_of_rows(const DenseRows<Real> &query, const DenseRows<Real> &given_key,
+                                               const DenseRows<Real> &value, const SdpaForwardRows<Real> &forward,
+                                               const attune::SdpaOptions &options, int rank,
+                                               Parts parts = Parts::signed_parts) {
     const bool general = options.score == attune::Score::general;
     const auto score_weight = general ? rows_of<Real, T>(options.score_weight) : DenseRows<Real>{0, 0, 0, 0};
     const auto key = general ? linear_reference<Real>(given_key, score_weight) : given_key;
     const Real scale = scale_of<Real>(options, query.width);
     const auto zeros_like = [](const DenseRows<Real> &x) { return DenseRows<Real>{x.batch, x.heads, x.count, x.width}; };
     auto grad_query = zeros_like(query), grad_key = zeros_like(key);
-    const bool stored_scores = is_half<T> && std::is_same_v<Stored, T>;
-    const std::vector<Real> lse = stored_scores ? sdpa_of_rows<Real, T, Stored>(query, key, value, options, in.query.rank).lse
-                                                : rows_of<Real, Sum<T>>(in.forward.lse).data;
     auto result = attention_backward_reference<Real, T, Stored>(
-        {query.batch, query.heads, key.heads, query.count, key.count, in.query.rank}, options, value,
-        {rows_of<Real, T>(in.forward.out), lse, rows_of<Real, T>(in.forward.grad_out),
-         in.forward.grad_lse.given() ? rows_of<Real, Sum<T>>(in.forward.grad_lse).data : std::vector<Real>{}},
+        {query.batch, query.heads, key.heads, query.count, key.count, rank}, options, value, forward,
         [&](Index b, Index h, Index key_head, Index i, Index j) {
             return scale * similarity(options.score, query.row(b, h, i), key.row(b, key_head, j), query.width);
         },
@@ -167,6 +163,19 @@ SdpaBackwardResult<Real> sdpa_backward_reference(const SdpaBackwardInputs &in, P
     for (Real sum : grad_query.data) result.query.push_back(stored_as<Stored>(sum));
     for (Real sum : grad_key.data) result.key.push_back(stored_as<Stored>(sum));
     return result;
+}
+
+template<typename Real, typename T, typename Stored = Real>
+SdpaBackwardResult<Real> sdpa_backward_reference(const SdpaBackwardInputs &in, Parts parts = Parts::signed_parts) {
+    const auto query = rows_of<Real, T>(in.query), key = rows_of<Real, T>(in.key), value = rows_of<Real, T>(in.value);
+    const bool stored_scores = is_half<T> && std::is_same_v<Stored, T>;
+    const std::vector<Real> lse = stored_scores
+                                      ? sdpa_of_rows<Real, T, Stored>(query, key, value, in.options, in.query.rank).lse
+                                      : rows_of<Real, Sum<T>>(in.forward.lse).data;
+    const SdpaForwardRows<Real> forward{rows_of<Real, T>(in.forward.out), lse, rows_of<Real, T>(in.forward.grad_out),
+                                        in.forward.grad_lse.given() ? rows_of<Real, Sum<T>>(in.forward.grad_lse).data
+                                                                    : std::vector<Real>{}};
+    return sdpa_backward_of_rows<Real, T, Stored>(query, key, value, forward, in.options, in.query.rank, parts);
 }
 
 }  // namespace attune_test
