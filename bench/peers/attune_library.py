@@ -23,7 +23,8 @@ class Options(ctypes.Structure):
 
 
 class Backward(ctypes.Structure):
-    _fields_ = [(name, Tensor) for name in ("out", "lse", "grad_out", "grad_query", "grad_key", "grad_value", "grad_bias")]
+    _fields_ = [(name, Tensor) for name in ("out", "lse", "grad_out", "grad_query", "grad_key", "grad_value", "grad_bias",
+                                       "grad_score")]
 
 
 class MultiHead(ctypes.Structure):
@@ -55,8 +56,9 @@ class Attune:
 
     def __init__(self, path, threads):
         self.library = ctypes.CDLL(str(path))
-        for name in ("sdpa", "sdpa_backward", "variable_length", "additive", "multi_head", "linear", "pack_linear_weight",
-                     "batch_dot", "masked_softmax", "dropout_mask", "write", "read", "status", "last_variant", "machine"):
+        for name in ("sdpa", "sdpa_backward", "variable_length", "additive", "additive_backward", "multi_head", "linear",
+                     "pack_linear_weight", "batch_dot", "masked_softmax", "dropout_mask", "write", "read", "status",
+                     "last_variant", "machine"):
             self._function(name).restype = ctypes.c_char_p
         self._function("open").restype = ctypes.c_void_p
         for name in ("fma_peak", "dot_peak", "cpu_seconds_of_others"):
@@ -104,6 +106,13 @@ class Attune:
     def additive(self, query, key, value, w_score, out, w_query=None, w_key=None, **given):
         arrays = (query, key, value, out, w_query, w_key, w_score)
         return self._call("additive", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
+
+    def additive_backward(self, query, key, value, w_score, out, lse, grad_out, gradients, **given):
+        """gradients: arrays to write, those of query, key, value and w_score."""
+        arrays = (query, key, value, w_score, out, lse, grad_out, *gradients)
+        backward = Backward(*map(tensor, arrays[4:-1]), grad_score=tensor(gradients[-1]))
+        return self._call("additive_backward", gradients, *map(tensor, arrays[:4]), backward, options(**given),
+                          keep=(arrays, given))
 
     def multi_head(self, x, heads, packed, packed_bias, w_out, out_bias, out, **given):
         """Self-attention; packed is (3 E, E), the weights of query, key and value."""

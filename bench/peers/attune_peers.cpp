@@ -22,8 +22,8 @@ struct PeersOptions {
 };
 
 struct PeersBackward {
-    PeersTensor out, lse, grad_out;                           // of the forward
-    PeersTensor grad_query, grad_key, grad_value, grad_bias;  // outputs
+    PeersTensor out, lse, grad_out;                                       // of the forward
+    PeersTensor grad_query, grad_key, grad_value, grad_bias, grad_score;  // outputs; the last is by w_score
 };
 
 struct PeersMultiHead {
@@ -111,6 +111,20 @@ const char *attune_peers_additive(Session *s, const PeersTensor *query, const Pe
     additive.w_query = view(*w_query), additive.w_key = view(*w_key), additive.w_score = view(*w_score);
     additive.attention = options(*o);
     return answer(*s, attune::additive_attention(s->context, view(*query), view(*key), view(*value), output(*out), additive));
+}
+
+const char *attune_peers_additive_backward(Session *s, const PeersTensor *query, const PeersTensor *key,
+                                           const PeersTensor *value, const PeersTensor *w_score, const PeersBackward *b,
+                                           const PeersOptions *o) {
+    attune::AdditiveOptions additive;
+    additive.w_score = view(*w_score);
+    additive.attention = options(*o);
+    attune::AdditiveGradients gradients;
+    gradients.query = output(b->grad_query), gradients.key = output(b->grad_key), gradients.value = output(b->grad_value);
+    gradients.w_score = output(b->grad_score);
+    const attune::SdpaForward forward{view(b->out), view(b->lse), view(b->grad_out)};
+    return answer(*s, attune::additive_attention_backward(s->context, view(*query), view(*key), view(*value), forward,
+                                                          gradients, additive));
 }
 
 const char *attune_peers_multi_head(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,

@@ -8,12 +8,19 @@ from measure import Cell
 # (B, Sq, Sk, h); values are of width h, too
 SHAPES = {"B1 q128 k1024 h128": (1, 128, 1024, 128), "B8 q64 k64 h256": (8, 64, 64, 256),
           "decode B64 q1 k64 h256": (64, 1, 64, 256)}
+TRAINED = ("B1 q128 k1024 h128", "B8 q64 k64 h256")
+
+
+def training_name(name):
+    return f"additive {name}, forward + backward"
 
 
 def cells():
     """(name, function that makes the cell)"""
     for name, shape in SHAPES.items():
         yield f"additive {name}", lambda a, p, n, shape=shape: make(a, p, n, *shape)
+    for name in TRAINED:
+        yield training_name(name), lambda a, p, n, shape=SHAPES[name]: make_training(a, p, n, *shape)
     shape = SHAPES["decode B64 q1 k64 h256"]
     yield "additive decode B64 q1 k64 h256, lengths", lambda a, p, n: make(a, p, n, *shape, lengths=True)
     yield "additive decode B64 q1 k64 h256, W_q", lambda a, p, n: make(a, p, n, *shape, project=True)
@@ -54,6 +61,42 @@ def torch_programs(peers, query, key, value, w_score, lens, w_query):
 
     compiled = peers.compiled(additive)
     return {"torch eager": lambda: additive(q, k, v, w, n, wq), "torch compiled": lambda: compiled(q, k, v, w, n, wq)}
+
+
+def make_training(attune, peers, name, batch, queries, keys, width):
+    random = np.random.default_rng(1)
+    draw = lambda *shape: random.standard_normal(shape, np.float32)
+    inputs = (draw(batch, queries, width), draw(batch, keys, width), draw(batch, keys, width),
+              draw(width) / np.float32(width**0.5))
+    out, grad_out, lse = draw(batch, queries, width), draw(batch, queries, width), np.zeros((batch, queries), np.float32)
+    forward = attune.additive(*inputs, out, lse=lse)
+    backward = attune.additive_backward(*inputs, out, lse, grad_out, tuple(map(np.zeros_like, inputs)))
+    programs = {"attune": lambda: (forward(), backward())[1]}
+    if peers.torch:
+        programs |= torch_training(peers, inputs, grad_out)
+    return Cell(name, programs, lambda real: reference.additive_backward(real, *inputs, grad_out),
+                work=2 * batch * queries * keys * width, unit="tanh", wanted=5.0,
+                documented_error=4e-6 * float(np.abs(inputs[3]).sum()),
+                note="Gradients by query, key, value and w_score. A tanh is counted twice, once in each direction")
+
+
+def torch_training(peers, inputs, grad_out):
+    torch = peers.torch
+    given = [x.requires_grad_() for x in peers.tensors(*inputs)]
+    (by_out,) = peers.tensors(grad_out)
+
+    def additive(q, k, v, w):
+        return torch.softmax(torch.tanh(q[:, :, None, :] + k[:, None, :, :]) @ w, -1) @ v
+
+    def step(function):
+        def call():
+            with torch.enable_grad():
+                out = function(*given)
+            return torch.autograd.grad(out, given, by_out)
+
+        return call
+
+    return {"torch eager": step(additive), "torch compiled": step(peers.compiled(additive))}
 
 
 def graph(peers, query, key, value, w_score, w_query):

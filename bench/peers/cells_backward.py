@@ -72,7 +72,7 @@ APART = replace(PREFILL, value_dim=96)
 # How many times as long a peer should take at least.
 WANTED = {PREFILL: 1.8, CAUSAL: 1.8, WIDE: 1.8, BERT: 1.6, DROPPED: 3.0, BIASED: 3.0, APART: 3.0}
 OF_16_BITS = tuple(replace(p, dtype="bf16") for p in (PREFILL, WIDE)) + (replace(PREFILL, dtype="f16"),)
-STEPS = tuple(replace(CAUSAL, forward=True, dropout=dropout) for dropout in (False, True))
+STEPS = tuple(replace(p, forward=True) for p in (PREFILL, CAUSAL, replace(CAUSAL, dropout=True), DROPPED, BIASED, APART))
 GROUPED = Backward(1, 32, 8, 1024, 1024, 64, causal=True)
 
 
@@ -120,7 +120,7 @@ def make(attune, peers, name, problem):
     small = float(np.finfo(np.float32).eps) * 8 if problem.dtype == "f32" else {"bf16": 2.0**-7, "f16": 2.0**-10}[problem.dtype]
     unchecked = (F32, *(n for n in programs if problem.dropout and n.startswith("torch")))
     return Cell(name, programs, lambda real: problem.reference(real, kept), work=problem.flops, works=works, own=(F32,),
-                unchecked=unchecked, sample=problem.sample, epsilon=small, wanted=WANTED.get(problem, 1.25),
+                unchecked=unchecked, sample=problem.sample, epsilon=small, wanted=WANTED.get(replace(problem, forward=False), 1.25),
                 peak="dot" if problem.dtype == "bf16" and attune.peak("dot") else "fma",
                 note=f"{'Seven' if problem.forward else 'Five'} products are counted, whatever a program computes. onnxruntime "
                      "and OpenVINO have no backward, nor has FlexAttention on CPUs")

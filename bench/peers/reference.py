@@ -71,6 +71,23 @@ def additive(real, query, key, value, w_score, *, valid_lens=None, w_query=None)
     return softmax(x) @ v
 
 
+def additive_backward(real, query, key, value, w_score, grad_out):
+    """Gradients by query, key, value and w_score, one query at a time."""
+    q, k, v, w, g = (np.asarray(t, real) for t in (query, key, value, w_score, grad_out))
+    grad_query, grad_key, grad_value, grad_score = (np.zeros_like(t) for t in (q, k, v, w))
+    for i in range(q.shape[1]):
+        t = np.tanh(q[:, i, None, :] + k)
+        p = softmax(t @ w)
+        by_weight = (v @ g[:, i, :, None])[..., 0]
+        by_score = p * (by_weight - (p * by_weight).sum(-1, keepdims=True))
+        grad_score += (by_score[..., None] * t).sum((0, 1))
+        moved = by_score[..., None] * (w * (1 - t * t))
+        grad_query[:, i] = moved.sum(1)
+        grad_key += moved
+        grad_value += p[..., None] * g[:, i, None, :]
+    return grad_query, grad_key, grad_value, grad_score
+
+
 def linear(real, x, weight, bias):
     return np.asarray(x, real) @ np.asarray(weight, real).T + np.asarray(bias, real)
 

@@ -2,7 +2,7 @@
 
 import cells_backward
 import cells_ragged
-from cells_additive import SHAPES
+from cells_additive import SHAPES, TRAINED, training_name
 from cells_attention import LONG, PLAIN, WEIGHTS, label
 from cells_dense import BERT, F32, LONG_DECODE, NEIGHBOURS, PREFILL, VIT, WIDE, cell_name, variant
 
@@ -16,6 +16,7 @@ SHARES = {(PREFILL, False, "f32"): 0.83, (WIDE, False, "f32"): 0.87, (PREFILL, T
 # Of gradients: shares of the peak with five products counted, and times our own f32.
 BACKWARD = {cells_backward.PREFILL: 0.60, cells_backward.CAUSAL: 0.52, cells_backward.WIDE: 0.56}
 BACKWARD_BF16 = 1.5
+ADDITIVE_TRAINING = 5.0
 
 
 def relative(result, other):
@@ -61,6 +62,8 @@ def targets(results):
         cell = f"additive {name}"
         row(f"{cell}: G tanh/s", cell, (), lambda r: r.rate("attune") * 1e-9, rate)
         row(f"{cell}: times {peer}", cell, (peer,), lambda r, peer=peer: r.ratio(peer), times)
+    for cell in map(training_name, TRAINED):
+        row(f"{cell}: times torch compiled", cell, ("torch compiled",), lambda r: r.ratio("torch compiled"), ADDITIVE_TRAINING)
     cell = "multi-head B4 S512 E512 H8"
     for peer in ("torch", "onnxruntime Attention", "onnxruntime MultiHeadAttention"):
         row(f"{cell}: times {peer}", cell, (peer,), lambda r, peer=peer: r.ratio(peer), 1.3)
