@@ -32,6 +32,8 @@ public:
     ConstView key_view() const { return view_of(key, kept_); }
     ConstView value_view() const { return view_of(value, kept_); }
 
+    // Several extents become the batch of the library.
+    bool folded() const { return query.rank() > kept_ + 1; }
     // After add_arrays(): another array of the batch, of which `kept` extents are not leading ones.
     void check_batch(const char *argument, const Array &, int kept) const;
 

@@ -53,6 +53,13 @@ struct MultiHeadArguments {
     std::string heads, w_query, w_key, w_value, w_out;
     Given kv_heads, b_query, b_key, b_value, b_out;
 };
+struct MultiHeadBackwardArguments {
+    MultiHeadArguments layer;  // but for the outputs
+    std::string grad_out;
+    Given grad_query, grad_key, grad_value;  // outputs
+    Given grad_w_query, grad_w_key, grad_w_value, grad_w_out, grad_b_query, grad_b_key, grad_b_value, grad_b_out;
+    Given grad_bias, grad_slopes, grad_sinks;
+};
 struct VariableLengthArguments {
     AttentionArguments attention;  // but for bias, mask, lengths, weights and picture
     std::string cu_seqlens_q, cu_seqlens_k;
@@ -74,10 +81,21 @@ struct MaskedSoftmaxArguments {
     PictureArguments picture;
     CallArguments call;
 };
+struct MaskedSoftmaxBackwardArguments {
+    Given scores, in_out, valid_lens, fill;
+    std::string grad_out, grad_scores;
+    CallArguments call;
+};
 struct LinearArguments {
     std::string x, weight, out;
     Given bias;
     bool packed = false;
+    CallArguments call;
+};
+struct LinearBackwardArguments {
+    Given x, weight;
+    std::string grad_out;
+    Given grad_x, grad_weight, grad_bias;  // outputs
     CallArguments call;
 };
 struct BatchDotArguments {
@@ -94,11 +112,14 @@ void run_sdpa(const SdpaArguments &);
 void run_sdpa_backward(const SdpaBackwardArguments &);
 void run_additive(const AdditiveArguments &);
 void run_multi_head(const MultiHeadArguments &);
+void run_multi_head_backward(const MultiHeadBackwardArguments &);
 void run_variable_length(const VariableLengthArguments &);
 void run_kv_append(const KvAppendArguments &);
 void run_merge(const MergeArguments &);
 void run_masked_softmax(const MaskedSoftmaxArguments &);
+void run_masked_softmax_backward(const MaskedSoftmaxBackwardArguments &);
 void run_linear(const LinearArguments &);
+void run_linear_backward(const LinearBackwardArguments &);
 void run_batch_dot(const BatchDotArguments &);
 void run_dropout_mask(const DropoutMaskArguments &);
 

@@ -31,8 +31,20 @@ template<typename Data> BasicView<Data> dense_view(Data *data, const Array &arra
     return view;
 }
 
-// The library names its own parameters; here they are options, most of them of the same name.
+// The library names its own parameters; here they are options, most of them of the same name. A name stands before those that it
+// contains.
 constexpr std::pair<std::string_view, std::string_view> other_names[] = {
+    {"gradients.weights.query_bias", "grad_b_query"},
+    {"gradients.weights.key_bias", "grad_b_key"},
+    {"gradients.weights.value_bias", "grad_b_value"},
+    {"gradients.weights.out_bias", "grad_b_out"},
+    {"gradients.weights.query", "grad_w_query"},
+    {"gradients.weights.key", "grad_w_key"},
+    {"gradients.weights.value", "grad_w_value"},
+    {"gradients.weights.out", "grad_w_out"},
+    {"gradients.attention.bias", "grad_bias"},
+    {"gradients.attention.alibi_slopes", "grad_slopes"},
+    {"gradients.attention.sinks", "grad_sinks"},
     {"weights.query_bias", "b_query"},
     {"weights.key_bias", "b_key"},
     {"weights.value_bias", "b_value"},
@@ -56,6 +68,8 @@ constexpr std::pair<std::string_view, std::string_view> other_names[] = {
     {"gradients.sinks", "grad_sinks"},
     {"gradients.alibi_slopes", "grad_slopes"},
     {"gradients.score_weight", "grad_score_weight"},
+    {"gradients.weight", "grad_weight"},
+    {"gradients.x", "grad_x"},
 };
 
 std::string option_of(std::string name) {
@@ -115,6 +129,12 @@ Dropout dropout_of(const DropoutArguments &given) {
     constexpr std::uint64_t most_offset = std::numeric_limits<std::uint32_t>::max();
     dropout.offset = static_cast<std::uint32_t>(natural("--dropout-offset", given.offset, most_offset, "2^32 - 1"));
     return dropout;
+}
+
+MaskFill fill_of(const Given &text) {
+    if (!text || *text == "zero") return MaskFill::zero;
+    if (*text == "seed") return MaskFill::seed;
+    throw InputError("--fill", "'" + *text + "' is not zero or seed");
 }
 
 double number_of(const char *argument, const std::string &text) {

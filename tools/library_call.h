@@ -18,6 +18,7 @@ void check_leading(const char *argument, const Array &, const Shape &leading, co
 ContextOptions context_options(const CallArguments &);
 std::string_view variant_of(const CallArguments &);  // must outlive the result
 Dropout dropout_of(const DropoutArguments &);
+MaskFill fill_of(const Given &);
 
 // Numbers of the command line.
 double number_of(const char *argument, const std::string &text);

@@ -1,8 +1,6 @@
 // attune run sdpa-backward: the gradients of `run sdpa`, after a forward of its own or one that is in files.
-#include "attention.h"
 #include "error.h"
-#include <attune/sdpa_backward.h>
-#include <utility>
+#include "gradient.h"
 
 namespace attune::program {
 namespace {
@@ -12,32 +10,14 @@ void check_backward(const Status &status) {
     check(status.message().starts_with("out:") ? Status(status.code(), "forward." + status.message()) : status);
 }
 
-// A gradient, an output in the shape and type of what it is of; no data: not asked for.
-struct Gradient {
-    const char *argument;
-    const Given &file;
-    Array array;
-
-    // `of`: the option that makes the input, which must be there; `kept`: see view_of().
-    View make(const char *of, bool there, ElementType type, const Shape &shape, int kept) {
-        if (!file) return {};
-        if (!there) throw InputError(argument, std::string("is only for ") + of);
-        array = output_array(argument, type, shape);
-        return output_view(array, kept);
-    }
-};
-
 }  // namespace
 
 void run_sdpa_backward(const SdpaBackwardArguments &given) {
-    Gradient query{"--grad-query", given.grad_query, {}}, key{"--grad-key", given.grad_key, {}},
-        value{"--grad-value", given.grad_value, {}}, bias{"--grad-bias", given.grad_bias, {}},
-        slopes{"--grad-slopes", given.grad_slopes, {}}, sinks{"--grad-sinks", given.grad_sinks, {}},
-        score_weight{"--grad-score-weight", given.grad_score_weight, {}};
-    Gradient *const gradients[] = {&query, &key, &value, &bias, &slopes, &sinks, &score_weight};
-    bool any = false;
-    for (const Gradient *g : gradients) any = any || g->file;
-    if (!any) throw InputError("--grad-query", "or another gradient must be asked for");
+    Gradient query{"--grad-query", given.grad_query}, key{"--grad-key", given.grad_key},
+        value{"--grad-value", given.grad_value}, bias{"--grad-bias", given.grad_bias},
+        slopes{"--grad-slopes", given.grad_slopes}, sinks{"--grad-sinks", given.grad_sinks},
+        score_weight{"--grad-score-weight", given.grad_score_weight};
+    const std::initializer_list<Gradient *> gradients = {&query, &key, &value, &bias, &slopes, &sinks, &score_weight};
     if (given.in_out && !given.in_lse) throw InputError("--in-out", "needs --in-lse");
     if (given.in_lse && !given.in_out) throw InputError("--in-lse", "needs --in-out");
 
@@ -54,7 +34,7 @@ void run_sdpa_backward(const SdpaBackwardArguments &given) {
     files.input("--grad-lse", given.grad_lse, grad_lse, sums, Role::sums);
     files.input("--in-out", given.in_out, out, rows);
     files.input("--in-lse", given.in_lse, lse, sums, Role::sums);
-    for (const Gradient *g : gradients) files.output(g->argument, g->file);
+    name_outputs(files, gradients);
     files.load();
     attention.add_arrays();
     options.score_weight = view_of(weight);
@@ -63,20 +43,14 @@ void run_sdpa_backward(const SdpaBackwardArguments &given) {
     if (given.in_out) attention.check_batch("--in-out", out, kept), attention.check_batch("--in-lse", lse, kept_of_lse);
 
     const ElementType type = files.type();
-    const Array &q = attention.query, &bias_array = attention.bias;
-    const bool repeated = bias.file && bias_array.elements() != *elements_of(attention.bias_shape);
-    if (repeated) throw InputError("--grad-bias", "is not for a --bias that is repeated over leading extents");
-    const Shape one_a_head = {q.rank() > 3 ? q.shape[q.shape.size() - 3] : 1};
+    const Array &q = attention.query;
+    const std::int64_t heads = q.rank() > 3 ? q.shape[q.shape.size() - 3] : 1;
     SdpaGradients wanted;
     wanted.query = query.make("--query", true, type, q.shape, kept);
     wanted.key = key.make("--key", true, type, attention.key.shape, kept);
     wanted.value = value.make("--value", true, type, attention.value.shape, kept);
-    wanted.bias = bias.make("--bias", bias_array.rank() > 0, type, bias_array.shape, q.rank() > kept + 1 ? kept : any_rank);
-    wanted.sinks = sinks.make("--sinks", attention.sinks.rank() > 0, ElementType::f32, attention.sinks.shape, 1);
     wanted.score_weight = score_weight.make("--score general", options.score == Score::general, type, weight.shape, 2);
-    const Array &alibi = attention.alibi;
-    wanted.alibi_slopes = slopes.make("--alibi", options.alibi || alibi.rank() > 0, ElementType::f32,
-                                      options.alibi ? one_a_head : alibi.shape, 1);
+    make_option_gradients(attention, heads, type, bias, slopes, sinks, wanted);
 
     Context context(context_options(given.attention.call));
     check(context.status());
@@ -94,10 +68,7 @@ void run_sdpa_backward(const SdpaBackwardArguments &given) {
                               view_of(grad_lse, kept_of_lse)};
     check_backward(scaled_dot_product_attention_backward(context, q_view, k_view, v_view, forward, wanted, options));
 
-    bias.array.shape = attention.bias_shape;
-    for (Gradient *g : gradients)
-        if (g->file) files.write(g->argument, g->array);
-    files.commit();
+    write_all(files, gradients);
 }
 
 }  // namespace attune::program

@@ -1,8 +1,6 @@
-// The options of `attune run`, one by one; those that commands share are declared once.
+// The commands of `attune run` and their options; those that compute gradients are in backward_command_line.cpp.
 #include "run_command_line.h"
-#include "commands.h"
-#include "error.h"
-#include <memory>
+#include "command_line_parts.h"
 
 namespace attune::program {
 namespace {
@@ -10,111 +8,11 @@ namespace {
 const std::string memory = "Memory: the arrays, and for --weights or --heatmap B * Hq * Sq * Sk elements more.\n"
                            "Files are written when everything has succeeded, and never in part.\n\n";
 
-// A command with its arguments, which live as long as the command can run.
-template<typename Arguments>
-std::pair<CLI::App *, Arguments *> add_command(CLI::App &run, const char *name, const char *does, const std::string &footer,
-                                               void (*function)(const Arguments &)) {
-    CLI::App *command = run.add_subcommand(name, does);
-    command->footer(footer);
-    const auto arguments = std::make_shared<Arguments>();
-    command->final_callback([command, arguments, function] {
-        // CLI11 takes an empty word for an option that was not given.
-        for (const CLI::Option *option : command->get_options())
-            for (const std::string &word : option->results())
-                if (word.empty()) throw InputError(option->get_name(), "is empty");
-        function(*arguments);
-    });
-    return {command, arguments.get()};
-}
-
-template<typename Text> CLI::Option *file(CLI::App *command, const char *name, Text &to, const std::string &about) {
-    return command->add_option(name, to, about)->type_name("FILE");
-}
-
-void add_call(CLI::App *command, CallArguments &a) {
-    command
-        ->add_option("--dtype", a.dtype,
-                     "Convert arrays of floats on load (default: the type of the first); results of bf16 are float32 files")
-        ->type_name("f32|f64|bf16|f16");
-    command->add_option("--threads", a.threads, "Default: one a core; results do not depend on it")->type_name("N");
-    command->add_option("--variant", a.variant, "Run this one of `attune variants`, or fail")->type_name("NAME");
-}
-
-void add_picture(CLI::App *command, PictureArguments &a) {
-    file(command, "--heatmap", a.file, "Output: picture of the weights, SVG, at most 250000 cells");
-    file(command, "--labels-query", a.labels_query, "Words of the queries, one a line, UTF-8; one file, or one a batch entry");
-    file(command, "--labels-key", a.labels_key, "Words of the keys, likewise");
-}
-
-void add_dropout(CLI::App *command, DropoutArguments &a) {
-    command->add_option("--dropout", a.probability, "Each weight becomes 0 with probability P, or is divided by 1 - P")
-        ->type_name("P");
-    command->add_option("--seed", a.seed, "Of --dropout, 64 bits (default 0); the mask depends on it and on b, h, i, j alone")
-        ->type_name("N");
-    command->add_option("--dropout-offset", a.offset, "Another mask of the same seed, 32 bits (default 0)")->type_name("N");
-}
-
-// What acts on the scores one by one, and the call: what attention of every kind takes.
-void add_scores(CLI::App *command, AttentionArguments &a, const char *default_scale) {
-    command->add_option("--scale", a.scale, std::string("Factor of the scores (default ") + default_scale + ")")
-        ->type_name("F");
-    command->add_option("--softcap", a.softcap, "A score x becomes C tanh(x / C); 0: off")->type_name("C");
-    command->add_option("--alibi", a.alibi, "Adds -slope |i + off - j|: the standard slopes, or a file (Hq,) or (B, Hq)")
-        ->type_name("auto|FILE");
-    command->add_option("--causal", a.causal, "Query i sees key j <= i + off: off is 0, Sk - Sq, or --offset")
-        ->type_name("top-left|bottom-right|offset");
-    command->add_option("--offset", a.offset, "Position of query 0 among the keys: a number, or a file (B,) int32 or int64")
-        ->type_name("N|FILE");
-    command->add_option("--window", a.window, "Query i sees key i+off-LEFT to i+off+RIGHT; -1 leaves a side open")
-        ->type_name("LEFT,RIGHT");
-    file(command, "--sinks", a.sinks, "(Hq,): a score of each head's own that joins the normaliser and no value");
-    add_dropout(command, a.dropout);
-    add_call(command, a.call);
-}
-
-void add_tensors(CLI::App *command, AttentionArguments &a, bool layer) {
-    const std::string rank = layer ? "" : "; or all (B, S, D), or (S, D)";
-    file(command, "--query", a.query,
-         (layer ? "(B, Sq, Eq)" : "(B, Hq, Sq, Dq)") + rank + "; .npy, float32, float64 or float16")
-        ->required();
-    file(command, "--key", a.key, layer ? "(B, Sk, Ek)" : "(B, Hkv, Sk, Dk); Hq is a multiple of Hkv")->required();
-    file(command, "--value", a.value, layer ? "(B, Sk, Ev)" : "(B, Hkv, Sk, Dv)")->required();
-}
-
-void add_results(CLI::App *command, AttentionArguments &a, bool layer) {
-    file(command, "--out", a.out, layer ? "Output (B, Sq, Eo)" : "Output (B, Hq, Sq, Dv), in the type of the computation")
-        ->required();
-    file(command, "--lse", a.lse, "Output (B, Hq, Sq): log of the sum of exponentials of the scores, -inf without keys");
-    file(command, "--weights", a.weights, "Output (B, Hq, Sq, Sk): softmax of the scores, before dropout");
-    command
-        ->add_option("--weights-mode", a.weights_mode,
-                     "--weights is 0 the scaled score, 1 after softcap, 2 after bias and "
-                     "masks, 3 (default) after the softmax")
-        ->type_name("0|1|2|3");
-    command->add_flag("--average-weights", a.average_weights, "--weights and --heatmap are the mean over the heads");
-    add_picture(command, a.picture);
-}
-
-void add_masks(CLI::App *command, AttentionArguments &a) {
-    file(command, "--bias", a.bias, "Added to the scores; broadcasts to (B, Hq, Sq, Sk); -inf masks");
-    file(command, "--mask", a.mask,
-         "bool, or 0 and 1 as uint8, int8, int32, int64; broadcasts to (B, Hq, Sq, Sk): only keys where it is true take part");
-    file(command, "--valid-lens", a.valid_lens, "(B,) or (B, Sq) int32 or int64: only keys j < len take part");
-    file(command, "--cache-lens", a.cache_lens,
-         "(B,) int32 or int64: key and value are caches, in which the Sq keys of this call follow so many older ones");
-}
-
 void add_attention(CLI::App *command, AttentionArguments &a, bool layer, const char *default_scale) {
     add_tensors(command, a, layer);
     add_results(command, a, layer);
     add_masks(command, a);
     add_scores(command, a, default_scale);
-}
-
-void add_products_of_sdpa(CLI::App *command, Given &score, Given &score_weight) {
-    command->add_option("--score", score, "q . k (default), q . (W k), q . k / (|q| |k|), or -|q - k|^2 / 2, times --scale")
-        ->type_name("dot|general|cosine|gaussian");
-    file(command, "--score-weight", score_weight, "W of --score general, (Dq, Dk)");
 }
 
 void add_sdpa(CLI::App &run) {
@@ -124,30 +22,6 @@ void add_sdpa(CLI::App &run) {
                                  run_sdpa);
     add_attention(sdpa, a->attention, false, "1 / sqrt(Dk), else 1");
     add_products_of_sdpa(sdpa, a->score, a->score_weight);
-}
-
-void add_sdpa_backward(CLI::App &run) {
-    auto [backward, a] = add_command(
-        run, "sdpa-backward", "Gradients of a loss by the inputs of scaled dot-product attention",
-        "The options are those of `attune run sdpa`.\n\nExample:\n  attune run sdpa-backward --query q.npy --key k.npy --value "
-        "v.npy --grad-out do.npy --grad-query dq.npy --grad-key dk.npy --grad-value dv.npy --causal top-left",
-        run_sdpa_backward);
-    add_tensors(backward, a->attention, false);
-    file(backward, "--grad-out", a->grad_out, "(B, Hq, Sq, Dv): gradient of the loss by the output")->required();
-    file(backward, "--grad-lse", a->grad_lse, "(B, Hq, Sq): gradient of the loss by the log-sum-exp (default: 0)");
-    file(backward, "--in-out", a->in_out,
-         "(B, Hq, Sq, Dv): --out of the forward; without it and --in-lse, the forward runs first");
-    file(backward, "--in-lse", a->in_lse, "(B, Hq, Sq): --lse of the forward");
-    file(backward, "--grad-query", a->grad_query, "Output, as --query; at least one of the gradients is asked for");
-    file(backward, "--grad-key", a->grad_key, "Output, as --key");
-    file(backward, "--grad-value", a->grad_value, "Output, as --value");
-    file(backward, "--grad-bias", a->grad_bias, "Output, as --bias: summed over what that was broadcast over");
-    file(backward, "--grad-slopes", a->grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
-    file(backward, "--grad-sinks", a->grad_sinks, "Output (Hq,), float32");
-    file(backward, "--grad-score-weight", a->grad_score_weight, "Output, as --score-weight");
-    add_masks(backward, a->attention);
-    add_scores(backward, a->attention, "1 / sqrt(Dk), else 1");
-    add_products_of_sdpa(backward, a->score, a->score_weight);
 }
 
 void add_additive(CLI::App &run) {
@@ -171,18 +45,7 @@ void add_multi_head(CLI::App &run) {
                     memory + "Example:\n  attune run mha --query x.npy --key x.npy --value x.npy --heads 8 --w-query wq.npy "
                              "--w-key wk.npy --w-value wv.npy --w-out wo.npy --out o.npy",
                     run_multi_head);
-    mha->add_option("--heads", a->heads, "Hq, heads of the query; must divide the rows of --w-query")
-        ->type_name("N")
-        ->required();
-    mha->add_option("--kv-heads", a->kv_heads, "Hkv, heads of key and value (default: as many)")->type_name("N");
-    file(mha, "--w-query", a->w_query, "(Hq * D, Eq)")->required();
-    file(mha, "--w-key", a->w_key, "(Hkv * D, Ek)")->required();
-    file(mha, "--w-value", a->w_value, "(Hkv * Dv, Ev)")->required();
-    file(mha, "--w-out", a->w_out, "(Eo, Hq * Dv)")->required();
-    file(mha, "--b-query", a->b_query, "(Hq * D,)");
-    file(mha, "--b-key", a->b_key, "(Hkv * D,)");
-    file(mha, "--b-value", a->b_value, "(Hkv * Dv,)");
-    file(mha, "--b-out", a->b_out, "(Eo,)");
+    add_layer(mha, *a);
     add_attention(mha, a->attention, true, "1 / sqrt(D)");
 }
 
@@ -193,12 +56,7 @@ void add_masked_softmax(CLI::App &run) {
                     run_masked_softmax);
     file(softmax, "--scores", a->scores, "(B, H, Sq, Sk), (B, Sq, Sk) or (B, Sk)")->required();
     file(softmax, "--out", a->out, "Output of the same shape and type")->required();
-    file(softmax, "--valid-lens", a->valid_lens, "(B,) or (B, Sq) int32 or int64: only scores j < len take part");
-    softmax
-        ->add_option("--fill", a->fill,
-                     "Masked scores are -inf, so that a row without keys is 0 (default); or -1e6, so that it "
-                     "is uniform")
-        ->type_name("zero|seed");
+    add_valid_lens_and_fill(softmax, a->valid_lens, a->fill);
     add_picture(softmax, a->picture);
     add_call(softmax, a->call);
 }
@@ -297,7 +155,6 @@ void add_run(CLI::App &app) {
     run->require_subcommand(1);
     run->footer("Example:\n  attune run sdpa --query q.npy --key k.npy --value v.npy --out o.npy");
     add_sdpa(*run);
-    add_sdpa_backward(*run);
     add_additive(*run);
     add_multi_head(*run);
     add_variable_length(*run);
@@ -306,6 +163,7 @@ void add_run(CLI::App &app) {
     add_masked_softmax(*run);
     add_products(*run);
     add_dropout_mask(*run);
+    add_backward(*run);
 }
 
 }  // namespace attune::program

@@ -8,12 +8,6 @@
 namespace attune::program {
 namespace {
 
-MaskFill parse_fill(const Given &text) {
-    if (!text || *text == "zero") return MaskFill::zero;
-    if (*text == "seed") return MaskFill::seed;
-    throw InputError("--fill", "'" + *text + "' is not zero or seed");
-}
-
 Shape parse_shape(const std::string &text) {
     Shape shape;
     for (std::size_t at = 0; at <= text.size();) {
@@ -39,7 +33,7 @@ Shape with_last(Shape shape, std::int64_t last) {
 
 void run_masked_softmax(const MaskedSoftmaxArguments &given) {
     MaskedSoftmaxOptions options;
-    options.fill = parse_fill(given.fill);
+    options.fill = fill_of(given.fill);
     options.variant = variant_of(given.call);
     const ContextOptions resources = context_options(given.call);
     CommandFiles files(given.call);

@@ -99,9 +99,9 @@ Status attend_backward(Context &context, const MultiHeadLayer &l, const Places &
     if (maps[1].wanted()) g.key = split_heads(p.grad_key, l.key_heads);
     if (maps[2].wanted()) g.value = split_heads(p.grad_value, l.key_heads);
     const SdpaForward forward{split_heads(p.forward.mixed, l.heads), p.lse, split_heads(p.grad_mixed, l.heads)};
-    const Status s = scaled_dot_product_attention_backward(
-        context, split_heads(p.forward.query, l.heads), split_heads(p.forward.key, l.key_heads),
-        split_heads(p.forward.value, l.key_heads), forward, g, options);
+    const Status s = scaled_dot_product_attention_backward(context, split_heads(p.forward.query, l.heads),
+                                                           split_heads(p.forward.key, l.key_heads),
+                                                           split_heads(p.forward.value, l.key_heads), forward, g, options);
     constexpr std::string_view prefix = "gradients.";
     if (s.ok() || !s.message().starts_with(prefix)) return s;
     return {s.code(), "gradients.attention." + s.message().substr(prefix.size())};

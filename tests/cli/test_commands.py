@@ -65,7 +65,7 @@ def test_version(attune):
 
 
 COMMANDS = ("sdpa", "sdpa-backward", "additive", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot",
-            "dropout-mask")
+            "dropout-mask", "linear-backward", "masked-softmax-backward", "mha-backward")
 
 
 @pytest.mark.parametrize("command", [(), ("run",), *(("run", name) for name in COMMANDS), ("variants",), ("doctor",)])
@@ -88,6 +88,11 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
                       "grad-slopes grad-sinks grad-score-weight"),
     ("additive", f"{ATTENTION} w-query w-key b-query b-key w-score b-score"),
     ("mha", f"{ATTENTION} heads kv-heads w-query w-key w-value w-out b-query b-key b-value b-out"),
+    ("mha-backward", f"{INPUTS} heads kv-heads w-query w-key w-value w-out b-query b-key b-value b-out grad-out grad-query "
+                     "grad-key grad-value grad-w-query grad-w-key grad-w-value grad-w-out grad-b-query grad-b-key grad-b-value "
+                     "grad-b-out grad-bias grad-slopes grad-sinks"),
+    ("linear-backward", f"x weight grad-out grad-x grad-weight grad-bias {CALL}"),
+    ("masked-softmax-backward", f"scores in-out grad-out grad-scores valid-lens fill {CALL}"),
     ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks {DROPOUT} "
                f"{CALL}"),
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
