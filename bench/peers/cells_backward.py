@@ -120,7 +120,8 @@ def make(attune, peers, name, problem):
     small = float(np.finfo(np.float32).eps) * 8 if problem.dtype == "f32" else {"bf16": 2.0**-7, "f16": 2.0**-10}[problem.dtype]
     unchecked = (F32, *(n for n in programs if problem.dropout and n.startswith("torch")))
     return Cell(name, programs, lambda real: problem.reference(real, kept), work=problem.flops, works=works, own=(F32,),
-                unchecked=unchecked, sample=problem.sample, epsilon=small, wanted=WANTED.get(replace(problem, forward=False), 1.25),
+                unchecked=unchecked, sample=problem.sample, epsilon=small,
+                wanted=WANTED.get(replace(problem, forward=False), 1.25),
                 peak="dot" if problem.dtype == "bf16" and attune.peak("dot") else "fma",
                 note=f"{'Seven' if problem.forward else 'Five'} products are counted, whatever a program computes. onnxruntime "
                      "and OpenVINO have no backward, nor has FlexAttention on CPUs")
