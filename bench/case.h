@@ -73,6 +73,7 @@ std::unique_ptr<Case> make_attention_case(const Shape &);
 std::unique_ptr<Case> make_backward_case(const Shape &);
 std::unique_ptr<Case> make_packed_case(const Shape &);
 std::unique_ptr<Case> make_layer_case(const Shape &);
+std::unique_ptr<Case> make_linear_backward_case(const Shape &);
 
 // Uniform in [-1, 1), by a generator that fills hundreds of megabytes in no time.
 template<typename T> void fill(const MappedArray &array, std::uint64_t seed) {

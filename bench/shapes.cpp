@@ -25,7 +25,7 @@ bool Shape::attention() const {
 
 bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::VariantInfo> &all) const {
     // What is made of several kernels, or takes no name of one, is called as a whole.
-    const bool whole = op == "general" || op == "multi_head" || op == "dropout_mask" || packed();
+    const bool whole = op == "general" || op == "multi_head" || op == "dropout_mask" || op == "linear_backward" || packed();
     // Additive attention has its score in two forms.
     const bool mine = v.op == op || (op == "additive" && v.op == "additive_separable");
     if (whole || !mine || !v.runs_here) return false;
@@ -80,7 +80,7 @@ double Shape::work() const {
     if (unit() == std::string_view("B")) return bytes();
     if (op == "additive") return static_cast<double>(d) * pairs();
     const auto product = [](auto... n) { return 2.0 * (static_cast<double>(n) * ...); };
-    if (layer()) return product(b, q, d, dv);
+    if (layer()) return (op == "linear_backward" ? 2 : 1) * product(b, q, d, dv);
     if (op == "batch_dot") return product(b, h, q, k, dv);
     // Scores, gradients of weights and of values, and those of queries and of keys.
     if (op == "sdpa_backward") return 2.0 * static_cast<double>(3 * d + 2 * dv) * pairs();
@@ -99,6 +99,7 @@ double Shape::work_unmasked() const {
 double Shape::bytes() const {
     const auto elements = [](auto... n) { return (static_cast<double>(n) * ...); };
     const double size = attune::size_of(dtype);
+    if (op == "linear_backward") return size * (elements(b, q, 2 * d + dv) + 2 * elements(d, dv));
     if (layer()) return size * (elements(b, q, d + dv) + elements(d, dv));
     if (op == "batch_dot") return size * (elements(b, h, q, k) + elements(b, h, k, dv) + elements(b, h, q, dv));
     if (op == "masked_softmax") return 2 * size * elements(b, h, q, k);

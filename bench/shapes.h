@@ -20,6 +20,7 @@ struct Options {
 //   additive        d is the width that tanh is summed over; no projections
 //   general         d is the width of query and key
 //   linear          x (b, q, d), weight (dv, d), with bias; linear_packed: the weight packed beforehand
+//   linear_backward gradients of these by x, weight and bias
 //   batch_dot       (b, h, q, k) times (b, h, k, dv)
 //   masked_softmax, dropout_mask    (b, h, q, k)
 //   variable_length b is 1; `length` lists sequences by their keys, k in all; q is k, or one query for each sequence
@@ -38,7 +39,7 @@ struct Shape {
     // Whether the op is a score of attention, sdpa, cosine, gaussian, general or additive, or its gradients.
     bool attention() const;
     bool packed() const { return op == "variable_length"; }
-    bool layer() const { return op == "linear" || op == "linear_packed"; }
+    bool layer() const { return op == "linear" || op == "linear_packed" || op == "linear_backward"; }
     // Whether the variant can be forced on this shape, and is of the kind that its options need at least.
     bool takes(const attune::VariantInfo &, const std::vector<attune::VariantInfo> &all) const;
 

@@ -39,7 +39,8 @@ bool read_dtype(const std::string &text, Shape &s) {
 
 bool read_op(const std::string &text, Shape &s) {
     s.op = text;
-    for (const char *other : {"linear", "linear_packed", "batch_dot", "masked_softmax", "dropout_mask", "multi_head"})
+    for (const char *other :
+         {"linear", "linear_packed", "linear_backward", "batch_dot", "masked_softmax", "dropout_mask", "multi_head"})
         if (text == other) return true;
     return s.attention();
 }
