@@ -50,6 +50,10 @@ void BackwardBuilder::term_totals() {
             u = in.first_query_tile + all[4], t = in.first_key_tile + all[6];
             all.where(seen(u, t));
             all.where(full ? whole(u, t) : !whole(u, t));
+            if (!full) {  // blocks beyond the ends hold nothing
+                all.where(u * shape.tile_q + all[3] * queries < in.queries);
+                all.where(t * shape.chunk + all[2] * keys < in.keys);
+            }
             return all;
         };
         const RDom all =
