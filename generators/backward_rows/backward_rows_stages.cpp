@@ -23,12 +23,12 @@ BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type)
     Expr lse = in.lse(i, h, b);
     Expr empty = reinterpret(bits, lse) == minus_infinity_bits(type);
     // As bits, because arithmetic on -inf is undefined.
-    Expr base2 = select(empty, reinterpret(bits, make_const(type, -masked_score)),
-                        reinterpret(bits, strict_float(lse * make_const(type, log2e))));
+    // As bits, because arithmetic on -inf is undefined.
+    Expr finite = select(empty, reinterpret(bits, make_const(type, -masked_score)), reinterpret(bits, lse));
     Expr delta = s.product(i, h, b);
     delta = select(in.has_grad_lse, delta - in.grad_lse(i, h, b), delta);
     s.out = Func("rows");
-    s.out(i, h, b) = Tuple(reinterpret(type, base2), delta);
+    s.out(i, h, b) = Tuple(reinterpret(type, finite), delta);
     return s;
 }
 
@@ -39,7 +39,8 @@ CaptureSumStages capture_sum_stages(const Func &sums, Expr keys, Expr sums_keys,
     s.key = key.x;
     s.sum = Func("sum");
     s.sum(j, y) = make_const(sums.type(), 0);
-    s.sum(j, y) += sums(min(j + key, keys - 1), y);
+    // Strict, or code generation may conclude that the sum is no NaN.
+    s.sum(j, y) = strict_float(s.sum(j, y) + sums(min(j + key, keys - 1), y));
     s.out = Func("capture");
     s.out(j, y) = narrowed(type, s.sum(j, y));
     return s;
@@ -54,8 +55,8 @@ SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
     Expr sink = in.sinks(h), lowest = make_const(Float(32), lowest_max);
     // A sink below every score that counts is none.
     Expr none = strict_float(sink < lowest);
-    Expr base2 = cast(type, select(none, lowest, sink)) * make_const(type, log2e);
-    Expr share = exp2_nonpositive(base2 - in.row_lse(rows.x, h, rows.y));
+    Expr below = cast(type, select(none, lowest, sink)) - in.row_lse(rows.x, h, rows.y);
+    Expr share = exp2_nonpositive(below * make_const(type, log2e));
     s.sum = Func("sum");
     s.sum(h) = make_const(wide, 0);
     s.sum(h) -= select(none, make_const(wide, 0), cast(wide, share) * cast(wide, in.row_delta(rows.x, h, rows.y)));

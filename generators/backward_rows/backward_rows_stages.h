@@ -11,7 +11,7 @@ struct BackwardRowsInputs {
     Halide::Expr has_grad_lse, channels;
 };
 
-// row_lse: lse in base 2; of a query without keys far above every score, so that its weights are exactly 0.
+// row_lse: lse; of a query without keys far above every score, so that its weights are exactly 0.
 // row_delta: sum out grad_out - grad_lse.
 struct BackwardRowsStages {
     Halide::Func product;  // (i, h, b)

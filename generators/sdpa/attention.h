@@ -18,16 +18,19 @@ struct Index {
     std::function<Halide::Expr(const Halide::Func &table)> of_pair;
 };
 
-// The number that a query and a key give: finish(sum over channels of weight(channel) * term(q, k)). An empty function leaves
-// its argument as it is; an empty term is the product, an empty weight 1.
+// The number that a query and a key give: finish(sum over channels of weight(channel) * contribution(term(q, k))). An empty
+// function leaves its argument as it is; an empty term is the product, an empty weight 1.
 struct PairTerm {
     // Written with Halide's tanh(), exp()...: its derivatives are taken from it.
     std::function<Halide::Expr(Halide::Expr q, Halide::Expr k)> term;
     // How the term is computed of what is computed beforehand of each query and key alone. Empty: precise(term(q, k)).
     std::function<Halide::Expr(Halide::Expr)> query, key;
     std::function<Halide::Expr(Halide::Expr q, Halide::Expr k)> computed;
+    std::function<Halide::Expr(Halide::Expr term)> contribution;
     std::function<Halide::Expr(Halide::Expr channel)> weight;
     std::function<Halide::Expr(Halide::Expr sum, const Index &at)> finish;
+    // Of gradients: the product is of query and key over their norms (finish and prepared say the same to the forward).
+    bool unit_rows = false;
     std::vector<Halide::Func> prepared;  // what finish or weight read, computed before anything else
 };
 

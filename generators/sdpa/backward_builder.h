@@ -60,6 +60,9 @@ private:
     Expr drop_out(BackwardTile &, const std::string &suffix) const;
     void sums(BackwardTile &, const std::string &suffix, bool masked) const;
     void terms(BackwardTile &, const std::string &suffix, bool masked) const;
+    Expr slope_of(const Expr &term) const;  // the derivative of what a term adds to the sum
+    void unit_rows();
+    Expr projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size, const Expr &inverse_norm) const;
     Expr by_sum() const;  // the derivative of the number by the sum over channels, which must be a constant
 
     using Factor = std::function<Expr(Expr element, Expr along)>;

@@ -9,7 +9,7 @@ namespace {
 using namespace Halide;
 enum class Schedule { root, tiles, pairs };
 enum class Kind { plain, scored, training };
-enum class Pair { product, additive };
+enum class Pair { product, cosine, gaussian, additive };
 
 class SdpaBackward : public Halide::Generator<SdpaBackward> {
 public:
@@ -17,7 +17,10 @@ public:
         "schedule", Schedule::root, {{"root", Schedule::root}, {"tiles", Schedule::tiles}, {"pairs", Schedule::pairs}}};
     GeneratorParam<Kind> kind{
         "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
-    GeneratorParam<Pair> pair{"pair", Pair::product, {{"product", Pair::product}, {"additive", Pair::additive}}};
+    GeneratorParam<Pair> pair{
+        "pair",
+        Pair::product,
+        {{"product", Pair::product}, {"cosine", Pair::cosine}, {"gaussian", Pair::gaussian}, {"additive", Pair::additive}}};
     GeneratorParam<bool> captures{"captures", false};  // the gradient of bias or of slopes, and no others
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
@@ -90,6 +93,8 @@ public:
                            attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
         attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0, term_queries, term_keys};
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
+        if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
+        if (pair == Pair::cosine) score.pair.unit_rows = true;
         if (schedule_name == Schedule::pairs) shape.round_pairs = attune::rounding_to_bf16(target);
         if (captures) {
             stages = attune::capture_stages(in, shape, score,
@@ -140,7 +145,7 @@ public:
         }
         if (schedule_name == Schedule::root)
             attune::schedule_backward_root(stages, outputs);
-        else if (pair != Pair::product)
+        else if (stages.full.term.defined())
             attune::schedule_backward_terms(stages, outputs, tuning, target);
         else
             attune::schedule_backward(stages, outputs, tuning, target);

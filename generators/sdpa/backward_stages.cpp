@@ -50,16 +50,41 @@ void BackwardBuilder::rows() {
     s.query_rows = Func("query_rows"), s.grad_rows = Func("grad_rows"), s.key_rows = Func("key_rows");
     auto of_query = [&](Expr x) { return score.pair.query ? score.pair.query(x) : x; };
     auto of_key = [&](Expr x) { return score.pair.key ? score.pair.key(x) : x; };
-    s.query_rows(d, i, h) = of_query(cast(type, in.query(channel(d, in.head_dim), query, h)));
+    if (score.pair.unit_rows) unit_rows();
+    auto unit_query = [&](Expr x, Expr i) { return s.query_norm.defined() ? x * s.query_norm(i, h) : x; };
+    auto unit_key = [&](Expr x, Expr j) { return s.key_norm.defined() ? x * s.key_norm(j) : x; };
+    s.query_rows(d, i, h) = unit_query(of_query(cast(type, in.query(channel(d, in.head_dim), query, h))), query);
     s.grad_rows(d, i, h) = cast(type, in.grad_out(channel(d, in.value_dim), query, h));
-    s.key_rows(d, j) = of_key(cast(type, in.key(channel(d, in.head_dim), key)));
+    s.key_rows(d, j) = unit_key(of_key(cast(type, in.key(channel(d, in.head_dim), key))), key);
     s.key_t = Func("key_t"), s.value_t = Func("value_t");
     if (in_pairs()) {
         pair_rows();
         return;
     }
-    s.key_t(r, d, t) = of_key(cast(type, in.key(d, key_at(r, false))));
+    s.key_t(r, d, t) = unit_key(of_key(cast(type, in.key(d, key_at(r, false)))), key_at(r, false));
     s.value_t(r, d, t) = cast(type, in.value(d, key_at(r, false)));
+}
+
+void BackwardBuilder::unit_rows() {
+    Var i = s.i, j = s.j, h = s.h;
+    auto inverse = [&](const Expr &squares) {
+        return select(strict_float(squares == value_of(0)), value_of(0), value_of(1) / sqrt(squares));
+    };
+    RDom channel(0, in.head_dim, "norm_channel");
+    Func query_squares("query_squares"), key_squares("key_squares");
+    Expr q = cast(type, in.query(channel, i, h)), k = cast(type, in.key(channel, j));
+    query_squares(i, h) += q * q;
+    key_squares(j) += k * k;
+    s.query_norm = Func("query_norm"), s.key_norm = Func("key_norm");
+    s.query_norm(i, h) = inverse(query_squares(i, h));
+    s.key_norm(j) = inverse(key_squares(j));
+}
+
+// The gradient by a row of that by its unit row: what lies along the row changes nothing. One that nothing sees is 0, whatever
+// the row holds.
+Expr BackwardBuilder::projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size,
+                                const Expr &inverse_norm) const {
+    return select(strict_float(size == value_of(0)), value_of(0), (total - row * dot) * inverse_norm);
 }
 
 // The product of a row of keys or values with one of queries or gradients, over the channels.
@@ -93,10 +118,9 @@ void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool ma
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     p.score = channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
     p.logit = Func("logit" + suffix);
-    Expr scale = score.steps.empty() ? in.scale * make_const(Float(64), log2e) : in.scale;
     Expr x = p.score(r, q, u, h, t);
     if (score.pair.finish) x = score.pair.finish(x, index(q, !masked, !masked));
-    x *= cast(type, scale);
+    x *= cast(type, in.scale);
     if (is_bent())
         p.logit(r, q, u, h, t) = Tuple(value_of(1), x);
     else
@@ -147,8 +171,8 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
     const bool bent = p.logit.outputs() == 2;
     FuncRef ref = p.logit(r, q, u, h, t);
     Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
-    Expr base2 = score.steps.empty() ? logit : logit * value_of(log2e);
-    Expr power = base2 - in.row_lse(i, h);
+    // Subtracted before it is multiplied: the difference is small where both are large.
+    Expr power = (logit - in.row_lse(i, h)) * value_of(log2e);
     Expr weight = in_pairs() ? exp2_nonpositive_for_bf16(power) : exp2_nonpositive(power);
     if (masked) {
         Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
@@ -277,8 +301,25 @@ void BackwardBuilder::outputs() {
     Expr scale = cast(type, in.scale) * by_sum(), tile = j / shape.chunk, key = j % shape.chunk;
     if (score.pair.weight) scale *= score.pair.weight(d);
     s.query_out = Func("query_out"), s.key_out = Func("key_out"), s.value_out = Func("value_out");
-    s.query_out(d, i, h) = narrowed(shape.type, s.query_total(d, i % shape.tile_q, i / shape.tile_q, h) * scale);
-    s.key_out(d, j) = narrowed(shape.type, s.key_total(d, key, tile) * scale);
+    auto query_total = [&](Expr d) { return s.query_total(d, i % shape.tile_q, i / shape.tile_q, h); };
+    auto key_total = [&](Expr d) { return s.key_total(d, key, tile); };
+    Expr by_query = query_total(d), by_key = key_total(d);
+    if (score.pair.unit_rows) {
+        Expr query = min(in.first_query_tile * shape.tile_q + i, in.queries - 1);
+        Expr key = min(in.first_key_tile * shape.chunk + j, in.keys - 1);
+        RDom channel(0, in.head_dim, "unit_channel");
+        s.query_dot = Func("query_dot"), s.query_size = Func("query_size");
+        s.key_dot = Func("key_dot"), s.key_size = Func("key_size");
+        s.query_dot(i, h) += query_total(channel) * s.query_rows(channel, query, h);
+        s.query_size(i, h) += abs(query_total(channel));
+        s.key_dot(j) += key_total(channel) * s.key_rows(channel, key);
+        s.key_size(j) += abs(key_total(channel));
+        by_query =
+            projected(by_query, s.query_rows(d, query, h), s.query_dot(i, h), s.query_size(i, h), s.query_norm(query, h));
+        by_key = projected(by_key, s.key_rows(d, key), s.key_dot(j), s.key_size(j), s.key_norm(key));
+    }
+    s.query_out(d, i, h) = narrowed(shape.type, by_query * scale);
+    s.key_out(d, j) = narrowed(shape.type, by_key * scale);
     Expr value = s.value_total(d, key, tile);
     if (in.dropout.keep_scale.defined()) value *= cast(type, in.dropout.keep_scale);
     s.value_out(d, j) = narrowed(shape.type, value);

@@ -75,6 +75,9 @@ struct BackwardStages {
     // sums read pairs of queries, (e, d, i, h), and of keys, (e, d, j).
     bool in_pairs = false;
     Halide::Func query_pairs, grad_pairs, key_pairs;
+    // With unit rows: 1 / |x| (or 0) of each query and key, and of their gradients by unit rows the product with the unit row and
+    // the sum of magnitudes.
+    Halide::Func query_norm, query_dot, query_size, key_norm, key_dot, key_size;  // (i, h), (j)
     BackwardTile full, part;
     // Update 0 adds the full tiles, 1 the others.
     Halide::Func query_total;             // (d, q, u, h)

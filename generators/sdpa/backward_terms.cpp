@@ -1,5 +1,6 @@
 // Gradients of a score whose terms are no products: of query, key and the weights of the terms. A term is computed once for all of
 // them.
+#include "generators/math/precise.h"
 #include "generators/sdpa/backward_builder.h"
 #include "generators/sdpa/score_derivative.h"
 
@@ -14,6 +15,11 @@ Expr BackwardBuilder::by_sum() const {
     const Expr by_sum = score_derivative(score.pair.finish, sum, index(s.q, true, true));
     if (!Internal::is_const(by_sum)) throw CompileError("attune: what becomes of a sum over channels must be linear\n");
     return by_sum;
+}
+
+Expr BackwardBuilder::slope_of(const Expr &term) const {
+    if (!score.pair.contribution) return value_of(1);
+    return precise(score_derivative([&](Expr x, const Index &) { return score.pair.contribution(x); }, term, {}));
 }
 
 void BackwardBuilder::terms(BackwardTile &p, const std::string &suffix, bool masked) const {
@@ -31,7 +37,7 @@ void BackwardBuilder::term_totals() {
     s.weight_total = Func("weight_total");
     s.query_total(d, q, s.u, s.h) = value_of(0);
     s.key_total(d, r, s.t) = value_of(0);
-    s.weight_total(d, s.t) = value_of(0);
+    if (score.pair.weight) s.weight_total(d, s.t) = value_of(0);
     s.value_total(d, r, s.t) = value_of(0);
     for (const bool full : {true, false}) {
         const BackwardTile &p = full ? s.full : s.part;
@@ -62,15 +68,17 @@ void BackwardBuilder::term_totals() {
         const Expr key = all[2] * shape.term_keys + all[0], query = all[3] * shape.term_queries + all[1], head = all[5];
         const Expr term = p.term(d, key, query, u, head, t), by_score = p.score_gradient(key, query, u, head, t);
         const TermDerivatives derivatives = term_derivatives(score.pair, term);
+        const Expr by_term = by_score * slope_of(term);
         const Expr tile = reduced(all[6], all[4], in.query_tiles);
         auto of_keys = [&](const Expr &e) { return reduced(e, all[6], in.key_tiles); };
-        s.query_total(d, of_keys(query), of_keys(all[4]), of_keys(all[5])) += by_score * derivatives.by_query;
-        s.key_total(d, reduced(key, all[4], in.query_tiles), tile) += by_score * derivatives.by_key;
-        s.weight_total(d, tile) += by_score * term;
+        s.query_total(d, of_keys(query), of_keys(all[4]), of_keys(all[5])) += by_term * derivatives.by_query;
+        s.key_total(d, reduced(key, all[4], in.query_tiles), tile) += by_term * derivatives.by_key;
+        if (score.pair.weight) s.weight_total(d, tile) += by_score * contribution_of(score.pair, term);
 
         const RDom tiles = loops(1, 1, 1, 1);
         s.value_total(d, r, reduced(tiles[6], tiles[4], in.query_tiles)) += p.value_sum.part(d, r, u, tiles[5], t);
     }
+    if (!score.pair.weight) return;
     s.weight_out = Func("weight_out");
     s.weight_out(d, s.t) = s.weight_total(d, s.t) * cast(type, in.scale) * by_sum();
 }

@@ -14,6 +14,7 @@ Halide::Expr minus_infinity_bits(Halide::Type);
 
 // The term of one channel of a pair, of what query and key give; and as it is summed.
 Halide::Expr computed_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key);
+Halide::Expr contribution_of(const PairTerm &, const Halide::Expr &term);
 Halide::Expr weighted_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key, const Halide::Expr &channel);
 
 // Which query and heads a row stands for.

@@ -32,12 +32,14 @@ PairTerm cosine_pair(const SdpaInputs &in, Type type) {
         return sum * query_norm(at.i, at.h, at.b) * key_norm(at.j, at.key_head, at.b);
     };
     pair.prepared = {query_norm, key_norm};
+    pair.unit_rows = true;
     return pair;
 }
 
 PairTerm gaussian_pair(Type type) {
     PairTerm pair;
-    pair.term = [](Expr q, Expr k) { return (q - k) * (q - k); };
+    pair.term = [](Expr q, Expr k) { return q - k; };
+    pair.contribution = [](Expr difference) { return difference * difference; };
     pair.finish = [type](Expr sum, const Index &) { return sum * make_const(type, -0.5); };
     return pair;
 }

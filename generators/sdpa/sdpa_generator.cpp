@@ -90,7 +90,8 @@ public:
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
         } else if (in_pairs()) {
-            pair_stages = attune::pair_stages(in, shape, score, attune::rounding_to_bf16(target), schedule_name == Schedule::tiles);
+            pair_stages =
+                attune::pair_stages(in, shape, score, attune::rounding_to_bf16(target), schedule_name == Schedule::tiles);
             *out = pair_stages.s.out;
         } else {
             stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);

@@ -128,12 +128,15 @@ View like(const ConstView &dense, void *data) {
     return v;
 }
 
+std::string_view backward_op_of(Score score) {
+    if (score == Score::cosine) return "cosine_backward";
+    return score == Score::gaussian ? "gaussian_backward" : "sdpa_backward";
+}
+
 Status run(Context &context, Arguments &a) {
     const CallStart start = start_of_call();
     if (Status s = check_score(a.options); !s.ok()) return s;
     const bool general = a.options.score == Score::general;
-    if (!general && a.options.score != Score::dot_product)
-        return unsupported("score", "the backward of sdpa takes Score::dot_product or general, got another");
     Projection projected({"key", a.key}, {"score_weight", a.options.score_weight}, {});
     std::optional<ScratchBlock> grad_projected;
     if (general) {
@@ -149,7 +152,7 @@ Status run(Context &context, Arguments &a) {
     BackwardCall call;
     if (Status s = check(a, call); !s.ok()) return s;
     if (Status s = projected.run(context); !s.ok()) return s;
-    call.forward.op = "sdpa_backward";
+    call.forward.op = backward_op_of(a.options.score);
     call.forward.scale = scale_of(a.options, call.forward.sizes.head_dim);
     BackwardChoice choice;
     if (Status s = choose_backward(context.state(), call, a.options.variant, choice); !s.ok()) return s;

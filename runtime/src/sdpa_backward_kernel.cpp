@@ -139,6 +139,13 @@ void fill_without_pairs(const BackwardCall &call) {
     if (call.pair_weight.given()) fill_zeros(as_rank4(call.pair_weight, false));
 }
 
+// The op of the gradients of bias and slopes that goes with one of query and key.
+std::string_view capture_op_of(std::string_view op) {
+    if (op == "additive_backward") return "additive_capture_gradient";
+    if (op == "cosine_backward") return "cosine_capture_gradient";
+    return op == "gaussian_backward" ? "gaussian_capture_gradient" : "capture_gradient";
+}
+
 }  // namespace
 
 Status run_tiles(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileTask &t,
@@ -218,8 +225,7 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
     if (call.bias.given() || call.alibi_slopes.given()) {
         const Wish captures[] = {{"tiles", "", ""}, {"root", "", ""}};
-        const VariantNeeds needs{call.forward.pair_weight.given() ? "additive_capture_gradient" : "capture_gradient", p.dtype,
-                                 "training", p.head_dim, p.value_dim};
+        const VariantNeeds needs{capture_op_of(op), p.dtype, "training", p.head_dim, p.value_dim};
         if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())
             return s;
         const std::string_view slopes = p.dtype == DType::f64 ? "capture_sum_of_f64" : "capture_sum";

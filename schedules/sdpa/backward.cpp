@@ -71,9 +71,16 @@ void schedule_tile_sum(const BackwardStages &s, const TileSum &sum, const LoopLe
     }
 }
 
+// Of each query and key alone: small, and in full before or after all else.
+void schedule_unit_rows(BackwardStages &s) {
+    for (Func *f : {&s.query_norm, &s.query_dot, &s.query_size, &s.key_norm, &s.key_dot, &s.key_size})
+        if (f->defined()) f->compute_root();
+}
+
 void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs) {
     for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t})
         if (f->defined()) f->compute_root();
+    schedule_unit_rows(s);
     for (BackwardTile *p : {&s.full, &s.part})
         for (Func *f : {&p->score, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient, &p->score_gradient,
                         &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
@@ -102,6 +109,8 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
     if (s.in_pairs)
         for (Func f : {s.query_pairs, s.grad_pairs, s.key_pairs})
             f.compute_root().bound(s.e, 0, 2).reorder(s.e, d).vectorize(d, lanes, TailStrategy::RoundUp).unroll(s.e);
+
+    schedule_unit_rows(s);
 
     // All totals in one loop over tiles, so that what a tile gives them is computed once.
     struct Total {
@@ -150,6 +159,7 @@ void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning
     out.compute_root().vectorize(s.j, lanes, TailStrategy::GuardWithIf);
     for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().vectorize(s.d, lanes, TailStrategy::RoundUp);
     for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    schedule_unit_rows(s);
     s.capture_total.compute_root().bound(r, 0, tuning.chunk).bound(q, 0, tuning.tile_q).vectorize(r, lanes);
     for (const bool full : {true, false}) {
         const BackwardStages::Loops &loops = full ? s.full_tiles : s.part_tiles;

@@ -16,7 +16,7 @@ void schedule_backward_terms(BackwardStages &s, const std::vector<Func> &outputs
     for (Func f : {s.query_rows, s.grad_rows, s.key_rows}) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
     for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
     for (Func f : {s.query_total, s.key_total, s.weight_total, s.value_total})
-        f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
+        if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
     s.query_total.bound(q, 0, tuning.tile_q);
     s.key_total.bound(r, 0, tuning.chunk), s.value_total.bound(r, 0, tuning.chunk);
     for (const bool full : {true, false}) {
@@ -28,6 +28,7 @@ void schedule_backward_terms(BackwardStages &s, const std::vector<Func> &outputs
             update.reorder(inner);
         };
         for (Func total : {s.query_total, s.key_total, s.weight_total}) {
+            if (!total.defined()) continue;
             Stage update = total.update(stage).split(d, dO, di, lanes, TailStrategy::RoundUp);
             in_order(update, {di, loops.key, loops.query, loops.key_block, loops.query_block, dO});
             update.vectorize(di).unroll(loops.key).unroll(loops.query).never_partition_all();

@@ -77,8 +77,8 @@ def test_general_score(backward):
 
 
 @pytest.mark.parametrize("score", ["cosine", "gaussian"])
-def test_scores_without_gradients(backward, score):
-    backward.fails("--score", "--grad-query", "d.npy", "--score", score, says="takes Score::dot_product")
+def test_other_scores(backward, score):
+    check(backward, "--score", score, "--softcap", "2", expected=Options(score=score, softcap=2))
 
 
 def test_forward_from_files(backward, attune):

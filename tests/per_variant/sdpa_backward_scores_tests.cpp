@@ -7,8 +7,7 @@ using namespace attune_test;
 using attune::Causal, attune::Score;
 
 namespace {
-// Those that have gradients so far.
-const std::vector<Score> scores = {Score::general};
+const std::vector<Score> scores = {Score::general, Score::cosine, Score::gaussian};
 
 template<typename F> void for_each_score(const F &f) {
     attune::Context context({.threads = 2});
@@ -19,6 +18,8 @@ template<typename F> void for_each_score(const F &f) {
                 SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys}};
                 c.forward.head_dim = head_dim, c.forward.value_dim = value_dim, c.forward.score = score;
                 c.forward.seed = seed++, c.grad_lse = seed % 2;
+                // The cosine of one channel is a constant: below.
+                if (score == Score::cosine) c.forward.head_dim = std::max(head_dim, 2);
                 if (score == Score::general) c.forward.key_dim = head_dim + 2;
                 // Distances stay where exp() does not underflow.
                 if (score == Score::gaussian) c.forward.scale = 1.0 / double(head_dim);
@@ -44,6 +45,21 @@ TEST_CASE("gradients: of every score under every option", "[sdpa_backward][seman
         check_dispatched<float>(context, c);
         check_dispatched<double>(context, c);
     });
+}
+
+TEST_CASE("gradients: the cosine of one channel is 1 or -1 whatever its size, so nothing but rounding is left",
+          "[sdpa_backward][semantics]") {
+    attune::Context context({.threads = 2});
+    SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = 66, .keys = 67}};
+    c.forward.head_dim = 1, c.forward.value_dim = 2, c.forward.score = Score::cosine;
+    SdpaBackwardArrays<double> a(c);
+    REQUIRE(a.run_forward(context).ok());
+    REQUIRE(a.run(context).ok());
+    for (auto *gradient : {&a.grad_query, &a.grad_key}) {
+        double largest = 0;
+        for (double x : gradient->values()) largest = std::max(largest, std::abs(x));
+        CHECK(largest < 1e-12);
+    }
 }
 
 TEST_CASE("gradients: central differences of every score", "[sdpa_backward][semantics]") {

@@ -216,8 +216,6 @@ TEST_CASE("bad backward: the options of the forward are checked as there", "[sdp
     backward("sinks", {"3", "4"}, [](B &c) { c.options.sinks = ConstView(floats.data(), {3}); });
     backward("score", {"9"}, [](B &c) { c.options.score = attune::Score(9); });
     backward("score_weight", {}, [](B &c) { c.options.score_weight = ConstView(floats.data(), {8, 8}); });
-    for (attune::Score score : {attune::Score::cosine, attune::Score::gaussian})
-        refuses<B>(unsupported, "score", {}, [&](B &c) { c.options.score = score; });
     backward("key", {"head size", "7", "8"}, [](B &c) { c.key.extent[3] = 7; });
     backward("key", {"heads", "3", "4"},
              [](B &c) { c.key.extent[1] = c.value.extent[1] = 3, c.key.stride[1] = c.value.stride[1] = 0; });
