@@ -139,13 +139,6 @@ void fill_without_pairs(const BackwardCall &call) {
     if (call.pair_weight.given()) fill_zeros(as_rank4(call.pair_weight, false));
 }
 
-// The op of the gradients of bias and slopes that goes with one of query and key.
-std::string_view capture_op_of(std::string_view op) {
-    if (op == "additive_backward") return "additive_capture_gradient";
-    if (op == "cosine_backward") return "cosine_capture_gradient";
-    return op == "gaussian_backward" ? "gaussian_capture_gradient" : "capture_gradient";
-}
-
 }  // namespace
 
 Status run_tiles(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileTask &t,
@@ -198,41 +191,6 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
     if (c.pair_weight.given()) args.insert(args.end(), {pair_weight.get(), &pair_bias});
     args.insert(args.end(), more.begin(), more.end());
     return call_kernel(context, variant.kernel, args.data(), 1);
-}
-
-Status choose_backward(const Context::State &context, const BackwardCall &call, std::string_view variant,
-                       BackwardChoice &choice) {
-    const SdpaProblem &p = call.forward.sizes;
-    const std::string_view op = call.forward.op;
-    const Forced forced = forced_variant(context, variant, op);
-    // A kernel of more options than the call has does as well where there is no other.
-    const std::string_view kinds[] = {"plain", "scored", "training"};
-    const std::size_t least = p.dropout ? 2 : p.scored ? 1 : 0;
-    // Products of pairs: only bf16 has them, on CPUs that have such instructions.
-    const Wish tiles[] = {{"pairs", "", "tiles of queries and keys"}, {"tiles", "", "tiles of queries and keys"}},
-               root[] = {{"root", "", "nothing else is built"}};
-    Status none;
-    for (std::size_t n = least; n < std::size(kinds); n++) {
-        none = choose_variant({op, p.dtype, kinds[n], p.head_dim, p.value_dim}, tiles, forced, choice.tiles);
-        if (none.ok() || !forced.name.empty()) break;
-    }
-    if (!none.ok()) {
-        if (!forced.name.empty()) return none;
-        none = choose_variant({op, p.dtype, "training", p.head_dim, p.value_dim}, root, forced, choice.tiles);
-        if (!none.ok()) return none;
-    }
-    const Wish rows[] = {{"rows", "", ""}, {"root", "", ""}};
-    if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
-    if (call.bias.given() || call.alibi_slopes.given()) {
-        const Wish captures[] = {{"tiles", "", ""}, {"root", "", ""}};
-        const VariantNeeds needs{capture_op_of(op), p.dtype, "training", p.head_dim, p.value_dim};
-        if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())
-            return s;
-        const std::string_view slopes = p.dtype == DType::f64 ? "capture_sum_of_f64" : "capture_sum";
-        if (Status s = choose_variant({"capture_sum", p.dtype}, root, {}, choice.bias_sum); !s.ok()) return s;
-        if (Status s = choose_variant({slopes, DType::f32}, root, {}, choice.slope_sum); !s.ok()) return s;
-    }
-    return choose_variant({"sink_gradient", sum_type(p.dtype)}, root, {}, choice.sinks);
 }
 
 Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice) {
