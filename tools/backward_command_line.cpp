@@ -28,6 +28,33 @@ void add_sdpa_backward(CLI::App &run) {
     add_products_of_sdpa(backward, a->score, a->score_weight);
 }
 
+void add_additive_backward(CLI::App &run) {
+    auto [backward, a] = add_command(
+        run, "additive-backward", "Gradients of a loss by the inputs and weights of additive attention",
+        "The options are those of `attune run additive`.\n\nExample:\n  attune run additive-backward --query q.npy --key k.npy "
+        "--value v.npy --w-query wq.npy --w-key wk.npy --w-score w.npy --grad-out do.npy --grad-w-query dwq.npy --grad-w-score "
+        "dw.npy",
+        run_additive_backward);
+    AttentionArguments &attention = a->additive.attention;
+    add_tensors(backward, attention, false);
+    file(backward, "--grad-out", a->grad_out, "(B, Hq, Sq, Dv): gradient of the loss by the output")->required();
+    file(backward, "--grad-lse", a->grad_lse, "(B, Hq, Sq): gradient of the loss by the log-sum-exp (default: 0)");
+    add_additive_layer(backward, a->additive);
+    file(backward, "--grad-query", a->grad_query, "Output, as --query; at least one of the gradients is asked for");
+    file(backward, "--grad-key", a->grad_key, "Output, as --key");
+    file(backward, "--grad-value", a->grad_value, "Output, as --value");
+    file(backward, "--grad-w-query", a->grad_w_query, "Output, as --w-query");
+    file(backward, "--grad-w-key", a->grad_w_key, "Output, as --w-key");
+    file(backward, "--grad-b-query", a->grad_b_query, "Output, as --b-query");
+    file(backward, "--grad-b-key", a->grad_b_key, "Output, as --b-key");
+    file(backward, "--grad-w-score", a->grad_w_score, "Output, as --w-score");
+    file(backward, "--grad-bias", a->grad_bias, "Output, as --bias: summed over what that was broadcast over");
+    file(backward, "--grad-slopes", a->grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
+    file(backward, "--grad-sinks", a->grad_sinks, "Output (Hq,), float32");
+    add_masks(backward, attention);
+    add_scores(backward, attention, "1");
+}
+
 void add_multi_head_backward(CLI::App &run) {
     auto [mha, a] = add_command(
         run, "mha-backward", "Gradients of a loss by the inputs and weights of the multi-head attention layer",
@@ -88,6 +115,7 @@ void add_parts_backward(CLI::App &run) {
 
 void add_backward(CLI::App &run) {
     add_sdpa_backward(run);
+    add_additive_backward(run);
     add_multi_head_backward(run);
     add_parts_backward(run);
 }

@@ -81,6 +81,15 @@ void add_products_of_sdpa(CLI::App *command, Given &score, Given &score_weight) 
     file(command, "--score-weight", score_weight, "W of --score general, (Dq, Dk)");
 }
 
+void add_additive_layer(CLI::App *app, AdditiveArguments &a) {
+    file(app, "--w-query", a.w_query, "(h, Dq); without it --query is projected already, and h wide");
+    file(app, "--w-key", a.w_key, "(h, Dk); likewise");
+    file(app, "--b-query", a.b_query, "(h,), added to the projected query");
+    file(app, "--b-key", a.b_key, "(h,), added to the projected key");
+    file(app, "--w-score", a.w_score, "(h,); default all ones");
+    app->add_option("--b-score", a.b_score, "Added to every score: a number, or a file with one")->type_name("F|FILE");
+}
+
 void add_layer(CLI::App *command, MultiHeadArguments &a) {
     command->add_option("--heads", a.heads, "Hq, heads of the query; must divide the rows of --w-query")
         ->type_name("N")

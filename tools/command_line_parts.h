@@ -40,6 +40,7 @@ void add_scores(CLI::App *, AttentionArguments &, const char *default_scale);
 void add_products_of_sdpa(CLI::App *, Given &score, Given &score_weight);
 
 // Heads, weights and biases of the multi-head layer.
+void add_additive_layer(CLI::App *, AdditiveArguments &);
 void add_layer(CLI::App *, MultiHeadArguments &);
 void add_valid_lens_and_fill(CLI::App *, Given &valid_lens, Given &fill);
 

@@ -48,6 +48,13 @@ struct AdditiveArguments {
     AttentionArguments attention;
     Given w_query, w_key, b_query, b_key, w_score, b_score;
 };
+struct AdditiveBackwardArguments {
+    AdditiveArguments additive;  // but for the outputs
+    std::string grad_out;
+    Given grad_lse;
+    Given grad_query, grad_key, grad_value, grad_w_query, grad_w_key, grad_b_query, grad_b_key, grad_w_score;  // outputs
+    Given grad_bias, grad_slopes, grad_sinks;
+};
 struct MultiHeadArguments {
     AttentionArguments attention;
     std::string heads, w_query, w_key, w_value, w_out;
@@ -111,6 +118,7 @@ struct DropoutMaskArguments {
 void run_sdpa(const SdpaArguments &);
 void run_sdpa_backward(const SdpaBackwardArguments &);
 void run_additive(const AdditiveArguments &);
+void run_additive_backward(const AdditiveBackwardArguments &);
 void run_multi_head(const MultiHeadArguments &);
 void run_multi_head_backward(const MultiHeadBackwardArguments &);
 void run_variable_length(const VariableLengthArguments &);

@@ -1,8 +1,8 @@
 // attune run sdpa, additive and mha: each is its score or layer, and shares the rest.
+#include "additive_layer.h"
 #include "attention.h"
 #include "error.h"
 #include "layer.h"
-#include "text.h"
 
 namespace attune::program {
 void run_sdpa(const SdpaArguments &given) {
@@ -22,30 +22,9 @@ void run_sdpa(const SdpaArguments &given) {
 void run_additive(const AdditiveArguments &given) {
     CommandFiles files(given.attention.call);
     Attention attention(given.attention, files, Attention::Heads::given);
-    Array w_query, w_key, b_query, b_key, w_score, b_score;
-    AdditiveOptions options;
-    files.input("--w-query", given.w_query, w_query, {2, 2, "(h, Dq)"});
-    files.input("--w-key", given.w_key, w_key, {2, 2, "(h, Dk)"});
-    files.input("--b-query", given.b_query, b_query, {1, 1, "(h,)"});
-    files.input("--b-key", given.b_key, b_key, {1, 1, "(h,)"});
-    files.input("--w-score", given.w_score, w_score, {1, 1, "(h,)"});
-    if (given.b_score) {
-        if (const std::optional<double> number = number_in(*given.b_score))
-            options.b_score = *number;
-        else if (looks_like_number(*given.b_score))
-            throw InputError("--b-score", "'" + *given.b_score + "' is not a number in range");
-        else
-            files.input("--b-score", given.b_score, b_score, {0, 1, "one number"});
-    }
+    AdditiveLayer layer(given, files);
     files.load();
-    options.w_query = view_of(w_query), options.w_key = view_of(w_key);
-    options.b_query = view_of(b_query), options.b_key = view_of(b_key);
-    options.w_score = view_of(w_score);
-    if (b_score.data) {
-        if (b_score.elements() != 1)
-            throw InputError("--b-score", "has shape " + text_of(b_score.shape) + ", expected one number");
-        options.b_score = float_at(b_score, 0);
-    }
+    AdditiveOptions options = layer.options();
     attention.run(attention.value.shape.back(), [&](Context &context, const View &out, const SdpaOptions &shared) {
         options.attention = shared;
         return additive_attention(context, attention.query_view(), attention.key_view(), attention.value_view(), out, options);

@@ -30,12 +30,7 @@ void add_additive(CLI::App &run) {
                     memory + "Example:\n  attune run additive --query q.npy --key k.npy --value v.npy --w-query wq.npy "
                              "--w-key wk.npy --w-score w.npy --out o.npy",
                     run_additive);
-    file(additive, "--w-query", a->w_query, "(h, Dq); without it --query is projected already, and h wide");
-    file(additive, "--w-key", a->w_key, "(h, Dk); likewise");
-    file(additive, "--b-query", a->b_query, "(h,), added to the projected query");
-    file(additive, "--b-key", a->b_key, "(h,), added to the projected key");
-    file(additive, "--w-score", a->w_score, "(h,); default all ones");
-    additive->add_option("--b-score", a->b_score, "Added to every score: a number, or a file with one")->type_name("F|FILE");
+    add_additive_layer(additive, *a);
     add_attention(additive, a->attention, false, "1");
 }
 

@@ -141,6 +141,22 @@ def additive(attune, tmp_path):
     return p
 
 
+class AdditiveBackwardProblem(BackwardProblem):
+    OPTIONS = {**BackwardProblem.OPTIONS, **{name: "--grad-" + name.replace("_", "-")
+                                             for name in ("w_query", "w_key", "b_query", "b_key", "w_score")}}
+
+
+@pytest.fixture
+def additive_backward(attune, tmp_path):
+    """Four heads on two, widths that differ, and do.npy."""
+    p = AdditiveBackwardProblem(attune, tmp_path, "additive-backward", query="q.npy", key="k.npy", value="v.npy",
+                                grad_out="do.npy", w_query="wq.npy", w_key="wk.npy", w_score="w.npy")
+    rng = np.random.default_rng(3)
+    p.save(q=normal(rng, 2, 4, 3, 8), k=normal(rng, 2, 2, 5, 4), v=normal(rng, 2, 2, 5, 6), do=normal(rng, 2, 4, 3, 6),
+           wq=normal(rng, 7, 8), wk=normal(rng, 7, 4), w=normal(rng, 7), bq=normal(rng, 7), bk=normal(rng, 7))
+    return p
+
+
 @pytest.fixture
 def mha(attune, tmp_path):
     """Cross-attention with four heads over two of the key, widths that differ, all biases."""
