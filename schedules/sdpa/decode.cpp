@@ -133,8 +133,11 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         for (Func f : {p.logit, p.row_max, p.row_sum, p.weight, p.mixed}) f.bound(r, 0, tuning.row_tile);
         // Of constant size: no allocation in a task that may be short.
         for (Func f : {p.logit, p.weight}) f.bound(k, 0, tuning.chunk);
-        // Of constant size. The stack of others is taken for heap, and freed, where a later request for memory fails (Halide 21).
-        for (Func f : {p.logit, p.weight}) f.store_in(MemoryType::Stack);
+        // What is small and of constant size. The stack of others is freed as if it were heap where a later request for memory
+        // fails (Halide 21).
+        constexpr int small = 16 * 1024;
+        if (tuning.chunk * tuning.row_tile * p.weight.type().bytes() <= small)
+            for (Func f : {p.logit, p.weight}) f.store_in(MemoryType::Stack);
         stage++;
     }
 }
