@@ -64,7 +64,7 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-COMMANDS = ("sdpa", "sdpa-backward", "additive", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot",
+COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot",
             "dropout-mask", "linear-backward", "masked-softmax-backward", "mha-backward")
 
 
