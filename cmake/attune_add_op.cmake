@@ -1,7 +1,7 @@
 # attune_add_op(op GENERATOR program [ATTENTION] [PARAMS k=v...]): one kernel for each variant of the op, compiled into
 # libattune.a, and a row of the dispatcher's table for each. The program holds a generator called what stands before the dot
 # of its name. The generator gets schedule=, dtype=, the numbers and PARAMS; one of ATTENTION also head_dim= and kind=.
-include(cmake/attune_numbers.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/attune_numbers.cmake)
 
 # The names of an element type in JSON, for Halide and in attune::DType.
 set(attune_halide_dtype_f32 float32)
@@ -15,19 +15,27 @@ set(attune_cpp_dtype_bf16 bf16)
 set(attune_cpp_dtype_f16 f16)
 set(attune_cpp_dtype_bool boolean)
 
-# attune_add_generator(name source...): the program <name>.generator, and its objects attune_<name>_generator, of which other
-# programs that make kernels or print loop nests are built too.
+# attune_add_generator(name source... [WITH part...]): the program <name>.generator, and its objects attune_<name>_generator, of
+# which other programs that make kernels or print loop nests are built too; with objects attune_<part>_generator.
 function(attune_add_generator name)
-  attune_add_generator_objects(attune_${name}_generator ${ARGN})
-  add_halide_generator(${name}.generator
-    SOURCES $<TARGET_OBJECTS:attune_${name}_generator> $<TARGET_OBJECTS:attune_generator_math>)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "WITH")
+  attune_add_generator_objects(attune_${name}_generator ${A_UNPARSED_ARGUMENTS})
+  set(objects $<TARGET_OBJECTS:attune_${name}_generator> $<TARGET_OBJECTS:attune_generator_math>)
+  foreach(part IN LISTS A_WITH)
+    list(APPEND objects $<TARGET_OBJECTS:attune_${part}_generator>)
+  endforeach()
+  set(attune_${name}_objects ${objects} PARENT_SCOPE)
+  add_halide_generator(${name}.generator SOURCES ${objects})
 endfunction()
 
 # attune_add_generator_objects(library source...): objects of such programs. Halide.h takes seconds to compile, so it is
 # compiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
 function(attune_add_generator_objects library)
-  add_library(${library} OBJECT ${ARGN})
-  target_include_directories(${library} PRIVATE ${PROJECT_SOURCE_DIR})
+  set(sources ${ARGN})
+  list(TRANSFORM sources PREPEND ${ATTUNE_SOURCE_DIR}/ REGEX "^(generators|schedules)/")
+  add_library(${library} OBJECT ${sources})
+  target_compile_features(${library} PRIVATE cxx_std_20)
+  target_include_directories(${library} PRIVATE ${ATTUNE_SOURCE_DIR} ${ATTUNE_SOURCE_DIR}/generators/include)
   target_link_libraries(${library} PRIVATE Halide::Halide)
   target_compile_options(${library} PRIVATE -O1)
   if(library STREQUAL "attune_generator_math")
@@ -60,6 +68,13 @@ endfunction()
 
 # A row of the dispatcher's table; `dispatched` is false for what runs only where it is forced.
 function(attune_add_table_row name op dtype head_dim target schedule class kind numbers provenance dispatched)
+  attune_table_row(row ${name} ${op} ${dtype} ${head_dim} ${target} "${schedule}" "${class}" "${kind}" "${numbers}"
+    "${provenance}" ${dispatched})
+  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_SYMBOLS "int ${name}_argv(void **);\n")
+  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS "${row}")
+endfunction()
+
+function(attune_table_row result name op dtype head_dim target schedule class kind numbers provenance dispatched)
   set(tile_q 1)
   set(chunk 1)
   foreach(number IN LISTS numbers)
@@ -69,10 +84,9 @@ function(attune_add_table_row name op dtype head_dim target schedule class kind 
   endforeach()
   list(JOIN numbers " " numbers)
   string(REPLACE "\"" "'" provenance "${provenance}")
-  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_SYMBOLS "int ${name}_argv(void **);\n")
   string(CONCAT row "    {\"${name}\", \"${op}\", DType::${attune_cpp_dtype_${dtype}}, ${head_dim}, \"${target}\", "
     "\"${schedule}\", \"${class}\", \"${kind}\", \"${numbers}\",\n     \"${provenance}\", ${tile_q}, ${chunk}, ${dispatched}, ${name}_argv},\n")
-  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS "${row}")
+  set(${result} "${row}" PARENT_SCOPE)
 endfunction()
 
 # A key of attune_list_variants() as name, dtype, head_dim, schedule, class, kind, params (of the generator), and as a line for
@@ -110,19 +124,24 @@ function(attune_list_shipped_variants op target file regex)
   file(CONFIGURE OUTPUT ${file} CONTENT "${list}")
 endfunction()
 
-# attune_add_kernel(name GENERATOR target TARGET halide-target PARAMS k=v...): one object of libattune.a. add_halide_library()
-# would add an archive, headers and an interface library for each; nothing here needs them.
+# attune_add_kernel(name GENERATOR program TARGET halide-target PARAMS k=v... [REGISTERED generator] [LIBRARY library]): one object
+# of libattune.a or the library. add_halide_library() would add an archive, headers and an interface library for each;
+# nothing here needs them.
 function(attune_add_kernel name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET" "PARAMS")
-  string(REGEX REPLACE "\\..*" "" registered ${A_GENERATOR})  # sdpa.generator holds the generator sdpa
-  set(object ${PROJECT_BINARY_DIR}/kernels/${name}.o)
-  add_custom_command(OUTPUT ${object}
-    COMMAND ${A_GENERATOR} -g ${registered} -f ${name} -n ${name} -o ${PROJECT_BINARY_DIR}/kernels -e object
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY" "PARAMS")
+  if(NOT A_LIBRARY)
+    set(A_LIBRARY attune)
+    string(REGEX REPLACE "\\..*" "" A_REGISTERED ${A_GENERATOR})  # sdpa.generator holds the generator sdpa
+  endif()
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(OUTPUT ${folder}/${name}.o
+    COMMAND ${A_GENERATOR} -g ${A_REGISTERED} -f ${name} -n ${name} -o ${folder} -e object
       target=${A_TARGET}-user_context-no_bounds_query-no_runtime ${A_PARAMS}
     DEPENDS ${A_GENERATOR}
     COMMENT "kernel ${name}" VERBATIM)
-  target_sources(attune PRIVATE ${object})
-  set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  target_sources(${A_LIBRARY} PRIVATE ${folder}/${name}.o)
+  set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endfunction()
 
 # attune_write_table(): the table of everything that is linked in. Symbols are declared here and not by the kernels' headers,

@@ -26,7 +26,7 @@ public:
     }
     void schedule() {
         for (int n = 0; n < 2; n++) sums.dim(n).set_min(0), grad_capture.dim(n).set_min(0);
-        grad_capture.dim(0).set_stride(Expr());
+        sums.dim(0).set_stride(Expr()), grad_capture.dim(0).set_stride(Expr());
         attune::schedule_root(stages, grad_capture);
     }
 

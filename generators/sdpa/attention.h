@@ -1,22 +1,9 @@
 // What an attention is made of: how a query and a key give a number, and how that number becomes the score that is
 // normalised. Everything here is written in terms of an index and of captured buffers; nothing knows a loop.
 #pragma once
-#include "Halide.h"
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include "attune/generator/attention.h"
 
 namespace attune {
-
-// One (query, key) pair: batch, query head, query, key, and the position of the query among the keys (i + offset).
-struct Index {
-    Halide::Expr b, h, i, j, position;
-    Halide::Expr key_head;
-    // The element (j, i, h, b) of a table over pairs. Read through this and not as table(j, i, h, b), because a schedule
-    // whose lanes are queries wants such tables transposed.
-    std::function<Halide::Expr(const Halide::Func &table)> of_pair;
-};
 
 // The number that a query and a key give: finish(sum over channels of weight(channel) * contribution(term(q, k))). An empty
 // function leaves its argument as it is; an empty term is the product, an empty weight 1.
@@ -48,44 +35,19 @@ struct ScoreStep {
     Halide::Expr when;         // names inputs of the kernel alone, and is asked once; undefined: always
     bool reads_pairs = false;  // through Index::of_pair
     bool may_mask = false;     // as every mask function may
+    bool in_blocks = false;    // what it masks is in the BlockMask of the inputs
 };
 
 struct Score {
     PairTerm pair;
-    std::vector<ScoreStep> steps;  // in order; empty: the scaled number is the score
-};
+    std::vector<ScoreStep> steps;                            // in order; empty: the scaled number is the score
+    std::function<Halide::Expr(const Index &)> probability;  // a factor of the weights behind the softmax; empty: 1
 
-// A buffer that a score or mask reads. A Generator rejects an ImageParam that it did not declare, so a capture registers
-// itself with the Captures that is being filled, and the Generator adds an input for each (see tests/score_function).
-class Capture {
-public:
-    struct State {
-        std::string name;
-        Halide::Type type;
-        int dimensions;
-        Halide::Func func;  // set by the Generator to the input
-    };
-    Capture(const std::string &name, Halide::Type type, int dimensions)
-        : state_(std::make_shared<State>(State{name, type, dimensions, {}})) {
-        if (collector) collector->push_back(state_);
-    }
-    template<typename... Args> Halide::Expr operator()(Args &&...args) const {
-        return state_->func(std::forward<Args>(args)...);
-    }
-    static inline thread_local std::vector<std::shared_ptr<State>> *collector = nullptr;
-
-private:
-    std::shared_ptr<State> state_;
-};
-
-// A User (a struct with Capture members) and the list of what it captures.
-template<typename User> struct Captured {
-    std::vector<std::shared_ptr<Capture::State>> list;
-    std::unique_ptr<User> user;
-    Captured() {
-        Capture::collector = &list;
-        user = std::make_unique<User>();
-        Capture::collector = nullptr;
+    // Some step changes scores that count; else they are nothing but the scaled number.
+    bool changes_scores() const {
+        for (const ScoreStep &step : steps)
+            if (step.score) return true;
+        return false;
     }
 };
 

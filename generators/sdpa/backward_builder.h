@@ -16,7 +16,8 @@ struct BackwardBuilder {
     const BackwardInputs &in;
     const BackwardShape &shape;
     const Score &score;
-    bool of_capture = false;  // score_gradient is by the score after its steps
+    bool of_capture = false;    // score_gradient is by the score after its steps
+    bool keeps_scaled = false;  // the scaled product, and dP in front of a factor, are stages
     BackwardStages s = {};
     Halide::Type type = shape.accumulator;
 
@@ -28,17 +29,18 @@ struct BackwardBuilder {
     bool in_pairs() const { return bool(shape.round_pairs); }
     Expr product(Expr x, Expr y) const { return Halide::cast(type, x) * Halide::cast(type, y); }
 
-    // Some query of tile u sees some key of tile t; all see all.
-    Expr seen(Expr u, Expr t) const;
-    Expr whole(Expr u, Expr t) const;
+    // Some query of tile u of head h sees some key of tile t; all see all.
+    Expr seen(Expr u, Expr h, Expr t) const;
+    Expr whole(Expr u, Expr h, Expr t) const;
     Index index(Expr q, bool inside, bool keys_inside) const;
 
     // In this order.
     void rows();
     BackwardTile tile_of(const std::string &suffix, bool masked) const;
     void totals();
-    void term_totals();                    // instead, of a score that is not a product
-    void captures(const CaptureInputs &);  // instead
+    void term_totals();                     // instead, of a score that is not a product
+    void captures(const CaptureInputs &);   // instead
+    void captured(const CapturedInputs &);  // instead
     void outputs();
 
     // Loops can be fused where both are reductions or neither is: x in terms of another loop is taken for a reduction.
@@ -57,7 +59,8 @@ private:
     void apply(BackwardTile &, const std::string &suffix, const ScoreStep &, const std::vector<Expr> &conditions, bool inside,
                bool keys_inside) const;
     void weights(BackwardTile &, const std::string &suffix, bool masked) const;
-    Expr drop_out(BackwardTile &, const std::string &suffix) const;
+    // Of the weights what dropout and the factor of the score leave, where there are such; returns dP behind them.
+    Expr drop_out(BackwardTile &, const std::string &suffix, bool masked, Expr gradient) const;
     void sums(BackwardTile &, const std::string &suffix, bool masked) const;
     void terms(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr slope_of(const Expr &term) const;  // the derivative of what a term adds to the sum
@@ -69,6 +72,8 @@ private:
     TileSum sum(const std::string &name, const std::vector<Var> &args, int extent, bool masked, const Expr &wanted,
                 const Factor &weight, const Factor &row) const;
     Expr by_capture(const CaptureInputs &, const Expr &x, const Index &at) const;
+    Index index(Expr i, Expr j, Expr h) const;
+    Expr score_before(std::size_t step, const Expr &scaled, const Index &at) const;
 };
 
 }  // namespace attune

@@ -34,13 +34,12 @@ void BackwardBuilder::captures(const CaptureInputs &capture) {
         const BackwardTile &p = full ? s.full : s.part;
         RDom tiles(0, shape.tile_q, 0, in.query_tiles, 0, in.key_tiles, full ? "full" : "part");
         const Expr x = in.first_query_tile + tiles.y, z = in.first_key_tile + tiles.z;
-        tiles.where(seen(x, z));
-        tiles.where(full ? whole(x, z) : !whole(x, z));
+        tiles.where(seen(x, 0, z));
+        tiles.where(full ? whole(x, 0, z) : !whole(x, 0, z));
         (full ? s.full_tiles : s.part_tiles) = {tiles.y, {}, tiles.z, {}, {}, {}, {}};
         (full ? s.full_query : s.part_query) = tiles.x;
         const Expr i = min(x * shape.tile_q + tiles.x, in.queries - 1), key = min(z * shape.chunk + r, in.keys - 1);
-        Index at{0, 0, i, key, i + in.offset, 0, {}};
-        at.of_pair = [at](const Func &table) { return table(at.j, at.i, at.h); };
+        const Index at = index(i, key, 0);
         s.capture_total(r, tiles.x * keeps, tiles.y * keeps, tiles.z) +=
             p.score_gradient(r, tiles.x, x, 0, z) * by_capture(capture, value_of(0), at);
     }

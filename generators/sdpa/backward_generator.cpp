@@ -2,6 +2,7 @@
 #include "generators/math/accumulator.h"
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/scores.h"
+#include "generators/sdpa/user_attention.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/backward_schedules.h"
 
@@ -22,6 +23,7 @@ public:
         Pair::product,
         {{"product", Pair::product}, {"cosine", Pair::cosine}, {"gaussian", Pair::gaussian}, {"additive", Pair::additive}}};
     GeneratorParam<bool> captures{"captures", false};  // the gradient of bias or of slopes, and no others
+    GeneratorParam<bool> of_user{"of_user", false};    // the gradient of a capture of a user, and no others
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> tile_q{"tile_q", 64, 1, 1024};
@@ -63,6 +65,17 @@ public:
             pair_weight = add_input<Buffer<>>("pair_weight", static_cast<Type>(dtype), 1);
             pair_bias = add_input<double>("pair_bias");
         }
+        if (const attune::UserAttention *user = attune::user_attention()) {
+            entry = add_input<int32_t>("entry"), key_head = add_input<int32_t>("key_head");
+            head = add_input<int32_t>("head"), heads = add_input<int32_t>("heads");
+            if (user->mask) blocks = add_input<Buffer<>>("blocks", Int(32), 3);
+            user_inputs.add_to(*this, accumulator());
+        }
+        if (of_user) {
+            which = add_input<int32_t>("which");
+            captured = add_output<Buffer<>>("captured", Float(64), 1);
+            return;
+        }
         if (captures) {
             before = add_input<Buffer<>>("before", accumulator(), 2);
             step = add_input<int32_t>("step"), keeps_queries = add_input<int32_t>("keeps_queries");
@@ -87,15 +100,18 @@ public:
         in.first_query_tile = first_query_tile, in.query_tiles = query_tiles;
         in.first_key_tile = first_key_tile, in.key_tiles = key_tiles, in.wants_query = wants_query, in.wants_key = wants_key;
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
-        attune::Score score;
-        if (kind != Kind::plain)
-            score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
-                           attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
+        if (blocks) in.blocks = *blocks;
+        attune::Score score = steps();
         attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0, term_queries, term_keys};
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
         if (pair == Pair::cosine) score.pair.unit_rows = true;
         if (schedule_name == Schedule::pairs) shape.round_pairs = attune::rounding_to_bf16(target);
+        if (captured) {
+            stages = attune::captured_stages(in, shape, score, {user_inputs.buffers(), *which});
+            *captured = stages.captured;
+            return;
+        }
         if (captures) {
             stages = attune::capture_stages(in, shape, score,
                                             {*before, before->dim(0).extent(), before->dim(1).extent(), *step, *keeps_queries});
@@ -124,8 +140,19 @@ public:
             for (auto *in : {&key, &value}) in->dim(0).set_extent(head_dim);
         }
         if (pair_weight) pair_weight->dim(0).set_min(0);
+        if (blocks)
+            for (int n = 0; n < 3; n++) blocks->dim(n).set_min(0).set_stride(n == 0 ? Expr(1) : Expr());
+        user_inputs.constrain();
         const attune::BackwardTuning tuning{tile_q,   chunk,           query_tile,   key_vectors,
                                             row_tile, channel_vectors, term_queries, term_keys};
+        if (captured) {
+            captured->dim(0).set_min(0);
+            if (schedule_name == Schedule::root)
+                attune::schedule_backward_root(stages, {*captured});
+            else
+                attune::schedule_captured(stages, *captured, tuning, target);
+            return;
+        }
         if (captures) {
             for (int n = 0; n < 2; n++) before->dim(n).set_min(0), grad_capture->dim(n).set_min(0);
             if (schedule_name == Schedule::root)
@@ -152,15 +179,37 @@ public:
     }
 
 private:
-    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *before = nullptr, *pair_weight = nullptr;
-    Input<int32_t> *step = nullptr, *keeps_queries = nullptr;
+    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *before = nullptr, *pair_weight = nullptr,
+                    *blocks = nullptr;
+    Input<int32_t> *step = nullptr, *keeps_queries = nullptr, *entry = nullptr, *key_head = nullptr, *head = nullptr,
+                   *heads = nullptr, *which = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr;
     Input<double> *softcap = nullptr, *keep_scale = nullptr, *pair_bias = nullptr;
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
                     *threshold = nullptr;
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
-                     *grad_weight = nullptr;
+                     *grad_weight = nullptr, *captured = nullptr;
+    attune::UserInputs user_inputs;
     attune::BackwardStages stages;
+
+    attune::Score steps() {
+        attune::Score score;
+        const attune::UserAttention *user = attune::user_attention();
+        user_inputs.connect();
+        // Here heads count from the first of the task.
+        const auto global = [this](const attune::Index &at) {
+            attune::Index g = at;
+            g.b = *entry, g.h = *head + at.h, g.key_head = *key_head, g.heads = *heads;
+            return g;
+        };
+        if (kind != Kind::plain)
+            score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
+                           attune::alibi_step(*slopes, *has_alibi, accumulator())};
+        if (user) user->add_score(score, global);
+        if (kind != Kind::plain) score.steps.push_back(attune::mask_step(*mask, *has_mask));
+        if (user) user->add_mask(score, global);
+        return score;
+    }
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
 };

@@ -30,17 +30,25 @@ Expr BackwardBuilder::key_at(Expr r, bool inside) const {
 }
 Expr BackwardBuilder::channel(Expr d, Expr extent) const { return shape.ragged_dims ? min(d, extent - 1) : d; }
 
-// Some query of tile u sees some key of tile t; all see all.
-Expr BackwardBuilder::seen(Expr u, Expr t) const {
+Expr BackwardBuilder::seen(Expr u, Expr h, Expr t) const {
     Expr first = u * shape.tile_q, last = min(first + shape.tile_q, in.queries) - 1;
-    return t * shape.chunk < min(in.longest(u), last + in.band_end) && (t + 1) * shape.chunk > max(0, first + in.band_begin);
+    Expr some =
+        t * shape.chunk < min(in.longest(u), last + in.band_end) && (t + 1) * shape.chunk > max(0, first + in.band_begin);
+    if (!in.blocks.defined()) return some;
+    const BlockSpan span = BlockSpan::unpacked(in.blocks(t, u, h));
+    return some && span.begin < span.end;
 }
-Expr BackwardBuilder::whole(Expr u, Expr t) const {
+Expr BackwardBuilder::whole(Expr u, Expr h, Expr t) const {
     Expr first = u * shape.tile_q, last = first + shape.tile_q - 1;
     Expr all = last < in.queries && t * shape.chunk >= max(0, last + in.band_begin) &&
                (t + 1) * shape.chunk <= min(in.shortest(u), first + in.band_end);
-    for (const ScoreStep &step : score.steps)
-        if (step.may_mask) all = step.when.defined() ? all && !step.when : Internal::const_false();
+    for (const ScoreStep &step : score.steps) {
+        if (!step.may_mask) continue;
+        const Expr none = step.in_blocks        ? BlockSpan::unpacked(in.blocks(t, u, h)).whole
+                          : step.when.defined() ? !step.when
+                                                : Internal::const_false();
+        all = all && none;
+    }
     return all;
 }
 
@@ -107,11 +115,13 @@ Func BackwardBuilder::channel_product(const std::string &name, const Func &keys,
     return f;
 }
 
-Index BackwardBuilder::index(Expr q, bool inside, bool keys_inside) const {
-    Expr i = query_at(q, inside), j = key_at(s.r, keys_inside);
-    Index at{0, s.h, i, j, i + in.offset, 0, {}};
+Index BackwardBuilder::index(Expr i, Expr j, Expr h) const {
+    Index at{0, h, i, j, i + in.offset, 0, in.heads, in.queries, in.keys, {}};
     at.of_pair = [at](const Func &table) { return table(at.j, at.i, at.h); };
     return at;
+}
+Index BackwardBuilder::index(Expr q, bool inside, bool keys_inside) const {
+    return index(query_at(q, inside), key_at(s.r, keys_inside), s.h);
 }
 
 void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool masked) const {
@@ -121,6 +131,11 @@ void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool ma
     Expr x = p.score(r, q, u, h, t);
     if (score.pair.finish) x = score.pair.finish(x, index(q, !masked, !masked));
     x *= cast(type, in.scale);
+    if (keeps_scaled) {
+        p.scaled = Func("scaled" + suffix);
+        p.scaled(r, q, u, h, t) = x;
+        x = p.scaled(r, q, u, h, t);
+    }
     if (is_bent())
         p.logit(r, q, u, h, t) = Tuple(value_of(1), x);
     else
@@ -185,31 +200,45 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
 
     p.weight_gradient = channel_product("weight_gradient" + suffix, s.value_t, s.grad_rows, in.value_dim, p.value_channel,
                                         p.value_element, nullptr);
-    Expr w = p.weight(r, q, u, h, t), gradient = p.weight_gradient(r, q, u, h, t);
-    if (in.dropout.threshold.defined()) {
-        Expr kept = drop_out(p, suffix);
-        gradient = select(kept, gradient * cast(type, in.dropout.keep_scale), value_of(0));
-    }
+    Expr w = p.weight(r, q, u, h, t);
+    Expr gradient = drop_out(p, suffix, masked, p.weight_gradient(r, q, u, h, t));
     Expr by_score = w * (gradient - in.row_delta(i, h));
     if (bent && !of_capture) by_score *= ref[0];
     p.score_gradient = Func("score_gradient" + suffix);
     p.score_gradient(r, q, u, h, t) = masked ? reinterpret(type, select(counts(w), bits_of(by_score), sign_bit())) : by_score;
 }
 
-// Whether a weight is kept; dropped is what is left of the weights.
-Expr BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix) const {
+Expr BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool masked, Expr gradient) const {
+    const bool drops = in.dropout.threshold.defined();
+    if (!drops && !score.probability) return gradient;
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, word("word"), four("four");
-    const Type bits = UInt(32);
-    const auto words = philox4x32_10({cast(bits, t * (shape.chunk / 4) + four), cast(bits, u * shape.tile_q + q),
-                                      cast(bits, h) + in.dropout.first_head, in.dropout.offset},
-                                     {in.dropout.seed_low, in.dropout.seed_high});
-    p.random = Func("random" + suffix);
-    p.random(word, four, q, u, h, t) = mux(word, {words[0], words[1], words[2], words[3]});
-    Expr kept = p.random(r % 4, r / 4, q, u, h, t) >= in.dropout.threshold, w = p.weight(r, q, u, h, t);
+    Expr w = p.weight(r, q, u, h, t), left = w;
+    if (drops) {
+        const Type bits = UInt(32);
+        const auto words = philox4x32_10({cast(bits, t * (shape.chunk / 4) + four), cast(bits, u * shape.tile_q + q),
+                                          cast(bits, h) + in.dropout.first_head, in.dropout.offset},
+                                         {in.dropout.seed_low, in.dropout.seed_high});
+        p.random = Func("random" + suffix);
+        p.random(word, four, q, u, h, t) = mux(word, {words[0], words[1], words[2], words[3]});
+        Expr kept = p.random(r % 4, r / 4, q, u, h, t) >= in.dropout.threshold;
+        // The sign is kept: a masked weight stays -0.
+        left = select(kept, left, reinterpret(type, bits_of(w) & sign_bit()));
+        gradient = select(kept, gradient * cast(type, in.dropout.keep_scale), value_of(0));
+    }
+    if (score.probability) {
+        if (keeps_scaled) {
+            p.kept_gradient = Func("kept_gradient" + suffix);
+            p.kept_gradient(r, q, u, h, t) = gradient;
+            gradient = p.kept_gradient(r, q, u, h, t);
+        }
+        const Expr factor = cast(type, precise(score.probability(index(q, !masked, !masked))));
+        gradient *= factor;
+        // A factor may have any sign.
+        left = masked ? reinterpret(type, select(counts(w), bits_of(left * factor), sign_bit())) : left * factor;
+    }
     p.dropped = Func("dropped" + suffix);
-    // The sign is kept: a masked weight stays -0.
-    p.dropped(r, q, u, h, t) = select(kept, w, reinterpret(type, bits_of(w) & sign_bit()));
-    return kept;
+    p.dropped(r, q, u, h, t) = left;
+    return gradient;
 }
 
 // part(d, ...) += weight(along) * row(d, along): what is masked may be multiplied with NaN, so it is left out where it may.
@@ -285,8 +314,8 @@ void BackwardBuilder::totals() {
         const BackwardTile &p = full ? s.full : s.part;
         RDom tiles(0, in.query_tiles, 0, in.heads, 0, in.key_tiles, full ? "full" : "part");
         const Expr x = in.first_query_tile + tiles.x, z = in.first_key_tile + tiles.z;
-        tiles.where(seen(x, z));
-        tiles.where(full ? whole(x, z) : !whole(x, z));
+        tiles.where(seen(x, tiles.y, z));
+        tiles.where(full ? whole(x, tiles.y, z) : !whole(x, tiles.y, z));
         (full ? s.full_tiles : s.part_tiles) = {tiles.x, tiles.y, tiles.z, {}, {}, {}, {}};
         s.query_total(d, q, reduced(tiles.x, tiles.z, in.key_tiles), reduced(tiles.y, tiles.z, in.key_tiles)) +=
             p.query_sum.part(d, q, x, tiles.y, z);

@@ -18,6 +18,7 @@ struct BackwardInputs {
     // The interval of keys of a query, as in SdpaInputs, of one batch entry.
     Halide::Func lengths;            // (i), int32
     Halide::Func shortest, longest;  // (u), int32
+    Halide::Func blocks;             // (t, u, h), BlockSpan::packed() of the steps in_blocks, where there are any
     Halide::Expr band_begin, band_end, offset;
     Halide::Expr scale;   // double
     Halide::Expr finite;  // int32: not 0 where query, key and grad_out hold no Inf or NaN
@@ -35,6 +36,16 @@ struct CaptureInputs {
     Halide::Expr columns, rows;  // extents of j and y
     Halide::Expr step;           // int32: the number of the step
     Halide::Expr keeps_queries;  // int32: 1, or 0 where all queries are summed in y = 0
+};
+
+// Buffers that the score reads, by the names of the calls; and the number of the one whose gradient is wanted.
+struct CapturedInputs {
+    struct Buffer {
+        std::string name;
+        std::vector<Halide::Expr> extents;  // innermost first
+    };
+    std::vector<Buffer> buffers;
+    Halide::Expr which;
 };
 
 struct BackwardShape {
@@ -58,9 +69,13 @@ struct TileSum {
 // to it), weights P, dP, and the gradient by the scaled product; all (r, q, u, h, t).
 struct BackwardTile {
     Halide::Func score, logit, weight, weight_gradient, score_gradient;
-    Halide::Func random, dropped;  // with dropout: random words (word, r / 4, q, u, h, t), and the weights that are left
+    Halide::Func scaled;  // the scaled product, in captured_stages
+    // With dropout random words (word, r / 4, q, u, h, t); with it or a factor of the weights what they leave of them; and with a
+    // factor dP in front of it, where its buffers are asked for.
+    Halide::Func random, dropped, kept_gradient;
     // With pairs: weights and gradients as the sums read them, (e, r, q, u, h, t) where q counts pairs, and (r, q, u, h, t).
     Halide::Func weight_pairs, gradient_pairs, gradient_rows;
+    std::vector<Halide::Func> contributions;  // of captured_stages: what a pair adds to each element that it reads
     Halide::RVar channel, value_channel, channel_element, value_element;
     std::vector<Halide::RVar> step_queries;  // of each update of logit
     TileSum query_sum, key_sum, value_sum;   // (d, q, u, h, t), (d, r, u, h, t), (d, r, u, h, t)
@@ -92,11 +107,19 @@ struct BackwardStages {
     Halide::Func capture_total;  // (r, q, u, t)
     Halide::RVar full_query, part_query;
     Halide::Func capture_out;  // (j, y)
+    // Of captured_stages, instead: updates as above, and a loop over the places in the score that read the buffer.
+    Halide::RVar full_read, part_read;
+    Halide::Func captured;  // (element)
 
     Halide::Var r{"r"}, t{"t"}, q{"q"}, u{"u"}, d{"d"}, h{"h"}, i{"i"}, j{"j"}, e{"e"};
 };
 
 BackwardStages backward_stages(const BackwardInputs &, const BackwardShape &, const Score &);
+
+// The gradient of a buffer that the last score function or the factor of the weights read, at whatever elements: added to what
+// is there already, in double precision, pair by pair in one order. Of one query head. `captured` counts elements as they
+// lie in a dense array.
+BackwardStages captured_stages(const BackwardInputs &, const BackwardShape &, const Score &, const CapturedInputs &);
 
 // The steps after one whose buffer may be asked for must only add to the score.
 BackwardStages capture_stages(const BackwardInputs &, const BackwardShape &, const Score &, const CaptureInputs &);

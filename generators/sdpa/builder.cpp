@@ -34,8 +34,8 @@ Expr weighted_term(const PairTerm &pair, const Expr &query, const Expr &key, con
     return pair.weight ? pair.weight(channel) * term : term;
 }
 
-Expr Builder::base2(Expr x) const { return score.steps.empty() ? x : x * value_of(log2e); }
-Expr Builder::natural(Expr x) const { return score.steps.empty() ? x * value_of(ln2) : x; }
+Expr Builder::base2(Expr x) const { return score.changes_scores() ? x * value_of(log2e) : x; }
+Expr Builder::natural(Expr x) const { return score.changes_scores() ? x : x * value_of(ln2); }
 // "Less": code generation makes "less or equal" of "not greater", which a NaN is.
 Expr Builder::is_masked(Expr logit) const { return strict_float(logit < value_of(lowest_max)); }
 
@@ -69,13 +69,24 @@ Expr Builder::seen(Expr first_key, Expr end_key) const {
     Expr end = min(in.longest(s.t, s.b), last + in.band_end(s.b));
     return first_key < end && end_key > begin;
 }
-Expr Builder::seen(Expr c) const { return seen(c * shape.chunk, (c + 1) * shape.chunk); }
+Expr Builder::seen(Expr c) const {
+    Expr some = seen(c * shape.chunk, (c + 1) * shape.chunk);
+    if (!in.blocks.defined()) return some;
+    const BlockSpan span = block_span(c);
+    return some && span.begin < span.end;
+}
+Expr Builder::seen_keys(Expr c, Expr first, int width) const {
+    Expr some = seen(c * shape.chunk + first, c * shape.chunk + first + width);
+    if (!in.blocks.defined()) return some;
+    const BlockSpan span = block_span(c);
+    return some && first < span.end && first + width > span.begin;
+}
+BlockSpan Builder::block_span(Expr c) const { return BlockSpan::unpacked(in.blocks(c, s.t, s.h, s.b)); }
 
 ChunkKeys Builder::chunk_keys(const std::string &name, bool masked, Expr c, int width) const {
     if (width == 0) width = masked && shape.rows_per_tile ? shape.key_block : shape.chunk;
     ChunkKeys keys{RDom(0, width, 0, shape.chunk / width, name), width};
-    Expr first = c * shape.chunk + keys.dom.y * width;
-    if (masked && shape.rows_per_tile) keys.dom.where(seen(first, first + width));
+    if (masked && shape.rows_per_tile) keys.dom.where(seen_keys(c, keys.dom.y * width, width));
     return keys;
 }
 
@@ -88,9 +99,12 @@ Expr Builder::within_intervals(Expr c) const {
 
 Expr Builder::whole(Expr c) const {
     Expr all = within_intervals(c);
-    // Such a step can mask any key.
-    for (const ScoreStep &step : score.steps)
-        if (step.may_mask) all = step.when.defined() ? all && !step.when : Internal::const_false();
+    for (const ScoreStep &step : score.steps) {
+        if (!step.may_mask) continue;
+        // One that is not in blocks can mask any key.
+        const Expr none = step.in_blocks ? block_span(c).whole : step.when.defined() ? !step.when : Internal::const_false();
+        all = all && none;
+    }
     return all;
 }
 
@@ -114,7 +128,8 @@ Expr Builder::marked(Expr weight, Expr logit) const {
 
 Index Builder::index(Expr k, bool inside) const {
     Rows row = rows(s.r, s.t, s.h);
-    Index at{s.b, row.query_head, row.query, key_at(k, inside), row.query + in.offset(s.b), row.key_head, {}};
+    Index at{s.b,          row.query_head, row.query,  key_at(k, inside), row.query + in.offset(s.b),
+             row.key_head, in.query_heads, in.queries, in.keys,           {}};
     at.of_pair = [at](const Func &table) { return table(at.j, at.i, at.h, at.b); };
     return at;
 }
@@ -161,12 +176,12 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
     p.logit(r, k, c, t, h, b) = undef(type);
+    x = x * cast(type, score.changes_scores() ? in.scale : in.scale * make_const(Float(64), log2e));
     if (score.steps.empty()) {
-        x = x * cast(type, in.scale * make_const(Float(64), log2e));
         p.logit(r, key, c, t, h, b) = masked ? select(kept(key), x, value_of(masked_score)) : x;
         return;
     }
-    p.logit(r, key, c, t, h, b) = x * cast(type, in.scale);
+    p.logit(r, key, c, t, h, b) = x;
     apply_steps(p, suffix, masked);
     if (masked) {
         ChunkKeys kept_keys = chunk_keys("kept_key" + suffix, true, c);
@@ -210,6 +225,8 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
         if (masked && step.reads_pairs && shape.pair_block) {
             apply(step, {step.when, inside}, true, shape.pair_block > 1);
             apply(step, {step.when, !inside}, false, false);
+        } else if (step.in_blocks && shape.rows_per_tile) {
+            apply(step, {step.when, !block_span(s.c).whole}, !masked, false);
         } else {
             apply(step, {step.when}, !masked, false);
         }
@@ -242,7 +259,7 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     p.weight(r, key, c, t, h, b) = weight;
     p.row_sum(r, c, t, h, b) = value_of(0);
     p.row_sum(r, c, t, h, b) += p.weight(r, sum_keys.key(), c, t, h, b);
-    if (in.dropout.threshold.defined()) drop_out(p, suffix);
+    drop_out(p, suffix, masked);
 
     p.mixed(r, d, c, t, h, b) = value_of(0);
     auto mix = [&](bool leave_out, Expr when) {
@@ -265,22 +282,32 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     return p;
 }
 
-void Builder::drop_out(SdpaPartials &p, const std::string &suffix) const {
+void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) const {
+    const bool drops = in.dropout.threshold.defined();
+    if (!drops && !score.probability) return;
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b, four("four");
-    Rows row = rows(r, t, h);
-    const Type word = UInt(32);
-    const auto words =
-        philox4x32_10({cast(word, c * (shape.chunk / 4) + four), cast(word, row.query),
-                       cast(word, b * in.query_heads + row.query_head) + in.dropout.first_head, in.dropout.offset},
-                      {in.dropout.seed_low, in.dropout.seed_high});
-    p.random = Func("random" + suffix);
-    p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);
-    FuncRef at = p.random(r, k / 4, c, t, h, b);
-    Expr kept = mux(k % 4, {at[0], at[1], at[2], at[3]}) >= in.dropout.threshold;
-    Expr w = p.weight(r, k, c, t, h, b);
+    Expr w = p.weight(r, k, c, t, h, b), left = w;
+    if (drops) {
+        Rows row = rows(r, t, h);
+        const Type word = UInt(32);
+        const auto words =
+            philox4x32_10({cast(word, c * (shape.chunk / 4) + four), cast(word, row.query),
+                           cast(word, b * in.query_heads + row.query_head) + in.dropout.first_head, in.dropout.offset},
+                          {in.dropout.seed_low, in.dropout.seed_high});
+        p.random = Func("random" + suffix);
+        p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);
+        FuncRef at = p.random(r, k / 4, c, t, h, b);
+        Expr kept = mux(k % 4, {at[0], at[1], at[2], at[3]}) >= in.dropout.threshold;
+        // The sign is kept: a masked weight stays -0.
+        left = select(kept, w, reinterpret(type, bits_of(w) & sign_bit(type)));
+    }
+    if (score.probability) {
+        left *= cast(type, precise(score.probability(index(k, !masked))));
+        // A factor may have any sign.
+        if (masked) left = reinterpret(type, select(bits_of(w) == sign_bit(type), sign_bit(type), bits_of(left)));
+    }
     p.dropped = Func("dropped" + suffix);
-    // The sign is kept: a masked weight stays -0.
-    p.dropped(r, k, c, t, h, b) = select(kept, w, reinterpret(type, bits_of(w) & sign_bit(type)));
+    p.dropped(r, k, c, t, h, b) = left;
 }
 
 void Builder::all_partials() {

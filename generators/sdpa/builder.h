@@ -52,9 +52,10 @@ struct Builder {
     // Below every score that counts. False for NaN.
     Expr is_masked(Expr logit) const;
 
-    // Some row sees some key of chunk c; the intervals of all rows hold all of it; and no step masks any of it either.
+    // Some row sees some key of chunk c; of `width` keys of it; the intervals of all rows hold all of it; and no step masks any
+    // of it either.
     Expr seen(Expr c) const;
-    Expr seen(Expr first_key, Expr end_key) const;
+    Expr seen_keys(Expr c, Expr first_in_chunk, int width) const;
     Expr within_intervals(Expr c) const;
     Expr whole(Expr c) const;
 
@@ -97,7 +98,10 @@ struct Builder {
 private:
     void widen(SdpaPartials &, const std::string &suffix, bool masked) const;
     void apply_steps(SdpaPartials &, const std::string &suffix, bool masked) const;
-    void drop_out(SdpaPartials &, const std::string &suffix) const;
+    // Of the weights what dropout and the factor of the score leave, where there are such.
+    void drop_out(SdpaPartials &, const std::string &suffix, bool masked) const;
+    Expr seen(Expr first_key, Expr end_key) const;  // by the intervals alone
+    BlockSpan block_span(Expr c) const;
     Expr key_element(Expr channel, Expr j, Expr key_head) const;
     Index index(Expr k, bool inside) const;
 };

@@ -25,8 +25,7 @@ struct PairBuilder {
         const SdpaShape &shape = build.shape;
         ChunkPairs pairs{RDom(), masked ? shape.key_block : shape.chunk};
         pairs.dom = RDom(0, 2, 0, pairs.width / 2, 0, shape.chunk / pairs.width, name);
-        Expr first = build.s.c * shape.chunk + pairs.dom.z * pairs.width;
-        if (masked) pairs.dom.where(build.seen(first, first + pairs.width));
+        if (masked) pairs.dom.where(build.seen_keys(build.s.c, pairs.dom.z * pairs.width, pairs.width));
         return pairs;
     }
 
@@ -105,6 +104,7 @@ struct PairBuilder {
 
 PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score,
                        const std::function<Expr(Expr)> &round_pairs, bool in_tiles) {
+    if (score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
     PairStages stages;
     stages.in_tiles = in_tiles;
     Builder build = query_rows(in, shape, score);

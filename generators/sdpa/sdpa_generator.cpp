@@ -1,6 +1,7 @@
 // Wiring only: parameters, inputs, outputs. Every kind of kernel of every attention of the library.
 #include "generators/math/accumulator.h"
 #include "generators/sdpa/scores.h"
+#include "generators/sdpa/user_attention.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
@@ -70,8 +71,12 @@ public:
             threshold = add_input<uint32_t>("threshold");
             keep_scale = add_input<double>("keep_scale");
         }
+        if (kind == Kind::weights) probabilities = add_input<bool>("probabilities");
+        if (const attune::UserAttention *user = attune::user_attention()) {
+            if (user->mask) blocks = add_input<Buffer<>>("blocks", Int(32), 4);
+            user_inputs.add_to(*this, accumulator());
+        }
         if (kind == Kind::weights) {
-            probabilities = add_input<bool>("probabilities");
             out = add_output<Func>("out", static_cast<Type>(dtype), 4);
         } else {
             // lse is the second value of out: the runtime gives it stride 0 along d.
@@ -81,7 +86,7 @@ public:
 
     void generate() {
         const attune::SdpaInputs in = inputs();
-        const attune::Score score = {pair_term(in), steps()};
+        const attune::Score score = score_of(in);
         const bool split = schedule_name == Schedule::decode || schedule_name == Schedule::split;
         const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
         const attune::SdpaShape shape{
@@ -129,12 +134,13 @@ public:
 
 private:
     Input<Buffer<>> *value = nullptr, *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr,
-                    *sinks = nullptr, *finite_values = nullptr;
+                    *sinks = nullptr, *finite_values = nullptr, *blocks = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr, *probabilities = nullptr;
     Input<double> *pair_bias = nullptr, *softcap = nullptr, *keep_scale = nullptr;
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
                     *threshold = nullptr;
     Output<Func> *out = nullptr;
+    attune::UserInputs user_inputs;
     attune::SdpaStages stages;
     attune::PairStages pair_stages;
     attune::WeightsStages weights;
@@ -168,6 +174,7 @@ private:
         in.value_dim = in_value_dim();
         if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
         if (finite_values) in.finite_values = *finite_values;
+        if (blocks) in.blocks = *blocks;
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
         return in;
     }
@@ -184,10 +191,17 @@ private:
         }
     }
 
-    std::vector<attune::ScoreStep> steps() {
-        if (kind == Kind::plain) return {};
-        return {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
-                attune::alibi_step(*slopes, *has_alibi, accumulator()), attune::mask_step(*mask, *has_mask)};
+    attune::Score score_of(const attune::SdpaInputs &in) {
+        attune::Score score{pair_term(in), {}, {}};
+        const attune::UserAttention *user = attune::user_attention();
+        user_inputs.connect();
+        if (kind != Kind::plain)
+            score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
+                           attune::alibi_step(*slopes, *has_alibi, accumulator())};
+        if (user) user->add_score(score, attune::same_index);
+        if (kind != Kind::plain) score.steps.push_back(attune::mask_step(*mask, *has_mask));
+        if (user) user->add_mask(score, attune::same_index);
+        return score;
     }
 
     void constrain_layout() {
@@ -207,6 +221,11 @@ private:
         }
         if (pair_weight) constrain(*pair_weight, 1);
         if (finite_values) constrain(*finite_values, 1);
+        if (blocks) {
+            constrain(*blocks, 4);
+            for (int n = 1; n < 4; n++) blocks->dim(n).set_stride(Expr());
+        }
+        user_inputs.constrain();
         if (kind != Kind::plain) {
             constrain(*bias, 4), constrain(*mask, 4), constrain(*slopes, 2), constrain(*sinks, 1);
             slopes->dim(0).set_stride(Expr()), sinks->dim(0).set_stride(Expr());

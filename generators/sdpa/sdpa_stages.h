@@ -7,6 +7,7 @@
 #pragma once
 #include "generators/math/transpose.h"
 #include "generators/sdpa/attention.h"
+#include "generators/sdpa/block_mask.h"
 
 namespace attune {
 
@@ -25,13 +26,14 @@ struct SdpaInputs {
     Halide::Func query, key, value;              // (d, s, h, b)
     Halide::Func band_begin, band_end, lengths;  // (b), (b), (i, b), int32
     Halide::Func shortest, longest;              // (t, b), int32
-    Halide::Func offset;                         // (b), int32: the position of query 0 among the keys
-    Halide::Func finite_values;                  // (b), int32: not 0 where no value is Inf or NaN; not defined: not known
-    Halide::Expr scale;                          // double
-    Halide::Expr queries, keys;                  // extents of s
-    Halide::Expr query_heads, key_heads;         // extents of h
-    Halide::Expr head_dim, value_dim;            // extents of d: constants where the kernel is specialised
-    Halide::Func sinks;                          // (h), float; not defined: the kernel knows none
+    Halide::Func blocks;                  // (c, t, h, b), BlockSpan::packed() of the steps in_blocks, where there are any
+    Halide::Func offset;                  // (b), int32: the position of query 0 among the keys
+    Halide::Func finite_values;           // (b), int32: not 0 where no value is Inf or NaN; not defined: not known
+    Halide::Expr scale;                   // double
+    Halide::Expr queries, keys;           // extents of s
+    Halide::Expr query_heads, key_heads;  // extents of h
+    Halide::Expr head_dim, value_dim;     // extents of d: constants where the kernel is specialised
+    Halide::Func sinks;                   // (h), float; not defined: the kernel knows none
     Halide::Expr has_sinks;
     Dropout dropout;
 };

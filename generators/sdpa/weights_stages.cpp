@@ -25,9 +25,8 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
         w.logits(r, k, c, t, h, b) = undef(shape.accumulator);
         w.logits(r, k, full, t, h, b) = s.full.logit(r, k, full, t, h, b);
         // Blocks of keys that no row of the tile sees are left out of a chunk's scores.
-        Expr block = part * chunk + k / shape.key_block * shape.key_block;
-        w.logits(r, k, part, t, h, b) =
-            select(build.seen(block, block + shape.key_block), s.part.logit(r, k, part, t, h, b), build.value_of(masked_score));
+        Expr seen = build.seen_keys(part, k / shape.key_block * shape.key_block, shape.key_block);
+        w.logits(r, k, part, t, h, b) = select(seen, s.part.logit(r, k, part, t, h, b), build.value_of(masked_score));
         w.logits(r, k, unseen, t, h, b) = build.value_of(masked_score);
     } else {
         w.logits(r, k, c, t, h, b) = s.part.logit(r, k, c, t, h, b);

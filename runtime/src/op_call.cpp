@@ -1,6 +1,8 @@
 #include "op_call.h"
 #include "cpu_features.h"
 #include <cstdio>
+#include <memory>
+#include <mutex>
 
 namespace attune {
 namespace {
@@ -22,17 +24,21 @@ bool fills_tiles(const VariantRecord &v, std::int64_t queries) {
 }
 
 // What this machine runs: the most specific target first, and a kernel of one head size before one of any.
-const std::vector<const VariantRecord *> &dispatched_here() {
-    static const std::vector<const VariantRecord *> list = [] {
-        std::vector<const VariantRecord *> l;
-        for (const char *target : cpu_targets())
-            for (const bool any_size : {false, true})
-                for (const VariantRecord &v : variant_records())
-                    if (v.dispatched && v.target == target && (v.head_dim == 0) == any_size && runs_here(v.target))
-                        l.push_back(&v);
-        return l;
-    }();
-    return list;
+using VariantList = std::vector<const VariantRecord *>;
+std::shared_ptr<const VariantList> dispatched_here() {
+    static std::mutex mutex;
+    static int generation = -1;
+    static std::shared_ptr<const VariantList> list;
+    const std::lock_guard lock(mutex);
+    if (generation == variant_generation()) return list;
+    generation = variant_generation();
+    VariantList l;
+    for (const char *target : cpu_targets())
+        for (const bool any_size : {false, true})
+            for (const VariantRecord *v : variant_records())
+                if (v->dispatched && v->target == target && (v->head_dim == 0) == any_size && runs_here(v->target))
+                    l.push_back(v);
+    return list = std::make_shared<const VariantList>(std::move(l));
 }
 
 Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
@@ -75,16 +81,24 @@ Forced forced_variant(const Context::State &context, std::string_view of_the_cal
 
 Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
     if (!forced.name.empty()) return use_forced(needs, forced, choice);
+    const auto list = dispatched_here();
+    // A kernel of more options than the call has does as well, where there is no other.
+    static constexpr std::string_view more[] = {"plain", "scored", "training"};
+    std::vector<std::string_view> kinds = {needs.kind};
+    for (const std::string_view kind : more)
+        if (kind != needs.kind && offers(kind, needs.kind)) kinds.push_back(kind);
     for (const Wish &wish : wishes)
-        for (const VariantRecord *v : dispatched_here()) {
-            if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
-            if (v->kind != needs.kind || !fits_sizes(*v, needs)) continue;
-            if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with)) continue;
-            choice = {v, wish.reason};
-            return {};
-        }
+        for (const std::string_view kind : kinds)
+            for (const VariantRecord *v : *list) {
+                if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
+                if (v->kind != kind || !fits_sizes(*v, needs)) continue;
+                if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with)) continue;
+                choice = {v, wish.reason};
+                return {};
+            }
+    const std::string of_kind = needs.kind.empty() ? "" : " with the options of this call (" + std::string(needs.kind) + ")";
     return {StatusCode::unsupported,
-            std::string(needs.op) + ": no variant for " + name_of(needs.dtype) + " is linked in that this CPU runs"};
+            std::string(needs.op) + ": no variant for " + name_of(needs.dtype) + of_kind + " is linked in that this CPU runs"};
 }
 
 int worthwhile_threads(double multiply_adds, int threads) noexcept {

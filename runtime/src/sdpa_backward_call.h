@@ -6,12 +6,13 @@
 namespace attune {
 
 struct BackwardCall {
-    SdpaCall forward;                // out is an input here
-    ConstView lse, grad_lse;         // (B, Hq, Sq); grad_lse may be not given
-    ConstView grad_out;              // (B, Hq, Sq, Dv)
-    View query, key, value;          // gradients of rank 4; each may be not given
-    View bias, alibi_slopes, sinks;  // as the caller gave them
-    View pair_weight;                // of additive scores: (h)
+    SdpaCall forward;                     // out is an input here
+    ConstView lse, grad_lse;              // (B, Hq, Sq); grad_lse may be not given
+    ConstView grad_out;                   // (B, Hq, Sq, Dv)
+    View query, key, value;               // gradients of rank 4; each may be not given
+    View bias, alibi_slopes, sinks;       // as the caller gave them
+    View pair_weight;                     // of additive scores: (h)
+    std::span<const View> user_captures;  // of each capture of a user's attention; may be not given
 };
 
 // What the kernels need of each query: lse in base 2, and sum out grad_out - grad_lse; both (B, Hq, Sq), f64 for f64, else f32.
@@ -44,6 +45,7 @@ struct BackwardShared {
     BackwardRows rows;
     ConstView grad_out, lengths, bias, mask;
     LengthBounds bounds;         // for tiles of as many queries as the kernels have
+    ConstView blocks;            // (B, Hq, tiles, tiles): of a user's mask, for these tiles
     std::vector<float> largest;  // of query, key and grad_out of each entry; empty: not known
 };
 
@@ -59,5 +61,8 @@ Status run_tiles(Context::State &, const BackwardShared &, const VariantRecord &
 
 // The gradients of bias and slopes.
 Status run_captures(Context::State &, const BackwardShared &, const BackwardChoice &, int threads);
+
+// The gradients of the captures of a user's attention.
+Status run_user_captures(Context::State &, const BackwardShared &, int threads);
 
 }  // namespace attune

@@ -1,6 +1,5 @@
 // Which kernels compute the gradients of a call.
 #include "sdpa_backward_call.h"
-#include <iterator>
 
 namespace attune {
 namespace {
@@ -19,22 +18,13 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     const SdpaProblem &p = call.forward.sizes;
     const std::string_view op = call.forward.op;
     const Forced forced = forced_variant(context, variant, op);
-    // A kernel of more options than the call has does as well where there is no other.
-    const std::string_view kinds[] = {"plain", "scored", "training"};
-    const std::size_t least = p.dropout ? 2 : p.scored ? 1 : 0;
     // Products of pairs: only bf16 has them, on CPUs that have such instructions.
-    const Wish tiles[] = {{"pairs", "", "tiles of queries and keys"}, {"tiles", "", "tiles of queries and keys"}},
-               root[] = {{"root", "", "nothing else is built"}};
-    Status none;
-    for (std::size_t n = least; n < std::size(kinds); n++) {
-        none = choose_variant({op, p.dtype, kinds[n], p.head_dim, p.value_dim}, tiles, forced, choice.tiles);
-        if (none.ok() || !forced.name.empty()) break;
-    }
-    if (!none.ok()) {
-        if (!forced.name.empty()) return none;
-        none = choose_variant({op, p.dtype, "training", p.head_dim, p.value_dim}, root, forced, choice.tiles);
-        if (!none.ok()) return none;
-    }
+    const Wish tiles[] = {{"pairs", "", "tiles of queries and keys"},
+                          {"tiles", "", "tiles of queries and keys"},
+                          {"root", "", "nothing else is built"}};
+    const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
+    if (Status s = choose_variant({op, p.dtype, kind, p.head_dim, p.value_dim}, tiles, forced, choice.tiles); !s.ok()) return s;
+    const Wish root[] = {{"root", "", "nothing else is built"}};
     const Wish rows[] = {{"rows", "", ""}, {"root", "", ""}};
     if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
     if (call.bias.given() || call.alibi_slopes.given()) {

@@ -5,6 +5,7 @@
 #include "max_magnitude.h"
 #include "sdpa_arguments.h"
 #include "sdpa_backward_call.h"
+#include "user_call.h"
 #include <algorithm>
 #include <cstring>
 
@@ -137,6 +138,8 @@ void fill_without_pairs(const BackwardCall &call) {
     for (const View *v : {&call.query, &call.key, &call.value, &call.bias, &call.alibi_slopes})
         if (v->given()) fill_zeros(*v);
     if (call.pair_weight.given()) fill_zeros(as_rank4(call.pair_weight, false));
+    for (const View &v : call.user_captures)
+        if (v.given()) fill_zeros(as_rank4(v, false));
 }
 
 }  // namespace
@@ -189,6 +192,15 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
     HalideBuffer pair_weight(c.pair_weight.given() ? c.pair_weight : typed_view(&nothing, p.dtype, {0}, {1}));
     double pair_bias = c.pair_bias;
     if (c.pair_weight.given()) args.insert(args.end(), {pair_weight.get(), &pair_bias});
+    std::int32_t entry = count(t.entry), key_head = count(t.key_head), head = count(t.key_head * group + t.first_head),
+                 heads = count(p.query_heads);
+    std::optional<HalideBuffer> blocks;
+    std::optional<CaptureArguments> captures;
+    if (c.user) {
+        args.insert(args.end(), {&entry, &key_head, &head, &heads});
+        if (s.blocks.given()) args.push_back(blocks.emplace(heads_of(s.blocks, t, group)).get());
+        captures.emplace(*c.user).append_to(args);
+    }
     args.insert(args.end(), more.begin(), more.end());
     return call_kernel(context, variant.kernel, args.data(), 1);
 }
@@ -250,11 +262,16 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
 
     const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
     const VariantRecord &variant = *choice.tiles.variant;
-    BackwardShared shared{call, row_terms, grad_out, c.lengths, {}, {}, {}, {}};
+    BackwardShared shared{call, row_terms, grad_out, c.lengths, {}, {}, {}, {}, {}};
     if (!shared.lengths.given()) shared.lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
     shared.bounds = bound_lengths(shared.lengths, p, variant.tile_q, reinterpret_cast<std::int32_t *>(memory + bounds_at));
     shared.bias = dense_along_keys(c.bias, p.keys, memory + bias_at);
     shared.mask = dense_along_keys(c.mask, p.keys, memory + mask_at);
+    BlockTable blocks;
+    if (c.user && c.user->attention->has_mask) {
+        if (Status s = blocks.make(context, c, {1, variant.tile_q, variant.chunk}); !s.ok()) return s;
+        shared.blocks = blocks.view();
+    }
     if (Status s = find_largest(context, shared, shared.largest); !s.ok()) return s;
     const int threads = worthwhile_threads(p, context.threads);
     if (choice.captures.variant) {
@@ -263,6 +280,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
                                            reinterpret_cast<std::int32_t *>(memory + capture_bounds_at));
         if (Status s = run_captures(context, of_captures, choice, threads); !s.ok()) return s;
     }
+    if (Status s = run_user_captures(context, shared, threads); !s.ok()) return s;
     if (!call.query.given() && !key && !value && !call.pair_weight.given()) return {};
     TileOutputs own;
     if (!key) own.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});

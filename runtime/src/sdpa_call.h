@@ -9,9 +9,12 @@
 
 namespace attune {
 
+struct UserCall;
+
 // All views of rank 4 (lse: 3), all extents agree.
 struct SdpaCall {
     std::string_view op = "sdpa";
+    const UserCall *user = nullptr;  // of a user's attention (user_call.h)
     SdpaProblem sizes;
     ConstView query, key, value;
     View out, lse;

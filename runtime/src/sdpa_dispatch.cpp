@@ -34,18 +34,14 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     return list;
 }
 
-std::string_view kind_for(std::string_view op, const SdpaProblem &p) {
-    if (p.dropout) return "training";
-    // Only the dot product has kernels that know no more than structural masks.
-    return p.scored || op != "sdpa" ? "scored" : "plain";
-}
+std::string_view kind_for(const SdpaProblem &p) { return p.dropout ? "training" : p.scored ? "scored" : "plain"; }
 
 std::size_t ceil_div(std::int64_t a, std::int64_t b) { return static_cast<std::size_t>((a + b - 1) / b); }
 
 }  // namespace
 
 Status choose_values(std::string_view op, const SdpaProblem &p, const Forced &forced, Choice &choice) {
-    return choose_variant({op, p.dtype, kind_for(op, p), p.head_dim, p.value_dim}, wishes(op, p), forced, choice);
+    return choose_variant({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}, wishes(op, p), forced, choice);
 }
 
 Status choose_attention(const Context::State &context, const SdpaCall &call, std::string_view variant,

@@ -3,6 +3,7 @@
 #include "halide_call.h"
 #include "max_magnitude.h"
 #include "sdpa_arguments.h"
+#include "user_call.h"
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +18,16 @@ bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (!is_prefill(variant) || p.dtype == DType::f64) return false;
     if (variant.schedule == "prefill" && p.queries < several) return false;
+    if (c.user && c.user->attention->has_mask) return true;
     return c.lengths.given() || c.bias.given() || c.mask.given() || p.keys % variant.chunk != 0 || !band_is_open(c);
+}
+
+// A tile of the split form holds the queries of all heads that share a key head. root has no tiles and asks no blocks.
+BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
+    const SdpaProblem &p = c.sizes;
+    if (variant.schedule == "root") return {p.query_heads, p.queries, p.keys};
+    if (is_prefill(variant) || variant.schedule == "rows") return {1, variant.tile_q, variant.chunk};
+    return {p.query_heads / p.key_heads, p.queries, variant.chunk};
 }
 
 }  // namespace
@@ -94,7 +104,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
 
     // The order of the generator's inputs (generators/sdpa/sdpa_generator.cpp).
     std::vector<void *> args;
-    args.reserve(32);
+    args.reserve(40);
     args = {nullptr,      query.get(),       key.get(),      band_begin.get(), band_end.get(),
             offset.get(), all_lengths.get(), shortest.get(), longest.get(),    &scale};
     if (!to_weights) args.push_back(value.get());
@@ -106,6 +116,16 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     if (variant.kind == "training")
         args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
     if (to_weights) args.push_back(&probabilities);
+    BlockTable blocks;
+    std::optional<HalideBuffer> blocks_buffer;
+    std::optional<CaptureArguments> captures;
+    if (c.user) {
+        if (c.user->attention->has_mask) {
+            if (Status s = blocks.make(context, c, block_sides(c, variant)); !s.ok()) return s;
+            args.push_back(blocks_buffer.emplace(blocks.view()).get());
+        }
+        captures.emplace(*c.user).append_to(args);
+    }
     args.push_back(out.get());
     if (!to_weights) args.push_back(lse_buffer.get());
     return call_kernel(context, variant.kernel, args.data(), worthwhile_threads(p, context.threads));

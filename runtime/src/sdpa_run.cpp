@@ -66,7 +66,7 @@ bool masked_by_batch(const SdpaCall &c) {
 // Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
 // what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
-    if (c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
+    if (c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
     if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;

@@ -1,21 +1,12 @@
 // What CMake knows of the kernels that are linked in (cmake/attune_add_op.cmake writes the definitions).
 #pragma once
-#include "attune/tensor.h"
+#include "attune/attention_library.h"
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace attune {
-
-struct VariantRecord {
-    std::string_view name, op;
-    DType dtype;
-    int head_dim;  // 0: any
-    std::string_view target, schedule, shape_class, kind, numbers, provenance;
-    int tile_q, chunk;  // of numbers; 1 where the schedule has none
-    bool dispatched;
-    int (*kernel)(void **);
-};
 
 // Boundaries of the classes of shapes, from schedules/targets.json.
 struct SdpaShapeClasses {
@@ -23,7 +14,12 @@ struct SdpaShapeClasses {
     std::int64_t long_padding_percent_at_most;  // queries that the last tile is padded with, of all
 };
 
-std::span<const VariantRecord> variant_records() noexcept;
+// Those of the library, and of all that is linked in: users' attention registers its own, also later than others ran.
+std::span<const VariantRecord> library_variants() noexcept;
+std::vector<const VariantRecord *> variant_records();
+// Goes up with each registration.
+int variant_generation() noexcept;
+
 const SdpaShapeClasses &sdpa_shape_classes() noexcept;
 
 // Null if there is none.

@@ -1,13 +1,52 @@
 #include "attune/variants.h"
 #include "cpu_features.h"
 #include "variant_table.h"
+#include <atomic>
 
 namespace attune {
+namespace {
+
+// Registered by static objects of the libraries of users' attention, so in any order and before main(); a list of nodes that
+// are never freed, because what registers them is never unloaded by us.
+struct Registered {
+    std::span<const VariantRecord> variants;
+    const Registered *next;
+};
+std::atomic<const Registered *> first_registered{nullptr};
+std::atomic<int> generation{0};
+
+// Until `see` answers true.
+template<typename See> const VariantRecord *first_of_all(const See &see) {
+    for (const VariantRecord &v : library_variants())
+        if (see(v)) return &v;
+    for (const Registered *r = first_registered; r; r = r->next)
+        for (const VariantRecord &v : r->variants)
+            if (see(v)) return &v;
+    return nullptr;
+}
+
+}  // namespace
+
+AttentionRegistration::AttentionRegistration(const AttentionRecord &attention) noexcept {
+    auto *node = new (std::nothrow) Registered{attention.variants, first_registered};
+    if (!node) return;  // then dispatch says that there are no variants
+    while (!first_registered.compare_exchange_weak(node->next, node)) {}
+    generation++;
+}
+
+int variant_generation() noexcept { return generation; }
+
+std::vector<const VariantRecord *> variant_records() {
+    std::vector<const VariantRecord *> all;
+    first_of_all([&](const VariantRecord &v) {
+        all.push_back(&v);
+        return false;
+    });
+    return all;
+}
 
 const VariantRecord *find_variant(std::string_view name) noexcept {
-    for (const VariantRecord &v : variant_records())
-        if (v.name == name) return &v;
-    return nullptr;
+    return first_of_all([&](const VariantRecord &v) { return v.name == name; });
 }
 
 bool runs_here(std::string_view target) noexcept {
@@ -25,11 +64,12 @@ bool runs_here(std::string_view target) noexcept {
 std::vector<VariantInfo> variants() {
     std::vector<VariantInfo> infos;
     for (const char *target : cpu_targets())
-        for (const VariantRecord &v : variant_records()) {
-            if (v.target != target) continue;
-            std::string missing = missing_for(v.target);
-            infos.push_back({v.name, v.op, v.dtype, v.head_dim, v.target, v.schedule, v.kind, v.shape_class, v.numbers,
-                             v.provenance, v.dispatched, missing.empty(), missing.empty() ? "" : "this CPU lacks " + missing});
+        for (const VariantRecord *v : variant_records()) {
+            if (v->target != target) continue;
+            std::string missing = missing_for(v->target);
+            infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->numbers,
+                             v->provenance, v->dispatched, missing.empty(),
+                             missing.empty() ? "" : "this CPU lacks " + missing});
         }
     return infos;
 }

@@ -17,7 +17,7 @@ void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_
         return f;
     };
     const bool has_steps = !p.step_queries.empty();
-    for (Func f : {p.logit, p.weight, p.dropped, p.score_gradient}) {
+    for (Func f : {p.scaled, p.logit, p.weight, p.dropped, p.kept_gradient, p.score_gradient}) {
         if (!f.defined() || (f.name() == p.logit.name() && !has_steps)) continue;
         in_tile(f.compute_at(tile).bound(q, 0, tuning.tile_q));
         f.split(q, qo, qi, tuning.query_tile).split(r, ko, ki, keys).reorder(ki, qi, ko, qo, u, h, t);
@@ -26,8 +26,13 @@ void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_
     for (std::size_t n = 0; n < p.step_queries.size(); n++)
         p.logit.update(int(n)).reorder(r, p.step_queries[n], u, h, t).vectorize(r, lanes).unroll(r);
     for (const auto &[product, consumer, along, element] :
-         {std::tuple(p.score, has_steps ? p.logit : p.weight, p.channel, p.channel_element),
-          std::tuple(p.weight_gradient, p.score_gradient, p.value_channel, p.value_element)}) {
+         {std::tuple(p.score,
+                     p.scaled.defined() ? p.scaled
+                     : has_steps        ? p.logit
+                                        : p.weight,
+                     p.channel, p.channel_element),
+          std::tuple(p.weight_gradient, p.kept_gradient.defined() ? p.kept_gradient : p.score_gradient, p.value_channel,
+                     p.value_element)}) {
         Func f = product;
         f.compute_at(consumer, ko).bound_extent(q, tuning.query_tile).bound_extent(r, keys);
         for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
@@ -82,8 +87,8 @@ void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs)
         if (f->defined()) f->compute_root();
     schedule_unit_rows(s);
     for (BackwardTile *p : {&s.full, &s.part})
-        for (Func *f : {&p->score, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient, &p->score_gradient,
-                        &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
+        for (Func *f : {&p->score, &p->scaled, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient,
+                        &p->kept_gradient, &p->score_gradient, &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
             if (f->defined()) f->compute_root();
     for (Func *f : {&s.query_total, &s.key_total, &s.value_total, &s.weight_total, &s.capture_total})
         if (f->defined()) f->compute_root();
@@ -168,6 +173,28 @@ void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning
             .vectorize(r, lanes)
             .unroll(r);
         schedule_backward_scores(s, full ? s.full : s.part, {s.capture_total, loops.query_tile}, tuning, lanes);
+    }
+}
+
+void schedule_captured(BackwardStages &s, Func out, const BackwardTuning &tuning, const Target &target) {
+    const int lanes = target.natural_vector_size(s.full.score.type());
+    require_tuning(tuning, lanes);
+    const Var r = s.r, q = s.q;
+    for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().vectorize(s.d, lanes, TailStrategy::RoundUp);
+    for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    schedule_unit_rows(s);
+    out.compute_root();
+    for (const bool full : {true, false}) {
+        const BackwardStages::Loops &loops = full ? s.full_tiles : s.part_tiles;
+        const RVar read = full ? s.full_read : s.part_read;
+        const BackwardTile &p = full ? s.full : s.part;
+        Stage sum = out.update(full ? 0 : 1);
+        sum.reorder(read, loops.key, loops.query, loops.query_tile, loops.key_tile).unroll(read).never_partition_all();
+        for (Func added : p.contributions) {
+            added.compute_at(out, loops.query_tile).bound(r, 0, tuning.chunk).bound(q, 0, tuning.tile_q).vectorize(r, lanes);
+            for (const Var &v : {s.u, s.h, s.t}) added.bound_extent(v, 1);
+        }
+        schedule_backward_scores(s, p, {out, loops.query_tile}, tuning, lanes);
     }
 }
 

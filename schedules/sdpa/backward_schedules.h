@@ -26,6 +26,10 @@ void schedule_backward_terms(BackwardStages &, const std::vector<Halide::Func> &
 // The same of capture_stages, which have no gradients of channels.
 void schedule_captures(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
 
+// The same of captured_stages. What pairs add is computed for a tile, lanes are keys; then it is added to its elements pair by pair,
+// which may be anywhere.
+void schedule_captured(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
+
 // Parts of those. The scores of a tile, wanted in the loop `tile`; a sum over a tile, a register tile wanted in the loop `rows`.
 void require_tuning(const BackwardTuning &, int lanes);
 void schedule_backward_scores(const BackwardStages &, const BackwardTile &, const Halide::LoopLevel &tile,

@@ -71,7 +71,10 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
             .unroll(ki)
             .unroll(r);
         for (const ScoreUpdate &step : p.steps) along_keys(p.logit.update(step.update), step.keys);
-        if (p.dropped.defined()) {
+        if (p.dropped.defined() && !p.random.defined()) {
+            p.dropped.compute_at(packed, t).reorder_storage(k, r, c, t, h, b).reorder(k, r).vectorize(k, lanes);
+            p.dropped.bound(r, 0, tuning.row_tile);
+        } else if (p.dropped.defined()) {
             Var four("four_of_keys"), in_four("in_four");
             p.dropped.compute_at(packed, t)
                 .reorder_storage(k, r, c, t, h, b)

@@ -71,7 +71,9 @@ void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const Loo
     p.row_sum.update().reorder(r, p.sum_keys.key, p.sum_keys.block).vectorize(r, lanes).unroll(r);
     one_task(p.weight.compute_at(chunk));
     p.weight.update(0).reorder(r, p.weight_keys.key, p.weight_keys.block).vectorize(r, lanes).unroll(r);
-    if (p.dropped.defined()) {
+    if (p.dropped.defined() && !p.random.defined()) {
+        one_task(p.dropped.compute_at(chunk)).vectorize(r, lanes);
+    } else if (p.dropped.defined()) {
         Var four("four_of_keys"), in_four("in_four"), block("row_block"), lane("lane");
         p.dropped.compute_at(chunk)
             .split(k, four, in_four, 4)

@@ -1,0 +1,81 @@
+// What authors of an attention of their own write with. A struct is the whole definition; attune_add_attention() (CMake) makes
+// a library of it, forward and backward (docs/write-your-own-attention.md):
+//
+//   struct Alibi {
+//       attune::Capture slopes{"slopes", 1};  // (Hq)
+//       Halide::Expr score(Halide::Expr x, attune::Index at) const {
+//           return x - slopes(at.h) * abs(cast<float>(at.position - at.j));
+//       }
+//       Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
+//   };
+//
+// At least one of these members, none of them a template or overloaded:
+//   Expr score(Expr x, Index) const     the score that is normalised, from x = scale * q . k
+//   Expr mask(Index) const              true where key j takes part for query i; blocks of pairs without any are skipped
+//   Expr probability(Index) const       a factor of the weight behind the softmax, of indices and captures alone
+// Captures are read by index as they are declared, outermost first, as in C and NumPy. Scores may call Halide's tanh(), exp(),
+// log()... : they become expressions that vectorise, and derivatives, also by captured buffers, are taken from them. Scalars
+// that are not captured are constants of the library.
+#pragma once
+#include <Halide.h>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace attune {
+
+// One (query, key) pair. All int32 but of_pair.
+struct Index {
+    Halide::Expr b, h, i, j;  // batch entry, query head, query, key
+    Halide::Expr position;    // of the query among the keys: i + offset of the call (conventions of SdpaOptions::offset)
+    Halide::Expr key_head;    // that query head h uses
+    Halide::Expr heads, queries, keys;  // Hq, Sq, Sk
+    // The element (j, i, h, b) of a table over pairs. For scores of the library alone: read through this and not as
+    // table(j, i, h, b), because a schedule whose lanes are queries wants such tables transposed.
+    std::function<Halide::Expr(const Halide::Func &table)> of_pair;
+};
+
+// What a score or a mask reads and the caller gives: a buffer, or a scalar where it has no dimensions. It becomes a member of the
+// library's options under its name.
+class Capture {
+public:
+    struct State {
+        std::string name;
+        Halide::Type type;
+        bool of_scores;  // the type is that of the scores: double for f64, else float
+        int dimensions;
+        std::function<Halide::Expr(const std::vector<Halide::Expr> &)> read;  // innermost first; set by what makes the kernel
+    };
+
+    // Of Halide::Float(32), Halide::Float(64), Halide::Int(32) or Halide::Bool().
+    Capture(const std::string &name, Halide::Type type, int dimensions) : Capture(State{name, type, false, dimensions, {}}) {}
+    // Of the type of the scores.
+    Capture(const std::string &name, int dimensions) : Capture(State{name, Halide::Float(32), true, dimensions, {}}) {}
+
+    // The element at these indices, outermost first. The caller's buffer must hold every element that any pair reads: an index
+    // that Halide cannot bound from b, h, i and j needs a clamp().
+    template<typename... Indices> Halide::Expr operator()(Indices &&...indices) const {
+        std::vector<Halide::Expr> args = {Halide::Expr(std::forward<Indices>(indices))...};
+        if (static_cast<int>(args.size()) != state_->dimensions)
+            throw std::invalid_argument("attune: capture " + state_->name + " has " + std::to_string(state_->dimensions) +
+                                        " dimensions and is read with " + std::to_string(args.size()) + " indices");
+        return state_->read({args.rbegin(), args.rend()});
+    }
+
+    // Where captures that are constructed now enroll themselves.
+    static inline thread_local std::vector<std::shared_ptr<State>> *collector = nullptr;
+
+private:
+    explicit Capture(State state) : state_(std::make_shared<State>(std::move(state))) {
+        if (collector) collector->push_back(state_);
+    }
+    std::shared_ptr<State> state_;
+};
+
+// 32 random bits of a pair: Philox4x32-10 in the convention of dropout (attune/dropout.h), so a function of the seed, batch
+// entry, head, query and key alone. A factor such as select(random_bits(at, seed) < limit, 0, 2) drops weights.
+Halide::Expr random_bits(const Index &at, const Halide::Expr &seed_low, const Halide::Expr &seed_high);
+
+}  // namespace attune

@@ -1,0 +1,195 @@
+#include "generators/sdpa/user_attention.h"
+#include "generators/math/philox.h"
+#include <set>
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+std::unique_ptr<const UserAttention> registered;
+
+[[noreturn]] void refuse(const std::string &why) { throw CompileError("attune: " + why + "\n"); }
+
+// Whether an expression reads something that is not a constant.
+class Reads : public Internal::IRVisitor {
+public:
+    bool anything = false;
+
+private:
+    using Internal::IRVisitor::visit;
+    void visit(const Internal::Variable *) override { anything = true; }
+    void visit(const Internal::Call *op) override {
+        if (op->call_type == Internal::Call::Halide || op->call_type == Internal::Call::Image) anything = true;
+        Internal::IRVisitor::visit(op);
+    }
+};
+
+// A call of the buffer itself and not of a Func that wraps it: of such a call intervals are known.
+std::function<Expr(const std::vector<Expr> &)> reading(const Parameter &buffer, const Capture::State &capture) {
+    return [buffer, is_bool = capture.type == Bool()](const std::vector<Expr> &at) {
+        std::vector<Expr> indices;
+        for (const Expr &e : at) indices.push_back(cast<int>(e));
+        Expr element = Internal::Call::make(buffer, indices);
+        return is_bool ? element != 0 : element;
+    };
+}
+
+void require_defined(const Expr &e, const std::string &what) {
+    if (!e.defined()) refuse(what + " returns an undefined expression");
+}
+
+void check_name(const std::string &name, std::set<std::string> &seen) {
+    const bool starts = !name.empty() && (std::isalpha(static_cast<unsigned char>(name[0])) != 0);
+    bool is_name = starts;
+    for (const char c : name) is_name = is_name && (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_');
+    if (!is_name) refuse("the name of capture \"" + name + "\" is no C++ name");
+    if (name == "sdpa") refuse("a capture cannot be called sdpa: so is a member of the options");
+    if (!seen.insert(name).second) refuse("two captures are called " + name);
+}
+
+}  // namespace
+
+const UserAttention *user_attention() { return registered.get(); }
+
+void set_user_attention(UserAttention attention) {
+    std::set<std::string> names;
+    for (const auto &c : attention.captures) {
+        check_name(c->name, names);
+        const bool known = c->type == Float(32) || c->type == Float(64) || c->type == Int(32) || c->type == Bool();
+        if (!known) refuse("capture " + c->name + " must be of Float(32), Float(64), Int(32) or Bool()");
+        if (c->dimensions < 0 || c->dimensions > 4) refuse("capture " + c->name + " must have 0 to 4 dimensions");
+        if (c->dimensions == 0 && c->type == Bool()) refuse("capture " + c->name + ": a scalar must be a number");
+    }
+    UserAttention checked{attention.name, attention.captures, {}, {}, {}};
+    if (attention.score)
+        checked.score = [name = attention.name, score = attention.score](Expr x, const Index &at) {
+            Expr y = score(x, at);
+            require_defined(y, name + "::score");
+            Reads reads;
+            y.accept(&reads);
+            if (!reads.anything)
+                refuse(name + "::score is a constant: it reads neither the score, nor the index, nor a capture");
+            if (y.type().is_bool()) refuse(name + "::score must be a number, is boolean: is it meant to be a mask?");
+            return cast(x.type(), y);
+        };
+    if (attention.mask)
+        checked.mask = [name = attention.name, mask = attention.mask](const Index &at) {
+            Expr y = mask(at);
+            require_defined(y, name + "::mask");
+            std::ostringstream type;
+            type << y.type();
+            if (!y.type().is_bool()) refuse(name + "::mask must be boolean, is " + type.str());
+            return y;
+        };
+    if (attention.probability)
+        checked.probability = [name = attention.name, factor = attention.probability](const Index &at) {
+            Expr y = factor(at);
+            require_defined(y, name + "::probability");
+            if (y.type().is_bool()) refuse(name + "::probability must be a number, is boolean: is it meant to be a mask?");
+            return y;
+        };
+    registered = std::make_unique<const UserAttention>(std::move(checked));
+}
+
+void UserAttention::add_score(Score &to, const Global &global) const {
+    if (score) {
+        ScoreStep step;
+        step.score = [global, of = score](Expr x, const Index &at) { return of(x, global(at)); };
+        to.steps.push_back(step);
+    }
+    if (probability) to.probability = [global, of = probability](const Index &at) { return of(global(at)); };
+}
+
+void UserAttention::add_mask(Score &to, const Global &global) const {
+    if (!mask) return;
+    ScoreStep step;
+    step.mask = [global, of = mask](const Index &at) { return of(global(at)); };
+    step.may_mask = step.in_blocks = true;
+    to.steps.push_back(step);
+}
+
+Type capture_type(const Capture::State &capture, Type of_scores) {
+    if (capture.of_scores) return of_scores;
+    return capture.type == Bool() ? UInt(8) : capture.type;
+}
+
+void UserInputs::add_to(Internal::GeneratorBase &generator, Type of_scores) {
+    if (!registered) return;
+    of_scores_ = of_scores;
+    for (const auto &c : registered->captures) {
+        Input in{c.get()};
+        // Apart from the names of what every attention reads.
+        const std::string name = "capture_" + c->name;
+        if (c->dimensions > 0)
+            in.buffer = generator.add_input<Buffer<>>(name, capture_type(*c, of_scores), c->dimensions);
+        else if (c->type.is_float())
+            in.number = generator.add_input<double>(name);
+        else
+            in.integer = generator.add_input<int32_t>(name);
+        inputs_.push_back(in);
+    }
+}
+
+void UserInputs::connect() {
+    for (const Input &in : inputs_) {
+        const Type type = capture_type(*in.capture, of_scores_);
+        if (in.buffer) {
+            in.capture->read = reading(in.buffer->operator ImageParam().parameter(), *in.capture);
+        } else {
+            const Expr scalar = in.number ? cast(type, *in.number) : Expr(*in.integer);
+            in.capture->read = [scalar](const std::vector<Expr> &) { return scalar; };
+        }
+    }
+}
+
+void UserInputs::constrain() {
+    for (const Input &in : inputs_)
+        for (int n = 0; in.buffer && n < in.capture->dimensions; n++) in.buffer->dim(n).set_min(0);
+}
+
+Index symbolic_index() {
+    auto symbol = [](const char *name) { return Internal::Variable::make(Int(32), name); };
+    const Expr i = symbol("pair_i");
+    return {symbol("pair_b"),
+            symbol("pair_h"),
+            i,
+            symbol("pair_j"),
+            i + symbol("pair_offset"),
+            symbol("pair_key_head"),
+            symbol("pair_heads"),
+            symbol("pair_queries"),
+            symbol("pair_keys"),
+            {}};
+}
+
+void connect_to_symbols(const UserAttention &user) {
+    for (const auto &c : user.captures) {
+        const Type type = capture_type(*c, Float(32));
+        const std::string name = "capture_" + c->name;
+        if (c->dimensions > 0)
+            c->read = reading(ImageParam(type, c->dimensions, name).parameter(), *c);
+        else
+            c->read = [scalar = Param<void>(type, name)](const std::vector<Expr> &) { return Expr(scalar); };
+    }
+}
+
+std::vector<CapturedInputs::Buffer> UserInputs::buffers() const {
+    std::vector<CapturedInputs::Buffer> list;
+    for (const Input &in : inputs_) {
+        CapturedInputs::Buffer buffer{"capture_" + in.capture->name, {}};
+        for (int n = 0; in.buffer && n < in.capture->dimensions; n++) buffer.extents.push_back(in.buffer->dim(n).extent());
+        list.push_back(buffer);
+    }
+    return list;
+}
+
+Expr random_bits(const Index &at, const Expr &seed_low, const Expr &seed_high) {
+    const Type word = UInt(32);
+    const auto words =
+        philox4x32_10({cast(word, at.j / 4), cast(word, at.i), cast(word, at.b * at.heads + at.h), Expr(uint32_t(0))},
+                      {cast(word, seed_low), cast(word, seed_high)});
+    return mux(at.j % 4, {words[0], words[1], words[2], words[3]});
+}
+
+}  // namespace attune

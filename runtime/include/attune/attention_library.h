@@ -1,0 +1,78 @@
+// What libraries of users' attention are written with by attune_add_attention(). Call them through the header that it makes,
+// <name>.h (docs/write-your-own-attention.md); of this one only BlockMask is meant to be used by hand.
+#pragma once
+#include "attune/sdpa_backward.h"
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace attune {
+
+// Which blocks of pairs a mask leaves out, kept from call to call: what a user's mask says is asked once and not in each call.
+// Give the same object to calls of the same sizes with the same captures; clear() it when a captured buffer changes. One call at
+// a time.
+class BlockMask {
+public:
+    void clear() { tables_.clear(); }
+
+private:
+    friend class BlockMaskTables;
+    struct Table {
+        std::vector<std::int64_t> key;  // what it was made for
+        std::vector<std::int32_t> blocks;
+    };
+    std::vector<Table> tables_;
+};
+
+// A kernel that is linked in.
+struct VariantRecord {
+    std::string_view name, op;
+    DType dtype;
+    int head_dim;  // 0: any
+    std::string_view target, schedule, shape_class, kind, numbers, provenance;
+    int tile_q, chunk;  // of numbers; 1 where the schedule has none
+    bool dispatched;
+    int (*kernel)(void **);
+};
+
+// A capture of the struct. Rank 0: a number.
+struct CaptureRecord {
+    std::string_view name;
+    bool of_scores;  // f64 for f64, else f32; dtype otherwise
+    DType dtype;
+    int rank;
+    // Whether each element is read by one batch entry, or query head, alone; and whether it has a gradient.
+    bool by_batch, by_head, has_gradient;
+};
+
+struct AttentionRecord {
+    std::string_view name, backward_op;  // ops of the variants
+    std::span<const CaptureRecord> captures;
+    bool has_mask, mask_by_batch, mask_by_head;
+    std::span<const VariantRecord> variants;
+};
+
+// Registers the variants: variants() lists them, and dispatch finds them.
+class AttentionRegistration {
+public:
+    explicit AttentionRegistration(const AttentionRecord &) noexcept;
+};
+
+// What the caller gives for a capture: a buffer, or a number.
+struct CaptureArgument {
+    ConstView buffer = {};
+    std::optional<double> number = {};
+};
+
+Status run_user_attention(Context &, const AttentionRecord &, const ConstView &query, const ConstView &key,
+                          const ConstView &value, const View &out, const SdpaOptions &, std::span<const CaptureArgument>,
+                          BlockMask *) noexcept;
+// grad_captures: one for each capture; not given where it is not wanted.
+Status run_user_attention_backward(Context &, const AttentionRecord &, const ConstView &query, const ConstView &key,
+                                   const ConstView &value, const SdpaForward &, const SdpaGradients &,
+                                   std::span<const View> grad_captures, const SdpaOptions &, std::span<const CaptureArgument>,
+                                   BlockMask *) noexcept;
+
+}  // namespace attune

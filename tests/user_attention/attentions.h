@@ -1,0 +1,33 @@
+// Attentions as users write them, for the tests: each kind of capture and member in some of them.
+#pragma once
+#include <attune/generator/attention.h>
+
+// ALiBi with learned slopes, causal.
+struct Alibi {
+    attune::Capture slopes{"slopes", 1};  // (Hq)
+    Halide::Expr score(Halide::Expr x, attune::Index at) const {
+        return x - slopes(at.h) * abs(Halide::cast<float>(at.position - at.j));
+    }
+    Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
+};
+
+// A score that bends, a table that is read at two elements, a boolean buffer, scalars, and a factor of the weights.
+struct Everything {
+    attune::Capture table{"table", 2};                         // (Hq, 2 reach + 1)
+    attune::Capture temperature{"temperature", 2};             // (B, Hq)
+    attune::Capture allowed{"allowed", Halide::Bool(), 2};     // (Sq, Sk)
+    attune::Capture document{"document", Halide::Int(32), 2};  // (B, Sk)
+    attune::Capture decay{"decay", 1};                         // (1)
+    attune::Capture cap{"cap", Halide::Float(64), 0};
+    attune::Capture reach{"reach", Halide::Int(32), 0};
+
+    Halide::Expr score(Halide::Expr x, attune::Index at) const {
+        Halide::Expr bent = cap() * tanh(x * temperature(at.b, at.h) / cap());
+        Halide::Expr near = clamp(at.j - at.position + reach(), 0, 2 * reach()), middle = Halide::Expr(reach());
+        return bent + table(at.h, near) - Halide::Expr(0.5f) * table(at.h, middle);
+    }
+    Halide::Expr mask(attune::Index at) const {
+        return allowed(at.i, at.j) && document(at.b, at.j) == document(at.b, min(at.i, at.keys - 1));
+    }
+    Halide::Expr probability(attune::Index at) const { return exp(-decay(0) * Halide::cast<float>(abs(at.i - at.j)) / 16.0f); }
+};

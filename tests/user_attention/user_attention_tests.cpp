@@ -1,0 +1,242 @@
+// Attention that users write (conventions.md rows 7, 8, 11, 13, 14, 15): forward, gradients and gradients of captures against
+// the formula, pair by pair.
+#include "alibi_attention.h"
+#include "everything.h"
+#include "tests/user_attention/user_attention_case.h"
+#include <attune/variants.h>
+#include <memory>
+
+using namespace attune_test;
+
+namespace {
+
+struct AlibiFormula {
+    template<typename R> static R score(R x, const Pair &at, const Captured<R> &c) {
+        return x - c[0][std::size_t(at.h)] * R(std::abs(at.position - at.j));
+    }
+    template<typename R> static bool mask(const Pair &at, const Captured<R> &) { return at.j <= at.position; }
+    template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
+};
+
+// Captures: table, temperature, allowed, document, decay, cap, reach.
+struct EverythingFormula {
+    template<typename R> static R score(R x, const Pair &at, const Captured<R> &c) {
+        const Index reach = Index(c[6][0]), width = 2 * reach + 1;
+        const R cap = c[5][0], bent = cap * std::tanh(x * c[1][std::size_t(at.b * at.heads + at.h)] / cap);
+        const Index near = std::clamp<Index>(at.j - at.position + reach, 0, 2 * reach);
+        return bent + c[0][std::size_t(at.h * width + near)] - R(0.5) * c[0][std::size_t(at.h * width + reach)];
+    }
+    template<typename R> static bool mask(const Pair &at, const Captured<R> &c) {
+        const auto document = [&](Index j) { return c[3][std::size_t(at.b * at.keys + j)]; };
+        return c[2][std::size_t(at.i * at.keys + at.j)] != 0 && document(at.j) == document(std::min(at.i, at.keys - 1));
+    }
+    template<typename R> static R factor(const Pair &at, const Captured<R> &c) {
+        return std::exp(-c[4][0] * R(std::abs(at.i - at.j)) / R(16));
+    }
+};
+
+// What everything::Options points to beside the tensors.
+template<typename T> struct EverythingArrays : UserArrays<T> {
+    std::unique_ptr<bool[]> allowed;
+    std::vector<std::int32_t> document;
+
+    static Captured<T> captures_of(const UserSizes &s, unsigned seed) {
+        std::mt19937 random(seed);
+        std::normal_distribution<double> normal;
+        const std::size_t reach = 5, heads = std::size_t(s.heads), batch = std::size_t(s.batch);
+        Captured<T> c(7);
+        for (std::size_t n = 0; n < heads * (2 * reach + 1); n++) c[0].push_back(T(normal(random)));
+        for (std::size_t n = 0; n < heads * batch; n++) c[1].push_back(T(0.5 + 0.25 * double(n)));
+        for (Index n = 0; n < s.queries * s.keys; n++) c[2].push_back(T(random() % 5 != 0));
+        for (std::size_t b = 0; b < batch; b++)
+            for (Index j = 0; j < s.keys; j++) c[3].push_back(T((j + 11 * Index(b)) / 70));
+        c[4] = {T(0.75)}, c[5] = {T(1.5)}, c[6] = {T(reach)};
+        if (s.queries > 3)  // a query that sees nothing
+            for (Index j = 0; j < s.keys; j++) c[2][std::size_t(3 * s.keys + j)] = 0;
+        return c;
+    }
+    EverythingArrays(const UserSizes &s, unsigned seed) : UserArrays<T>(s, captures_of(s, seed), seed) {
+        allowed = std::make_unique<bool[]>(std::size_t(s.queries * s.keys));
+        for (std::size_t n = 0; n < this->captures[2].size(); n++) allowed[n] = this->captures[2][n] != 0;
+        for (const T x : this->captures[3]) document.push_back(std::int32_t(x));
+    }
+    everything::Options options() {
+        const UserSizes &s = this->sizes;
+        return {.table = attune::ConstView(this->captures[0].data(), {s.heads, 11}),
+                .temperature = attune::ConstView(this->captures[1].data(), {s.batch, s.heads}),
+                .allowed = attune::ConstView(allowed.get(), {s.queries, s.keys}),
+                .document = attune::ConstView(document.data(), {s.batch, s.keys}),
+                .decay = attune::ConstView(this->captures[4].data(), {1}),
+                .cap = 1.5,
+                .reach = 5,
+                .sdpa = {}};
+    }
+    attune::Status run(attune::Context &context, attune::BlockMask *block_mask = nullptr) {
+        everything::Options o = options();
+        o.block_mask = block_mask;
+        o.sdpa.lse = this->lse_view();
+        if (attune::Status s = everything::forward(context, this->q_like(this->query), this->k_like(this->key),
+                                                   this->v_like(this->value), this->o_like(this->out), o);
+            !s.ok())
+            return s;
+        o.sdpa.lse = {};
+        const UserSizes &s = this->sizes;
+        return everything::backward(context, this->q_like(this->query), this->k_like(this->key), this->v_like(this->value),
+                                    this->forward(),
+                                    {.sdpa = this->gradients(),
+                                     .table = attune::View(this->grad_captures[0].data(), {s.heads, 11}),
+                                     .temperature = attune::View(this->grad_captures[1].data(), {s.batch, s.heads}),
+                                     .decay = attune::View(this->grad_captures[4].data(), {1})},
+                                    o);
+    }
+};
+
+UserSizes sizes_of(Index batch, Index heads, Index key_heads, Index queries, Index keys, Index width) {
+    UserSizes s{batch, heads, key_heads, queries, keys, width, width, 1 / std::sqrt(double(width)), {}, {}};
+    s.offset.assign(std::size_t(batch), keys - queries);
+    s.lengths.assign(std::size_t(batch), keys);
+    return s;
+}
+
+template<typename T> void run_alibi(UserArrays<T> &a, attune::Context &context, std::string_view variant, bool gradients) {
+    const attune::ConstView slopes(a.captures[0].data(), {a.sizes.heads});
+    attune::SdpaOptions forward_options;
+    forward_options.lse = a.lse_view(), forward_options.variant = variant;
+    attune::Status status = alibi_attention::forward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value),
+                                                     a.o_like(a.out), {.slopes = slopes, .sdpa = forward_options});
+    INFO(status.message());
+    REQUIRE(status.ok());
+    if (!gradients) return;
+    status = alibi_attention::backward(
+        context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.forward(),
+        {.sdpa = a.gradients(), .slopes = attune::View(a.grad_captures[0].data(), {a.sizes.heads})}, {.slopes = slopes});
+    INFO(status.message());
+    REQUIRE(status.ok());
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a score with a mask agrees with its formula, forward and backward", "[user_attention]", float, double) {
+    attune::Context context({.threads = 2});
+    for (const auto &[heads, key_heads, queries, keys] : {std::tuple(2, 2, 1, 1),
+                                                          {2, 1, 63, 63},
+                                                          {4, 2, 64, 64},
+                                                          {2, 2, 65, 129},
+                                                          {4, 2, 37, 211},
+                                                          {2, 1, 130, 67},
+                                                          {4, 1, 1, 300}}) {
+        CAPTURE(heads, key_heads, queries, keys);
+        UserArrays<TestType> a(sizes_of(2, heads, key_heads, queries, keys, 16), {{}}, 7);
+        for (Index h = 0; h < heads; h++) a.captures[0].push_back(TestType(0.25) / TestType(h + 1));
+        a.grad_captures[0].resize(a.captures[0].size());
+        run_alibi(a, context, {}, true);
+        check_user_attention<AlibiFormula>(a, {0});
+    }
+}
+
+TEMPLATE_TEST_CASE("captures of every kind and a factor of the weights agree with their formula", "[user_attention]", float,
+                   double) {
+    attune::Context context({.threads = 2});
+    for (const auto &[heads, key_heads, queries, keys] :
+         {std::tuple(2, 2, 1, 1), {4, 2, 64, 64}, {4, 2, 65, 129}, {2, 1, 37, 211}, {2, 2, 2, 257}}) {
+        CAPTURE(heads, key_heads, queries, keys);
+        EverythingArrays<TestType> a(sizes_of(2, heads, key_heads, queries, keys, 16), 11);
+        const attune::Status status = a.run(context);
+        INFO(status.message());
+        REQUIRE(status.ok());
+        check_user_attention<EverythingFormula>(a, {0, 1, 4});
+    }
+}
+
+TEST_CASE("bits of a user's attention do not depend on threads, nor on a kept block mask", "[user_attention][invariance]") {
+    EverythingArrays<float> first(sizes_of(2, 4, 2, 130, 195, 16), 5);
+    attune::Context one({.threads = 1});
+    REQUIRE(first.run(one).ok());
+    for (const int threads : {2, 3, 7}) {
+        attune::Context context({.threads = threads});
+        attune::BlockMask kept;
+        EverythingArrays<float> again(first.sizes, 5);
+        for (int round = 0; round < 2; round++) {
+            REQUIRE(again.run(context, round ? &kept : nullptr).ok());
+            REQUIRE(again.run(context, round ? &kept : nullptr).ok());
+            CHECK(again.out == first.out);
+            CHECK(again.lse == first.lse);
+            CHECK(again.grad_query == first.grad_query);
+            CHECK(again.grad_key == first.grad_key);
+            CHECK(again.grad_value == first.grad_value);
+            for (const std::size_t c : {0u, 1u, 4u}) CHECK(again.grad_captures[c] == first.grad_captures[c]);
+        }
+    }
+}
+
+TEST_CASE("what a user's mask leaves out may be NaN", "[user_attention]") {
+    attune::Context context({.threads = 1});
+    UserArrays<float> a(sizes_of(1, 1, 1, 70, 200, 16), {{0.25f}}, 3);
+    run_alibi(a, context, {}, true);
+    const std::vector<float> out = a.out, grad_query = a.grad_query, grad_value = a.grad_value, slope = a.grad_captures[0];
+    // The queries before 20 do not see the keys from here on.
+    const Index first = 20 + 200 - 70;
+    a.sizes.queries = 20;
+    UserArrays<float> b(sizes_of(1, 1, 1, 20, 200, 16), {{0.25f}}, 3);
+    b.key = a.key, b.value = a.value;
+    attune::SdpaOptions options;
+    options.lse = b.lse_view(), options.offset = 130;
+    std::fill(b.key.begin() + first * 16, b.key.end(), NAN);
+    std::fill(b.value.begin() + first * 16, b.value.end(), NAN);
+    const attune::ConstView slopes(b.captures[0].data(), {1});
+    REQUIRE(alibi_attention::forward(context, b.q_like(b.query), b.k_like(b.key), b.v_like(b.value), b.o_like(b.out),
+                                     {.slopes = slopes, .sdpa = options})
+                .ok());
+    options.lse = {};
+    REQUIRE(alibi_attention::backward(context, b.q_like(b.query), b.k_like(b.key), b.v_like(b.value), b.forward(),
+                                      {.sdpa = b.gradients(), .slopes = attune::View(b.grad_captures[0].data(), {1})},
+                                      {.slopes = slopes, .sdpa = options})
+                .ok());
+    const auto finite = [](const std::vector<float> &x) {
+        return std::all_of(x.begin(), x.end(), [](float e) { return std::isfinite(e); });
+    };
+    CHECK(finite(b.out));
+    CHECK(finite(b.grad_query));
+    CHECK(finite(b.grad_key));
+    CHECK(finite(b.grad_value));
+    CHECK(finite(b.grad_captures[0]));
+}
+
+TEST_CASE("bad captures are refused in their words before anything is written", "[user_attention]") {
+    attune::Context context({.threads = 1});
+    EverythingArrays<float> a(sizes_of(2, 2, 2, 5, 9, 16), 3);
+    const auto refused = [&](const everything::Options &o) {
+        const attune::Status s =
+            everything::forward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.o_like(a.out), o);
+        CHECK_FALSE(s.ok());
+        CHECK(std::all_of(a.out.begin(), a.out.end(), [](float x) { return std::isnan(x); }));
+        return std::string(s.message());
+    };
+    everything::Options o = a.options();
+    o.table = {};
+    CHECK(refused(o) == "table: must be given");
+    o = a.options(), o.table = attune::ConstView(a.captures[0].data(), {22});
+    CHECK(refused(o) == "table: rank must be 2, got 1");
+    o = a.options(), o.document = attune::ConstView(a.captures[0].data(), {2, 9});
+    CHECK(refused(o) == "document: type must be i32, got f32");
+    o = a.options(), o.cap = {};
+    CHECK(refused(o) == "cap: must be given");
+    o = a.options(), o.table = attune::ConstView(a.captures[0].data(), {1, 11});
+    CHECK(refused(o).find("table: is too small: everything reads beyond its extents") == 0);
+    o = a.options(), o.sdpa.softcap = 1;
+    CHECK(refused(o).find("everything: no variant for f32 with the options of this call (scored) is linked in") == 0);
+    o = a.options(), o.sdpa.score = attune::Score::cosine;
+    CHECK(refused(o).find("score: must be dot_product") == 0);
+    o = a.options(), o.table = attune::ConstView(a.out.data(), {2, 11});
+    CHECK(refused(o).find("overlap") != std::string::npos);
+}
+
+TEST_CASE("variants of a user's attention are listed", "[user_attention]") {
+    int forward = 0, backward = 0;
+    for (const attune::VariantInfo &v : attune::variants()) {
+        forward += v.op == "alibi_attention" && v.runs_here;
+        backward += v.op == "alibi_attention_backward" && v.runs_here;
+    }
+    CHECK(forward > 0);
+    CHECK(backward > 0);
+}
