@@ -4,6 +4,18 @@
 namespace attune::program {
 namespace {
 
+// What each command has, whichever its arguments are.
+template<typename Arguments> void add_input_gradients(CLI::App *command, Arguments &a) {
+    file(command, "--grad-query", a.grad_query, "Output, as --query; at least one of the gradients is asked for");
+    file(command, "--grad-key", a.grad_key, "Output, as --key");
+    file(command, "--grad-value", a.grad_value, "Output, as --value");
+}
+template<typename Arguments> void add_option_gradients(CLI::App *command, Arguments &a) {
+    file(command, "--grad-bias", a.grad_bias, "Output, as --bias: summed over what that was broadcast over");
+    file(command, "--grad-slopes", a.grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
+    file(command, "--grad-sinks", a.grad_sinks, "Output (Hq,), float32");
+}
+
 void add_sdpa_backward(CLI::App &run) {
     auto [backward, a] = add_command(
         run, "sdpa-backward", "Gradients of a loss by the inputs of scaled dot-product attention",
@@ -16,12 +28,8 @@ void add_sdpa_backward(CLI::App &run) {
     file(backward, "--in-out", a->in_out,
          "(B, Hq, Sq, Dv): --out of the forward; without it and --in-lse, the forward runs first");
     file(backward, "--in-lse", a->in_lse, "(B, Hq, Sq): --lse of the forward");
-    file(backward, "--grad-query", a->grad_query, "Output, as --query; at least one of the gradients is asked for");
-    file(backward, "--grad-key", a->grad_key, "Output, as --key");
-    file(backward, "--grad-value", a->grad_value, "Output, as --value");
-    file(backward, "--grad-bias", a->grad_bias, "Output, as --bias: summed over what that was broadcast over");
-    file(backward, "--grad-slopes", a->grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
-    file(backward, "--grad-sinks", a->grad_sinks, "Output (Hq,), float32");
+    add_input_gradients(backward, *a);
+    add_option_gradients(backward, *a);
     file(backward, "--grad-score-weight", a->grad_score_weight, "Output, as --score-weight");
     add_masks(backward, a->attention);
     add_scores(backward, a->attention, "1 / sqrt(Dk), else 1");
@@ -40,17 +48,13 @@ void add_additive_backward(CLI::App &run) {
     file(backward, "--grad-out", a->grad_out, "(B, Hq, Sq, Dv): gradient of the loss by the output")->required();
     file(backward, "--grad-lse", a->grad_lse, "(B, Hq, Sq): gradient of the loss by the log-sum-exp (default: 0)");
     add_additive_layer(backward, a->additive);
-    file(backward, "--grad-query", a->grad_query, "Output, as --query; at least one of the gradients is asked for");
-    file(backward, "--grad-key", a->grad_key, "Output, as --key");
-    file(backward, "--grad-value", a->grad_value, "Output, as --value");
+    add_input_gradients(backward, *a);
     file(backward, "--grad-w-query", a->grad_w_query, "Output, as --w-query");
     file(backward, "--grad-w-key", a->grad_w_key, "Output, as --w-key");
     file(backward, "--grad-b-query", a->grad_b_query, "Output, as --b-query");
     file(backward, "--grad-b-key", a->grad_b_key, "Output, as --b-key");
     file(backward, "--grad-w-score", a->grad_w_score, "Output, as --w-score");
-    file(backward, "--grad-bias", a->grad_bias, "Output, as --bias: summed over what that was broadcast over");
-    file(backward, "--grad-slopes", a->grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
-    file(backward, "--grad-sinks", a->grad_sinks, "Output (Hq,), float32");
+    add_option_gradients(backward, *a);
     add_masks(backward, attention);
     add_scores(backward, attention, "1");
 }
@@ -68,9 +72,7 @@ void add_multi_head_backward(CLI::App &run) {
     add_tensors(mha, attention, true);
     file(mha, "--grad-out", a->grad_out, "(B, Sq, Eo): gradient of the loss by the output")->required();
     add_layer(mha, a->layer);
-    file(mha, "--grad-query", a->grad_query, "Output, as --query; at least one of the gradients is asked for");
-    file(mha, "--grad-key", a->grad_key, "Output, as --key");
-    file(mha, "--grad-value", a->grad_value, "Output, as --value");
+    add_input_gradients(mha, *a);
     file(mha, "--grad-w-query", a->grad_w_query, "Output, as --w-query");
     file(mha, "--grad-w-key", a->grad_w_key, "Output, as --w-key");
     file(mha, "--grad-w-value", a->grad_w_value, "Output, as --w-value");
@@ -79,9 +81,7 @@ void add_multi_head_backward(CLI::App &run) {
     file(mha, "--grad-b-key", a->grad_b_key, "Output, as --b-key");
     file(mha, "--grad-b-value", a->grad_b_value, "Output, as --b-value");
     file(mha, "--grad-b-out", a->grad_b_out, "Output, as --b-out");
-    file(mha, "--grad-bias", a->grad_bias, "Output, as --bias: summed over what that was broadcast over");
-    file(mha, "--grad-slopes", a->grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
-    file(mha, "--grad-sinks", a->grad_sinks, "Output (Hq,), float32");
+    add_option_gradients(mha, *a);
     add_masks(mha, attention);
     add_scores(mha, attention, "1 / sqrt(D)");
 }

@@ -88,27 +88,14 @@ TEST_CASE("memory: each request that fails is an out_of_memory, and the next cal
             attune::Context context({.threads = threads, .scratch_bytes_per_thread = 0, .allocator = allocator.hook()});
             CHECK(a.run(context, v.name).ok());
             const auto out = a.out.values(), lse = a.lse.values();
-            int failed = 0;
-            bool succeeded = false;
-            // The later steps come of tasks that repeat the requests of the first ones. How many there are depends on the threads.
-            for (int n = 0; n < 1 << 20 && !succeeded; n += n < 40 ? 1 : n / 4) {
-                allocator.requests = 0, allocator.fail_at = n;
-                const attune::Status status = a.run(context, v.name);
-                allocator.fail_at = -1;
-                succeeded = status.ok();
-                INFO("request " << n << " of " << threads << " threads: " << status.message());
-                if (!succeeded) {
-                    failed++;
-                    CHECK(status.code() == attune::StatusCode::out_of_memory);
-                    CHECK(!status.message().empty());
-                    CHECK(allocator.live == 0);
-                }
-                CHECK(a.run(context, v.name).ok());
-                CHECK(same_bits(a.out.values(), out));
-                CHECK(same_bits(a.lse.values(), lse));
-            }
-            CHECK(failed > 0);
-            CHECK(succeeded);
+            INFO(threads << " threads");
+            refuse_requests(
+                allocator, 40, [&] { return a.run(context, v.name); },
+                [&] {
+                    CHECK(a.run(context, v.name).ok());
+                    CHECK(same_bits(a.out.values(), out));
+                    CHECK(same_bits(a.lse.values(), lse));
+                });
             CHECK(allocator.live == 0);
             CHECK(allocator.defects == 0);
         }

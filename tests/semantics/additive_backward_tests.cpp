@@ -9,7 +9,7 @@ using attune::Causal;
 
 namespace {
 // Two entries, four query heads on two key heads; query, key, value and the sum of different widths.
-AdditiveBackwardCase small_case(unsigned seed) {
+AdditiveBackwardCase additive_case(unsigned seed) {
     AdditiveBackwardCase c;
     c.forward.attention = {.query_heads = 4, .key_heads = 2, .queries = 5, .keys = 7, .head_dim = 3, .value_dim = 5};
     c.forward.attention.key_dim = 4, c.forward.attention.seed = seed;
@@ -18,7 +18,7 @@ AdditiveBackwardCase small_case(unsigned seed) {
     return c;
 }
 using SetCase = std::function<void(AdditiveBackwardCase &)>;
-std::vector<SetCase> options() {
+std::vector<SetCase> additive_options() {
     std::vector<SetCase> all;
     const auto attention = [&](const SetOption &set) {
         all.push_back([set](AdditiveBackwardCase &c) { set(c.forward.attention); });
@@ -48,20 +48,6 @@ std::vector<SetCase> options() {
             c.forward.b_query = c.forward.w_query && on & 8, c.forward.b_key = c.forward.w_key && !(on & 8);
         });
     return all;
-}
-
-// The loss is the sum of all out and lse by random numbers; lse of a row without keys is no number.
-double loss_of(AdditiveBackwardArrays<double> &a, const std::vector<double> &out, const std::vector<double> &lse) {
-    long double loss = 0;
-    std::size_t n = 0;
-    a.grad_out.each([&](double &x) { loss += static_cast<long double>(x) * out[n++]; });
-    n = 0;
-    if (a.the.grad_lse)
-        a.grad_lse.each([&](double &x) {
-            if (std::isfinite(lse[n])) loss += static_cast<long double>(x) * lse[n];
-            n++;
-        });
-    return double(loss);
 }
 
 // Gradients by name, in the order of each_gradient.
@@ -97,7 +83,7 @@ void round_floats(AdditiveBackwardArrays<double> &a) {
         array->each([](float &x) { x = std::round(x * 4096) / 4096; });
 }
 
-void check_definition(const AdditiveBackwardCase &c) {
+void check_additive_definition(const AdditiveBackwardCase &c) {
     AdditiveBackwardArrays<double> a(c);
     round_floats(a);
     const auto query = a.forward.base.query.view(), key = a.forward.base.key.view(), value = a.forward.base.value.view();
@@ -145,18 +131,18 @@ void check_library(attune::Context &context, const AdditiveBackwardCase &c, std:
 
 TEST_CASE("additive gradients: the definition is the central differences of the forward's", "[additive_backward][semantics]") {
     unsigned seed = 1;
-    for (const SetCase &set : options()) {
-        AdditiveBackwardCase c = small_case(seed++);
+    for (const SetCase &set : additive_options()) {
+        AdditiveBackwardCase c = additive_case(seed++);
         set(c);
-        check_definition(c);
+        check_additive_definition(c);
     }
 }
 
 TEST_CASE("additive gradients: central differences under every mask and option", "[additive_backward][semantics]") {
     attune::Context context;
     unsigned seed = 1;
-    for (const SetCase &set : options()) {
-        AdditiveBackwardCase c = small_case(seed++);
+    for (const SetCase &set : additive_options()) {
+        AdditiveBackwardCase c = additive_case(seed++);
         set(c);
         check_library(context, c, 60);
     }
@@ -167,7 +153,7 @@ TEST_CASE("additive gradients: central differences of several tiles", "[additive
     unsigned seed = 50;
     for (const auto &[queries, keys] : {std::pair(1, 67), {67, 1}, {65, 131}, {131, 67}})
         for (bool scored : {false, true}) {
-            AdditiveBackwardCase c = small_case(seed++);
+            AdditiveBackwardCase c = additive_case(seed++);
             SdpaCase &attention = c.forward.attention;
             attention.queries = queries, attention.keys = keys, attention.value_dim = 11, c.forward.hidden = 17;
             attention.causal = scored ? Causal::none : Causal::bottom_right;

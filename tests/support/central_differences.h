@@ -64,4 +64,18 @@ inline std::string difference_defect(const DifferencedInput &input, std::size_t 
     return {};
 }
 
+// The loss of arrays of a backward is the sum of all out and lse by random numbers; lse of a row without keys is no number.
+template<typename Arrays> double loss_of(Arrays &a, const std::vector<double> &out, const std::vector<double> &lse) {
+    long double loss = 0;
+    std::size_t n = 0;
+    a.grad_out.each([&](double &x) { loss += static_cast<long double>(x) * out[n++]; });
+    n = 0;
+    if (a.the.grad_lse)
+        a.grad_lse.each([&](double &x) {
+            if (std::isfinite(lse[n])) loss += static_cast<long double>(x) * lse[n];
+            n++;
+        });
+    return double(loss);
+}
+
 }  // namespace attune_test

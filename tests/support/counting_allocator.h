@@ -1,6 +1,7 @@
 // An attune::Allocator that counts, fills what it gives, checks what comes back, and can refuse one request.
 #pragma once
 #include "attune/context.h"
+#include "tests/support/catch.h"
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -53,5 +54,30 @@ private:
         std::free(block);
     }
 };
+
+// Calls run() with one request refused until none is left to refuse: each of the first ones, then every so many, because the
+// later ones come of tasks that repeat the requests of the first (how many there are depends on the threads). Each failure is
+// an out_of_memory with a message and gives everything back; after() follows each call.
+template<typename Run, typename After>
+void refuse_requests(CountingAllocator &allocator, int one_by_one, const Run &run, const After &after) {
+    int failed = 0;
+    bool succeeded = false;
+    for (int n = 0; n < 1 << 20 && !succeeded; n += n < one_by_one ? 1 : n / 4) {
+        allocator.requests = 0, allocator.fail_at = n;
+        const attune::Status status = run();
+        allocator.fail_at = -1;
+        succeeded = status.ok();
+        INFO("request " << n << ": " << status.message());
+        if (!succeeded) {
+            failed++;
+            CHECK(status.code() == attune::StatusCode::out_of_memory);
+            CHECK(!status.message().empty());
+            CHECK(allocator.live == 0);
+        }
+        after();
+    }
+    CHECK(failed > 0);
+    CHECK(succeeded);
+}
 
 }  // namespace attune_test

@@ -11,20 +11,6 @@ inline SdpaCase small_case(unsigned seed) {
     return {.query_heads = 4, .key_heads = 2, .queries = 5, .keys = 7, .head_dim = 3, .value_dim = 5, .seed = seed};
 }
 
-// The loss is the sum of all out and lse by random numbers; lse of a row without keys is no number.
-inline double loss_of(SdpaBackwardArrays<double> &a, const std::vector<double> &out, const std::vector<double> &lse) {
-    long double loss = 0;
-    std::size_t n = 0;
-    a.grad_out.each([&](double &x) { loss += static_cast<long double>(x) * out[n++]; });
-    n = 0;
-    if (a.the.grad_lse)
-        a.grad_lse.each([&](double &x) {
-            if (std::isfinite(lse[n])) loss += static_cast<long double>(x) * lse[n];
-            n++;
-        });
-    return double(loss);
-}
-
 inline void check_differences(SdpaBackwardArrays<double> &a, const SdpaBackwardResult<double> &gradients,
                               const std::function<double()> &loss, std::size_t most) {
     std::mt19937 random(a.f().seed);
