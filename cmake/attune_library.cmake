@@ -13,6 +13,8 @@ list(TRANSFORM attune_sources PREPEND runtime/src/)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 add_library(attune STATIC ${attune_sources})
 add_library(attune::attune ALIAS attune)
+# A clean build reads headers longer than it compiles this; so a name in one file is that of its neighbours, too.
+set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
 target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include FILES ${attune_headers})
 target_compile_features(attune PUBLIC cxx_std_20)
 target_compile_options(attune PRIVATE ${ATTUNE_WARNINGS})

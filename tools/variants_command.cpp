@@ -9,7 +9,7 @@
 namespace attune::program {
 namespace {
 
-constexpr std::size_t page_width = 160, columns = 10;
+constexpr std::size_t text_width = 160, columns = 10;
 using Row = std::array<std::string, columns>;
 
 Row row_of(const VariantInfo &v) {
@@ -31,7 +31,7 @@ std::string wrapped(const std::string &text, std::size_t indent) {
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find(' ', at), text.size());
         const std::string word = text.substr(at, end - at);
-        if (!line.empty() && indent + line.size() + 1 + word.size() > page_width) {
+        if (!line.empty() && indent + line.size() + 1 + word.size() > text_width) {
             out += std::string(indent, ' ') + line + "\n";
             line.clear();
         }

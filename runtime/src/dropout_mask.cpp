@@ -12,7 +12,7 @@ namespace attune {
 namespace {
 
 // A core makes this many random words in about the time that it takes to wake another.
-constexpr std::int64_t elements_per_thread = 1 << 14;
+constexpr std::int64_t words_per_thread = 1 << 14;
 
 Status check(const Dropout &dropout, const View &mask) {
     if (Status s = check_dropout(dropout); !s.ok()) return s;
@@ -41,7 +41,7 @@ Status run(Context::State &context, const Dropout &dropout, const View &m, const
     auto heads = static_cast<std::int32_t>(m.extent[1]);
     HalideBuffer out(m);
     void *args[] = {nullptr, &low, &high, &offset, &threshold, &heads, out.get()};
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / elements_per_thread, 1, context.threads));
+    const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / words_per_thread, 1, context.threads));
     return call_kernel(context, variant.kernel, args, threads);
 }
 

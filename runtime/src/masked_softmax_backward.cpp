@@ -9,13 +9,13 @@ namespace attune {
 namespace {
 
 // Views of rank 4, (B, H, Sq, Sk), and lengths (B, Sq).
-struct BackwardCall {
+struct SoftmaxBackwardCall {
     ConstView out, grad_out, lengths;
     View grad_scores;
 };
 
 Status check(const ConstView &out, const ConstView &grad_out, const View &grad_scores, const MaskedSoftmaxOptions &options,
-             BackwardCall &c) {
+             SoftmaxBackwardCall &c) {
     if (Status s = check_softmax_rows("out", out, "", out); !s.ok()) return s;
     if (Status s = check_softmax_rows("grad_out", grad_out, "out", out); !s.ok()) return s;
     if (Status s = check_softmax_rows("grad_scores", grad_scores, "out", out); !s.ok()) return s;
@@ -31,7 +31,7 @@ Status check(const ConstView &out, const ConstView &grad_out, const View &grad_s
     return check_overlaps(inputs, outputs);
 }
 
-Status run_kernel(Context::State &context, BackwardCall &c, const VariantRecord &variant) {
+Status run_kernel(Context::State &context, SoftmaxBackwardCall &c, const VariantRecord &variant) {
     const std::int64_t *n = c.out.extent;
     const std::int64_t elements = n[0] * n[1] * n[2] * n[3];
     const auto every_key = static_cast<std::int32_t>(n[3]);
@@ -45,7 +45,7 @@ Status run_kernel(Context::State &context, BackwardCall &c, const VariantRecord 
 Status run(Context::State &context, const ConstView &out, const ConstView &grad_out, const View &grad_scores,
            const MaskedSoftmaxOptions &options) {
     const CallStart start = start_of_call();
-    BackwardCall call;
+    SoftmaxBackwardCall call;
     if (Status s = check(out, grad_out, grad_scores, options, call); !s.ok()) return s;
     static constexpr Wish wishes[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;

@@ -6,7 +6,7 @@
 namespace attune {
 namespace {
 // A core reads this many elements in about the time that it takes to wake another.
-constexpr std::int64_t elements_per_thread = 1 << 16;
+constexpr std::int64_t read_per_thread = 1 << 16;
 }  // namespace
 
 Status max_magnitude(Context::State &context, const ConstView &x, float *per_batch) {
@@ -21,7 +21,7 @@ Status max_magnitude(Context::State &context, const ConstView &x, float *per_bat
     if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
     HalideBuffer in(x), out(ConstView(per_batch, {batch}));
     void *args[] = {nullptr, in.get(), out.get()};
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(batch * entry / elements_per_thread, 1, context.threads));
+    const int threads = static_cast<int>(std::clamp<std::int64_t>(batch * entry / read_per_thread, 1, context.threads));
     return call_kernel(context, choice.variant->kernel, args, threads);
 }
 

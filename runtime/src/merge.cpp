@@ -10,7 +10,7 @@ namespace attune {
 namespace {
 
 // A core merges this many elements in about the time that it takes to wake another.
-constexpr std::int64_t elements_per_thread = 1 << 15;
+constexpr std::int64_t merged_per_thread = 1 << 15;
 
 // Views of rank 4, (B, H, Sq, Dv); those of lse lack the last dimension.
 struct MergeCall {
@@ -85,7 +85,7 @@ Status run_kernel(Context::State &context, MergeCall &c, const VariantRecord &va
     join_rows(c.out, c.out_a, c.lse_a, c.out_b, c.lse_b, c.lse);  // tasks are cut from one dimension
     HalideBuffer out_a(c.out_a), lse_a(c.lse_a), out_b(c.out_b), lse_b(c.lse_b), out(c.out), lse(c.lse);
     void *args[] = {nullptr, out_a.get(), lse_a.get(), out_b.get(), lse_b.get(), out.get(), lse.get()};
-    const std::int64_t worth = rows * c.out.extent[3] / elements_per_thread;
+    const std::int64_t worth = rows * c.out.extent[3] / merged_per_thread;
     return call_kernel(context, variant.kernel, args, static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)));
 }
 

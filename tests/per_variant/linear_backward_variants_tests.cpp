@@ -8,12 +8,12 @@ using namespace attune_test;
 
 namespace {
 constexpr unsigned of_the_op = want_weight | want_bias_sum;
-template<typename F> void for_all(const F &f) { for_each_variant("transposed_dot", {""}, f); }
+template<typename F> void for_each_transposed(const F &f) { for_each_variant("transposed_dot", {""}, f); }
 }  // namespace
 
 TEST_CASE("linear_backward variants: awkward sizes", "[linear_backward][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero) {
+    for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
                   wide = number_of(v, "tile_columns", 8);
         const auto rows = sorted_sizes({1, 2, 7, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3});
@@ -34,7 +34,7 @@ TEST_CASE("linear_backward variants: awkward sizes", "[linear_backward][per_vari
 
 TEST_CASE("linear_backward variants: every rank in every layout", "[linear_backward][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero) {
+    for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         unsigned seed = 100;
         for (const std::vector<std::int64_t> &leading :
              {std::vector<std::int64_t>{}, {9}, {3, 5}, {2, 1, 7}, {2, 3, 1}, {1, 3, 4}, {3, 2, 5}})
@@ -50,7 +50,7 @@ TEST_CASE("linear_backward variants: the same bits whatever the tiles, threads a
     attune::Context one({.threads = 1}), two({.threads = 2}), three({.threads = 3}), seven({.threads = 7});
     std::map<std::string, std::vector<double>> expected;
     int compared = 0;
-    for_all([&](const attune::VariantInfo &v, auto zero) {
+    for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
         for (const auto &[columns, depth] : {std::pair(101, 70), {64, 130}, {3, 200}, {130, 5}, {1, 1}})
@@ -80,7 +80,7 @@ TEST_CASE("linear_backward variants: the same bits whatever the tiles, threads a
 // Padding that holds anything stays out of a weight's gradient; what has a gradient does not.
 TEST_CASE("linear_backward variants: rows without a gradient take no part", "[linear_backward][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero) {
+    for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
         for (int columns : {1, 19, 70, 130}) {
@@ -121,7 +121,7 @@ TEST_CASE("linear_backward variants: rows without a gradient take no part", "[li
 
 TEST_CASE("linear_backward variants: long sums", "[linear_backward][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero) {
+    for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         LinearCase c;
         c.columns = 3, c.depth = 5, c.seed = 11;
         for (std::int64_t rows : {4096, 9001}) {

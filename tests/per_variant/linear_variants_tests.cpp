@@ -32,7 +32,7 @@ std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
 
 const std::vector<std::string_view> no_kind = {""};
 
-template<typename F> void for_all(const F &f) {
+template<typename F> void for_each_linear(const F &f) {
     for (std::string_view op : {std::string_view("linear"), linear_packed, std::string_view("batch_dot")})
         for_each_variant(op, no_kind, [&](const attune::VariantInfo &v, auto zero) { f(v, zero, op == "batch_dot"); });
 }
@@ -41,7 +41,7 @@ template<typename F> void for_all(const F &f) {
 
 TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         const Sizes s = awkward_sizes_of(v);
         unsigned seed = 1;
         for (std::size_t round = 0; round < 2; round++)
@@ -61,7 +61,7 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
 
 TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         unsigned seed = 100;
         for (const std::vector<std::int64_t> &leading :
              {std::vector<std::int64_t>{}, {9}, {3, 5}, {2, 1, 7}, {2, 3, 1}, {1, 3, 4}, {3, 2, 5}}) {
@@ -81,7 +81,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
     attune::Context one({.threads = 1}), two({.threads = 2});
     std::map<std::string, std::vector<double>> expected;
     int compared = 0;
-    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
         for (const auto &[some_columns, depth] : {std::pair(101, 700), {64, 512}, {3, 1000}, {1, 17}}) {
@@ -119,7 +119,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
 
 TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         LinearCase c;
         c.packed = v.op == linear_packed;
@@ -149,7 +149,7 @@ TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear]
 
 TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    for_all([&](const attune::VariantInfo &v, auto zero, bool batched) {
+    for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         LinearCase c;
         c.packed = v.op == linear_packed;
         c.leading = {3}, c.columns = columns_for(v, 5), c.seed = 11;

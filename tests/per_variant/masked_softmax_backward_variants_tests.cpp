@@ -6,12 +6,12 @@ using namespace attune_test;
 using attune::MaskFill;
 
 namespace {
-template<typename F> void for_each_backward(const F &f) { for_each_wide_variant("masked_softmax_backward", {""}, f); }
+template<typename F> void for_each_softmax_backward(const F &f) { for_each_wide_variant("masked_softmax_backward", {""}, f); }
 }  // namespace
 
 TEST_CASE("masked_softmax_backward variants: sizes, lengths, fills", "[masked_softmax_backward][per_variant]") {
     attune::Context context({.threads = 2});
-    for_each_backward([&](const attune::VariantInfo &v, auto zero) {
+    for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
         const int rows = number_of(v, "task_rows", 4), block = number_of(v, "block", 16);
         unsigned seed = 1;
         for (std::int64_t keys :
@@ -33,7 +33,7 @@ TEST_CASE("masked_softmax_backward variants: sizes, lengths, fills", "[masked_so
 
 TEST_CASE("masked_softmax_backward variants: layouts, and in place of each input", "[masked_softmax_backward][per_variant]") {
     attune::Context context({.threads = 2});
-    for_each_backward([&](const attune::VariantInfo &v, auto zero) {
+    for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
         const int block = number_of(v, "block", 16);
         unsigned seed = 1;
         for (std::int64_t keys : {9, 2 * block, 2 * block + 5})
@@ -50,7 +50,7 @@ TEST_CASE("masked_softmax_backward variants: layouts, and in place of each input
 
 TEST_CASE("masked_softmax_backward variants: NaN makes its row NaN and no other", "[masked_softmax_backward][per_variant]") {
     attune::Context context({.threads = 2});
-    for_each_backward([&](const attune::VariantInfo &v, auto zero) {
+    for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         for (std::int64_t keys : {5, 70}) {
             const SoftmaxCase c{.batch = 1, .heads = 1, .keys = keys, .lengths = Lengths::none};
@@ -74,7 +74,7 @@ TEST_CASE("masked_softmax_backward variants: NaN makes its row NaN and no other"
 TEST_CASE("masked_softmax_backward variants: the same bits over 1, 2, 3 and 7 threads, and of an entry alone",
           "[masked_softmax_backward][runtime][per_variant]") {
     attune::Context one({.threads = 1}), two({.threads = 2}), three({.threads = 3}), seven({.threads = 7});
-    for_each_backward([&](const attune::VariantInfo &v, auto zero) {
+    for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         SoftmaxBackwardArrays<T> expected({.queries = 150, .keys = 200});
         REQUIRE(expected.run(one, v.name).ok());

@@ -27,7 +27,7 @@ TEST_CASE("merge variants: sizes", "[merge][per_variant]") {
                 CHECK(context.last_variant() == v.name);
             }
         for (const auto &[batch, heads, queries] : {std::tuple(33, 1, 1), {3, 21, 1}, {1, 1, 1}, {1, 1, 70}, {7, 5, 3}})
-            check_case<decltype(zero)>(context, {.batch = batch, .heads = heads, .queries = queries, .seed = seed++});
+            check_case<decltype(zero)>(context, MergeCase{.batch = batch, .heads = heads, .queries = queries, .seed = seed++});
     });
 }
 

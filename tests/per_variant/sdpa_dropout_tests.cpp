@@ -6,7 +6,9 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) { for_each_small_case(v, 4000, {37, 2}, f); }
+template<typename F> void for_each_dropped(const attune::VariantInfo &v, const F &f) {
+    for_each_small_case(v, 4000, {37, 2}, f);
+}
 
 // The mask, read off the output: scores are equal and the values are an identity, so that out holds the dropped weights.
 template<typename T> std::vector<bool> mask_of(attune::Context &context, SdpaArrays<T> &a, std::string_view variant) {
@@ -31,7 +33,7 @@ template<typename T> std::vector<bool> mask_of(attune::Context &context, SdpaArr
 TEST_CASE("variants: dropout agrees with the reference", "[sdpa][dropout][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("sdpa", knows_dropout, [&](const attune::VariantInfo &v, auto zero) {
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_dropped(v, [&](SdpaCase c) {
             for (const attune::Dropout &dropout :
                  {attune::Dropout{0.1, 1, 0}, {0.5, 0xfedcba9876543210ull, 3}, {0.9, 2, 0xffffffffu}, {1e-12, 3, 0}, {1, 4, 0}})
                 for (bool everything : {false, true}) {
@@ -80,7 +82,7 @@ TEST_CASE("variants: dropout of probability 0 changes no bit, and of 1 gives zer
     attune::Context context({.threads = 2});
     for_each_variant("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_dropped(v, [&](SdpaCase c) {
             SdpaArrays<T> none(c);
             CHECK(none.run(context, v.name).ok());
             c.dropout = {0, 12345, 6};

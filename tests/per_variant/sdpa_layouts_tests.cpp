@@ -5,7 +5,7 @@
 using namespace attune_test;
 
 namespace {
-template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
+template<typename F> void for_each_layout(const attune::VariantInfo &v, const F &f) {
     const auto [head_dim, value_dim] = head_size(v);
     for (const auto &[queries, keys] : {std::pair(1, chunk_of(v) + 1), {tile_of(v) + 1, 35}})
         f(SdpaCase{.query_heads = 4,
@@ -22,7 +22,7 @@ template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f
 TEST_CASE("variants: one layout for all arrays", "[sdpa][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_layout(v, [&](SdpaCase c) {
             for (Layout l : {Layout::bshd, Layout::padded, Layout::fused, Layout::shifted, Layout::reversed}) {
                 c.query_layout = c.key_layout = c.value_layout = c.out_layout = l, c.seed++;
                 check_case<decltype(zero)>(context, c, v.name);
@@ -40,7 +40,7 @@ TEST_CASE("variants: layouts that differ between the arrays", "[sdpa][per_varian
                           {L::reversed, L::shifted, L::broadcast, L::fused}};
     attune::Context context({.threads = 2});
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_layout(v, [&](SdpaCase c) {
             for (const auto &mix : mixes) {
                 c.query_layout = mix[0], c.key_layout = mix[1], c.value_layout = mix[2], c.out_layout = mix[3], c.seed++;
                 check_case<decltype(zero)>(context, c, v.name);

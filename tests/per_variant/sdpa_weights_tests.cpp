@@ -10,7 +10,9 @@ using attune::Causal, attune::WeightsMode;
 namespace {
 constexpr WeightsMode modes[] = {WeightsMode::scaled, WeightsMode::capped, WeightsMode::masked, WeightsMode::probabilities};
 
-template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) { for_each_small_case(v, 3000, {13, 1}, f); }
+template<typename F> void for_each_weighted(const attune::VariantInfo &v, const F &f) {
+    for_each_small_case(v, 3000, {13, 1}, f);
+}
 
 void mask_a_little(SdpaCase &c) { c.causal = Causal::bottom_right, c.valid_lens = {std::int32_t(c.keys / 2), 0}; }
 void set_everything(SdpaCase &c) {
@@ -22,7 +24,7 @@ void set_everything(SdpaCase &c) {
 TEST_CASE("variants: weights in the four modes, and their mean over heads", "[sdpa][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_weighted(v, [&](SdpaCase c) {
             for (WeightsMode mode : modes)
                 for (int masks : {0, 1, 2})
                     for (bool average : {false, true}) {
@@ -59,7 +61,7 @@ TEST_CASE("variants: weights at numbers of queries and keys around tiles and chu
 TEST_CASE("variants: asking for weights beside lse changes no bit of out and lse", "[sdpa][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_weighted(v, [&](SdpaCase c) {
             mask_a_little(c);
             if (v.kind == "training") c.dropout = {0.3, 7, 0};
             SdpaArrays<decltype(zero)> without(c);
@@ -115,7 +117,7 @@ TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
 TEST_CASE("variants: weights are those before dropout", "[sdpa][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_weighted(v, [&](SdpaCase c) {
             c.weights = WeightsMode::probabilities;
             SdpaArrays<decltype(zero)> without(c);
             CHECK(without.run(context, v.name).ok());
@@ -134,7 +136,7 @@ TEST_CASE("variants: weights are those before dropout", "[sdpa][per_variant]") {
 TEST_CASE("variants: weights of rows without keys are 0, and raw scores are every key's", "[sdpa][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
-        for_each_size(v, [&](SdpaCase c) {
+        for_each_weighted(v, [&](SdpaCase c) {
             c.valid_lens = {0, 0};
             for (WeightsMode mode : modes) {
                 c.weights = mode;

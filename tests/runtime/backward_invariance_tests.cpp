@@ -18,7 +18,6 @@ SdpaBackwardCase shared_work(const attune::VariantInfo &v) {
     return c;
 }
 // Calls f for each variant of the gradients.
-template<typename F> void for_each_backward(const F &f) { for_each_variant(backward_op, any_kind, f); }
 }  // namespace
 
 TEST_CASE("runtime: gradients have the same bits over 1, 2, 3 and 7 threads, and again, for each variant",

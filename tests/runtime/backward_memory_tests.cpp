@@ -7,7 +7,7 @@ using namespace attune_test;
 
 namespace {
 // What the kind is for.
-SdpaBackwardCase work(const attune::VariantInfo &v) {
+SdpaBackwardCase gradient_work(const attune::VariantInfo &v) {
     SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = 70, .keys = 90}, .grad_lse = true};
     std::tie(c.forward.head_dim, c.forward.value_dim) = head_size(v);
     c.forward.valid_lens = {80, 20};
@@ -16,14 +16,13 @@ SdpaBackwardCase work(const attune::VariantInfo &v) {
     if (v.kind == "training") c.forward.dropout = {0.5, 1, 0};
     return c;
 }
-template<typename F> void for_each_backward(const F &f) { for_each_variant(backward_op, any_kind, f); }
 }  // namespace
 
 TEST_CASE("memory: gradients give everything back, and what scratch holds does not matter",
           "[sdpa_backward][runtime][memory]") {
     attune::Context plain;
     for_each_backward([&](const attune::VariantInfo &v, auto zero) {
-        SdpaBackwardArrays<decltype(zero)> clean(work(v));
+        SdpaBackwardArrays<decltype(zero)> clean(gradient_work(v));
         REQUIRE(clean.run_forward(plain).ok());
         auto expected = clean;
         REQUIRE(expected.run(plain, v.name).ok());
@@ -51,7 +50,7 @@ TEST_CASE("memory: each request of gradients that fails is an out_of_memory, and
     attune::Context plain;
     for_each_backward([&](const attune::VariantInfo &v, auto zero) {
         if (v.head_dim != 0) return;  // for time: they ask for what those of any head size do
-        SdpaBackwardArrays<decltype(zero)> clean(work(v));
+        SdpaBackwardArrays<decltype(zero)> clean(gradient_work(v));
         REQUIRE(clean.run_forward(plain).ok());
         auto expected = clean;
         REQUIRE(expected.run(plain, v.name).ok());
@@ -59,22 +58,9 @@ TEST_CASE("memory: each request of gradients that fails is an out_of_memory, and
             CountingAllocator allocator;
             attune::Context context({.threads = threads, .scratch_bytes_per_thread = 0, .allocator = allocator.hook()});
             auto a = clean;
-            int failed = 0;
-            bool succeeded = false;
-            for (int n = 0; n < 1 << 20 && !succeeded; n += n < 20 ? 1 : n / 4) {
-                allocator.requests = 0, allocator.fail_at = n;
-                const attune::Status status = a.run(context, v.name);
-                allocator.fail_at = -1;
-                succeeded = status.ok();
-                INFO("request " << n << " of " << threads << " threads: " << status.message());
-                if (!succeeded) {
-                    failed++;
-                    CHECK(status.code() == attune::StatusCode::out_of_memory);
-                    CHECK(allocator.live == 0);
-                }
-            }
-            CHECK(failed > 0);
-            CHECK(succeeded);
+            INFO(threads << " threads");
+            refuse_requests(
+                allocator, 20, [&] { return a.run(context, v.name); }, [] {});
             CHECK(a.bits() == expected.bits());
             CHECK(allocator.defects == 0);
         }

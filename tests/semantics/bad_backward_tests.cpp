@@ -60,7 +60,6 @@ template<typename F> void each_gradient(const F &f) {
     f("gradients.alibi_slopes", [](B &c) -> View & { return c.gradients.alibi_slopes; });
     f("gradients.sinks", [](B &c) -> View & { return c.gradients.sinks; });
 }
-const std::vector<float> floats(600, 0.5f);
 }  // namespace
 
 TEST_CASE("bad backward: the call that the others spoil is right", "[sdpa_backward][bad_input]") {

@@ -7,8 +7,6 @@ using namespace attune_test;
 using attune::ConstView, attune::View;
 
 namespace {
-const std::vector<float> floats(4000, 0.5f);
-const std::vector<double> doubles(600, 0.5);
 
 // Query widths 9 and 14, hidden 16, three queries, five keys.
 struct AdditiveCall {

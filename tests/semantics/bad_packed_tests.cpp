@@ -9,8 +9,6 @@ using namespace attune_test;
 using attune::ConstView, attune::View;
 
 namespace {
-const std::vector<float> floats(4000, 0.5f);
-const std::vector<double> doubles(4000, 0.5);
 const std::vector<std::int32_t> zeros(64, 0);
 
 // Three sequences, of 2, 0 and 3 queries and 4, 1 and 0 keys; three spare rows.

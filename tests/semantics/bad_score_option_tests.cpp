@@ -6,8 +6,6 @@ using attune::ConstView, attune::Score, attune::View, attune::WeightsMode;
 
 namespace {
 // Memory for options of any kind; large enough for (2, 4, 3, 5).
-const std::vector<float> floats(600, 0.5f);
-const std::vector<double> doubles(600, 0.5);
 const std::vector<std::int32_t> ints(600, 1);
 const bool bools[600] = {};
 }  // namespace

@@ -134,43 +134,43 @@ struct SpoiledLayer {
     attune::Status run() { return attune::linear_backward(context, x, weight, grad_out, gradients); }
     bool untouched() { return arrays.untouched(); }
 };
-using S = SpoiledLayer;
+using L = SpoiledLayer;
 }  // namespace
 
 TEST_CASE("bad input: linear_backward", "[linear_backward][bad_input]") {
     const auto wrong = [](const std::string &argument, const std::vector<std::string> &parts, const auto &f) {
-        refuses<S>(invalid, argument, parts, f);
+        refuses<L>(invalid, argument, parts, f);
     };
-    wrong("grad_out", {"1", "4", "0"}, [](S &c) { c.grad_out = {}; });
-    wrong("grad_out", {"1", "4", "5"}, [](S &c) { c.grad_out.rank = 5; });
-    wrong("grad_out", {"f32, f64, bf16 or f16", "i32"}, [](S &c) { c.grad_out.dtype = attune::DType::i32; });
-    wrong("grad_out", {"null"}, [](S &c) { c.grad_out.data = nullptr; });
-    wrong("grad_out", {"last stride", "2"}, [](S &c) { c.grad_out.stride[2] = 2; });
-    wrong("grad_out", {"at least 1", "0"}, [](S &c) { c.grad_out.extent[2] = 0; });
-    wrong("x", {"must be given", "gradients.weight"}, [](S &c) { c.x = {}; });
-    wrong("weight", {"must be given", "gradients.x"}, [](S &c) { c.weight = {}; });
-    wrong("x", {"3", "grad_out", "2"}, [](S &c) { c.x.rank = 2; });
-    wrong("x", {"f64", "f32"}, [](S &c) { c.x.dtype = attune::DType::f64; });
-    wrong("x", {"extent 0", "3", "2"}, [](S &c) { c.x.extent[0] = 3, c.x.stride[0] = 0; });
-    wrong("x", {"null"}, [](S &c) { c.x.data = nullptr; });
-    wrong("weight", {"2", "3"}, [](S &c) { c.weight.rank = 3; });
-    wrong("weight", {"first extent", "3", "4"}, [](S &c) { c.weight.extent[0] = 3; });
-    wrong("weight", {"width", "6", "5"}, [](S &c) { c.weight.extent[1] = 6; });
-    wrong("weight", {"last stride", "-1"}, [](S &c) { c.weight.stride[1] = -1; });
-    wrong("gradients.x", {"3", "2"}, [](S &c) { c.gradients.x.rank = 2; });
-    wrong("gradients.x", {"extent 1", "2", "3"}, [](S &c) { c.gradients.x.extent[1] = 2; });
-    wrong("gradients.x", {"width", "4", "5"}, [](S &c) { c.gradients.x.extent[2] = 4; });
-    wrong("gradients.weight", {"f64", "f32"}, [](S &c) { c.gradients.weight.dtype = attune::DType::f64; });
-    wrong("gradients.weight", {"first extent", "3", "4"}, [](S &c) { c.gradients.weight.extent[0] = 3; });
-    wrong("gradients.weight", {"width", "4", "5"}, [](S &c) { c.gradients.weight.extent[1] = 4; });
-    wrong("gradients.weight", {"overlap"}, [](S &c) { c.gradients.weight.stride[0] = 4; });
-    wrong("gradients.bias", {"1", "2"}, [](S &c) { c.gradients.bias.rank = 2, c.gradients.bias.extent[1] = 1; });
-    wrong("gradients.bias", {"first extent", "5", "4"}, [](S &c) { c.gradients.bias.extent[0] = 5; });
-    wrong("gradients.bias", {"last stride", "2"}, [](S &c) { c.gradients.bias.stride[0] = 2; });
-    wrong("gradients.x", {"overlaps grad_out"}, [](S &c) { c.grad_out.data = c.gradients.x.data; });
-    wrong("gradients.x", {"overlaps x"}, [](S &c) { c.x.data = c.gradients.x.data; });
-    wrong("gradients.weight", {"overlaps weight"}, [](S &c) { c.weight.data = c.gradients.weight.data; });
-    wrong("gradients.weight", {"overlaps gradients.x"}, [](S &c) { c.gradients.weight.data = c.gradients.x.data; });
-    refuses<S>(unsupported, "grad_out", {"device"}, [](S &c) { c.grad_out.place = attune::Place::device; });
-    refuses<S>(unsupported, "x", {"2^31"}, [](S &c) { c.x.stride[0] = std::int64_t(1) << 31; });
+    wrong("grad_out", {"1", "4", "0"}, [](L &c) { c.grad_out = {}; });
+    wrong("grad_out", {"1", "4", "5"}, [](L &c) { c.grad_out.rank = 5; });
+    wrong("grad_out", {"f32, f64, bf16 or f16", "i32"}, [](L &c) { c.grad_out.dtype = attune::DType::i32; });
+    wrong("grad_out", {"null"}, [](L &c) { c.grad_out.data = nullptr; });
+    wrong("grad_out", {"last stride", "2"}, [](L &c) { c.grad_out.stride[2] = 2; });
+    wrong("grad_out", {"at least 1", "0"}, [](L &c) { c.grad_out.extent[2] = 0; });
+    wrong("x", {"must be given", "gradients.weight"}, [](L &c) { c.x = {}; });
+    wrong("weight", {"must be given", "gradients.x"}, [](L &c) { c.weight = {}; });
+    wrong("x", {"3", "grad_out", "2"}, [](L &c) { c.x.rank = 2; });
+    wrong("x", {"f64", "f32"}, [](L &c) { c.x.dtype = attune::DType::f64; });
+    wrong("x", {"extent 0", "3", "2"}, [](L &c) { c.x.extent[0] = 3, c.x.stride[0] = 0; });
+    wrong("x", {"null"}, [](L &c) { c.x.data = nullptr; });
+    wrong("weight", {"2", "3"}, [](L &c) { c.weight.rank = 3; });
+    wrong("weight", {"first extent", "3", "4"}, [](L &c) { c.weight.extent[0] = 3; });
+    wrong("weight", {"width", "6", "5"}, [](L &c) { c.weight.extent[1] = 6; });
+    wrong("weight", {"last stride", "-1"}, [](L &c) { c.weight.stride[1] = -1; });
+    wrong("gradients.x", {"3", "2"}, [](L &c) { c.gradients.x.rank = 2; });
+    wrong("gradients.x", {"extent 1", "2", "3"}, [](L &c) { c.gradients.x.extent[1] = 2; });
+    wrong("gradients.x", {"width", "4", "5"}, [](L &c) { c.gradients.x.extent[2] = 4; });
+    wrong("gradients.weight", {"f64", "f32"}, [](L &c) { c.gradients.weight.dtype = attune::DType::f64; });
+    wrong("gradients.weight", {"first extent", "3", "4"}, [](L &c) { c.gradients.weight.extent[0] = 3; });
+    wrong("gradients.weight", {"width", "4", "5"}, [](L &c) { c.gradients.weight.extent[1] = 4; });
+    wrong("gradients.weight", {"overlap"}, [](L &c) { c.gradients.weight.stride[0] = 4; });
+    wrong("gradients.bias", {"1", "2"}, [](L &c) { c.gradients.bias.rank = 2, c.gradients.bias.extent[1] = 1; });
+    wrong("gradients.bias", {"first extent", "5", "4"}, [](L &c) { c.gradients.bias.extent[0] = 5; });
+    wrong("gradients.bias", {"last stride", "2"}, [](L &c) { c.gradients.bias.stride[0] = 2; });
+    wrong("gradients.x", {"overlaps grad_out"}, [](L &c) { c.grad_out.data = c.gradients.x.data; });
+    wrong("gradients.x", {"overlaps x"}, [](L &c) { c.x.data = c.gradients.x.data; });
+    wrong("gradients.weight", {"overlaps weight"}, [](L &c) { c.weight.data = c.gradients.weight.data; });
+    wrong("gradients.weight", {"overlaps gradients.x"}, [](L &c) { c.gradients.weight.data = c.gradients.x.data; });
+    refuses<L>(unsupported, "grad_out", {"device"}, [](L &c) { c.grad_out.place = attune::Place::device; });
+    refuses<L>(unsupported, "x", {"2^31"}, [](L &c) { c.x.stride[0] = std::int64_t(1) << 31; });
 }

@@ -7,7 +7,7 @@ using namespace attune_test;
 using attune::ConstView, attune::View;
 
 namespace {
-const float infinity = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
+const float inf = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 // One row of one channel.
 std::pair<float, float> merged(float out_a, float lse_a, float out_b, float lse_b) {
@@ -54,9 +54,9 @@ TEST_CASE("merge: attention over two parts of the keys is attention over all", "
 
 TEST_CASE("merge: parts without keys, and numbers that are none", "[merge]") {
     // A part without keys counts for nothing, whatever its row holds.
-    CHECK(merged(not_a_number, -infinity, 3, 2) == std::pair(3.f, 2.f));
-    CHECK(merged(3, 2, infinity, -infinity) == std::pair(3.f, 2.f));
-    CHECK(merged(not_a_number, -infinity, not_a_number, -infinity) == std::pair(0.f, -infinity));
+    CHECK(merged(not_a_number, -inf, 3, 2) == std::pair(3.f, 2.f));
+    CHECK(merged(3, 2, inf, -inf) == std::pair(3.f, 2.f));
+    CHECK(merged(not_a_number, -inf, not_a_number, -inf) == std::pair(0.f, -inf));
     // One that weighs next to nothing still hands its NaN on; that is what a kept NaN does.
     CHECK(std::isnan(merged(not_a_number, -200, 3, 2).first));
     CHECK(merged(not_a_number, -200, 3, 2).second == 2);
@@ -66,8 +66,8 @@ TEST_CASE("merge: parts without keys, and numbers that are none", "[merge]") {
         CHECK(std::isnan(merged(1, other, 3, not_a_number).first));
         CHECK(std::isnan(merged(1, other, 3, not_a_number).second));
     }
-    CHECK(std::isnan(merged(1, not_a_number, 3, -infinity).second));
-    CHECK(std::isnan(merged(1, -infinity, 3, not_a_number).second));
+    CHECK(std::isnan(merged(1, not_a_number, 3, -inf).second));
+    CHECK(std::isnan(merged(1, -inf, 3, not_a_number).second));
     // Equal parts; parts far apart; logarithms whose exponentials overflow.
     CHECK(merged(1, 5, 3, 5).first == 2);
     CHECK(merged(1, 500, 3, -500) == std::pair(1.f, 500.f));

@@ -9,6 +9,8 @@ namespace attune_test {
 
 inline constexpr std::string_view backward_op = "sdpa_backward";
 
+template<typename F> void for_each_backward(const F &f) { for_each_variant(backward_op, any_kind, f); }
+
 // Whether a variant knows every option of a case, and its head sizes.
 inline bool fits(const attune::VariantInfo &v, const SdpaCase &c) {
     const bool scored = c.softcap > 0 || !c.bias.empty() || c.alibi != Alibi::none || !c.mask.empty() || c.sinks;

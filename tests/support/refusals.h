@@ -67,6 +67,10 @@ void refused(attune::StatusCode code, const std::string &argument, const std::ve
 }
 using Call = SpoiledCall;
 
+// Memory for arguments of any size that is refused.
+inline const std::vector<float> floats(4000, 0.5f);
+inline const std::vector<double> doubles(4000, 0.5);
+
 inline constexpr auto invalid = attune::StatusCode::invalid_argument;
 inline constexpr auto unsupported = attune::StatusCode::unsupported;
 
