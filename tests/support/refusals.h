@@ -2,6 +2,7 @@
 #pragma once
 #include "tests/support/sdpa_arrays.h"
 #include <cctype>
+#include <functional>
 
 namespace attune_test {
 
@@ -59,8 +60,8 @@ inline void check_refused(SpoiledCall &call, attune::StatusCode code, const std:
 }
 
 // A call spoiled by f has to be refused.
-template<typename F>
-void refused(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
+inline void refused(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts,
+                    const std::function<void(SpoiledCall &)> &f) {
     SpoiledCall call;
     f(call);
     check_refused(call, code, argument, parts);
@@ -75,8 +76,10 @@ inline constexpr auto invalid = attune::StatusCode::invalid_argument;
 inline constexpr auto unsupported = attune::StatusCode::unsupported;
 
 // A Call spoiled by f is refused, in the words asked for, with nothing written; and the call as it was still works.
-template<typename Call, typename F>
-void refuses(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts, const F &f) {
+// Compiled once for all the ways to spoil it.
+template<typename Call>
+void refuses(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts,
+             const std::function<void(Call &)> &f) {
     Call call;
     f(call);
     const attune::Status status = call.run();
