@@ -24,10 +24,9 @@ public:
     void generate() {
         user_inputs.connect();
         attune::MaskFunction mask = attune::user_attention()->mask;
-        if (!mask) mask = [](const attune::Index &) { return Expr(true); };  // never called
-        stages = attune::mask_blocks_stages({mask, offset, query_heads, key_heads, queries, keys,
-                                             block_heads, block_queries, block_keys},
-                                            group);
+        if (!mask) mask = [](const attune::Index &) { return Internal::const_true(); };  // never called
+        stages = attune::mask_blocks_stages(
+            {mask, offset, query_heads, key_heads, queries, keys, block_heads, block_queries, block_keys}, group);
         *blocks = stages.out;
     }
 

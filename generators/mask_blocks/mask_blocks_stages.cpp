@@ -61,8 +61,10 @@ MaskBlocksStages mask_blocks_stages(const MaskBlocksInputs &in, int group) {
     rows.where(t * in.block_queries + rows.y < in.queries);
     const Expr i = min(t * in.block_queries + rows.y, in.queries - 1), j = min(c * in.block_keys + k, in.keys - 1);
     const Expr head = h * in.block_heads + rows.x;
-    const Expr sees = cast<uint8_t>(in.mask(
-        {b, head, i, j, i + in.offset(b), head / (in.query_heads / in.key_heads), in.query_heads, in.queries, in.keys, {}}));
+    const Expr of_pair = in.mask(
+        {b, head, i, j, i + in.offset(b), head / (in.query_heads / in.key_heads), in.query_heads, in.queries, in.keys, {}});
+    // A mask may depend on keys alone, and still this is a sum over the rows.
+    const Expr sees = cast<uint8_t>(of_pair && rows.x + rows.y >= 0);
     s.column = Func("column");
     s.column(k, c, t, h, b) = Tuple(cast<uint8_t>(0), cast<uint8_t>(1));
     s.column(k, c, t, h, b) = Tuple(max(s.column(k, c, t, h, b)[0], sees), min(s.column(k, c, t, h, b)[1], sees));

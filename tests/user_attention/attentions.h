@@ -18,7 +18,7 @@ struct Everything {
     attune::Capture allowed{"allowed", Halide::Bool(), 2};     // (Sq, Sk)
     attune::Capture document{"document", Halide::Int(32), 2};  // (B, Sk)
     attune::Capture decay{"decay", 1};                         // (1)
-    attune::Capture cap{"cap", Halide::Float(64), 0};
+    attune::Capture cap{"cap", 0};
     attune::Capture reach{"reach", Halide::Int(32), 0};
 
     Halide::Expr score(Halide::Expr x, attune::Index at) const {

@@ -51,7 +51,7 @@ public:
 
     // Of Halide::Float(32), Halide::Float(64), Halide::Int(32) or Halide::Bool().
     Capture(const std::string &name, Halide::Type type, int dimensions) : Capture(State{name, type, false, dimensions, {}}) {}
-    // Of the type of the scores.
+    // Of the type of the scores: what is computed with one of another type may take that type, and its time.
     Capture(const std::string &name, int dimensions) : Capture(State{name, Halide::Float(32), true, dimensions, {}}) {}
 
     // The element at these indices, outermost first. The caller's buffer must hold every element that any pair reads: an index
