@@ -5,12 +5,17 @@
 
 namespace attune {
 
+// Has a dot product of pairs of bf16, and an instruction that rounds to them.
+inline bool takes_pairs_of_bf16(const Halide::Target &target) {
+    return target.has_feature(Halide::Target::AVX512_Zen4) || target.has_feature(Halide::Target::AVX512_SapphireRapids);
+}
+
 // Rounds a float to bf16: the target's own instruction, where it has one for a vector of pairs.
 inline std::function<Halide::Expr(Halide::Expr)> rounding_to_bf16(const Halide::Target &target) {
     using namespace Halide;
     // Halide 21 emulates its own cast by integer operations on every x86 target (halide/Halide#7219), but its AVX-512 runtime
     // module holds this wrapper of vcvtne2ps2bf16 for vectors of 32, found by name.
-    if (target.has_feature(Target::AVX512_Zen4) || target.has_feature(Target::AVX512_SapphireRapids))
+    if (takes_pairs_of_bf16(target))
         return [](const Expr &x) {
             return reinterpret<bfloat16_t>(Internal::Call::make(UInt(16), "vcvtne2ps2bf16", {x}, Internal::Call::PureExtern));
         };

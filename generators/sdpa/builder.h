@@ -110,4 +110,7 @@ private:
 Builder query_rows(const SdpaInputs &, const SdpaShape &, const Score &);
 Builder group_rows(const SdpaInputs &, const SdpaShape &, const Score &);
 
+// Of a group's rows: what leaves a chunk as one Func, their merge and the output.
+void split_merge(Builder &);
+
 }  // namespace attune

@@ -20,6 +20,7 @@ struct PairBuilder {
     Builder &build;
     PairStages &stages;
     const std::function<Expr(Expr)> &round_pairs;
+    Expr (*exp2)(Expr);
 
     ChunkPairs chunk_pairs(const std::string &name, bool masked) const {
         const SdpaShape &shape = build.shape;
@@ -58,7 +59,7 @@ struct PairBuilder {
         ChunkPairs at = chunk_pairs("weight_key" + suffix, masked);
         p.weight_keys = at.loop(), elements.weight = at.dom.x;
         Expr logit = p.logit(r, at.key(), c, t, h, b);
-        Expr weight = exp2_nonpositive_for_bf16(build.base2(logit - p.row_max(r, c, t, h, b)));
+        Expr weight = exp2(build.base2(logit - p.row_max(r, c, t, h, b)));
         if (masked) weight = build.marked(weight, logit);
         p.weight = Func("weight" + suffix);
         p.weight(stages.e, r, k, c, t, h, b) = Tuple(undef<bfloat16_t>(), undef<float>());
@@ -100,14 +101,10 @@ struct PairBuilder {
     }
 };
 
-}  // namespace
-
-PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score,
-                       const std::function<Expr(Expr)> &round_pairs, bool in_tiles) {
-    if (score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
-    PairStages stages;
-    stages.in_tiles = in_tiles;
-    Builder build = query_rows(in, shape, score);
+// All up to the partials of the chunks.
+void up_to_partials(PairStages &stages, Builder &build, const std::function<Expr(Expr)> &round_pairs, Expr (*exp2)(Expr)) {
+    if (build.score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
+    const SdpaInputs &in = build.in;
     SdpaStages &s = build.s;
     Var e = stages.e, r = s.r, k = s.k, d = s.d, t = s.t, h = s.h, b = s.b;
     build.prepare();
@@ -117,18 +114,39 @@ PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     s.query_t(e, r, d, t, h, b) = in.query(d * 2 + e, row.query, row.query_head, b);
     stages.packed_value = Func("packed_value");
     stages.packed_value(e, d, k, h, b) = in.value(d, min(k * 2 + e, in.keys - 1), h, b);
-    if (in_tiles) {
+    if (stages.in_tiles) {
         stages.key_rows = Func("key_rows");
         stages.key_rows(d, k, h, b) = in.key(d, min(k, in.keys - 1), h, b);
         stages.value_rows = Func("value_rows");
         stages.value_rows(k, d, h, b) = in.value(d, min(k, in.keys - 1), h, b);
     }
-    const PairBuilder pairs{build, stages, round_pairs};
+    const PairBuilder pairs{build, stages, round_pairs, exp2};
     s.part = pairs.partials("_part", true, stages.part);
     s.full = pairs.partials("", false, stages.full);
+}
+
+}  // namespace
+
+PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score,
+                       const std::function<Expr(Expr)> &round_pairs, bool in_tiles) {
+    PairStages stages;
+    stages.in_tiles = in_tiles;
+    Builder build = query_rows(in, shape, score);
+    up_to_partials(stages, build, round_pairs, exp2_nonpositive_for_bf16);
     build.collect_chunks();
     build.merge_tiles();
-    stages.s = s;
+    stages.s = build.s;
+    return stages;
+}
+
+PairStages pair_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score,
+                             const std::function<Expr(Expr)> &round_pairs) {
+    PairStages stages;
+    Builder build = group_rows(in, shape, score);
+    // A row has one weight for each key that it reads, so an accurate one costs nothing; lse is the better for it.
+    up_to_partials(stages, build, round_pairs, exp2_nonpositive);
+    split_merge(build);
+    stages.s = build.s;
     return stages;
 }
 

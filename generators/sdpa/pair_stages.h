@@ -29,4 +29,8 @@ struct PairStages {
 PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &,
                        const std::function<Halide::Expr(Halide::Expr)> &round_pairs, bool in_tiles);
 
+// The same where rows are those of sdpa_split_stages.
+PairStages pair_split_stages(const SdpaInputs &, const SdpaShape &, const Score &,
+                             const std::function<Halide::Expr(Halide::Expr)> &round_pairs);
+
 }  // namespace attune

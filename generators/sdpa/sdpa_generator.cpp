@@ -42,6 +42,7 @@ public:
     GeneratorParam<int> key_tile{"key_tile", 4, 1, 64};
     GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
     GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
+    GeneratorParam<int> value_rows{"value_rows", 0, 0, 1024};
     GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
@@ -95,8 +96,9 @@ public:
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
         } else if (in_pairs()) {
-            pair_stages =
-                attune::pair_stages(in, shape, score, attune::rounding_to_bf16(target), schedule_name == Schedule::tiles);
+            const auto round = attune::rounding_to_bf16(target);
+            pair_stages = split ? attune::pair_split_stages(in, shape, score, round)
+                                : attune::pair_stages(in, shape, score, round, schedule_name == Schedule::tiles);
             *out = pair_stages.s.out;
         } else {
             stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
@@ -116,11 +118,12 @@ public:
                 attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
+        } else if (schedule_name == Schedule::decode) {
+            attune::schedule_decode(in_pairs() ? pair_stages.s : stages, *out,
+                                    {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows}, target,
+                                    value_dim, in_pairs() ? &pair_stages : nullptr);
         } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
-        } else if (schedule_name == Schedule::decode) {
-            attune::schedule_decode(stages, *out, {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile}, target,
-                                    value_dim);
         } else if (schedule_name == Schedule::split) {
             attune::schedule_split(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::mullapudi2016) {
@@ -147,7 +150,12 @@ private:
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
     int keys_together() const { return key_block == 0 ? key_tile : key_block; }
-    bool in_pairs() const { return schedule_name == Schedule::pairs || schedule_name == Schedule::tiles; }
+    // Decode takes pairs of bf16 wherever the target can: where few rows share a key, widening it is most of the work.
+    bool in_pairs() const {
+        if (schedule_name == Schedule::pairs || schedule_name == Schedule::tiles) return true;
+        return schedule_name == Schedule::decode && kind != Kind::training && pair == Pair::dot_product &&
+               static_cast<Type>(dtype).is_bfloat() && head_dim != 0 && head_dim % 32 == 0 && attune::takes_pairs_of_bf16(target);
+    }
     bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
     Expr in_value_dim() const {
         if (head_dim != 0) return Expr(head_dim);

@@ -26,20 +26,15 @@ SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     return s;
 }
 
-SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
-    const int tile = shape.rows_per_tile;
+void split_merge(Builder &build) {
+    const SdpaInputs &in = build.in;
+    const int tile = build.shape.rows_per_tile;
     Expr group = in.query_heads / in.key_heads;
-    Builder build = group_rows(in, shape, score);
     SdpaStages &s = build.s;
     Var r = s.r, c = s.c, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
-    build.prepare();
-    build.intervals();
-    build.queries();
-    build.all_partials();
-
     auto [full, part] = build.chunk_domains();
     s.chunk_packed = Func("chunk_packed");
-    s.chunk_packed(d, r, c, t, h, b) = undef(shape.accumulator);
+    s.chunk_packed(d, r, c, t, h, b) = undef(build.shape.accumulator);
     for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
         s.chunk_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.mixed(r, min(d, in.value_dim - 1), dom, t, h, b),
                                                     d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
@@ -51,7 +46,16 @@ SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const
     s.out = Func("out_stage");
     s.out(d, i, h, b) =
         Tuple(build.narrowed(s.normalised(n % tile, d, n / tile, h / group, b)), s.lse(n % tile, n / tile, h / group, b));
-    return s;
+}
+
+SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
+    Builder build = group_rows(in, shape, score);
+    build.prepare();
+    build.intervals();
+    build.queries();
+    build.all_partials();
+    split_merge(build);
+    return build.s;
 }
 
 }  // namespace attune

@@ -23,9 +23,10 @@ void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
     s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 
-void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim) {
+void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim,
+                     PairStages *pairs) {
     const bool any_dims = !Internal::is_const(value_dim);
-    const int lanes = target.natural_vector_size(s.query_t.type());
+    const int lanes = target.natural_vector_size(s.full.logit.type()), elements = pairs ? 2 : 1;
     require(tuning.row_tile > 0, "tile_q must be given");
     require_multiple("chunk", tuning.chunk, "key_block", tuning.key_block);
     require_multiple("key_block", tuning.key_block, "key_tile", tuning.key_tile);
@@ -34,7 +35,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     if (const auto size = Internal::as_const_int(value_dim))
         require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    Var dO("do"), di("di"), lane("lane");
+    Var dO("do"), di("di"), some_rows("some_rows"), row("row"), lane("lane");
     RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), block("block"), in_block("in_block"), mo("mo"), mi("mi");
 
     schedule_split_merge(s, out, lanes);
@@ -42,11 +43,12 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     Func packed = s.chunk_packed;
     packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, tuning.row_tile);
     // Channels are contiguous in Q, and in the scores and weights keys are.
-    s.query_t.compute_root()
-        .reorder_storage(d, r, t, h, b)
-        .reorder(d, r, t, h, b)
-        .bound(r, 0, tuning.row_tile)
-        .vectorize(d, lanes, TailStrategy::GuardWithIf);
+    s.query_t.compute_root().reorder(d, r, t, h, b).bound(r, 0, tuning.row_tile);
+    s.query_t.vectorize(d, lanes, TailStrategy::GuardWithIf);
+    if (pairs)
+        s.query_t.bound(pairs->e, 0, 2).reorder_storage(pairs->e, d, r, t, h, b).reorder(pairs->e, d).vectorize(pairs->e);
+    else
+        s.query_t.reorder_storage(d, r, t, h, b);
 
     // No two keys of a block are one; Halide does not see it through the block.
     auto along_keys = [&](Stage f, const KeyLoop &keys) {
@@ -55,6 +57,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     int stage = 0;
     for (const auto &[partials, chunk] : {std::pair(s.full, s.full_chunk), std::pair(s.part, s.part_chunk)}) {
         SdpaPartials p = partials;
+        PairStages::Pairs *of_pairs = pairs ? (stage == 0 ? &pairs->full : &pairs->part) : nullptr;
         packed.update(stage)
             .reorder(d, r, t, chunk, h, b)
             .fuse(chunk, h, chunk_task)
@@ -68,7 +71,8 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         p.logit.update(0)
             .split(p.logit_keys.key, ko, ki, tuning.key_tile)
             .reorder(ki, r, ko, p.logit_keys.block)
-            .unroll(ki)
+            .allow_race_conditions()
+            .vectorize(ki)
             .unroll(r);
         for (const ScoreUpdate &step : p.steps) along_keys(p.logit.update(step.update), step.keys);
         if (p.dropped.defined() && !p.random.defined()) {
@@ -91,55 +95,78 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         }
         RVar co("co"), ci("ci");
         Func lane_score = p.score.update().split(p.channel, co, ci, lanes).rfactor(ci, lane);
-        std::vector<Func> sums = {p.score, lane_score};
-        lane_score.compute_at(p.logit, ko).reorder_storage(lane, k, r, c, t, h, b).vectorize(lane).unroll(k).unroll(r);
-        lane_score.update().reorder(lane, r, co, k).vectorize(lane).unroll(r).unroll(k);
-        if (any_dims)
-            lane_score.update().reorder(lane, r, k, co);
-        else
-            lane_score.update().unroll(co);
-        // Halves are added until one lane is left: code generation would add the lanes of a vector one after another.
-        for (int width = lanes / 2; width > 1; width /= 2) {
-            Var half_lane("lane" + std::to_string(width));
-            RVar half("half"), rest("rest" + std::to_string(width));
-            Func half_score = p.score.update().split(ci, half, rest, width).rfactor(rest, half_lane);
-            half_score.compute_at(p.logit, ko).reorder_storage(half_lane, k, r, c, t, h, b);
-            half_score.vectorize(half_lane).unroll(k).unroll(r);
-            half_score.update().reorder(half_lane, half, k, r).vectorize(half_lane).unroll(half).unroll(k).unroll(r);
-            sums.push_back(half_score);
-            ci = rest;
-        }
-        p.score.compute_at(p.logit, ko).unroll(k).unroll(r);
-        p.score.update().reorder(ci, k, r).unroll(ci).unroll(k).unroll(r);
-        for (Func f : sums) f.bound_extent(k, tuning.key_tile).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
+        // Keys one after another, so that K is read in the order of memory; the sums of one are in registers.
+        Func sums = lane_score.in(p.score);
+        sums.compute_at(p.logit, ko).reorder_storage(lane, k, r, c, t, h, b).reorder(lane, r, k).vectorize(lane).unroll(r);
+        lane_score.compute_at(sums, k).reorder_storage(lane, k, r, c, t, h, b).reorder(lane, r).vectorize(lane).unroll(r);
+        lane_score.update().reorder(lane, r, co).vectorize(lane).unroll(r);
+        if (!any_dims) lane_score.update().unroll(co);
+        if (pairs) lane_score.update().reorder(of_pairs->channel, lane).atomic().vectorize(of_pairs->channel);
+        // All sums of a tile at once: two vectors give one of sums of neighbours, until each sum is one lane.
+        p.score.compute_at(p.logit, ko).reorder_storage(k, r, c, t, h, b).vectorize(k).vectorize(r);
+        p.score.update().reorder(ci, k, r).atomic().vectorize(ci).vectorize(k).vectorize(r);
+        for (Func f : {p.score, sums})
+            f.bound_extent(k, tuning.key_tile).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
+        lane_score.bound_extent(k, 1).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
 
         // Softmax: lanes are keys.
-        for (const auto &[f, keys] : {std::pair(p.row_max, p.max_keys), std::pair(p.row_sum, p.sum_keys)}) {
-            Func reduced = f;
-            Func lane_reduced = reduced.update().split(keys.key, mo, mi, lanes).rfactor(mi, lane);
-            reduced.compute_at(packed, t).update().atomic().vectorize(mi);
-            lane_reduced.compute_at(reduced, r).vectorize(lane).update().vectorize(lane);
+        auto lanes_of_keys = [&](Func f, const KeyLoop &keys, int width) {
+            Func lane_reduced = f.update().split(keys.key, mo, mi, width).rfactor(mi, lane);
+            f.compute_at(packed, t);
+            lane_reduced.compute_at(f, r).vectorize(lane).update().vectorize(lane);
+            return lane_reduced;
+        };
+        lanes_of_keys(p.row_max, p.max_keys, lanes);
+        p.row_max.update().atomic().vectorize(mi);
+        p.weight.compute_at(packed, t);
+        if (pairs) {
+            const Var e = pairs->e;
+            Func sum = lanes_of_keys(of_pairs->pair_sum, p.sum_keys, lanes / 2);
+            sum.bound_extent(e, 2).reorder(e, lane).reorder_storage(e, lane).vectorize(e);
+            sum.update().reorder(of_pairs->sum, lane).vectorize(of_pairs->sum);
+            of_pairs->pair_sum.bound(e, 0, 2).bound(r, 0, tuning.row_tile).update().reorder(mi, e, r);
+            p.row_sum.compute_at(packed, t);
+            // Both elements of the pairs of a vector are rounded at once.
+            p.weight.bound(e, 0, 2).reorder_storage(e, k, r, c, t, h, b);
+            along_keys(p.weight.update(0), p.weight_keys);
+            p.weight.update(0).reorder(of_pairs->weight, p.weight_keys.key).vectorize(of_pairs->weight);
+        } else {
+            lanes_of_keys(p.row_sum, p.sum_keys, lanes);
+            p.row_sum.update().atomic().vectorize(mi);
+            p.weight.reorder_storage(k, r, c, t, h, b);
+            along_keys(p.weight.update(0), p.weight_keys);
         }
-        p.weight.compute_at(packed, t).reorder_storage(k, r, c, t, h, b);
-        along_keys(p.weight.update(0), p.weight_keys);
 
-        // Weighted values: the first row streams a block of V in, the other rows find it in L1.
+        // Weighted values: the first of some channels streams a block of V in, the others find it in L1.
         p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
-        for (std::size_t n = 0; n < p.mixed_keys.size(); n++)
-            p.mixed.update(int(n))
-                .split(p.mixed_keys[n].key, block, in_block, tuning.value_block)
+        for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
+            Stage mixed = p.mixed.update(int(n));
+            mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements)
                 .split(d, dO, di, lanes * tuning.channel_tile, TailStrategy::GuardWithIf)
-                .reorder(di, r, in_block, dO, block, p.mixed_keys[n].block)
-                .vectorize(di, lanes)
-                .unroll(di)
-                .unroll(r);
+                .split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
+                .reorder(di, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
+            if (pairs) mixed.reorder(of_pairs->mixed[n], di).atomic().vectorize(of_pairs->mixed[n]);
+            mixed.vectorize(di, lanes).unroll(di).unroll(row);
+        }
+        if (pairs)
+            // Neighbouring keys are interleaved in registers.
+            pairs->packed_value.in(p.mixed)
+                .compute_at(p.mixed, in_block)
+                .store_in(MemoryType::Stack)
+                .bound(pairs->e, 0, 2)
+                .bound_extent(d, lanes * tuning.channel_tile)
+                .bound_extent(k, 1)
+                .reorder(pairs->e, d, k)
+                .vectorize(d, 2 * lanes)
+                .unroll(d)
+                .unroll(pairs->e);
         for (Func f : {p.logit, p.row_max, p.row_sum, p.weight, p.mixed}) f.bound(r, 0, tuning.row_tile);
         // Of constant size: no allocation in a task that may be short.
-        for (Func f : {p.logit, p.weight}) f.bound(k, 0, tuning.chunk);
+        p.logit.bound(k, 0, tuning.chunk), p.weight.bound(k, 0, tuning.chunk / elements);
         // What is small and of constant size. The stack of others is freed as if it were heap where a later request for memory
         // fails (Halide 21).
         constexpr int small = 16 * 1024;
-        if (tuning.chunk * tuning.row_tile * p.weight.type().bytes() <= small)
+        if (tuning.chunk * tuning.row_tile * p.logit.type().bytes() <= small)
             for (Func f : {p.logit, p.weight}) f.store_in(MemoryType::Stack);
         stage++;
     }

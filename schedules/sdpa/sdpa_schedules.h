@@ -29,9 +29,12 @@ struct DecodeTuning {
     int key_tile;      // keys whose scores are computed together
     int value_block;   // keys of V that stay in L1 while all rows use them
     int channel_tile;  // vectors of channels accumulated together
+    int value_rows;    // rows accumulated together, divides row_tile; 0: all of them
 };
-// One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows.
-void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim);
+// One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows. `pairs` are the
+// stages around those where products take pairs of bf16.
+void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim,
+                     PairStages *pairs = nullptr);
 
 // The same tasks where there are more rows: lanes are rows, and each product is that of prefill.
 void schedule_split(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
