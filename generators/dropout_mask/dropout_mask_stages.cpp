@@ -7,9 +7,7 @@ using namespace Halide;
 DropoutMaskStages dropout_mask_stages(const DropoutMaskInputs &in) {
     DropoutMaskStages s;
     const Var word = s.word, f = s.f, j = s.j, i = s.i, h = s.h, b = s.b;
-    const Type u32 = UInt(32);
-    const auto words =
-        philox4x32_10({cast(u32, f), cast(u32, i), cast(u32, b * in.heads + h), in.offset}, {in.seed_low, in.seed_high});
+    const auto words = dropout_words(f, i, b * in.heads + h, in.offset, {in.seed_low, in.seed_high});
     s.kept = Func("kept");
     s.kept(word, f, i, h, b) = cast(UInt(8), mux(word, {words[0], words[1], words[2], words[3]}) >= in.threshold);
     s.out = Func("out_stage");

@@ -21,4 +21,10 @@ std::array<Expr, 4> philox4x32_10(const std::array<Expr, 4> &counter, const std:
     return {cast(UInt(32), c[0]), cast(UInt(32), c[1]), cast(UInt(32), c[2]), cast(UInt(32), c[3])};
 }
 
+std::array<Expr, 4> dropout_words(const Expr &four, const Expr &query, const Expr &head, const Expr &offset,
+                                  const std::array<Expr, 2> &seed) {
+    const Type word = UInt(32);
+    return philox4x32_10({cast(word, four), cast(word, query), cast(word, head), offset}, seed);
+}
+
 }  // namespace attune

@@ -1,4 +1,5 @@
 #include "generators/merge/merge_stages.h"
+#include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"
 
@@ -22,7 +23,6 @@ struct RowOfParts {
         exp2_nonpositive(select(a_is_larger, lse_b - lse_a, lse_a - lse_b) * make_const(type, 1.4426950408889634)));
     Expr sum = strict_float(one + smaller);
 
-    static Expr bits_of(const Expr &x) { return reinterpret(UInt(x.type().bits()), x); }
     static Expr is_minus_infinity(const Expr &x) {
         const Type bits = UInt(x.type().bits());
         return bits_of(x) ==

@@ -1,6 +1,7 @@
 // How the stages of the gradients of attention are made, shared by the forms of them (backward_stages.cpp, backward_pairs.cpp,
 // backward_terms.cpp, backward_captures.cpp).
 #pragma once
+#include "generators/math/bits.h"
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/builder.h"
 
@@ -22,8 +23,6 @@ struct BackwardBuilder {
     Halide::Type type = shape.accumulator;
 
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
-    Expr bits_of(Expr x) const { return Halide::reinterpret(Halide::UInt(type.bits()), x); }
-    Expr sign_bit() const { return Halide::Internal::make_const(Halide::UInt(type.bits()), uint64_t(1) << (type.bits() - 1)); }
     // Of a tile that a mask touches: what is masked there is -0, which adds nothing and is known from a weight.
     Expr counts(Expr x) const;
     bool in_pairs() const { return bool(shape.round_pairs); }

@@ -193,7 +193,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
         Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
         kept = kept && !strict_float(logit < value_of(lowest_max));
-        weight = reinterpret(type, select(kept, bits_of(weight), sign_bit()));
+        weight = reinterpret(type, select(kept, bits_of(weight), sign_bit(type)));
     }
     p.weight = Func("weight" + suffix);
     p.weight(r, q, u, h, t) = weight;
@@ -205,7 +205,8 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
     Expr by_score = w * (gradient - in.row_delta(i, h));
     if (bent && !of_capture) by_score *= ref[0];
     p.score_gradient = Func("score_gradient" + suffix);
-    p.score_gradient(r, q, u, h, t) = masked ? reinterpret(type, select(counts(w), bits_of(by_score), sign_bit())) : by_score;
+    p.score_gradient(r, q, u, h, t) =
+        masked ? reinterpret(type, select(counts(w), bits_of(by_score), sign_bit(type))) : by_score;
 }
 
 Expr BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool masked, Expr gradient) const {
@@ -214,15 +215,14 @@ Expr BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, word("word"), four("four");
     Expr w = p.weight(r, q, u, h, t), left = w;
     if (drops) {
-        const Type bits = UInt(32);
-        const auto words = philox4x32_10({cast(bits, t * (shape.chunk / 4) + four), cast(bits, u * shape.tile_q + q),
-                                          cast(bits, h) + in.dropout.first_head, in.dropout.offset},
-                                         {in.dropout.seed_low, in.dropout.seed_high});
+        const auto words =
+            dropout_words(t * (shape.chunk / 4) + four, u * shape.tile_q + q, cast(UInt(32), h) + in.dropout.first_head,
+                          in.dropout.offset, {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(word, four, q, u, h, t) = mux(word, {words[0], words[1], words[2], words[3]});
         Expr kept = p.random(r % 4, r / 4, q, u, h, t) >= in.dropout.threshold;
         // The sign is kept: a masked weight stays -0.
-        left = select(kept, left, reinterpret(type, bits_of(w) & sign_bit()));
+        left = select(kept, left, reinterpret(type, bits_of(w) & sign_bit(type)));
         gradient = select(kept, gradient * cast(type, in.dropout.keep_scale), value_of(0));
     }
     if (score.probability) {
@@ -234,7 +234,7 @@ Expr BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
         const Expr factor = cast(type, precise(score.probability(index(q, !masked, !masked))));
         gradient *= factor;
         // A factor may have any sign.
-        left = masked ? reinterpret(type, select(counts(w), bits_of(left * factor), sign_bit())) : left * factor;
+        left = masked ? reinterpret(type, select(counts(w), bits_of(left * factor), sign_bit(type))) : left * factor;
     }
     p.dropped = Func("dropped" + suffix);
     p.dropped(r, q, u, h, t) = left;

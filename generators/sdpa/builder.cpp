@@ -1,4 +1,5 @@
 #include "generators/sdpa/builder.h"
+#include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/precise.h"
@@ -10,13 +11,7 @@ using Halide::Internal::make_const;
 
 namespace {
 constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
-
-Expr sign_bit(Type type) {
-    const Type bits = UInt(type.bits());
-    return make_const(bits, uint64_t(1) << (type.bits() - 1));
 }
-Expr bits_of(Expr x) { return reinterpret(UInt(x.type().bits()), x); }
-}  // namespace
 
 Expr minus_infinity_bits(Type type) {
     return type.bits() == 32 ? make_const(UInt(32), 0xff800000u) : make_const(UInt(64), 0xfff0000000000000u);
@@ -289,11 +284,9 @@ void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) 
     Expr w = p.weight(r, k, c, t, h, b), left = w;
     if (drops) {
         Rows row = rows(r, t, h);
-        const Type word = UInt(32);
-        const auto words =
-            philox4x32_10({cast(word, c * (shape.chunk / 4) + four), cast(word, row.query),
-                           cast(word, b * in.query_heads + row.query_head) + in.dropout.first_head, in.dropout.offset},
-                          {in.dropout.seed_low, in.dropout.seed_high});
+        const Expr head = cast(UInt(32), b * in.query_heads + row.query_head) + in.dropout.first_head;
+        const auto words = dropout_words(c * (shape.chunk / 4) + four, row.query, head, in.dropout.offset,
+                                         {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);
         FuncRef at = p.random(r, k / 4, c, t, h, b);

@@ -49,8 +49,7 @@ struct PairBuilder {
         } else {
             RDom channel(0, 2, 0, in.head_dim / 2, "channel" + suffix);
             p.channel = channel.y, elements.channel = channel.x;
-            p.score(r, k, c, t, h, b) +=
-                product(s.query_t(channel.x, r, channel.y, t, h, b), key(channel.y * 2 + channel.x));
+            p.score(r, k, c, t, h, b) += product(s.query_t(channel.x, r, channel.y, t, h, b), key(channel.y * 2 + channel.x));
         }
         p.logit = Func("logit" + suffix);
         build.finish_scores(p, suffix, masked);

@@ -154,7 +154,8 @@ private:
     bool in_pairs() const {
         if (schedule_name == Schedule::pairs || schedule_name == Schedule::tiles) return true;
         return schedule_name == Schedule::decode && kind != Kind::training && pair == Pair::dot_product &&
-               static_cast<Type>(dtype).is_bfloat() && head_dim != 0 && head_dim % 32 == 0 && attune::takes_pairs_of_bf16(target);
+               static_cast<Type>(dtype).is_bfloat() && head_dim != 0 && head_dim % 32 == 0 &&
+               attune::takes_pairs_of_bf16(target);
     }
     bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
     Expr in_value_dim() const {

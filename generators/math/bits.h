@@ -1,0 +1,14 @@
+// Numbers as their bits, as Halide expressions. No target, no vector width.
+#pragma once
+#include "Halide.h"
+
+namespace attune {
+
+inline Halide::Expr bits_of(const Halide::Expr &x) { return Halide::reinterpret(Halide::UInt(x.type().bits()), x); }
+
+// Of a floating-point type, as unsigned integer: the bits of -0.
+inline Halide::Expr sign_bit(const Halide::Type &type) {
+    return Halide::Internal::make_const(Halide::UInt(type.bits()), uint64_t(1) << (type.bits() - 1));
+}
+
+}  // namespace attune
