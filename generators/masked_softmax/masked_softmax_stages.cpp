@@ -28,18 +28,22 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     const Expr has_masked = in.seed && length < in.keys;
     auto exp = [&](const Expr &x) { return exp2_nonpositive(x * make_const(t, 1.4426950408889634)); };
 
-    RDom pad(0, block, "pad"), copied(0, in.keys, "copied");
-    copied.where(likely(copied < length));
-    s.score = Func("score");
-    s.score(j, i, h, b) = undef(t);
-    s.score(clamp(length - 1, 0, in.keys - 1) / block * block + pad, i, h, b) = t.min();  // -inf
-    s.score(copied, i, h, b) = in.scores(copied, i, h, b);
+    // Whole blocks are read where they lie, twice; the keys after them once, into a block filled up with what weighs nothing.
+    const Expr whole = clamp(length, 0, in.keys) / block, first = whole * block;
+    RDom pad(0, block, "pad"), rest(0, block, "rest");
+    rest.where(rest < length - first);
+    s.last_score = Func("last_score");
+    s.last_score(e, i, h, b) = undef(t);
+    s.last_score(pad, i, h, b) = t.min();  // -inf
+    s.last_score(rest, i, h, b) = in.scores(unsafe_promise_clamped(first + rest, 0, in.keys - 1), i, h, b);
 
-    RDom blocks(0, (in.keys + block - 1) / block, "blocks"), place(0, block, "place");
-    blocks.where(blocks * block < length);
+    RDom blocks(0, in.keys / block, "blocks"), last(0, 1, "last"), all(0, (in.keys + block - 1) / block, "all");
+    RDom place(0, block, "place");
+    blocks.where(blocks < whole), last.where(first < length), all.where(all * block < length);
+    const Expr score = in.scores(blocks * block + e, i, h, b), last_score = s.last_score(e, i, h, b);
     s.place_max = Func("place_max");
-    s.place_max(e, i, h, b) = lowest;
-    s.place_max(e, i, h, b) = max(s.place_max(e, i, h, b), s.score(blocks * block + e, i, h, b));
+    s.place_max(e, i, h, b) = max(lowest, last_score);
+    s.place_max(e, i, h, b) = max(s.place_max(e, i, h, b), score);
     s.place_order = Func("place_order");
     s.place_order(e, i, h, b) = order(s.place_max(e, i, h, b));
     s.row_order = Func("row_order");
@@ -52,10 +56,11 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     // and so is NaN, too.
     s.weight = Func("weight");
     s.weight(e, c, i, h, b) = undef(t);
-    s.weight(e, blocks, i, h, b) = exp(s.score(blocks * block + e, i, h, b) - s.row_max(i, h, b));
+    s.weight(e, blocks, i, h, b) = exp(score - s.row_max(i, h, b));
+    s.weight(e, whole + last, i, h, b) = exp(last_score - s.row_max(i, h, b));
     s.place_sum = Func("place_sum");
     s.place_sum(e, i, h, b) = zero;
-    s.place_sum(e, i, h, b) += s.weight(e, blocks, i, h, b);
+    s.place_sum(e, i, h, b) += s.weight(e, all, i, h, b);
     s.row_sum = Func("row_sum");
     s.row_sum(i, h, b) = zero;
     s.row_sum(i, h, b) += s.place_sum(place, i, h, b);
@@ -69,7 +74,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     s.out = Func("out_stage");
     s.out(j, i, h, b) = select(j < length, s.weight(j % block, j / block, i, h, b) * scale,  //
                                has_masked, s.masked_weight(i, h, b) * scale, zero);
-    s.pad = pad, s.copied = copied, s.block = blocks, s.place = place;
+    s.pad = pad, s.rest = rest, s.whole = blocks, s.last = last, s.all = all, s.place = place;
     return s;
 }
 

@@ -17,7 +17,7 @@ struct MaskedSoftmaxInputs {
 };
 
 struct MaskedSoftmaxStages {
-    Halide::Func score;          // (j, i, h, b) s; the last block that is read, filled up with what weighs nothing
+    Halide::Func last_score;     // (e, i, h, b) s of the keys after the whole blocks, filled up with what weighs nothing
     Halide::Func place_max;      // (e, i, h, b) max s over the blocks
     Halide::Func place_order;    // (e, i, h, b) the same as an integer of that order
     Halide::Func row_order;      // (i, h, b) max over the places
@@ -28,7 +28,7 @@ struct MaskedSoftmaxStages {
     Halide::Func masked_weight;  // (i, h, b) e^(s - m) of a masked score
     Halide::Func scale;          // (i, h, b) 1 / (row_sum + masked keys * masked weight)
     Halide::Func out;            // (j, i, h, b)
-    Halide::RVar pad, copied, block, place;
+    Halide::RVar pad, rest, whole, last, all, place;
 
     Halide::Var e{"e"}, c{"c"}, j{"j"}, i{"i"}, h{"h"}, b{"b"};
 };

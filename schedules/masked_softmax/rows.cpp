@@ -20,14 +20,15 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, const MaskedSoftmaxTuning &
         .vectorize(ji, lanes)
         .unroll(ji);
 
-    for (Func f : {s.score, s.weight}) f.compute_at(out, row).hoist_storage(out, task);
-    s.score.update(0).allow_race_conditions().vectorize(s.pad, lanes).unroll(s.pad);
-    s.score.update(1).vectorize(s.copied, lanes, TailStrategy::GuardWithIf);
-    in_lanes(s.weight).update().reorder(e, s.block).vectorize(e, lanes).unroll(e);
-    for (Func f : {s.place_max, s.place_sum}) {
-        in_lanes(f.compute_at(out, row)).store_in(MemoryType::Stack);
-        f.update().reorder(e, s.block).vectorize(e, lanes).unroll(e);
-    }
+    auto block_of_lanes = [&](Stage f, const RVar &block) { f.reorder(e, block).vectorize(e, lanes).unroll(e); };
+    in_lanes(s.last_score.compute_at(out, row)).store_in(MemoryType::Stack);
+    s.last_score.update(0).allow_race_conditions().vectorize(s.pad, lanes).unroll(s.pad);
+    s.last_score.update(1).allow_race_conditions().vectorize(s.rest, lanes).unroll(s.rest);
+    in_lanes(s.weight.compute_at(out, row).hoist_storage(out, task));
+    for (Func f : {s.place_max, s.place_sum}) in_lanes(f.compute_at(out, row)).store_in(MemoryType::Stack);
+    for (Func f : {s.place_max, s.weight}) block_of_lanes(f.update(0), s.whole);
+    block_of_lanes(s.weight.update(1), s.last);
+    block_of_lanes(s.place_sum.update(), s.all);
     for (Func f : {s.row_order, s.row_sum}) f.compute_at(out, row).update().atomic().vectorize(s.place);
     for (Func f : {s.row_max, s.masked_weight, s.scale}) f.compute_at(out, row);
 }
