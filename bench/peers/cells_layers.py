@@ -21,6 +21,7 @@ def cells():
     for batch, queries, keys, lengths in ((96, 128, 128, True), (8, 1024, 1024, True), (8, 1024, 1024, False)):
         name = f"masked_softmax {batch}x{queries}x{keys}" + (", lengths" if lengths else "")
         yield name, lambda a, p, n, s=(batch, queries, keys, lengths): make_masked_softmax(a, p, n, *s)
+    yield "masked_softmax 8x1024x1024, in place", lambda a, p, n: make_softmax_in_place(a, p, n, 8, 1024, 1024)
 
 
 def make_multi_head(attune, peers, name, weights=False):
@@ -135,3 +136,18 @@ def make_masked_softmax(attune, peers, name, batch, queries, keys, lengths):
         programs["onnxruntime"] = peers.graph([("Softmax", ["x"], ["out"], {"axis": -1})], {"x": scores}, np.empty_like(scores))
     return Cell(name, programs, lambda real: reference.masked_softmax(real, scores, lens), work=2.0 * scores.nbytes, unit="B",
                 own=("one write",))
+
+
+def make_softmax_in_place(attune, peers, name, *shape):
+    """Each program over memory of its own, which the next call takes as scores again: the time does not depend on them."""
+    scores = np.random.default_rng(1).standard_normal(shape, np.float32)
+    copies = {label: scores.copy() for label in ("attune", "torch", "onnxruntime")}
+    programs = {"attune": attune.masked_softmax(copies["attune"], None, copies["attune"])}
+    if peers.torch:
+        (tensor,) = peers.tensors(copies["torch"])
+        programs["torch"] = lambda: peers.torch.softmax(tensor, -1, out=tensor)
+    if peers.ort:
+        x = copies["onnxruntime"]
+        programs["onnxruntime"] = peers.graph([("Softmax", ["x"], ["out"], {"axis": -1})], {"x": x}, x)
+    return Cell(name, programs, work=2.0 * scores.nbytes, unit="B",
+                note="Each over memory of its own. Results are those of the cell before, and not compared here")
