@@ -153,6 +153,8 @@ private:
     // Decode takes pairs of bf16 wherever the target can: where few rows share a key, widening it is most of the work.
     bool in_pairs() const {
         if (schedule_name == Schedule::pairs || schedule_name == Schedule::tiles) return true;
+        const attune::UserAttention *user = attune::user_attention();
+        if (user && user->probability) return false;
         return schedule_name == Schedule::decode && kind != Kind::training && pair == Pair::dot_product &&
                static_cast<Type>(dtype).is_bfloat() && head_dim != 0 && head_dim % 32 == 0 &&
                attune::takes_pairs_of_bf16(target);

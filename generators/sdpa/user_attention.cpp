@@ -187,8 +187,7 @@ std::vector<CapturedInputs::Buffer> UserInputs::buffers() const {
 Expr random_bits(const Index &at, const Expr &seed_low, const Expr &seed_high) {
     const Type word = UInt(32);
     const auto words =
-        philox4x32_10({cast(word, at.j / 4), cast(word, at.i), cast(word, at.b * at.heads + at.h), Expr(uint32_t(0))},
-                      {cast(word, seed_low), cast(word, seed_high)});
+        dropout_words(at.j / 4, at.i, at.b * at.heads + at.h, Expr(uint32_t(0)), {cast(word, seed_low), cast(word, seed_high)});
     return mux(at.j % 4, {words[0], words[1], words[2], words[3]});
 }
 
