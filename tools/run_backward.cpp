@@ -3,14 +3,6 @@
 #include "gradient.h"
 
 namespace attune::program {
-namespace {
-
-// "out" is the forward's word for what is an input here.
-void check_backward(const Status &status) {
-    check(status.message().starts_with("out:") ? Status(status.code(), "forward." + status.message()) : status);
-}
-
-}  // namespace
 
 void run_sdpa_backward(const SdpaBackwardArguments &given) {
     Gradient query{"--grad-query", given.grad_query}, key{"--grad-key", given.grad_key},
@@ -66,7 +58,7 @@ void run_sdpa_backward(const SdpaBackwardArguments &given) {
     }
     const SdpaForward forward{view_of(out, kept), view_of(lse, kept_of_lse), view_of(grad_out, kept),
                               view_of(grad_lse, kept_of_lse)};
-    check_backward(scaled_dot_product_attention_backward(context, q_view, k_view, v_view, forward, wanted, options));
+    check(scaled_dot_product_attention_backward(context, q_view, k_view, v_view, forward, wanted, options));
 
     write_all(files, gradients);
 }

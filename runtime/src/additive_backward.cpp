@@ -3,44 +3,9 @@
 #include "attune/linear_backward.h"
 #include "projection.h"
 #include "sdpa_backward_call.h"
-#include <optional>
 
 namespace attune {
 namespace {
-
-// The way back through a projection: from the gradient of its result, in scratch, to those of its input, weight and bias. Without
-// a weight the gradient of the input is that of the result.
-class ProjectionGradient {
-public:
-    ProjectionGradient(const ConstView &input, const ConstView &weight, const LinearGradients &wanted)
-        : input_(input), weight_(weight), wanted_(wanted) {}
-
-    // Memory for the gradient of `projected`, if it is needed.
-    Status prepare(Context::State &context, const ConstView &projected) {
-        result_ = wanted_.x;
-        if (!weight_.given()) return {};
-        result_ = {};
-        if (!wanted_.x.given() && !wanted_.weight.given() && !wanted_.bias.given()) return {};
-        std::int64_t elements = 1;
-        for (int n = 0; n < projected.rank; n++) elements *= projected.extent[n];
-        memory_.emplace(*context.scratch, static_cast<std::size_t>(elements * size_of(projected.dtype)));
-        if (!memory_->data()) return no_memory();
-        result_ = writable(projected);  // a dense array
-        result_.data = memory_->data();
-        return {};
-    }
-    const View &result() const { return result_; }
-    Status run(Context &context) const {
-        if (!weight_.given() || !result_.given()) return {};
-        return linear_backward(context, input_, weight_, result_, wanted_);
-    }
-
-private:
-    ConstView input_, weight_;
-    LinearGradients wanted_;
-    std::optional<ScratchBlock> memory_;
-    View result_;
-};
 
 // Those that stand beside the ones of attention.
 Status check_own_gradients(const ConstView &query, const ConstView &key, const AdditiveGradients &g, const AdditiveOptions &o) {

@@ -1,5 +1,6 @@
 #include "projection.h"
 #include "linear_call.h"
+#include "sdpa_call.h"
 
 namespace attune {
 
@@ -20,8 +21,8 @@ Status Projection::prepare(Context::State &context) {
         elements *= result_.extent[n];
         if (elements > most_elements) return unsupported(input, "its projection has more than 2^31 - 1 elements");
     }
-    bytes_ = static_cast<std::size_t>(elements * size_of(x.dtype));
-    memory_.emplace(*context.scratch, bytes_);
+    const auto bytes = static_cast<std::size_t>(elements * size_of(x.dtype));
+    memory_.emplace(*context.scratch, bytes);
     if (!memory_->data()) return no_memory();
     result_.data = memory_->data();
     return {};
@@ -33,6 +34,25 @@ Status Projection::run(Context &context) const {
     out.data = memory_->data(), out.dtype = result_.dtype, out.rank = result_.rank;
     for (int n = 0; n < max_rank; n++) out.extent[n] = result_.extent[n], out.stride[n] = result_.stride[n];
     return linear(context, input_.view, weight_.view, bias_.view, out);
+}
+
+Status ProjectionGradient::prepare(Context::State &context, const ConstView &projected) {
+    result_ = wanted_.x;
+    if (!weight_.given()) return {};
+    result_ = {};
+    if (!wanted_.x.given() && !wanted_.weight.given() && !wanted_.bias.given()) return {};
+    std::int64_t elements = 1;
+    for (int n = 0; n < projected.rank; n++) elements *= projected.extent[n];
+    memory_.emplace(*context.scratch, static_cast<std::size_t>(elements * size_of(projected.dtype)));
+    if (!memory_->data()) return no_memory();
+    result_ = writable(projected);  // a dense array
+    result_.data = memory_->data();
+    return {};
+}
+
+Status ProjectionGradient::run(Context &context) const {
+    if (!weight_.given() || !result_.given()) return {};
+    return linear_backward(context, input_, weight_, result_, wanted_);
 }
 
 }  // namespace attune

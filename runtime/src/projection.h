@@ -1,6 +1,7 @@
-// A linear map of an input of attention, into scratch.
+// A linear map of an input of attention, into scratch, and the way back through it.
 #pragma once
 #include "attune/context.h"
+#include "attune/linear_backward.h"
 #include "checks.h"
 #include "context_state.h"
 #include <optional>
@@ -16,7 +17,6 @@ public:
     Status prepare(Context::State &);
     // The input itself where there is no weight.
     const ConstView &result() const { return weight_.view.given() ? result_ : input_.view; }
-    std::size_t bytes() const { return bytes_; }  // of the result, where there is a weight
     // Computes the result.
     Status run(Context &) const;
 
@@ -24,7 +24,25 @@ private:
     NamedView input_, weight_, bias_;
     std::optional<ScratchBlock> memory_;
     ConstView result_;
-    std::size_t bytes_ = 0;
+};
+
+// From the gradient of the result, in scratch, to those of the input, weight and bias. Without a weight the gradient of the
+// input is that of the result.
+class ProjectionGradient {
+public:
+    ProjectionGradient(const ConstView &input, const ConstView &weight, const LinearGradients &wanted)
+        : input_(input), weight_(weight), wanted_(wanted) {}
+
+    // Memory for the gradient of `projected`, if it is needed.
+    Status prepare(Context::State &, const ConstView &projected);
+    const View &result() const { return result_; }
+    Status run(Context &) const;
+
+private:
+    ConstView input_, weight_;
+    LinearGradients wanted_;
+    std::optional<ScratchBlock> memory_;
+    View result_;
 };
 
 }  // namespace attune

@@ -1,8 +1,6 @@
 #include "attune/sdpa_backward.h"
-#include "attune/linear_backward.h"
 #include "projection.h"
 #include "sdpa_backward_call.h"
-#include <optional>
 
 namespace attune {
 
@@ -31,12 +29,13 @@ Status check_backward(const ConstView &query, const ConstView &key, const ConstV
     if (options.lse.given()) return invalid("lse", "is an input of the backward: give it as forward.lse");
     if (options.weights.given() || options.average_weights) return invalid("weights", "are no output of the backward");
     SdpaCall &c = call.forward;
-    if (Status s = check_inputs(query, key, value, forward.out, options, c); !s.ok()) return s;
+    if (Status s = check_inputs(query, key, value, {"forward.out", forward.out}, options, c); !s.ok()) return s;
     if (!forward.lse.given()) return invalid("forward.lse", "must be given");
     if (Status s = check_by_query("forward.lse", forward.lse, query.rank, c.sizes, call.lse); !s.ok()) return s;
     View grad_out;
     if (!forward.grad_out.given()) return invalid("forward.grad_out", "must be given");
-    if (Status s = check_tensor_gradient("forward.grad_out", writable(forward.grad_out), "out", forward.out, grad_out); !s.ok())
+    if (Status s = check_tensor_gradient("forward.grad_out", writable(forward.grad_out), "forward.out", forward.out, grad_out);
+        !s.ok())
         return s;
     call.grad_out = grad_out;
     if (forward.grad_lse.given())
@@ -122,12 +121,6 @@ Status check_score_weight(const Arguments &a) {
                         a.query.extent[a.query.rank - 1]);
 }
 
-View like(const ConstView &dense, void *data) {
-    View v = writable(dense);
-    v.data = data;
-    return v;
-}
-
 std::string_view backward_op_of(Score score) {
     if (score == Score::cosine) return "cosine_backward";
     return score == Score::gaussian ? "gaussian_backward" : "sdpa_backward";
@@ -138,16 +131,12 @@ Status run(Context &context, Arguments &a) {
     if (Status s = check_score(a.options); !s.ok()) return s;
     const bool general = a.options.score == Score::general;
     Projection projected({"key", a.key}, {"score_weight", a.options.score_weight}, {});
-    std::optional<ScratchBlock> grad_projected;
+    ProjectionGradient of_key(a.key, a.options.score_weight, {a.gradients.key, a.gradients.score_weight, {}});
     if (general) {
         if (Status s = projected.prepare(context.state()); !s.ok()) return s;
         if (Status s = check_score_weight(a); !s.ok()) return s;
-        a.attended = projected.result(), a.grad_attended = {};
-        if (a.gradients.key.given() || a.gradients.score_weight.given()) {
-            grad_projected.emplace(*context.state().scratch, projected.bytes());
-            if (!grad_projected->data()) return no_memory();
-            a.grad_attended = like(a.attended, grad_projected->data());
-        }
+        if (Status s = of_key.prepare(context.state(), projected.result()); !s.ok()) return s;
+        a.attended = projected.result(), a.grad_attended = of_key.result();
     }
     BackwardCall call;
     if (Status s = check(a, call); !s.ok()) return s;
@@ -157,11 +146,7 @@ Status run(Context &context, Arguments &a) {
     BackwardChoice choice;
     if (Status s = choose_backward(context.state(), call, a.options.variant, choice); !s.ok()) return s;
     if (Status s = run_backward(context, call, choice); !s.ok()) return s;
-    if (grad_projected)
-        if (Status s = linear_backward(context, a.key, a.options.score_weight, a.grad_attended,
-                                       {.x = a.gradients.key, .weight = a.gradients.score_weight});
-            !s.ok())
-            return s;
+    if (Status s = of_key.run(context); !s.ok()) return s;
     record_call(context.state(), choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }

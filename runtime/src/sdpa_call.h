@@ -54,7 +54,7 @@ Status check_attention(const ConstView &query, const ConstView &key, const Const
                        const SdpaOptions &, std::span<const NamedView> more_inputs, SdpaCall &call);
 // Parts of it. check_inputs: all but the outputs, call.out among what is checked. check_by_query: a tensor (B, Hq, Sq), or of
 // lower rank where query is, as lse.
-Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const ConstView &out,
+Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const NamedView &out,
                     const SdpaOptions &, SdpaCall &call);
 Status check_by_query(std::string_view name, const ConstView &, int rank, const SdpaProblem &, ConstView &as3);
 std::vector<NamedView> named_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaOptions &);

@@ -26,7 +26,7 @@ Status check_heads(std::int64_t query_heads, std::int64_t key_heads) {
                               " heads of query");
 }
 
-Status check_sizes(SdpaCall &call) {
+Status check_sizes(SdpaCall &call, std::string_view out) {
     const ConstView &q = call.query, &k = call.key, &v = call.value;
     const View &o = call.out;
     const ExtentMatch matches[] = {{"key", "batch (first extent)", k.extent[0], "query", q.extent[0]},
@@ -34,10 +34,10 @@ Status check_sizes(SdpaCall &call) {
                                    {"value", "batch (first extent)", v.extent[0], "query", q.extent[0]},
                                    {"value", "number of heads", v.extent[1], "key", k.extent[1]},
                                    {"value", "number of keys", v.extent[2], "key", k.extent[2]},
-                                   {"out", "batch (first extent)", o.extent[0], "query", q.extent[0]},
-                                   {"out", "number of heads", o.extent[1], "query", q.extent[1]},
-                                   {"out", "number of queries", o.extent[2], "query", q.extent[2]},
-                                   {"out", "head size (last extent)", o.extent[3], "value", v.extent[3]}};
+                                   {out, "batch (first extent)", o.extent[0], "query", q.extent[0]},
+                                   {out, "number of heads", o.extent[1], "query", q.extent[1]},
+                                   {out, "number of queries", o.extent[2], "query", q.extent[2]},
+                                   {out, "head size (last extent)", o.extent[3], "value", v.extent[3]}};
     if (Status s = check_extents(matches); !s.ok()) return s;
     if (Status s = check_heads(q.extent[1], k.extent[1]); !s.ok()) return s;
     if (q.extent[2] + k.extent[2] > most_elements)
@@ -158,7 +158,7 @@ Status check_by_query(std::string_view name, const ConstView &v, int rank, const
     return check_extents(matches);
 }
 
-Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const ConstView &out,
+Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const NamedView &out,
                     const SdpaOptions &options, SdpaCall &call) {
     const int rank = query.rank;
     ConstView out4;
@@ -166,9 +166,9 @@ Status check_inputs(const ConstView &query, const ConstView &key, const ConstVie
     if (Status s = check_score_type(options.score, "query", query.dtype); !s.ok()) return s;
     if (Status s = check_tensor("key", key, rank, query.dtype, call.key); !s.ok()) return s;
     if (Status s = check_tensor("value", value, rank, query.dtype, call.value); !s.ok()) return s;
-    if (Status s = check_tensor("out", out, rank, query.dtype, out4); !s.ok()) return s;
+    if (Status s = check_tensor(out.name, out.view, rank, query.dtype, out4); !s.ok()) return s;
     call.out = writable(out4);
-    if (Status s = check_sizes(call); !s.ok()) return s;
+    if (Status s = check_sizes(call, out.name); !s.ok()) return s;
     if (options.scale && !std::isfinite(*options.scale)) return invalid("scale", "must be finite, got " + text(*options.scale));
     if (Status s = check_cache_lens(options, call); !s.ok()) return s;
     if (Status s = check_bands(options, call); !s.ok()) return s;
@@ -196,7 +196,7 @@ std::vector<NamedView> named_inputs(const ConstView &query, const ConstView &key
 
 Status check_attention(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                        const SdpaOptions &options, std::span<const NamedView> more_inputs, SdpaCall &call) {
-    if (Status s = check_inputs(query, key, value, out, options, call); !s.ok()) return s;
+    if (Status s = check_inputs(query, key, value, {"out", out}, options, call); !s.ok()) return s;
     if (options.lse.given()) {
         ConstView lse;
         if (Status s = check_by_query("lse", options.lse, query.rank, call.sizes, lse); !s.ok()) return s;

@@ -47,7 +47,7 @@ template<typename F> void backward(const std::string &argument, const std::vecto
 }
 // Every view of the results of the forward, and every gradient, by the name that messages have for it.
 template<typename F> void each_result(const F &f) {
-    f("out", [](B &c) -> ConstView & { return c.forward.out; });
+    f("forward.out", [](B &c) -> ConstView & { return c.forward.out; });
     f("forward.lse", [](B &c) -> ConstView & { return c.forward.lse; });
     f("forward.grad_out", [](B &c) -> ConstView & { return c.forward.grad_out; });
     f("forward.grad_lse", [](B &c) -> ConstView & { return c.forward.grad_lse; });
@@ -98,7 +98,7 @@ TEST_CASE("bad backward: what is wrong with one view", "[sdpa_backward][bad_inpu
 TEST_CASE("bad backward: what must be given, and what may be left out", "[sdpa_backward][bad_input]") {
     backward("forward.lse", {}, [](B &c) { c.forward.lse = {}; });
     backward("forward.grad_out", {}, [](B &c) { c.forward.grad_out = {}; });
-    backward("out", {}, [](B &c) { c.forward.out = {}; });
+    backward("forward.out", {}, [](B &c) { c.forward.out = {}; });
     backward("query", {}, [](B &c) { c.query = {}; });
     backward("key", {}, [](B &c) { c.key = {}; });
     backward("value", {}, [](B &c) { c.value = {}; });
@@ -129,7 +129,7 @@ TEST_CASE("bad backward: shapes of a bias and its gradient", "[sdpa_backward][ba
 }
 
 TEST_CASE("bad backward: last strides", "[sdpa_backward][bad_input]") {
-    backward("out", {"last stride", "1", "2"}, [](B &c) { c.forward.out.stride[3] = 2; });
+    backward("forward.out", {"last stride", "1", "2"}, [](B &c) { c.forward.out.stride[3] = 2; });
     backward("forward.grad_out", {"last stride", "1", "0"}, [](B &c) { c.forward.grad_out.stride[3] = 0; });
     backward("gradients.query", {"last stride", "1", "-1"}, [](B &c) { c.gradients.query.stride[3] = -1; });
     backward("gradients.key", {"last stride", "1", "16"}, [](B &c) { c.gradients.key.stride[3] = 16; });
