@@ -23,7 +23,6 @@ BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type)
     Expr lse = in.lse(i, h, b);
     Expr empty = reinterpret(bits, lse) == minus_infinity_bits(type);
     // As bits, because arithmetic on -inf is undefined.
-    // As bits, because arithmetic on -inf is undefined.
     Expr finite = select(empty, reinterpret(bits, make_const(type, -masked_score)), reinterpret(bits, lse));
     Expr delta = s.product(i, h, b);
     delta = select(in.has_grad_lse, delta - in.grad_lse(i, h, b), delta);
@@ -36,7 +35,6 @@ CaptureSumStages capture_sum_stages(const Func &sums, Expr keys, Expr sums_keys,
     CaptureSumStages s;
     Var j = s.j, y = s.y;
     RDom key(0, select(sums_keys, keys, 1), "key");
-    s.key = key.x;
     s.sum = Func("sum");
     s.sum(j, y) = make_const(sums.type(), 0);
     // Strict, or code generation may conclude that the sum is no NaN.
@@ -51,7 +49,6 @@ SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
     Var h = s.h;
     const Type type = in.row_lse.type(), wide = Float(64);
     RDom rows(0, in.queries, 0, in.batch, "rows");
-    s.query = rows.x, s.entry = rows.y;
     Expr sink = in.sinks(h), lowest = make_const(Float(32), lowest_max);
     // A sink below every score that counts is none.
     Expr none = strict_float(sink < lowest);

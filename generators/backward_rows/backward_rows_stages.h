@@ -27,20 +27,18 @@ struct SinkGradientInputs {
     Halide::Expr queries, batch;
 };
 
-// The gradient of a buffer as it leaves: (j, y) of the sums, or (0, y) where keys are summed too.
-struct CaptureSumStages {
-    Halide::Func sum, out;  // (j, y)
-    Halide::RVar key;
-    Halide::Var j{"j"}, y{"y"};
-};
-CaptureSumStages capture_sum_stages(const Halide::Func &sums, Halide::Expr keys, Halide::Expr sums_keys, Halide::Type type);
-
 // - sum over b, i of exp(sink - lse) delta, in double.
 struct SinkGradientStages {
     Halide::Func sum, out;  // (h)
-    Halide::RVar query, entry;
     Halide::Var h{"h"};
 };
 SinkGradientStages sink_gradient_stages(const SinkGradientInputs &);
+
+// The gradient of a buffer as it leaves: (j, y) of the sums, or (0, y) where keys are summed too.
+struct CaptureSumStages {
+    Halide::Func sum, out;  // (j, y)
+    Halide::Var j{"j"}, y{"y"};
+};
+CaptureSumStages capture_sum_stages(const Halide::Func &sums, Halide::Expr keys, Halide::Expr sums_keys, Halide::Type type);
 
 }  // namespace attune

@@ -1,4 +1,5 @@
 #include "schedules/backward_rows/backward_rows_schedules.h"
+#include "schedules/half_lanes.h"
 
 namespace attune {
 using namespace Halide;
@@ -16,16 +17,7 @@ void schedule_rows(BackwardRowsStages &s, Func out, const Target &target) {
     s.product.compute_at(out, s.i);
     Func in_lanes = s.product.update().split(s.channel, co, ci, lanes).rfactor(ci, lane);
     in_lanes.compute_at(s.product, s.i).vectorize(lane).update().vectorize(lane);
-    // Halves are added until one lane is left: code generation would add the lanes of a vector one after another.
-    for (int width = lanes / 2; width > 1; width /= 2) {
-        Var half_lane("lane" + std::to_string(width));
-        RVar half("half"), rest("rest" + std::to_string(width));
-        Func half_sum = s.product.update().split(ci, half, rest, width).rfactor(rest, half_lane);
-        half_sum.compute_at(s.product, s.i).vectorize(half_lane);
-        half_sum.update().reorder(half_lane, half).vectorize(half_lane).unroll(half);
-        ci = rest;
-    }
-    s.product.update().unroll(ci);
+    sum_by_halves(s.product, ci, lanes, lanes, LoopLevel(s.product, s.i));
 }
 
 void schedule_root(SinkGradientStages &s, Func out) {

@@ -1,3 +1,4 @@
+#include "schedules/half_lanes.h"
 #include "schedules/masked_softmax_backward/masked_softmax_backward_schedules.h"
 #include "schedules/require.h"
 
@@ -25,19 +26,8 @@ void schedule_rows(MaskedSoftmaxBackwardStages &s, Func out, const MaskedSoftmax
     for (Func f : {s.last_product, s.place_sum})
         f.compute_at(out, row).store_in(MemoryType::Stack).bound(e, 0, tuning.block).vectorize(e, lanes).unroll(e);
     s.place_sum.update().reorder(e, s.whole).vectorize(e, lanes).unroll(e);
-
-    // Halves are added until one lane is left: code generation would add the lanes of a vector one after another.
     s.row_sum.compute_at(out, row);
-    RVar rest = s.place;
-    for (int width = tuning.block / 2; width > 1; width /= 2) {
-        Var half_lane("lane" + std::to_string(width));
-        RVar half("half"), next("rest" + std::to_string(width));
-        Func half_sum = s.row_sum.update().split(rest, half, next, width).rfactor(next, half_lane);
-        half_sum.compute_at(out, row).store_in(MemoryType::Stack).vectorize(half_lane, std::min(width, lanes));
-        half_sum.update().reorder(half_lane, half).vectorize(half_lane, std::min(width, lanes)).unroll(half);
-        rest = next;
-    }
-    s.row_sum.update().unroll(rest);
+    sum_by_halves(s.row_sum, s.place, tuning.block, lanes, LoopLevel(out, row));
 }
 
 }  // namespace attune
