@@ -19,7 +19,7 @@ attune_add_generator_objects(attune_sdpa_generator
   schedules/sdpa/weights.cpp
   schedules/sdpa/autoscheduled.cpp)
 attune_add_generator_objects(attune_sdpa_backward_generator generators/sdpa/backward_generator.cpp
-  generators/sdpa/backward_stages.cpp generators/sdpa/backward_pairs.cpp generators/sdpa/backward_terms.cpp
+  generators/sdpa/backward_stages.cpp generators/sdpa/backward_scores.cpp generators/sdpa/backward_pairs.cpp generators/sdpa/backward_terms.cpp
   generators/sdpa/backward_captures.cpp generators/sdpa/backward_captured.cpp schedules/sdpa/backward.cpp
   schedules/sdpa/backward_terms.cpp)
 

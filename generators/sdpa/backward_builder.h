@@ -1,5 +1,5 @@
 // How the stages of the gradients of attention are made, shared by the forms of them (backward_stages.cpp, backward_pairs.cpp,
-// backward_terms.cpp, backward_captures.cpp).
+// backward_terms.cpp, backward_captures.cpp, backward_captured.cpp).
 #pragma once
 #include "generators/math/bits.h"
 #include "generators/sdpa/backward_stages.h"
@@ -31,7 +31,7 @@ struct BackwardBuilder {
     // Some query of tile u of head h sees some key of tile t; all see all.
     Expr seen(Expr u, Expr h, Expr t) const;
     Expr whole(Expr u, Expr h, Expr t) const;
-    Index index(Expr q, bool inside, bool keys_inside) const;
+    Index index(Expr i, Expr j, Expr head) const;
 
     // In this order.
     void rows();
@@ -50,6 +50,12 @@ private:
     Expr key_at(Expr r, bool inside) const;
     Expr channel(Expr d, Expr extent) const;
     void pair_rows();
+    void magnitudes();
+    Expr seen_block(Expr k, Expr m) const;  // some query of block m of a tile sees some key of block k
+    // Pure, or by the seen blocks of a tile, in the loops that are returned; what is masked is `elsewhere` in other blocks.
+    using OfPair = std::function<Halide::Tuple(Expr r, Expr q)>;
+    TileBlocks fill(Func &, const std::string &name, bool masked, const OfPair &, const Halide::Tuple &elsewhere) const;
+    std::pair<RDom, TileBlocks> seen_blocks(const std::string &name) const;
     void round_tile(BackwardTile &, const std::string &suffix) const;
     Func channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent, RVar &along,
                          RVar &element, const PairTerm *of_pair) const;
@@ -58,8 +64,12 @@ private:
     void apply(BackwardTile &, const std::string &suffix, const ScoreStep &, const std::vector<Expr> &conditions, bool inside,
                bool keys_inside) const;
     void weights(BackwardTile &, const std::string &suffix, bool masked) const;
-    // Of the weights what dropout and the factor of the score leave, where there are such; returns dP behind them.
-    Expr drop_out(BackwardTile &, const std::string &suffix, bool masked, Expr gradient) const;
+    // What dropout and the factor of the score leave of the weights, where there are such; and of dP.
+    void drop_out(BackwardTile &, const std::string &suffix, bool masked) const;
+    Expr kept_gradient(const BackwardTile &, const Expr &r, const Expr &q) const;
+    Expr is_kept(const BackwardTile &, const Expr &r, const Expr &q) const;
+    Expr factor_at(const Expr &r, const Expr &q, bool masked) const;
+    Expr all_finite() const;
     void sums(BackwardTile &, const std::string &suffix, bool masked) const;
     void terms(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr slope_of(const Expr &term) const;  // the derivative of what a term adds to the sum
@@ -67,11 +77,10 @@ private:
     Expr projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size, const Expr &inverse_norm) const;
     Expr by_sum() const;  // the derivative of the number by the sum over channels, which must be a constant
 
-    using Factor = std::function<Expr(Expr element, Expr along)>;
-    TileSum sum(const std::string &name, const std::vector<Var> &args, int extent, bool masked, const Expr &wanted,
-                const Factor &weight, const Factor &row) const;
+    using Weight = std::function<Expr(Expr element, Expr along, Expr row)>;
+    using Row = std::function<Expr(Expr element, Expr along)>;
+    TileSum sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &, const Row &) const;
     Expr by_capture(const CaptureInputs &, const Expr &x, const Index &at) const;
-    Index index(Expr i, Expr j, Expr h) const;
     Expr score_before(std::size_t step, const Expr &scaled, const Index &at) const;
 };
 

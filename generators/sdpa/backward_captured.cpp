@@ -39,7 +39,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
         return none ? std::vector<CaptureDerivative>() : capture_derivatives(f, x, at);
     };
     for (const bool of_factor : {false, true}) {
-        const auto all = derivatives(of_factor, unknown, index(q, true, true));
+        const auto all = derivatives(of_factor, unknown, index(query_at(q, true), key_at(r, true), h));
         for (std::size_t n = 0; n < all.size(); n++)
             for (std::size_t b = 0; b < captures.buffers.size(); b++)
                 if (all[n].buffer == captures.buffers[b].name) reads.push_back({of_factor, n, int(b)});
@@ -61,19 +61,19 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
         (full ? s.full_read : s.part_read) = pairs[0];
         const Index of_pair =
             index(min(x * shape.tile_q + pairs[2], in.queries - 1), min(z * shape.chunk + pairs[1], in.keys - 1), 0);
-        const Index at = index(q, full, full);
+        const Index at = index(query_at(q, full), key_at(r, full), h);
         const Expr before = score_before(last, p.scaled(r, q, u, h, t), at);
 
         std::vector<Expr> added, elements, buffers;
         for (const Read &read : reads) {
-            Expr by_result = p.score_gradient(r, q, u, h, t), w = p.weight(r, q, u, h, t);
+            const Expr by_score = p.score_gradient(r, q, u, h, t);
             // dZ = P dP, where Z is the factor; dropout is a factor of its own.
-            if (read.of_factor) by_result = w * p.kept_gradient(r, q, u, h, t);
+            const Expr by_result = read.of_factor ? p.weight(r, q, u, h, t) * p.kept(r, q, u, h, t) : by_score;
             const Expr derivative = derivatives(read.of_factor, before, at)[read.n].derivative;
             const Expr adds = by_result * precise(cast(type, derivative));
             Func contribution("contribution" + std::to_string(added.size()) + suffix);
-            // What is masked may be NaN.
-            contribution(r, q, u, h, t) = full ? adds : select(counts(w), adds, value_of(0));
+            // What is masked may be NaN, and is not computed where a block of pairs is not seen.
+            contribution(r, q, u, h, t) = full ? adds : select(counts(by_score), adds, value_of(0));
             (full ? s.full : s.part).contributions.push_back(contribution);
             added.push_back(contribution(pairs[1], pairs[2], x, 0, z));
             const CapturedInputs::Buffer &buffer = captures.buffers[std::size_t(read.buffer)];

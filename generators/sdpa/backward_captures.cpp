@@ -38,8 +38,7 @@ void BackwardBuilder::captures(const CaptureInputs &capture) {
         tiles.where(full ? whole(x, 0, z) : !whole(x, 0, z));
         (full ? s.full_tiles : s.part_tiles) = {tiles.y, {}, tiles.z, {}, {}, {}, {}};
         (full ? s.full_query : s.part_query) = tiles.x;
-        const Expr i = min(x * shape.tile_q + tiles.x, in.queries - 1), key = min(z * shape.chunk + r, in.keys - 1);
-        const Index at = index(i, key, 0);
+        const Index at = index(min(x * shape.tile_q + tiles.x, in.queries - 1), min(z * shape.chunk + r, in.keys - 1), 0);
         s.capture_total(r, tiles.x * keeps, tiles.y * keeps, tiles.z) +=
             p.score_gradient(r, tiles.x, x, 0, z) * by_capture(capture, value_of(0), at);
     }

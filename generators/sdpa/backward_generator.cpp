@@ -34,14 +34,16 @@ public:
     GeneratorParam<int> channel_vectors{"channel_vectors", 2, 1, 16};
     GeneratorParam<int> term_queries{"term_queries", 4, 1, 64};  // of a block of terms that are no products
     GeneratorParam<int> term_keys{"term_keys", 4, 1, 64};
+    GeneratorParam<int> block_queries{"block_queries", 8, 1, 64};  // of a block of a tile that a mask touches
+    GeneratorParam<int> block_keys{"block_keys", 16, 1, 64};
 
     Input<Buffer<void, 3>> query{"query"}, grad_out{"grad_out"};
     Input<Buffer<void, 2>> key{"key"}, value{"value"}, row_lse{"row_lse"}, row_delta{"row_delta"};
     Input<Buffer<int32_t, 1>> lengths{"lengths"}, shortest{"shortest"}, longest{"longest"};
-    Input<int32_t> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"}, finite{"finite"};
+    Input<int32_t> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"};
     Input<int32_t> first_query_tile{"first_query_tile"}, query_tiles{"query_tiles"}, first_key_tile{"first_key_tile"},
         key_tiles{"key_tiles"};
-    Input<bool> wants_query{"wants_query"}, wants_key{"wants_key"};
+    Input<bool> wants_query{"wants_query"}, wants_key{"wants_key"}, wants_bias{"wants_bias"};
     Input<double> scale{"scale"};
     // The order of these and of what configure() adds is that of the arguments (runtime/src/sdpa_backward_kernel.cpp).
 
@@ -85,6 +87,8 @@ public:
         grad_query = add_output<Buffer<>>("grad_query", static_cast<Type>(dtype), 3);
         grad_key = add_output<Buffer<>>("grad_key", static_cast<Type>(dtype), 2);
         grad_value = add_output<Buffer<>>("grad_value", static_cast<Type>(dtype), 2);
+        // (j, i, h) of the tiles
+        if (gives_bias()) grad_bias = add_output<Buffer<>>("grad_bias", static_cast<Type>(dtype), 3);
         if (pair == Pair::additive) grad_weight = add_output<Buffer<>>("grad_weight", accumulator(), 2);  // (d, t)
     }
 
@@ -93,16 +97,18 @@ public:
         in.query = query, in.grad_out = grad_out, in.key = key, in.value = value, in.row_lse = row_lse,
         in.row_delta = row_delta;
         in.lengths = lengths, in.shortest = shortest, in.longest = longest;
-        in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.scale = scale, in.finite = finite;
+        in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.scale = scale;
         in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent(), in.heads = query.dim(2).extent();
         in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
         in.value_dim = head_dim == 0 ? value.dim(0).extent() : Expr(head_dim);
         in.first_query_tile = first_query_tile, in.query_tiles = query_tiles;
         in.first_key_tile = first_key_tile, in.key_tiles = key_tiles, in.wants_query = wants_query, in.wants_key = wants_key;
+        if (grad_bias) in.wants_bias = wants_bias;
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
         if (blocks) in.blocks = *blocks;
         attune::Score score = steps();
-        attune::BackwardShape shape{dtype, accumulator(), tile_q, chunk, head_dim == 0, term_queries, term_keys};
+        attune::BackwardShape shape{dtype,        accumulator(), tile_q,        chunk,     head_dim == 0,
+                                    term_queries, term_keys,     block_queries, block_keys};
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
         if (pair == Pair::cosine) score.pair.unit_rows = true;
@@ -120,6 +126,7 @@ public:
         }
         stages = attune::backward_stages(in, shape, score);
         *grad_query = stages.query_out, *grad_key = stages.key_out, *grad_value = stages.value_out;
+        if (grad_bias) *grad_bias = stages.bias_out;
         if (grad_weight) *grad_weight = stages.weight_out;
     }
 
@@ -143,8 +150,8 @@ public:
         if (blocks)
             for (int n = 0; n < 3; n++) blocks->dim(n).set_min(0).set_stride(n == 0 ? Expr(1) : Expr());
         user_inputs.constrain();
-        const attune::BackwardTuning tuning{tile_q,   chunk,           query_tile,   key_vectors,
-                                            row_tile, channel_vectors, term_queries, term_keys};
+        const attune::BackwardTuning tuning{tile_q,          chunk,        query_tile, key_vectors,   row_tile,
+                                            channel_vectors, term_queries, term_keys,  block_queries, block_keys};
         if (captured) {
             captured->dim(0).set_min(0);
             if (schedule_name == Schedule::root)
@@ -166,6 +173,10 @@ public:
             if (head_dim != 0) out->dim(0).set_extent(head_dim);
         }
         std::vector<Func> outputs = {*grad_query, *grad_key, *grad_value};
+        if (grad_bias) {
+            for (int n = 0; n < 3; n++) grad_bias->dim(n).set_min(0);
+            outputs.push_back(*grad_bias);
+        }
         if (grad_weight) {
             for (int n = 0; n < 2; n++) grad_weight->dim(n).set_min(0);
             outputs.push_back(*grad_weight);
@@ -188,10 +199,14 @@ private:
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
                     *threshold = nullptr;
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
-                     *grad_weight = nullptr, *captured = nullptr;
+                     *grad_bias = nullptr, *grad_weight = nullptr, *captured = nullptr;
     attune::UserInputs user_inputs;
     attune::BackwardStages stages;
 
+    // With the others, where pairs are computed once for all of them. Users' attention has captures instead.
+    bool gives_bias() const {
+        return kind != Kind::plain && !captures && (pair == Pair::product || pair == Pair::cosine) && !attune::user_attention();
+    }
     attune::Score steps() {
         attune::Score score;
         const attune::UserAttention *user = attune::user_attention();

@@ -1,23 +1,11 @@
-#include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"
-#include "generators/math/philox.h"
-#include "generators/math/precise.h"
 #include "generators/sdpa/backward_builder.h"
-#include "generators/sdpa/score_derivative.h"
 
 namespace attune {
 using namespace Halide;
-using Halide::Internal::is_const_one;
 using Halide::Internal::make_const;
-using Halide::Internal::Variable;
 
-namespace {
-constexpr double log2e = 1.4426950408889634;
-}
-
-Expr BackwardBuilder::counts(Expr x) const {
-    return reinterpret(UInt(x.type().bits()), x) != make_const(UInt(x.type().bits()), uint64_t(1) << (x.type().bits() - 1));
-}
+Expr BackwardBuilder::counts(Expr x) const { return bits_of(x) != sign_bit(x.type()); }
 
 // Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead.
 Expr BackwardBuilder::query_at(Expr q, bool inside) const {
@@ -59,6 +47,7 @@ void BackwardBuilder::rows() {
     auto of_query = [&](Expr x) { return score.pair.query ? score.pair.query(x) : x; };
     auto of_key = [&](Expr x) { return score.pair.key ? score.pair.key(x) : x; };
     if (score.pair.unit_rows) unit_rows();
+    if (!of_capture) magnitudes();
     auto unit_query = [&](Expr x, Expr i) { return s.query_norm.defined() ? x * s.query_norm(i, h) : x; };
     auto unit_key = [&](Expr x, Expr j) { return s.key_norm.defined() ? x * s.key_norm(j) : x; };
     s.query_rows(d, i, h) = unit_query(of_query(cast(type, in.query(channel(d, in.head_dim), query, h))), query);
@@ -71,6 +60,26 @@ void BackwardBuilder::rows() {
     }
     s.key_t(r, d, t) = unit_key(of_key(cast(type, in.key(d, key_at(r, false)))), key_at(r, false));
     s.value_t(r, d, t) = cast(type, in.value(d, key_at(r, false)));
+}
+
+void BackwardBuilder::magnitudes() {
+    Var d = s.d;
+    s.largest_bits = Func("largest_bits");
+    const Type bits = UInt(shape.type.bits());
+    s.largest_bits() = make_const(bits, 0);
+    auto look_at = [&](const std::string &name, const Expr &extent, const Expr &x) {
+        Func of_channel(name + "_bits");
+        of_channel(d) = make_const(bits, 0);
+        of_channel(d) = max(of_channel(d), reinterpret(bits, x) & make_const(bits, (uint64_t(1) << (bits.bits() - 1)) - 1));
+        RDom channel(0, extent, name + "_bits_channel");
+        s.largest_bits() = max(s.largest_bits(), of_channel(channel));
+        s.channel_bits.push_back(of_channel);
+    };
+    RDom query(0, in.queries, 0, in.heads, "query_row"), grad(0, in.queries, 0, in.heads, "grad_row"),
+        key(0, in.keys, "key_row");
+    look_at("query", in.head_dim, in.query(channel(d, in.head_dim), query.x, query.y));
+    look_at("key", in.head_dim, in.key(channel(d, in.head_dim), key));
+    look_at("grad", in.value_dim, in.grad_out(channel(d, in.value_dim), grad.x, grad.y));
 }
 
 void BackwardBuilder::unit_rows() {
@@ -88,6 +97,11 @@ void BackwardBuilder::unit_rows() {
     s.key_norm(j) = inverse(key_squares(j));
 }
 
+Expr BackwardBuilder::all_finite() const {
+    const int bits = shape.type.bits(), mantissa = bits == 64 ? 52 : bits == 32 ? 23 : shape.type.is_bfloat() ? 7 : 10;
+    return s.largest_bits() < make_const(UInt(bits), ((uint64_t(1) << (bits - 1 - mantissa)) - 1) << mantissa);
+}
+
 // The gradient by a row of that by its unit row: what lies along the row changes nothing. One that nothing sees is 0, whatever
 // the row holds.
 Expr BackwardBuilder::projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size,
@@ -95,170 +109,31 @@ Expr BackwardBuilder::projected(const Expr &total, const Expr &row, const Expr &
     return select(strict_float(size == value_of(0)), value_of(0), (total - row * dot) * inverse_norm);
 }
 
-// The product of a row of keys or values with one of queries or gradients, over the channels.
-Func BackwardBuilder::channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent,
-                                      RVar &along, RVar &element, const PairTerm *of_pair) const {
-    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    Func f(name);
-    Expr i = u * shape.tile_q + q;
-    f(r, q, u, h, t) = value_of(0);
-    if (in_pairs()) {
-        RDom channel(0, 2, 0, (extent + 1) / 2, name + "_channel");
-        element = channel.x, along = channel.y;
-        f(r, q, u, h, t) += product(keys(channel.x, r, channel.y, t), queries(channel.y * 2 + channel.x, i, h));
-    } else {
-        RDom channel(0, extent, name + "_channel");
-        along = channel.x;
-        Expr x = queries(channel, i, h), y = keys(r, channel, t);
-        f(r, q, u, h, t) += of_pair ? weighted_term(*of_pair, x, y, channel) : y * x;
-    }
-    return f;
-}
-
-Index BackwardBuilder::index(Expr i, Expr j, Expr h) const {
-    Index at{0, h, i, j, i + in.offset, 0, in.heads, in.queries, in.keys, {}};
-    at.of_pair = [at](const Func &table) { return table(at.j, at.i, at.h); };
-    return at;
-}
-Index BackwardBuilder::index(Expr q, bool inside, bool keys_inside) const {
-    return index(query_at(q, inside), key_at(s.r, keys_inside), s.h);
-}
-
-void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool masked) const {
-    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    p.score = channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
-    p.logit = Func("logit" + suffix);
-    Expr x = p.score(r, q, u, h, t);
-    if (score.pair.finish) x = score.pair.finish(x, index(q, !masked, !masked));
-    x *= cast(type, in.scale);
-    if (keeps_scaled) {
-        p.scaled = Func("scaled" + suffix);
-        p.scaled(r, q, u, h, t) = x;
-        x = p.scaled(r, q, u, h, t);
-    }
-    if (is_bent())
-        p.logit(r, q, u, h, t) = Tuple(value_of(1), x);
-    else
-        p.logit(r, q, u, h, t) = x;
-    for (const ScoreStep &step : score.steps) {
-        if (!masked && step.may_mask) continue;
-        const Expr inside = (t + 1) * shape.chunk <= in.keys;
-        if (masked && step.reads_pairs) {
-            apply(p, suffix, step, {step.when, inside}, false, true);
-            apply(p, suffix, step, {step.when, !inside}, false, false);
-        } else {
-            apply(p, suffix, step, {step.when}, !masked, !masked);
-        }
-    }
-}
-
-// Some step does more than add to the score.
-bool BackwardBuilder::is_bent() const {
-    const Expr x = Variable::make(type, "x");
-    for (const ScoreStep &step : score.steps)
-        if (step.score && !is_const_one(score_derivative(step.score, x, index(s.q, true, true)))) return true;
-    return false;
-}
-
-void BackwardBuilder::apply(BackwardTile &p, const std::string &suffix, const ScoreStep &step,
-                            const std::vector<Expr> &conditions, bool inside, bool keys_inside) const {
-    RDom queries(0, shape.tile_q, "step" + std::to_string(p.step_queries.size()) + suffix);
-    for (const Expr &condition : conditions)
-        if (condition.defined()) queries.where(condition);
-    const Index at = index(queries, inside, keys_inside);
-    FuncRef logit = p.logit(s.r, queries, s.u, s.h, s.t);
-    const bool bent = p.logit.outputs() == 2;
-    Expr before = bent ? Expr(logit[1]) : Expr(logit), x = before;
-    if (step.score) x = precise(step.score(before, at));
-    if (step.mask) x = select(step.mask(at), x, value_of(masked_score));
-    if (bent) {
-        Expr slope = logit[0];
-        if (step.score) slope *= precise(score_derivative(step.score, before, at));
-        logit = Tuple(slope, x);  // in this order: values are stored one after the other, and both come of the old score
-    } else {
-        logit = x;
-    }
-    p.step_queries.push_back(queries.x);
-}
-
-void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool masked) const {
-    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    const bool bent = p.logit.outputs() == 2;
-    FuncRef ref = p.logit(r, q, u, h, t);
-    Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
-    // Subtracted before it is multiplied: the difference is small where both are large.
-    Expr power = (logit - in.row_lse(i, h)) * value_of(log2e);
-    Expr weight = in_pairs() ? exp2_nonpositive_for_bf16(power) : exp2_nonpositive(power);
-    if (masked) {
-        Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
-        Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
-        kept = kept && !strict_float(logit < value_of(lowest_max));
-        weight = reinterpret(type, select(kept, bits_of(weight), sign_bit(type)));
-    }
-    p.weight = Func("weight" + suffix);
-    p.weight(r, q, u, h, t) = weight;
-
-    p.weight_gradient = channel_product("weight_gradient" + suffix, s.value_t, s.grad_rows, in.value_dim, p.value_channel,
-                                        p.value_element, nullptr);
-    Expr w = p.weight(r, q, u, h, t);
-    Expr gradient = drop_out(p, suffix, masked, p.weight_gradient(r, q, u, h, t));
-    Expr by_score = w * (gradient - in.row_delta(i, h));
-    if (bent && !of_capture) by_score *= ref[0];
-    p.score_gradient = Func("score_gradient" + suffix);
-    p.score_gradient(r, q, u, h, t) =
-        masked ? reinterpret(type, select(counts(w), bits_of(by_score), sign_bit(type))) : by_score;
-}
-
-Expr BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool masked, Expr gradient) const {
-    const bool drops = in.dropout.threshold.defined();
-    if (!drops && !score.probability) return gradient;
-    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, word("word"), four("four");
-    Expr w = p.weight(r, q, u, h, t), left = w;
-    if (drops) {
-        const auto words =
-            dropout_words(t * (shape.chunk / 4) + four, u * shape.tile_q + q, cast(UInt(32), h) + in.dropout.first_head,
-                          in.dropout.offset, {in.dropout.seed_low, in.dropout.seed_high});
-        p.random = Func("random" + suffix);
-        p.random(word, four, q, u, h, t) = mux(word, {words[0], words[1], words[2], words[3]});
-        Expr kept = p.random(r % 4, r / 4, q, u, h, t) >= in.dropout.threshold;
-        // The sign is kept: a masked weight stays -0.
-        left = select(kept, left, reinterpret(type, bits_of(w) & sign_bit(type)));
-        gradient = select(kept, gradient * cast(type, in.dropout.keep_scale), value_of(0));
-    }
-    if (score.probability) {
-        if (keeps_scaled) {
-            p.kept_gradient = Func("kept_gradient" + suffix);
-            p.kept_gradient(r, q, u, h, t) = gradient;
-            gradient = p.kept_gradient(r, q, u, h, t);
-        }
-        const Expr factor = cast(type, precise(score.probability(index(q, !masked, !masked))));
-        gradient *= factor;
-        // A factor may have any sign.
-        left = masked ? reinterpret(type, select(counts(w), bits_of(left * factor), sign_bit(type))) : left * factor;
-    }
-    p.dropped = Func("dropped" + suffix);
-    p.dropped(r, q, u, h, t) = left;
-    return gradient;
-}
-
-// part(d, ...) += weight(along) * row(d, along): what is masked may be multiplied with NaN, so it is left out where it may.
-// With pairs along is that of a pair, and both take the element too.
-TileSum BackwardBuilder::sum(const std::string &name, const std::vector<Var> &args, int extent, bool masked, const Expr &wanted,
-                             const Factor &weight, const Factor &row) const {
-    TileSum sum{Func(name), {}, {}};
+// part(d, row) += weight(along) * row(d, along): what is masked may be multiplied with NaN, so it is left out where it may.
+// With pairs along is that of a pair, and both take the element too. Of a masked tile the seen blocks alone.
+TileSum BackwardBuilder::sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &weight,
+                             const Row &row) const {
+    Var x = of_queries ? s.q : s.r, block("block");
+    const int extent = of_queries ? shape.chunk : shape.tile_q;
+    const int along_block = !masked ? extent : of_queries ? shape.block_keys : shape.block_queries;
+    TileSum sum{Func(name), {}, {}, {}};
+    const std::vector<Var> args = {s.d, x, block, s.u, s.h, s.t};
     sum.part(args) = value_of(0);
+    const Expr finite = all_finite();
     auto add = [&](bool leave_out, Expr when) {
         const int size = in_pairs() ? 2 : 1;
-        RDom along(0, size, 0, extent / size, name + "_along" + std::to_string(sum.along.size()));
+        RDom along(0, size, 0, along_block / size, 0, extent / along_block, name + "_along" + std::to_string(sum.along.size()));
         along.where(wanted);
         if (when.defined()) along.where(when);
-        Expr w = weight(along.x, along.y), x = row(along.x, along.y);
-        sum.part(args) += product(w, leave_out ? select(counts(w), x, make_const(x.type(), 0)) : x);
-        sum.along.push_back(along.y), sum.element.push_back(along.x);
+        if (masked) along.where(of_queries ? seen_block(along.z, block) : seen_block(block, along.z));
+        const Expr at = along.z * (along_block / size) + along.y;
+        Expr w = weight(along.x, at, x), y = row(along.x, at);
+        sum.part(args) += product(w, leave_out ? select(counts(w), y, make_const(y.type(), 0)) : y);
+        sum.block.push_back(along.z), sum.along.push_back(along.y), sum.element.push_back(along.x);
     };
     if (masked) {
-        add(false, in.finite != 0);
-        add(true, in.finite == 0);
+        add(false, finite);
+        add(true, !finite);
     } else {
         add(false, Expr());
     }
@@ -266,29 +141,31 @@ TileSum BackwardBuilder::sum(const std::string &name, const std::vector<Var> &ar
 }
 
 void BackwardBuilder::sums(BackwardTile &p, const std::string &suffix, bool masked) const {
-    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, d = s.d;
+    Var u = s.u, h = s.h, t = s.t, d = s.d;
     const bool pairs = in_pairs();
     if (pairs) round_tile(p, suffix);
     const Func weight = p.dropped.defined() ? p.dropped : p.weight;
     const int half_tile = shape.tile_q / 2, half_chunk = shape.chunk / 2;
     p.value_sum = sum(
-        "value_part" + suffix, {d, r, u, h, t}, shape.tile_q, masked, in.wants_key,
-        [&](Expr e, Expr along) -> Expr { return pairs ? p.weight_pairs(e, r, along, u, h, t) : weight(r, along, u, h, t); },
+        "value_part" + suffix, false, masked, in.wants_key,
+        [&](Expr e, Expr along, Expr r) -> Expr {
+            return pairs ? p.weight_pairs(e, r, along, u, h, t) : weight(r, along, u, h, t);
+        },
         [&](Expr e, Expr along) -> Expr {
             return pairs ? s.grad_pairs(e, d, u * half_tile + along, h) : s.grad_rows(d, u * shape.tile_q + along, h);
         });
     if (score.pair.term) return terms(p, suffix, masked);
     p.query_sum = sum(
-        "query_part" + suffix, {d, q, u, h, t}, shape.chunk, masked, in.wants_query,
-        [&](Expr e, Expr along) -> Expr {
+        "query_part" + suffix, true, masked, in.wants_query,
+        [&](Expr e, Expr along, Expr q) -> Expr {
             return pairs ? p.gradient_rows(along * 2 + e, q, u, h, t) : p.score_gradient(along, q, u, h, t);
         },
         [&](Expr e, Expr along) -> Expr {
             return pairs ? s.key_pairs(e, d, t * half_chunk + along) : s.key_rows(d, t * shape.chunk + along);
         });
     p.key_sum = sum(
-        "key_part" + suffix, {d, r, u, h, t}, shape.tile_q, masked, in.wants_key,
-        [&](Expr e, Expr along) -> Expr {
+        "key_part" + suffix, false, masked, in.wants_key,
+        [&](Expr e, Expr along, Expr r) -> Expr {
             return pairs ? p.gradient_pairs(e, r, along, u, h, t) : p.score_gradient(r, along, u, h, t);
         },
         [&](Expr e, Expr along) -> Expr {
@@ -310,19 +187,61 @@ void BackwardBuilder::totals() {
     s.query_total(d, q, u, h) = value_of(0);
     s.key_total(d, r, t) = value_of(0);
     s.value_total(d, r, t) = value_of(0);
+    const bool bias = in.wants_bias.defined();
+    if (bias) {
+        s.bias_out = Func("bias_out");
+        s.bias_out(s.j, s.i, s.h) = undef(shape.type);
+    }
+    // Loops can be fused by their names alone, so all have the same number of them: key and query of a tile, and tiles.
+    struct Tiles {
+        RDom all;
+        Expr u, t;
+    };
+    auto tiles_of = [&](int keys, int queries, const std::string &name) {
+        RDom all({{0, keys}, {0, queries}, {0, in.query_tiles}, {0, in.heads}, {0, in.key_tiles}}, name);
+        return Tiles{all, in.first_query_tile + all[2], in.first_key_tile + all[4]};
+    };
+    // Bounds inference would draw conclusions about tiles from these conditions, others for each of the Funcs.
+    auto opaque = [&](const Expr &condition) { return (select(condition, in.keys, 0) & in.keys) > 0; };
+    // Of the tiles that are computed.
+    const Expr keys = !bias ? Expr(0) : select(in.wants_bias, in.key_tiles * shape.chunk, 0);
+    const Expr queries =
+        !bias ? Expr(0)
+              : select(in.wants_bias, min(in.query_tiles * shape.tile_q, in.queries - in.first_query_tile * shape.tile_q), 0);
+    auto set_bias = [&](Tiles x, bool inside, const Expr &value) {
+        x.all.where(in.wants_bias);
+        if (!inside) x.all.where(x.u * shape.tile_q + x.all[1] < in.queries);
+        const Expr j = x.all[4] * shape.chunk + x.all[0], i = x.all[2] * shape.tile_q + x.all[1];
+        s.bias_out(unsafe_promise_clamped(j, 0, keys - 1), unsafe_promise_clamped(i, 0, queries - 1),
+                   reduced(x.all[3], x.all[4], in.key_tiles)) = narrowed(shape.type, value);
+        s.bias_loops.push_back({x.all[0], x.all[1], x.all[2], x.all[3], x.all[4]});
+    };
     for (const bool full : {true, false}) {
         const BackwardTile &p = full ? s.full : s.part;
-        RDom tiles(0, in.query_tiles, 0, in.heads, 0, in.key_tiles, full ? "full" : "part");
-        const Expr x = in.first_query_tile + tiles.x, z = in.first_key_tile + tiles.z;
-        tiles.where(seen(x, tiles.y, z));
-        tiles.where(full ? whole(x, tiles.y, z) : !whole(x, tiles.y, z));
-        (full ? s.full_tiles : s.part_tiles) = {tiles.x, tiles.y, tiles.z, {}, {}, {}, {}};
-        s.query_total(d, q, reduced(tiles.x, tiles.z, in.key_tiles), reduced(tiles.y, tiles.z, in.key_tiles)) +=
-            p.query_sum.part(d, q, x, tiles.y, z);
-        const Expr tile = reduced(tiles.z, tiles.x, in.query_tiles);
-        s.key_total(d, r, tile) += p.key_sum.part(d, r, x, tiles.y, z);
-        s.value_total(d, r, tile) += p.value_sum.part(d, r, x, tiles.y, z);
+        auto some_tiles = [&](int keys, int queries) {
+            Tiles x = tiles_of(keys, queries, full ? "full" : "part");
+            const Expr head = x.all[3];
+            for (const Expr &condition : {seen(x.u, head, x.t), full ? whole(x.u, head, x.t) : !whole(x.u, head, x.t)})
+                x.all.where(opaque(condition));
+            return x;
+        };
+        const Tiles x = some_tiles(1, 1);
+        const RVar query_tile = x.all[2], head = x.all[3], key_tile = x.all[4];
+        (full ? s.full_tiles : s.part_tiles) = {query_tile, head, key_tile, x.all[0], x.all[1], {}, {}};
+        s.query_total(d, q, reduced(query_tile, key_tile, in.key_tiles), reduced(head, key_tile, in.key_tiles)) +=
+            p.query_sum.part(d, q, q / shape.block_queries, x.u, head, x.t);
+        const Expr tile = reduced(key_tile, query_tile, in.query_tiles);
+        s.key_total(d, r, tile) += p.key_sum.part(d, r, r / shape.block_keys, x.u, head, x.t);
+        s.value_total(d, r, tile) += p.value_sum.part(d, r, r / shape.block_keys, x.u, head, x.t);
+        if (!bias) continue;
+        const Tiles y = some_tiles(shape.chunk, shape.tile_q);
+        const Expr by_score = p.score_gradient(y.all[0], y.all[1], y.u, y.all[3], y.t);
+        set_bias(y, full, full ? by_score : select(counts(by_score), by_score, value_of(0)));
     }
+    if (!bias) return;
+    Tiles none = tiles_of(shape.chunk, shape.tile_q, "none");
+    none.all.where(opaque(!seen(none.u, none.all[3], none.t)));
+    set_bias(none, false, value_of(0));
 }
 
 void BackwardBuilder::outputs() {

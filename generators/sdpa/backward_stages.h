@@ -20,12 +20,14 @@ struct BackwardInputs {
     Halide::Func shortest, longest;  // (u), int32
     Halide::Func blocks;             // (t, u, h), BlockSpan::packed() of the steps in_blocks, where there are any
     Halide::Expr band_begin, band_end, offset;
-    Halide::Expr scale;   // double
-    Halide::Expr finite;  // int32: not 0 where query, key and grad_out hold no Inf or NaN
+    Halide::Expr scale;  // double
     Halide::Expr queries, keys, heads, head_dim, value_dim;
     // The tiles that are computed: outputs hold their queries and keys alone. And which gradients, bool: of query; of key and
     // value.
     Halide::Expr first_query_tile, query_tiles, first_key_tile, key_tiles, wants_query, wants_key;
+    // Defined: the gradient by the score of each pair is an output, too, if it is wanted. It is that by a bias where all steps
+    // only add to the score. Then all tiles of keys must be whole: vectors are not cut at the last key.
+    Halide::Expr wants_bias;
     Dropout dropout;
 };
 
@@ -55,14 +57,22 @@ struct BackwardShape {
     // Queries and keys of a block, of which terms that are not products are computed and added one after another; divide the
     // sides, and fix the order of summation too.
     int term_queries = 1, term_keys = 1;
+    // Of a tile that a mask touches only blocks of so many queries and keys are computed of which some query sees some key;
+    // divide the sides.
+    int block_queries = 8, block_keys = 16;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
     std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
 };
 
-// Sums over the queries or the keys of a tile, as updates of one Func.
+// Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t).
 struct TileSum {
     Halide::Func part;
-    std::vector<Halide::RVar> along, element;  // of each update; element of a pair
+    std::vector<Halide::RVar> block, along, element;  // of each update: blocks, what lies along one, elements of a pair
+};
+
+// The loops of an update that computes the seen blocks of a tile.
+struct TileBlocks {
+    Halide::RVar key, query, key_block, query_block;
 };
 
 // Of one tile: the product, the logit (behind its derivative by the scaled product, where some step of the score does more than add
@@ -72,17 +82,24 @@ struct BackwardTile {
     Halide::Func scaled;  // the scaled product, in captured_stages
     // With dropout random words (word, r / 4, q, u, h, t); with it or a factor of the weights what they leave of them; and with a
     // factor dP in front of it, where its buffers are asked for.
-    Halide::Func random, dropped, kept_gradient;
+    Halide::Func random, dropped, kept;
     // With pairs: weights and gradients as the sums read them, (e, r, q, u, h, t) where q counts pairs, and (r, q, u, h, t).
     Halide::Func weight_pairs, gradient_pairs, gradient_rows;
     std::vector<Halide::Func> contributions;  // of captured_stages: what a pair adds to each element that it reads
     Halide::RVar channel, value_channel, channel_element, value_element;
-    std::vector<Halide::RVar> step_queries;  // of each update of logit
-    TileSum query_sum, key_sum, value_sum;   // (d, q, u, h, t), (d, r, u, h, t), (d, r, u, h, t)
+    bool in_blocks = false;  // of a tile that a mask touches: update 0 of those below computes what is seen
+    TileBlocks scaled_blocks, logit_blocks, weight_blocks, dropped_blocks, kept_blocks, gradient_blocks;
+    std::vector<Halide::RVar> step_queries;  // of each step, an update of logit; or, in blocks:
+    std::vector<TileBlocks> step_blocks;
+    TileSum query_sum, key_sum, value_sum;  // rows are q, r, r
     Halide::Func term;  // (d, r, q, u, h, t), where it is not a product: then query and key have no sums here
 };
 
 struct BackwardStages {
+    // Whether query, key and grad_out hold no Inf or NaN: then what is masked need not be left out of a sum. And their largest
+    // magnitudes, as bits, of each channel and of all.
+    std::vector<Halide::Func> channel_bits;  // (d)
+    Halide::Func largest_bits;
     Halide::Func query_rows, grad_rows;  // (d, i, h) in the accumulator's type
     Halide::Func key_rows;               // (d, j)
     Halide::Func key_t, value_t;         // (r, d, t)
@@ -101,6 +118,12 @@ struct BackwardStages {
         Halide::RVar query_tile, head, key_tile;
         Halide::RVar key, query, key_block, query_block;  // of terms: inside these
     } full_tiles, part_tiles;
+    // Where wants_bias is defined: updates 0 and 1 as of the totals, 2 of the tiles that nothing sees.
+    Halide::Func bias_out;  // (j, i, h), counted from those of the first tiles
+    struct PairLoops {
+        Halide::RVar key, query, query_tile, head, key_tile;
+    };
+    std::vector<PairLoops> bias_loops;
     Halide::Func weight_total, weight_out;       // (d, t): where terms have weights, their gradient, of each tile of keys
     Halide::Func query_out, key_out, value_out;  // (d, i, h), (d, j), (d, j)
     // Of capture_stages, instead of totals and outputs: updates as above, and a loop over the queries of a tile.

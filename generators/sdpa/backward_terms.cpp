@@ -12,7 +12,7 @@ using Halide::Internal::Variable;
 Expr BackwardBuilder::by_sum() const {
     if (!score.pair.finish) return value_of(1);
     const Expr sum = Variable::make(type, "sum");
-    const Expr by_sum = score_derivative(score.pair.finish, sum, index(s.q, true, true));
+    const Expr by_sum = score_derivative(score.pair.finish, sum, index(s.q, s.r, s.h));
     if (!Internal::is_const(by_sum)) throw CompileError("attune: what becomes of a sum over channels must be linear\n");
     return by_sum;
 }
@@ -76,7 +76,8 @@ void BackwardBuilder::term_totals() {
         if (score.pair.weight) s.weight_total(d, tile) += by_score * contribution_of(score.pair, term);
 
         const RDom tiles = loops(1, 1, 1, 1);
-        s.value_total(d, r, reduced(tiles[6], tiles[4], in.query_tiles)) += p.value_sum.part(d, r, u, tiles[5], t);
+        s.value_total(d, r, reduced(tiles[6], tiles[4], in.query_tiles)) +=
+            p.value_sum.part(d, r, r / shape.block_keys, u, tiles[5], t);
     }
     if (!score.pair.weight) return;
     s.weight_out = Func("weight_out");

@@ -32,8 +32,11 @@ Status check_tensor_gradient(std::string_view name, const View &gradient, std::s
 
 struct BackwardChoice {
     Choice tiles, rows, sinks;
-    Choice captures, bias_sum, slope_sum;  // where a gradient of bias or slopes is wanted
+    bool bias_with_tiles = false;          // the gradient of bias is the score's of each pair, which the tiles have
+    Choice captures, bias_sum, slope_sum;  // where a gradient of bias or slopes is wanted else
 };
+// Whether a kernel of tiles has that output.
+bool gives_bias(std::string_view op, const VariantRecord &);
 Status choose_backward(const Context::State &, const BackwardCall &, std::string_view variant, BackwardChoice &);
 
 // Runs the kernels of the choice. What needs no kernel is written here, and then choice.tiles says why.
@@ -44,16 +47,15 @@ struct BackwardShared {
     const BackwardCall &call;
     BackwardRows rows;
     ConstView grad_out, lengths, bias, mask;
-    LengthBounds bounds;         // for tiles of as many queries as the kernels have
-    ConstView blocks;            // (B, Hq, tiles, tiles): of a user's mask, for these tiles
-    std::vector<float> largest;  // of query, key and grad_out of each entry; empty: not known
+    LengthBounds bounds;  // for tiles of as many queries as the kernels have
+    ConstView blocks;     // (B, Hq, tiles, tiles): of a user's mask, for these tiles
 };
 
 // Tiles of one key head of one batch entry: of which queries and keys, of which of its query heads, and for which gradients.
 struct TileTask {
     std::int64_t entry, key_head, first_head, heads;  // first_head counts within the group
     std::int64_t first_query_tile, query_tiles, first_key_tile, key_tiles;
-    bool query, key;
+    bool query, key, bias;
 };
 // One kernel for a task; `more` are the arguments that follow those that all have.
 Status run_tiles(Context::State &, const BackwardShared &, const VariantRecord &, const TileTask &,

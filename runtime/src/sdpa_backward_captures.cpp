@@ -77,20 +77,15 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
         columns = std::min(t.tiles * kernel.chunk, p.keys - first);
         if (!sums_keys) part = part_of(part, 3, first, columns);
     }
-    for (int n = 0; n < 2; n++) part.extent[n] = part.extent[n + 2], part.stride[n] = part.stride[n + 2];
-    part.rank = 2;
 
     const std::int64_t bytes = rows * columns * size_of(sum_type(p.dtype));
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(in_place ? 0 : bytes));
     if (!in_place && !block.data()) return no_memory();
+    if (in_place) fill_zeros(part);
+    for (int n = 0; n < 2; n++) part.extent[n] = part.extent[n + 2], part.stride[n] = part.stride[n + 2];
+    part.rank = 2;
     View sums = part;
-    if (in_place) {
-        View all = part;
-        all.rank = 4;
-        all.extent[2] = part.extent[0], all.stride[2] = part.stride[0], all.extent[3] = part.extent[1], all.stride[3] = 1;
-        all.extent[0] = all.extent[1] = 1;
-        fill_zeros(all);
-    } else {
+    if (!in_place) {
         sums = View(static_cast<float *>(block.data()), {rows, columns});
         sums.dtype = sum_type(p.dtype);
         std::memset(block.data(), 0, static_cast<std::size_t>(bytes));
@@ -120,7 +115,7 @@ Status run_captures(Context::State &context, const BackwardShared &shared, const
     // Numbers of steps: the order of the generator's (generators/sdpa/backward_generator.cpp).
     for (const Capture &capture : {Capture{shared.call.bias, 1, choice.bias_sum.variant},
                                    Capture{shared.call.alibi_slopes, 2, choice.slope_sum.variant}}) {
-        if (!capture.gradient.given()) continue;
+        if (!capture.gradient.given() || (capture.step == 1 && choice.bias_with_tiles)) continue;
         const Captures captures(shared, choice, capture);
         const std::vector<CaptureTask> tasks = captures.tasks(threads);
         Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads,

@@ -1,5 +1,6 @@
 // Which kernels compute the gradients of a call.
 #include "sdpa_backward_call.h"
+#include <algorithm>
 
 namespace attune {
 namespace {
@@ -11,7 +12,19 @@ std::string_view capture_op_of(std::string_view op) {
     return op == "gaussian_backward" ? "gaussian_capture_gradient" : "capture_gradient";
 }
 
+// The gradient of bias is a sum of one, and all steps of the score only add to it. Tiles do not cut vectors at the last key.
+bool bias_goes_with_tiles(const BackwardCall &call, const VariantRecord &variant) {
+    const SdpaProblem &p = call.forward.sizes;
+    if (!call.bias.given() || !gives_bias(call.forward.op, variant)) return false;
+    const std::int64_t every[] = {p.batch, p.query_heads, p.queries, p.keys};
+    return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.chunk == 0;
+}
+
 }  // namespace
+
+bool gives_bias(std::string_view op, const VariantRecord &variant) {
+    return variant.kind != "plain" && (op == "sdpa_backward" || op == "cosine_backward");
+}
 
 Status choose_backward(const Context::State &context, const BackwardCall &call, std::string_view variant,
                        BackwardChoice &choice) {
@@ -27,7 +40,8 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     const Wish root[] = {{"root", "", "nothing else is built"}};
     const Wish rows[] = {{"rows", "", ""}, {"root", "", ""}};
     if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
-    if (call.bias.given() || call.alibi_slopes.given()) {
+    choice.bias_with_tiles = bias_goes_with_tiles(call, *choice.tiles.variant);
+    if ((call.bias.given() && !choice.bias_with_tiles) || call.alibi_slopes.given()) {
         const Wish captures[] = {{"tiles", "", ""}, {"root", "", ""}};
         const VariantNeeds needs{capture_op_of(op), p.dtype, "training", p.head_dim, p.value_dim};
         if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())

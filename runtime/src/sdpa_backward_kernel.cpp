@@ -2,7 +2,6 @@
 #include "attune/linear_backward.h"
 #include "dropout_threshold.h"
 #include "halide_call.h"
-#include "max_magnitude.h"
 #include "sdpa_arguments.h"
 #include "sdpa_backward_call.h"
 #include "user_call.h"
@@ -15,10 +14,12 @@ namespace {
 // One pass over all tiles of a key head gives all gradients by 5 products a tile, but is a single task. Tasks that give the
 // gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same. Of additive scores
 // nearly all time goes into tanh: twice a pair and channel, or four times.
-std::vector<TileTask> tasks_of(const BackwardCall &call, const VariantRecord &variant, int threads) {
+std::vector<TileTask> tasks_of(const BackwardCall &call, const BackwardChoice &choice, int threads) {
+    const VariantRecord &variant = *choice.tiles.variant;
     const SdpaProblem &p = call.forward.sizes;
     const bool additive = call.forward.pair_weight.given();
     const bool query = call.query.given(), key = call.key.given() || call.value.given() || call.pair_weight.given();
+    const bool bias = choice.bias_with_tiles;
     const std::int64_t together = additive ? 2 : 5, apart = additive ? 4 : 7;
     const std::int64_t group = p.query_heads / p.key_heads, entries = p.batch * p.key_heads;
     const std::int64_t query_tiles = (p.queries + variant.tile_q - 1) / variant.tile_q;
@@ -35,12 +36,12 @@ std::vector<TileTask> tasks_of(const BackwardCall &call, const VariantRecord &va
     std::vector<TileTask> tasks;
     for (std::int64_t b = 0; b < p.batch; b++)
         for (std::int64_t h = 0; h < p.key_heads; h++) {
-            const TileTask all{b, h, 0, group, 0, query_tiles, 0, key_tiles, query, key};
+            const TileTask all{b, h, 0, group, 0, query_tiles, 0, key_tiles, query, key, bias};
             if (!split) {
                 tasks.push_back(all);
                 continue;
             }
-            if (key)
+            if (key || !query)
                 each_part(key_tiles, [&](std::int64_t first, std::int64_t count) {
                     TileTask t = all;
                     t.query = false, t.first_key_tile = first, t.key_tiles = count;
@@ -49,7 +50,8 @@ std::vector<TileTask> tasks_of(const BackwardCall &call, const VariantRecord &va
             for (std::int64_t head = 0; query && head < group; head++)
                 each_part(query_tiles, [&](std::int64_t first, std::int64_t count) {
                     TileTask t = all;
-                    t.key = false, t.first_head = head, t.heads = 1, t.first_query_tile = first, t.query_tiles = count;
+                    t.key = false, t.bias = bias && !key, t.first_head = head, t.heads = 1, t.first_query_tile = first,
+                    t.query_tiles = count;
                     tasks.push_back(t);
                 });
         }
@@ -93,26 +95,17 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
     HalideBuffer query(rows_of(grad_query, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
         key(rows_of(grad_key, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
         value(rows_of(grad_value, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key));
-    if (!own.weight.given()) {
-        void *const outputs[] = {query.get(), key.get(), value.get()};
-        return run_tiles(context, s, variant, t, outputs);
-    }
-    HalideBuffer weight(rows_of(key_head_of(own.weight, t), 0, 1, t.first_key_tile, t.key_tiles, t.key));
-    void *const outputs[] = {query.get(), key.get(), value.get(), weight.get()};
+    std::vector<void *> outputs = {query.get(), key.get(), value.get()};
+    const View no_pairs = writable(typed_view(&nothing, p.dtype, {t.heads, 0, 0}, {0, 0, 1}));
+    View pairs = t.bias ? heads_of(s.call.bias, t, group) : no_pairs;
+    pairs = rows_of(rows_of(pairs, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.bias), 2, variant.chunk,
+                    t.first_key_tile, t.key_tiles, t.bias);
+    HalideBuffer bias(pairs);
+    if (gives_bias(s.call.forward.op, variant)) outputs.push_back(bias.get());
+    HalideBuffer weight(own.weight.given() ? rows_of(key_head_of(own.weight, t), 0, 1, t.first_key_tile, t.key_tiles, t.key)
+                                           : no_pairs);
+    if (own.weight.given()) outputs.push_back(weight.get());
     return run_tiles(context, s, variant, t, outputs);
-}
-
-// Whether no NaN or Inf is in what a masked pair could multiply: then masked weights of 0 need not leave it out.
-Status find_largest(Context::State &context, const BackwardShared &s, std::vector<float> &largest) {
-    const SdpaProblem &p = s.call.forward.sizes;
-    if (p.dtype == DType::f64) return {};  // not known
-    std::vector<float> one(static_cast<std::size_t>(p.batch));
-    largest.assign(one.size(), 0);
-    for (const ConstView &v : {s.call.forward.query, s.call.forward.key, s.grad_out}) {
-        if (Status status = max_magnitude(context, v, one.data()); !status.ok()) return status;
-        for (std::size_t b = 0; b < one.size(); b++) largest[b] = std::max(largest[b], one[b]);
-    }
-    return {};
 }
 
 Status run_rows(Context::State &context, const BackwardCall &call, const ConstView &out, const ConstView &grad_out,
@@ -165,11 +158,10 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
         return x[x.size() == 1 ? 0 : static_cast<std::size_t>(t.entry)];
     };
     std::int32_t band_begin = of_entry(c.band_begin), band_end = of_entry(c.band_end), offset = of_entry(c.offset);
-    std::int32_t finite = s.largest.empty() ? 0 : all_finite(s.largest[static_cast<std::size_t>(t.entry)]);
     auto count = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
     std::int32_t first_query_tile = count(t.first_query_tile), query_tiles = count(t.query_tiles),
                  first_key_tile = count(t.first_key_tile), key_tiles = count(t.key_tiles);
-    bool wants_query = t.query, wants_key = t.key, has_bias = s.bias.given(), has_alibi = c.slopes.given(),
+    bool wants_query = t.query, wants_key = t.key, wants_bias = t.bias, has_bias = s.bias.given(), has_alibi = c.slopes.given(),
          has_mask = s.mask.given();
     double scale = c.scale, softcap = c.softcap;
     auto low = static_cast<std::uint32_t>(c.dropout.seed), high = static_cast<std::uint32_t>(c.dropout.seed >> 32);
@@ -182,9 +174,9 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
     // The order of the generator's inputs (generators/sdpa/backward_generator.cpp).
     std::vector<void *> args;
     args.reserve(40);
-    args = {nullptr,           query.get(),    grad_out.get(),  key.get(),   value.get(),  row_lse.get(), row_delta.get(),
-            lengths.get(),     shortest.get(), longest.get(),   &band_begin, &band_end,    &offset,       &finite,
-            &first_query_tile, &query_tiles,   &first_key_tile, &key_tiles,  &wants_query, &wants_key,    &scale};
+    args = {nullptr,       query.get(),     grad_out.get(), key.get(),    value.get(), row_lse.get(), row_delta.get(),
+            lengths.get(), shortest.get(),  longest.get(),  &band_begin,  &band_end,   &offset,       &first_query_tile,
+            &query_tiles,  &first_key_tile, &key_tiles,     &wants_query, &wants_key,  &wants_bias,   &scale};
     if (variant.kind != "plain")
         args.insert(args.end(), {&softcap, &has_bias, bias.get(), &has_alibi, slopes_buffer.get(), &has_mask, mask.get()});
     if (variant.kind == "training")
@@ -262,7 +254,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
 
     const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
     const VariantRecord &variant = *choice.tiles.variant;
-    BackwardShared shared{call, row_terms, grad_out, c.lengths, {}, {}, {}, {}, {}};
+    BackwardShared shared{call, row_terms, grad_out, c.lengths, {}, {}, {}, {}};
     if (!shared.lengths.given()) shared.lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
     shared.bounds = bound_lengths(shared.lengths, p, variant.tile_q, reinterpret_cast<std::int32_t *>(memory + bounds_at));
     shared.bias = dense_along_keys(c.bias, p.keys, memory + bias_at);
@@ -272,7 +264,6 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
         if (Status s = blocks.make(context, c, {1, variant.tile_q, variant.chunk}); !s.ok()) return s;
         shared.blocks = blocks.view();
     }
-    if (Status s = find_largest(context, shared, shared.largest); !s.ok()) return s;
     const int threads = worthwhile_threads(p, context.threads);
     if (choice.captures.variant) {
         BackwardShared of_captures = shared;
@@ -281,12 +272,12 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
         if (Status s = run_captures(context, of_captures, choice, threads); !s.ok()) return s;
     }
     if (Status s = run_user_captures(context, shared, threads); !s.ok()) return s;
-    if (!call.query.given() && !key && !value && !call.pair_weight.given()) return {};
+    if (!call.query.given() && !key && !value && !call.pair_weight.given() && !choice.bias_with_tiles) return {};
     TileOutputs own;
     if (!key) own.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
     if (!value) own.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
     if (additive) own.weight = typed(weight_at, sum_type(p.dtype), {p.batch, p.key_heads, key_tiles, p.head_dim});
-    const std::vector<TileTask> tasks = tasks_of(call, variant, threads);
+    const std::vector<TileTask> tasks = tasks_of(call, choice, threads);
     Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
         return run_task(context, shared, variant, own, tasks[static_cast<std::size_t>(n)]);
     });

@@ -16,25 +16,44 @@ void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_
         for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
         return f;
     };
-    const bool has_steps = !p.step_queries.empty();
-    for (Func f : {p.scaled, p.logit, p.weight, p.dropped, p.kept_gradient, p.score_gradient}) {
+    const bool has_steps = !p.step_queries.empty() || !p.step_blocks.empty();
+    auto by_blocks = [&](Func f, int update, const TileBlocks &loops) {
+        Stage stage = f.update(update);
+        // Two pairs of a block are never one: it is not seen that key and key block make different keys.
+        stage.allow_race_conditions();
+        stage.reorder(loops.key, loops.query, loops.key_block, loops.query_block).vectorize(loops.key, lanes);
+        return stage;
+    };
+    for (const auto &[f, blocks] : {std::pair(p.scaled, p.scaled_blocks), std::pair(p.logit, p.logit_blocks),
+                                    std::pair(p.weight, p.weight_blocks), std::pair(p.dropped, p.dropped_blocks),
+                                    std::pair(p.kept, p.kept_blocks), std::pair(p.score_gradient, p.gradient_blocks)}) {
         if (!f.defined() || (f.name() == p.logit.name() && !has_steps)) continue;
-        in_tile(f.compute_at(tile).bound(q, 0, tuning.tile_q));
-        f.split(q, qo, qi, tuning.query_tile).split(r, ko, ki, keys).reorder(ki, qi, ko, qo, u, h, t);
-        f.vectorize(ki, lanes).unroll(ki).unroll(qi);
+        Func stage = in_tile(f);
+        stage.compute_at(tile).bound(q, 0, tuning.tile_q);
+        if (p.in_blocks) {
+            stage.vectorize(r, lanes);
+            by_blocks(stage, 0, blocks).unroll(blocks.key).unroll(blocks.query);
+            continue;
+        }
+        stage.split(q, qo, qi, tuning.query_tile).split(r, ko, ki, keys).reorder(ki, qi, ko, qo, u, h, t);
+        stage.vectorize(ki, lanes).unroll(ki).unroll(qi);
     }
     for (std::size_t n = 0; n < p.step_queries.size(); n++)
         p.logit.update(int(n)).reorder(r, p.step_queries[n], u, h, t).vectorize(r, lanes).unroll(r);
-    for (const auto &[product, consumer, along, element] :
-         {std::tuple(p.score,
-                     p.scaled.defined() ? p.scaled
-                     : has_steps        ? p.logit
-                                        : p.weight,
-                     p.channel, p.channel_element),
-          std::tuple(p.weight_gradient, p.kept_gradient.defined() ? p.kept_gradient : p.score_gradient, p.value_channel,
-                     p.value_element)}) {
+    for (std::size_t n = 0; n < p.step_blocks.size(); n++) by_blocks(p.logit, int(n) + 1, p.step_blocks[n]);
+    const auto of_score = p.scaled.defined() ? std::pair(p.scaled, p.scaled_blocks)
+                          : has_steps        ? std::pair(p.logit, p.logit_blocks)
+                                             : std::pair(p.weight, p.weight_blocks);
+    const auto of_gradient =
+        p.kept.defined() ? std::pair(p.kept, p.kept_blocks) : std::pair(p.score_gradient, p.gradient_blocks);
+    for (const auto &[product, consumer, blocks, along, element] :
+         {std::tuple(p.score, of_score.first, of_score.second, p.channel, p.channel_element),
+          std::tuple(p.weight_gradient, of_gradient.first, of_gradient.second, p.value_channel, p.value_element)}) {
         Func f = product;
-        f.compute_at(consumer, ko).bound_extent(q, tuning.query_tile).bound_extent(r, keys);
+        const int rows = p.in_blocks ? tuning.block_queries : tuning.query_tile;
+        const int columns = p.in_blocks ? tuning.block_keys : keys;
+        f.compute_at(p.in_blocks ? LoopLevel(consumer, blocks.key_block) : LoopLevel(consumer, ko));
+        f.bound_extent(q, rows).bound_extent(r, columns);
         for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
         f.vectorize(r, lanes).unroll(r).unroll(q);
         if (s.in_pairs)
@@ -55,19 +74,23 @@ void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_
 void require_tuning(const BackwardTuning &tuning, int lanes) {
     require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
     require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
-    for (const auto &[name, tile] : {std::pair("tile_q", tuning.tile_q), std::pair("chunk", tuning.chunk)})
-        require_multiple(name, tile, "row_tile", tuning.row_tile);
+    require_multiple("tile_q", tuning.tile_q, "block_queries", tuning.block_queries);
+    require_multiple("chunk", tuning.chunk, "block_keys", tuning.block_keys);
+    require_multiple("block_keys", tuning.block_keys, "the vector width", lanes);
+    for (const auto &[name, rows] :
+         {std::pair("block_queries", tuning.block_queries), std::pair("block_keys", tuning.block_keys)})
+        require_multiple(name, rows, "row_tile", tuning.row_tile);
 }
 
-void schedule_tile_sum(const BackwardStages &s, const TileSum &sum, const LoopLevel &rows, const Var &row,
-                       const BackwardTuning &tuning, int lanes) {
-    const Var d = s.d;
+void schedule_tile_sum(const BackwardStages &s, const TileSum &sum, const LoopLevel &rows, const BackwardTuning &tuning,
+                       int lanes) {
+    const Var d = s.d, row = sum.part.args()[1], block = sum.part.args()[2];
     Func part = sum.part;
     part.compute_at(rows).bound_extent(d, tuning.channel_vectors * lanes).bound_extent(row, tuning.row_tile);
-    for (const Var &v : {s.u, s.h, s.t}) part.bound_extent(v, 1);
+    for (const Var &v : {block, s.u, s.h, s.t}) part.bound_extent(v, 1);
     part.vectorize(d, lanes).unroll(d).unroll(row);
     for (int k = 0; k < int(sum.along.size()); k++) {
-        part.update(k).reorder(sum.element[k], d, row, sum.along[k]);
+        part.update(k).reorder(sum.element[k], d, row, sum.along[k], sum.block[k], block);
         if (s.in_pairs)
             part.update(k).atomic().vectorize(sum.element[k]);
         else
@@ -82,16 +105,26 @@ void schedule_unit_rows(BackwardStages &s) {
         if (f->defined()) f->compute_root();
 }
 
+// Read once, channels as lanes.
+void schedule_magnitudes(BackwardStages &s, int lanes) {
+    for (Func f : s.channel_bits) {
+        f.compute_root().vectorize(s.d, lanes, TailStrategy::RoundUp);
+        f.update().vectorize(s.d, lanes, TailStrategy::RoundUp);
+    }
+    s.largest_bits.compute_root();
+}
+
 void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs) {
     for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t})
         if (f->defined()) f->compute_root();
     schedule_unit_rows(s);
     for (BackwardTile *p : {&s.full, &s.part})
-        for (Func *f : {&p->score, &p->scaled, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient,
-                        &p->kept_gradient, &p->score_gradient, &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
+        for (Func *f : {&p->score, &p->scaled, &p->logit, &p->random, &p->weight, &p->dropped, &p->weight_gradient, &p->kept,
+                        &p->score_gradient, &p->query_sum.part, &p->key_sum.part, &p->value_sum.part})
             if (f->defined()) f->compute_root();
-    for (Func *f : {&s.query_total, &s.key_total, &s.value_total, &s.weight_total, &s.capture_total})
+    for (Func *f : {&s.query_total, &s.key_total, &s.value_total, &s.weight_total, &s.capture_total, &s.largest_bits})
         if (f->defined()) f->compute_root();
+    for (Func f : s.channel_bits) f.compute_root();
     for (Func f : outputs) f.compute_root();
 }
 
@@ -103,7 +136,10 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
     const Var r = s.r, t = s.t, q = s.q, u = s.u, d = s.d, h = s.h;
     Var dO("do"), di("di"), ro("ro"), ri("ri");
 
-    for (Func f : outputs) f.compute_root().vectorize(d, lanes, TailStrategy::GuardWithIf);
+    for (Func f : outputs) {
+        f.compute_root();
+        if (f.name() != s.bias_out.name()) f.vectorize(d, lanes, TailStrategy::GuardWithIf);
+    }
     // Rows as the sums read them, where they are not read as they lie.
     for (Func f : {s.query_rows, s.grad_rows, s.key_rows})
         if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
@@ -111,6 +147,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
         f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
         if (s.in_pairs) f.bound(s.e, 0, 2).reorder(s.e, r, d, t).vectorize(s.e);
     }
+    schedule_magnitudes(s, lanes);
     if (s.in_pairs)
         for (Func f : {s.query_pairs, s.grad_pairs, s.key_pairs})
             f.compute_root().bound(s.e, 0, 2).reorder(s.e, d).vectorize(d, lanes, TailStrategy::RoundUp).unroll(s.e);
@@ -132,6 +169,15 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
         total.compute_root().bound(x.row, 0, x.row.same_as(r) ? tuning.chunk : tuning.tile_q);
         total.vectorize(d, lanes, TailStrategy::RoundUp);
     }
+    auto by_pairs = [&](int stage) {
+        const BackwardStages::PairLoops &loops = s.bias_loops[std::size_t(stage)];
+        Stage update = s.bias_out.update(stage);
+        update.reorder(loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
+        // Each pair has an element of its own, though loops are reductions to Halide.
+        update.allow_race_conditions().vectorize(loops.key, lanes).never_partition_all();
+        return update;
+    };
+    if (s.bias_out.defined()) by_pairs(2);
     for (int stage = 0; stage < 2; stage++) {
         BackwardTile &p = stage == 0 ? s.full : s.part;
         const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
@@ -139,11 +185,12 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
             Func total = totals[n].total;
             Stage update = total.update(stage);
             update.split(d, dO, di, width, TailStrategy::RoundUp).split(totals[n].row, ro, ri, tuning.row_tile);
-            update.reorder(di, ri, ro, dO, loops.query_tile, loops.head, loops.key_tile);
+            update.reorder(di, ri, ro, dO, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
             update.vectorize(di, lanes).unroll(di).unroll(ri).never_partition_all();
             if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
-            schedule_tile_sum(s, stage == 0 ? totals[n].full : totals[n].part, {total, ro}, totals[n].row, tuning, lanes);
+            schedule_tile_sum(s, stage == 0 ? totals[n].full : totals[n].part, {total, ro}, tuning, lanes);
         }
+        if (s.bias_out.defined()) by_pairs(stage).compute_with(first.update(stage), loops.query_tile);
         schedule_backward_scores(s, p, {first, loops.query_tile}, tuning, lanes);
         if (!s.in_pairs) continue;
         // Rounded by vectors of two.
@@ -184,6 +231,7 @@ void schedule_captured(BackwardStages &s, Func out, const BackwardTuning &tuning
     for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
     schedule_unit_rows(s);
     out.compute_root();
+    if (!s.captured.has_update_definition()) return;
     for (const bool full : {true, false}) {
         const BackwardStages::Loops &loops = full ? s.full_tiles : s.part_tiles;
         const RVar read = full ? s.full_read : s.part_read;

@@ -8,12 +8,13 @@ namespace attune {
 void schedule_backward_root(BackwardStages &, const std::vector<Halide::Func> &outputs);
 
 struct BackwardTuning {
-    int tile_q, chunk;                    // queries and keys of a tile (the stages')
-    int query_tile;                       // queries of a register tile of scores; divides tile_q
-    int key_vectors;                      // vectors of keys of it; divide chunk
-    int row_tile;                         // rows of a register tile of gradients; divides tile_q and chunk
-    int channel_vectors;                  // vectors of channels of it
-    int term_queries = 1, term_keys = 1;  // of a block of terms that are no products (the stages'); divide the sides
+    int tile_q, chunk;                       // queries and keys of a tile (the stages')
+    int query_tile;                          // queries of a register tile of scores; divides tile_q
+    int key_vectors;                         // vectors of keys of it; divide chunk
+    int row_tile;                            // rows of a register tile of gradients; divides tile_q and chunk
+    int channel_vectors;                     // vectors of channels of it
+    int term_queries = 1, term_keys = 1;     // of a block of terms that are no products (the stages'); divide the sides
+    int block_queries = 8, block_keys = 16;  // of a block of a tile that a mask touches (the stages'); row_tile divides both
 };
 // One task: the runtime calls for ranges of tiles. Scores have keys as lanes; gradients have channels as lanes, and read scores
 // as scalars, so that nothing is transposed but keys and values, once for each tile of keys.
@@ -34,7 +35,8 @@ void schedule_captured(BackwardStages &, Halide::Func out, const BackwardTuning 
 void require_tuning(const BackwardTuning &, int lanes);
 void schedule_backward_scores(const BackwardStages &, const BackwardTile &, const Halide::LoopLevel &tile,
                               const BackwardTuning &, int lanes);
-void schedule_tile_sum(const BackwardStages &, const TileSum &, const Halide::LoopLevel &rows, const Halide::Var &row,
-                       const BackwardTuning &, int lanes);
+void schedule_tile_sum(const BackwardStages &, const TileSum &, const Halide::LoopLevel &rows, const BackwardTuning &,
+                       int lanes);
+void schedule_magnitudes(BackwardStages &, int lanes);
 
 }  // namespace attune

@@ -15,6 +15,7 @@ void schedule_backward_terms(BackwardStages &s, const std::vector<Func> &outputs
     for (Func f : outputs) f.compute_root().vectorize(d, lanes, TailStrategy::GuardWithIf);
     for (Func f : {s.query_rows, s.grad_rows, s.key_rows}) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
     for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    schedule_magnitudes(s, lanes);
     for (Func f : {s.query_total, s.key_total, s.weight_total, s.value_total})
         if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
     s.query_total.bound(q, 0, tuning.tile_q);
@@ -43,7 +44,7 @@ void schedule_backward_terms(BackwardStages &s, const std::vector<Func> &outputs
         in_order(value, {di, ri, ro, dO, loops.key, loops.query, loops.key_block, loops.query_block});
         value.vectorize(di, lanes).unroll(di).unroll(ri).never_partition_all();
         value.compute_with(s.query_total.update(stage), loops.query_tile);
-        schedule_tile_sum(s, full ? s.full.value_sum : s.part.value_sum, {s.value_total, ro}, r, tuning, lanes);
+        schedule_tile_sum(s, full ? s.full.value_sum : s.part.value_sum, {s.value_total, ro}, tuning, lanes);
         schedule_backward_scores(s, p, {s.query_total, loops.query_tile}, tuning, lanes);
     }
 }

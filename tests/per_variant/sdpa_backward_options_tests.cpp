@@ -1,6 +1,7 @@
 // Every variant of the gradients against the reference under every mask and option of the score, and dropout.
 #include "tests/support/backward_grid.h"
 #include "tests/support/option_sets.h"
+#include <limits>
 
 using namespace attune_test;
 using attune::Causal;
@@ -83,5 +84,36 @@ TEST_CASE("gradients by variant: cache lengths are valid lengths and offsets", "
         INFO(status.message());
         REQUIRE(status.ok());
         CHECK(lens.bits() == cache.bits());
+    });
+}
+
+// Such a gradient comes from the tiles: every tile of keys is whole, and no step does more than add to the score.
+TEST_CASE("gradients by variant: a bias for each pair where keys fill their tiles", "[sdpa_backward][per_variant]") {
+    attune::Context one({.threads = 1}), seven({.threads = 7});
+    unsigned seed = 3000;
+    for_each_type([&](auto zero) {
+        using T = decltype(zero);
+        for (const std::int64_t queries : {1, 70, 128})
+            for (const bool masked : {false, true}) {
+                SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = queries, .keys = 128}};
+                c.forward.head_dim = 17, c.forward.value_dim = 21, c.forward.bias = "bhij", c.forward.seed = seed++;
+                if (masked) {
+                    c.forward.hole = -std::numeric_limits<double>::infinity(), c.forward.strided_masks = true;
+                    c.forward.causal = Causal::bottom_right, c.forward.window = {40, -1}, c.forward.valid_lens = {128, 50};
+                }
+                check_backward<T>(one, c);
+                check_dispatched<T>(seven, c);
+                SdpaBackwardArrays<T> clean(c);
+                INFO(describe(c));
+                REQUIRE(clean.run_forward(one).ok());
+                auto all = clean;
+                REQUIRE(all.run(one).ok());
+                for (const unsigned wanted : {want_bias + 0u, want_bias | want_query, want_bias | want_key, want_value + 0u}) {
+                    auto some = clean;
+                    INFO("wanted " << wanted);
+                    CHECK(some.run(wanted & want_key ? one : seven, "", wanted).ok());
+                    CHECK(some.bits(wanted) == all.bits(wanted));
+                }
+            }
     });
 }
