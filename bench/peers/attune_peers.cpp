@@ -2,16 +2,10 @@
 // is wrong until the next call.
 #include "attune/attune.h"
 #include "machine.h"
-#include <cstring>
+#include "peers/tensor.h"
 #include <string>
 
 extern "C" {
-
-struct PeersTensor {
-    void *data;
-    std::int32_t dtype, rank;  // an attune::DType; rank 0: not given
-    std::int64_t extent[attune::max_rank], stride[attune::max_rank];
-};
 
 struct PeersOptions {
     std::int32_t score, causal, alibi, weights_mode;  // attune::Score, Causal, bool, WeightsMode
@@ -41,15 +35,8 @@ struct Session {
     std::string message, text;
 };
 
-template<typename View = attune::ConstView> View view(const PeersTensor &t) {
-    View v;
-    v.data = t.data, v.dtype = static_cast<attune::DType>(t.dtype), v.rank = t.rank;
-    std::memcpy(v.extent, t.extent, sizeof(v.extent));
-    std::memcpy(v.stride, t.stride, sizeof(v.stride));
-    return v;
-}
-
-attune::View output(const PeersTensor &t) { return view<attune::View>(t); }
+using bench::output;
+using bench::view;
 
 attune::SdpaOptions options(const PeersOptions &p) {
     attune::SdpaOptions o;

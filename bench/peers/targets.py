@@ -2,6 +2,7 @@
 
 import cells_backward
 import cells_ragged
+import cells_users
 from cells_additive import SHAPES, TRAINED, training_name
 from cells_attention import LONG, PLAIN, WEIGHTS, label
 from cells_dense import BERT, F32, LONG_DECODE, NEIGHBOURS, PREFILL, VIT, WIDE, cell_name, variant
@@ -78,4 +79,15 @@ def targets(results):
             lambda r: (r.median("attune") - r.median("one write")) / r.median(PLAIN), 1.6, at_least=False)
         for peer in ("torch unfused", "torch unfused, memory given"):
             row(f"{cell}: times {peer}", cell, (peer,), lambda r, peer=peer: r.ratio(peer), 1.0)
+    for option in cells_users.OPTIONS:
+        cell, own = cells_users.cell_name(option), cells_users.PLAIN
+        limit = 1.35 if option == "softcap" else 1.1
+        against = cells_users.DENSE if option == "softcap" else own
+        row(f"{cell}: time / that of {against}", cell, (against,), lambda r, against=against: 1 / r.ratio(against), limit,
+            at_least=False)
+        times = 1.3 if option.startswith("window") else 2.0
+        row(f"{cell}: times FlexAttention", cell, ("torch FlexAttention",), lambda r: r.ratio("torch FlexAttention"), times)
+    for cuts, limit in (("equal", 0.2), ("random", 0.35)):
+        cell = cells_users.documents_name(cuts)
+        row(f"{cell}: time / dense", cell, (cells_users.DENSE,), lambda r: 1 / r.ratio(cells_users.DENSE), limit, at_least=False)
     return rows
