@@ -6,7 +6,8 @@
 # forward, with BACKWARD the gradients too. DTYPES of the tensors, default f32. HEAD_DIMS: kernels for query, key and value of
 # that size, and with `any` (the default) for all sizes. KINDS: what calls may ask for beside the struct; plain (the default)
 # causal masks, windows and lengths; scored also softcap, bias, ALiBi, boolean masks and sinks; training also dropout; weights the
-# output of weights. SCHEDULES: default prefill and decode; root is the slow oracle. TARGETS: default those attune was built for.
+# output of weights. SCHEDULES: default prefill and decode; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
+# it native.
 # Numbers come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where there is one, else they are those of sdpa.
 #
 # Needs Halide 21.0.0 and its CMake package, in an installed attune too; programs that link the library do not.
@@ -91,14 +92,17 @@ macro(attune_argument argument default known)
   endforeach()
 endmacro()
 
-# Halide, the objects that all such programs share, and targets, once for a project.
+# Halide, the objects that all such programs share, and targets.
 macro(attune_prepare_attention)
-  if(NOT COMMAND add_halide_generator)
+  if(NOT Halide_FOUND)
     find_package(Halide 21.0.0 EXACT QUIET COMPONENTS shared)
     if(NOT Halide_FOUND)
       message(FATAL_ERROR "attune_add_attention(${name}): making kernels needs Halide 21.0.0 with its CMake package, which is not found. "
-        "Install it (\"pip install halide==21.0.0\" in a virtual environment) and put the folder that has its lib/cmake on CMAKE_PREFIX_PATH.")
+        "Install it (\"pip install halide==21.0.0\" in a virtual environment), and activate that environment or name its folder in CMAKE_PREFIX_PATH.")
     endif()
+  endif()
+  if(NOT DEFINED ATTUNE_TARGETS)
+    set(ATTUNE_TARGETS native)
   endif()
   if(NOT ATTUNE_ALL_TARGETS)
     attune_read_targets()
@@ -191,6 +195,7 @@ macro(attune_add_user_kernel name registered op like schedule_and_class params)
   endif()
   set(found "")
   foreach(numbers_of ${op} ${like})
+    set(ATTUNE_OP_ATTENTION_${numbers_of} TRUE)
     attune_list_variants(${numbers_of} ${from})
     foreach(size ${head_dim} 0)
       foreach(like_kind ${kind} plain scored training)
@@ -203,7 +208,6 @@ macro(attune_add_user_kernel name registered op like schedule_and_class params)
       endforeach()
     endforeach()
   endforeach()
-  set(ATTUNE_OP_ATTENTION_${op} TRUE)
   attune_variant_name(kernel ${op} ${dtype} ${head_dim} ${from} ${schedule} "${class}" "${kind}")
   if(found AND NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
     attune_add_kernel(${kernel} LIBRARY ${name} GENERATOR ${name}.generator REGISTERED ${registered}

@@ -1,12 +1,24 @@
-# cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python.
+# cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python. Beside them,
+# for attune_add_attention(), what programs that make kernels of attention are built from; that does need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
+set(attune_sources_dir ${CMAKE_INSTALL_DATADIR}/attune)
 set_property(TARGET attune_halide_runtime PROPERTY EXPORT_NAME halide_runtime)
 install(TARGETS attune attune_halide_runtime EXPORT attuneTargets FILE_SET HEADERS)
 install(EXPORT attuneTargets NAMESPACE attune:: DESTINATION ${attune_cmake_dir})
 configure_package_config_file(cmake/attuneConfig.cmake.in ${PROJECT_BINARY_DIR}/attuneConfig.cmake
-  INSTALL_DESTINATION ${attune_cmake_dir})
+  INSTALL_DESTINATION ${attune_cmake_dir} PATH_VARS attune_sources_dir)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake
   DESTINATION ${attune_cmake_dir})
+
+# In the folders that they have here, so that includes and CMake read the same.
+foreach(folder generators/include generators/math generators/mask_blocks generators/sdpa schedules)
+  install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
+endforeach()
+foreach(module add_attention add_op attention_generators attention_objects choose_targets numbers)
+  install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
+endforeach()
+install(FILES cmake/print_native_target.cpp DESTINATION ${attune_sources_dir}/cmake)
+install(FILES runtime/src/cpu_features.cpp runtime/src/cpu_features.h DESTINATION ${attune_sources_dir}/runtime/src)
