@@ -31,3 +31,9 @@ struct Everything {
     }
     Halide::Expr probability(attune::Index at) const { return exp(-decay(0) * Halide::cast<float>(abs(at.i - at.j)) / 16.0f); }
 };
+
+// A mask alone, whose interval is known: prefix-LM.
+struct Prefix {
+    attune::Capture prefix{"prefix", Halide::Int(32), 1};  // (B)
+    Halide::Expr mask(attune::Index at) const { return at.j < prefix(at.b) || at.j <= at.position; }
+};

@@ -98,18 +98,21 @@ UserSizes sizes_of(Index batch, Index heads, Index key_heads, Index queries, Ind
     return s;
 }
 
-template<typename T> void run_alibi(UserArrays<T> &a, attune::Context &context, std::string_view variant, bool gradients) {
+// By the variants of these names; empty: what dispatch chooses.
+template<typename T>
+void run_alibi(UserArrays<T> &a, attune::Context &context, std::string_view forward = {}, std::string_view backward = {}) {
     const attune::ConstView slopes(a.captures[0].data(), {a.sizes.heads});
-    attune::SdpaOptions forward_options;
-    forward_options.lse = a.lse_view(), forward_options.variant = variant;
+    attune::SdpaOptions options;
+    options.lse = a.lse_view(), options.variant = forward;
     attune::Status status = alibi_attention::forward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value),
-                                                     a.o_like(a.out), {.slopes = slopes, .sdpa = forward_options});
+                                                     a.o_like(a.out), {.slopes = slopes, .sdpa = options});
     INFO(status.message());
     REQUIRE(status.ok());
-    if (!gradients) return;
-    status = alibi_attention::backward(
-        context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.forward(),
-        {.sdpa = a.gradients(), .slopes = attune::View(a.grad_captures[0].data(), {a.sizes.heads})}, {.slopes = slopes});
+    options.lse = {}, options.variant = backward;
+    status =
+        alibi_attention::backward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.forward(),
+                                  {.sdpa = a.gradients(), .slopes = attune::View(a.grad_captures[0].data(), {a.sizes.heads})},
+                                  {.slopes = slopes, .sdpa = options});
     INFO(status.message());
     REQUIRE(status.ok());
 }
@@ -129,9 +132,27 @@ TEMPLATE_TEST_CASE("a score with a mask agrees with its formula, forward and bac
         UserArrays<TestType> a(sizes_of(2, heads, key_heads, queries, keys, 16), {{}}, 7);
         for (Index h = 0; h < heads; h++) a.captures[0].push_back(TestType(0.25) / TestType(h + 1));
         a.grad_captures[0].resize(a.captures[0].size());
-        run_alibi(a, context, {}, true);
+        run_alibi(a, context);
         check_user_attention<AlibiFormula>(a, {0});
     }
+}
+
+TEMPLATE_TEST_CASE("every variant of a user's attention agrees with its formula", "[user_attention][per_variant]", float,
+                   double) {
+    attune::Context context({.threads = 1});
+    int tried = 0;
+    for (const attune::VariantInfo &v : attune::variants()) {
+        const bool forward = v.op == "alibi_attention", backward = v.op == "alibi_attention_backward";
+        if (v.dtype != attune::dtype_of<TestType>() || !v.runs_here || !(forward || backward)) continue;
+        for (const auto &[queries, keys] : {std::pair(1, 65), {17, 131}}) {
+            CAPTURE(v.name, queries, keys);
+            UserArrays<TestType> a(sizes_of(1, 2, 1, queries, keys, 16), {{TestType(0.25), TestType(0.125)}}, 7);
+            run_alibi(a, context, forward ? v.name : std::string_view(), backward ? v.name : std::string_view());
+            check_user_attention<AlibiFormula>(a, {0});
+            tried++;
+        }
+    }
+    CHECK(tried >= 10);
 }
 
 TEMPLATE_TEST_CASE("captures of every kind and a factor of the weights agree with their formula", "[user_attention]", float,
@@ -172,7 +193,7 @@ TEST_CASE("bits of a user's attention do not depend on threads, nor on a kept bl
 TEST_CASE("what a user's mask leaves out may be NaN", "[user_attention]") {
     attune::Context context({.threads = 1});
     UserArrays<float> a(sizes_of(1, 1, 1, 70, 200, 16), {{0.25f}}, 3);
-    run_alibi(a, context, {}, true);
+    run_alibi(a, context);
     const std::vector<float> out = a.out, grad_query = a.grad_query, grad_value = a.grad_value, slope = a.grad_captures[0];
     // The queries before 20 do not see the keys from here on.
     const Index first = 20 + 200 - 70;
