@@ -64,7 +64,7 @@ private:
     }
     Expr visit(const Variable *op) override {
         auto found = scalars.find(op->name);
-        return found != scalars.end() ? found->second : op;
+        return found != scalars.end() ? IRMutator::mutate(found->second) : op;  // an index may be made of the score
     }
 };
 
