@@ -17,11 +17,6 @@ function(attune_add_attention name)
   attune_prepare_attention()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention)
   file(MAKE_DIRECTORY ${folder})
-  cmake_path(ABSOLUTE_PATH A_SOURCE BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE source)
-  if(NOT EXISTS ${source})
-    message(FATAL_ERROR "attune_add_attention(${name}): there is no ${source}")
-  endif()
-  cmake_path(GET source FILENAME source_name)
 
   # The user's struct, in a program that makes kernels and one that writes the C++ of the library.
   file(CONFIGURE OUTPUT ${folder}/definition.cpp CONTENT
@@ -66,6 +61,13 @@ macro(attune_check_attention name)
   if(NOT "${name}" MATCHES "^[A-Za-z][A-Za-z0-9_]*$" OR TARGET ${name})
     message(FATAL_ERROR "attune_add_attention(${name}): the name must be one of C++ and not that of another target")
   endif()
+  cmake_path(ABSOLUTE_PATH A_SOURCE BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE source)
+  cmake_path(GET source FILENAME source_name)
+  if(NOT EXISTS ${source})
+    message(FATAL_ERROR "attune_add_attention(${name}): there is no ${source}")
+  elseif(source_name STREQUAL "${name}.h")
+    message(FATAL_ERROR "attune_add_attention(${name}): ${name}.h is the header that is made; call SOURCE otherwise")
+  endif()
   attune_argument(DTYPES "f32" "f32;f64;bf16;f16")
   attune_argument(KINDS "plain" "plain;scored;training;weights")
   attune_argument(SCHEDULES "prefill;decode" "prefill;decode;split;pairs;root")
@@ -96,9 +98,9 @@ endmacro()
 macro(attune_prepare_attention)
   if(NOT Halide_FOUND)
     find_package(Halide 21.0.0 EXACT QUIET COMPONENTS shared)
-    if(NOT Halide_FOUND)
+    if(NOT Halide_FOUND OR NOT COMMAND add_halide_generator)
       message(FATAL_ERROR "attune_add_attention(${name}): making kernels needs Halide 21.0.0 with its CMake package, which is not found. "
-        "Install it (\"pip install halide==21.0.0\" in a virtual environment), and activate that environment or name its folder in CMAKE_PREFIX_PATH.")
+        "Install it (\"pip install halide==21.0.0\" in a virtual environment) and activate that environment, or name the package's folder in Halide_DIR.")
     endif()
   endif()
   if(NOT DEFINED ATTUNE_TARGETS)
@@ -120,6 +122,7 @@ endmacro()
 
 # Kernels of one type and target.
 function(attune_add_user_kernels name dtype target)
+  set(header ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention/${name}.h)  # what is wrong with the struct is said where this is made
   set(sums_f64 f32)
   if(dtype STREQUAL "f64")
     set(sums_f64 f64)
@@ -172,7 +175,7 @@ function(attune_add_user_kernels name dtype target)
   # The blocks of the mask, for captures of the type of the scores.
   set(kernel ${name}_mask_blocks_${sums_f64}_${target})
   if(NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
-    attune_add_kernel(${kernel} LIBRARY ${name} GENERATOR ${name}.generator REGISTERED mask_blocks
+    attune_add_kernel(${kernel} LIBRARY ${name} GENERATOR ${name}.generator AFTER ${header} REGISTERED mask_blocks
       TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMS dtype=${attune_halide_dtype_${sums_f64}})
     attune_table_row(row ${kernel} ${name}_mask_blocks ${sums_f64} 0 ${target} blocks "" "" "" "" true)
     string(APPEND ATTUNE_USER_SYMBOLS "int ${kernel}_argv(void **);\n")
@@ -210,7 +213,7 @@ macro(attune_add_user_kernel name registered op like schedule_and_class params)
   endforeach()
   attune_variant_name(kernel ${op} ${dtype} ${head_dim} ${from} ${schedule} "${class}" "${kind}")
   if(found AND NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
-    attune_add_kernel(${kernel} LIBRARY ${name} GENERATOR ${name}.generator REGISTERED ${registered}
+    attune_add_kernel(${kernel} LIBRARY ${name} GENERATOR ${name}.generator AFTER ${header} REGISTERED ${registered}
       TARGET ${ATTUNE_HALIDE_TARGET_${from}}
       PARAMS schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} kind=${kind} ${numbers} ${params})
     attune_table_row(row ${kernel} ${op} ${dtype} ${head_dim} ${from} ${schedule} "${class}" "${kind}" "${numbers}"

@@ -124,11 +124,11 @@ function(attune_list_shipped_variants op target file regex)
   file(CONFIGURE OUTPUT ${file} CONTENT "${list}")
 endfunction()
 
-# attune_add_kernel(name GENERATOR program TARGET halide-target PARAMS k=v... [REGISTERED generator] [LIBRARY library]): one object
-# of libattune.a or the library. add_halide_library() would add an archive, headers and an interface library for each;
+# attune_add_kernel(name GENERATOR program TARGET halide-target PARAMS k=v... [REGISTERED generator] [LIBRARY library]
+# [AFTER file]): one object of libattune.a or the library, made after the file. add_halide_library() would add an archive, headers and an interface library for each;
 # nothing here needs them.
 function(attune_add_kernel name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY" "PARAMS")
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY;AFTER" "PARAMS")
   if(NOT A_LIBRARY)
     set(A_LIBRARY attune)
     string(REGEX REPLACE "\\..*" "" A_REGISTERED ${A_GENERATOR})  # sdpa.generator holds the generator sdpa
@@ -138,7 +138,7 @@ function(attune_add_kernel name)
   add_custom_command(OUTPUT ${folder}/${name}.o
     COMMAND ${A_GENERATOR} -g ${A_REGISTERED} -f ${name} -n ${name} -o ${folder} -e object
       target=${A_TARGET}-user_context-no_bounds_query-no_runtime ${A_PARAMS}
-    DEPENDS ${A_GENERATOR}
+    DEPENDS ${A_GENERATOR} ${A_AFTER}
     COMMENT "kernel ${name}" VERBATIM)
   target_sources(${A_LIBRARY} PRIVATE ${folder}/${name}.o)
   set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)

@@ -122,6 +122,15 @@ std::string source_of(const attune::UserAttention &user, const std::string &name
     return s.str();
 }
 
+// Asks every member, so that what is wrong is said here, once, and not by each kernel.
+void ask(const attune::UserAttention &user, bool backward) {
+    const Expr score = Internal::Variable::make(Float(32), "score");
+    const attune::Index at = attune::symbolic_index();
+    if (user.score) backward ? attune::score_derivative(user.score, score, at) : user.score(score, at);
+    if (user.mask) user.mask(at);
+    if (user.probability) user.probability(at);
+}
+
 bool write(const std::string &path, const std::string &text) {
     std::ofstream file(path);
     file << text;
@@ -140,12 +149,15 @@ int main(int argc, char **argv) {
         attune::connect_to_symbols(user);
         const std::string name = argv[1], base = std::string(argv[4]) + "/" + name;
         const bool backward = std::string(argv[3]) == "1";
+        ask(user, backward);
         if (write(base + ".h", header_of(user, name, argv[2], backward)) &&
             write(base + ".cpp", source_of(user, name, backward)))
             return 0;
         std::cerr << "cannot write " << base << ".h\n";
+    } catch (const Error &e) {  // Halide's, which is no std::exception
+        std::cerr << argv[2] << ": " << e.what() << "\n";
     } catch (const std::exception &e) {
-        std::cerr << e.what() << "\n";
+        std::cerr << argv[2] << ": " << e.what() << "\n";
     }
     return 1;
 }

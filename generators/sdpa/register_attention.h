@@ -39,17 +39,24 @@ template<typename User> struct RegisterAttention {
     static_assert(!has_probability<User> || gives_probability<User>,
                   "attune: probability must be: Halide::Expr probability(attune::Index at) const");
 
+    static_assert(std::is_default_constructible_v<User>, "attune: an attention is constructed without arguments");
+
     explicit RegisterAttention(const std::string &name) {
+        set_user_attention([name] { return attention_of(name); });
+    }
+
+private:
+    static UserAttention attention_of(const std::string &name) {
         UserAttention attention{name, {}, {}, {}, {}};
         Capture::collector = &attention.captures;
         const auto user = std::make_shared<const User>();
         Capture::collector = nullptr;
-        if constexpr (has_score<User>)
+        if constexpr (gives_score<User>)
             attention.score = [user](Halide::Expr x, const Index &at) -> Halide::Expr { return user->score(x, at); };
-        if constexpr (has_mask<User>) attention.mask = [user](const Index &at) -> Halide::Expr { return user->mask(at); };
-        if constexpr (has_probability<User>)
+        if constexpr (gives_mask<User>) attention.mask = [user](const Index &at) -> Halide::Expr { return user->mask(at); };
+        if constexpr (gives_probability<User>)
             attention.probability = [user](const Index &at) -> Halide::Expr { return user->probability(at); };
-        set_user_attention(std::move(attention));
+        return attention;
     }
 };
 

@@ -7,9 +7,16 @@ using namespace Halide;
 
 namespace {
 
-std::unique_ptr<const UserAttention> registered;
+// Registered by a constructor, which may run before those of this file.
+std::function<UserAttention()> &maker() {
+    static std::function<UserAttention()> make;
+    return make;
+}
 
-[[noreturn]] void refuse(const std::string &why) { throw CompileError("attune: " + why + "\n"); }
+// Of the names of inputs, apart from those of what every attention reads.
+const std::string prefix = "capture_";
+
+[[noreturn]] void refuse(const std::string &why) { throw CompileError("attune: " + why); }
 
 // Whether an expression reads something that is not a constant.
 class Reads : public Internal::IRVisitor {
@@ -21,6 +28,23 @@ private:
     void visit(const Internal::Variable *) override { anything = true; }
     void visit(const Internal::Call *op) override {
         if (op->call_type == Internal::Call::Halide || op->call_type == Internal::Call::Image) anything = true;
+        Internal::IRVisitor::visit(op);
+    }
+};
+
+// Captures whose elements depend on the score: their derivatives are not those of the pair alone.
+class ReadsByScore : public Internal::IRVisitor {
+public:
+    std::string capture;
+    explicit ReadsByScore(std::string score) : score_(std::move(score)) {}
+
+private:
+    std::string score_;
+    using Internal::IRVisitor::visit;
+    void visit(const Internal::Call *op) override {
+        if (op->call_type == Internal::Call::Halide || op->call_type == Internal::Call::Image)
+            for (const Expr &index : op->args)
+                if (Internal::expr_uses_var(index, score_)) capture = op->name.substr(prefix.size());
         Internal::IRVisitor::visit(op);
     }
 };
@@ -50,9 +74,9 @@ void check_name(const std::string &name, std::set<std::string> &seen) {
 
 }  // namespace
 
-const UserAttention *user_attention() { return registered.get(); }
+namespace {
 
-void set_user_attention(UserAttention attention) {
+UserAttention checked_attention(const UserAttention &attention) {
     std::set<std::string> names;
     for (const auto &c : attention.captures) {
         check_name(c->name, names);
@@ -71,6 +95,10 @@ void set_user_attention(UserAttention attention) {
             if (!reads.anything)
                 refuse(name + "::score is a constant: it reads neither the score, nor the index, nor a capture");
             if (y.type().is_bool()) refuse(name + "::score must be a number, is boolean: is it meant to be a mask?");
+            ReadsByScore by_score("score_of_pair");
+            score(Internal::Variable::make(x.type(), "score_of_pair"), at).accept(&by_score);
+            if (!by_score.capture.empty())
+                refuse(name + "::score reads capture " + by_score.capture + " at an element that depends on the score");
             return cast(x.type(), y);
         };
     if (attention.mask)
@@ -89,8 +117,18 @@ void set_user_attention(UserAttention attention) {
             if (y.type().is_bool()) refuse(name + "::probability must be a number, is boolean: is it meant to be a mask?");
             return y;
         };
-    registered = std::make_unique<const UserAttention>(std::move(checked));
+    return checked;
 }
+
+}  // namespace
+
+const UserAttention *user_attention() {
+    if (!maker()) return nullptr;
+    static const UserAttention attention = checked_attention(maker()());
+    return &attention;
+}
+
+void set_user_attention(std::function<UserAttention()> make) { maker() = std::move(make); }
 
 void UserAttention::add_score(Score &to, const Global &global) const {
     if (score) {
@@ -115,12 +153,11 @@ Type capture_type(const Capture::State &capture, Type of_scores) {
 }
 
 void UserInputs::add_to(Internal::GeneratorBase &generator, Type of_scores) {
-    if (!registered) return;
+    if (!user_attention()) return;
     of_scores_ = of_scores;
-    for (const auto &c : registered->captures) {
+    for (const auto &c : user_attention()->captures) {
         Input in{c.get()};
-        // Apart from the names of what every attention reads.
-        const std::string name = "capture_" + c->name;
+        const std::string name = prefix + c->name;
         if (c->dimensions > 0)
             in.buffer = generator.add_input<Buffer<>>(name, capture_type(*c, of_scores), c->dimensions);
         else if (c->type.is_float())
@@ -166,7 +203,7 @@ Index symbolic_index() {
 void connect_to_symbols(const UserAttention &user) {
     for (const auto &c : user.captures) {
         const Type type = capture_type(*c, Float(32));
-        const std::string name = "capture_" + c->name;
+        const std::string name = prefix + c->name;
         if (c->dimensions > 0)
             c->read = reading(ImageParam(type, c->dimensions, name).parameter(), *c);
         else
@@ -177,7 +214,7 @@ void connect_to_symbols(const UserAttention &user) {
 std::vector<CapturedInputs::Buffer> UserInputs::buffers() const {
     std::vector<CapturedInputs::Buffer> list;
     for (const Input &in : inputs_) {
-        CapturedInputs::Buffer buffer{"capture_" + in.capture->name, {}};
+        CapturedInputs::Buffer buffer{prefix + in.capture->name, {}};
         for (int n = 0; in.buffer && n < in.capture->dimensions; n++) buffer.extents.push_back(in.buffer->dim(n).extent());
         list.push_back(buffer);
     }

@@ -21,9 +21,10 @@ struct UserAttention {
 };
 inline Index same_index(const Index &at) { return at; }
 
-// Of this program; null in those of the library.
+// Of this program; null in those of the library. Made when it is first asked for, and not before main(): what is wrong with it is
+// thrown.
 const UserAttention *user_attention();
-void set_user_attention(UserAttention);
+void set_user_attention(std::function<UserAttention()> make);
 
 // What each capture is to a kernel: an input behind all others.
 class UserInputs {

@@ -59,8 +59,9 @@ public:
     template<typename... Indices> Halide::Expr operator()(Indices &&...indices) const {
         std::vector<Halide::Expr> args = {Halide::Expr(std::forward<Indices>(indices))...};
         if (static_cast<int>(args.size()) != state_->dimensions)
-            throw std::invalid_argument("attune: capture " + state_->name + " has " + std::to_string(state_->dimensions) +
-                                        " dimensions and is read with " + std::to_string(args.size()) + " indices");
+            throw std::invalid_argument("attune: capture " + state_->name + " has rank " + std::to_string(state_->dimensions) +
+                                        " and is read with " + std::to_string(args.size()) + " indices");
+        if (!state_->read) throw std::invalid_argument("attune: capture " + state_->name + " is no member of the struct");
         return state_->read({args.rbegin(), args.rend()});
     }
 

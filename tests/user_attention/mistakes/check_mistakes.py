@@ -1,0 +1,85 @@
+"""What authors of an attention do wrong is said in one line of our words, by the compiler, by CMake, or by the program that writes
+the library's header.
+
+usage: check_mistakes.py SOURCE_DIR CMAKE COMPILER DESCRIBE INCLUDE_OPTION...
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+source, cmake, compiler, describe, *includes = sys.argv[1:]
+here = pathlib.Path(__file__).parent
+failures = []
+
+
+def run(command, folder=None, **more):
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
+                          env={**os.environ, "LC_ALL": "C", **more})
+    return done.returncode, done.stdout
+
+
+def check(what, code, text, expected, count=1):
+    if code != 1 or text.count(expected) != count:
+        failures.append(f"{what}: exit code {code}, expected 1 and {count} times\n  {expected}\nin\n{text}")
+
+
+SIGNATURES = [
+    "an attention has a member score, mask or probability (attune/generator/attention.h)",
+    "score must be: Halide::Expr score(Halide::Expr x, attune::Index at) const",
+    "mask must be: Halide::Expr mask(attune::Index at) const",
+    "probability must be: Halide::Expr probability(attune::Index at) const",
+    "an attention is constructed without arguments",
+]
+code, text = run([compiler, "-std=c++20", "-fsyntax-only", *includes, here / "signatures.cpp"])
+for words in SIGNATURES:
+    check("signatures.cpp", code, text, f"static assertion failed: attune: {words}\n")
+
+STRUCTS = {
+    "WrongNumberOfIndices": "capture slopes has rank 1 and is read with 2 indices",
+    "MaskIsNumber": "MaskIsNumber::mask must be boolean, is int32",
+    "ScoreIsBoolean": "ScoreIsBoolean::score must be a number, is boolean: is it meant to be a mask?",
+    "FactorIsBoolean": "FactorIsBoolean::probability must be a number, is boolean: is it meant to be a mask?",
+    "ScoreIsConstant": "ScoreIsConstant::score is a constant: it reads neither the score, nor the index, nor a capture",
+    "ScoreIsUndefined": "ScoreIsUndefined::score returns an undefined expression",
+    "UnknownType": "capture table must be of Float(32), Float(64), Int(32) or Bool()",
+    "TwoOfOneName": "two captures are called slopes",
+    "NoName": 'the name of capture "two words" is no C++ name',
+    "NameOfOptions": "a capture cannot be called sdpa: so is a member of the options",
+    "TooManyDimensions": "capture table must have 0 to 4 dimensions",
+    "BooleanScalar": "capture on: a scalar must be a number",
+    "ElementOfScore": "ElementOfScore::score reads capture table at an element that depends on the score",
+    "NoMember": "capture outside is no member of the struct",
+}
+with tempfile.TemporaryDirectory() as folder:
+    for name, words in STRUCTS.items():
+        for backward in "01":
+            code, text = run([describe, "made", "structs.cpp", backward, folder], MISTAKE=name)
+            if (code, text) != (1, f"structs.cpp: attune: {words}\n"):
+                failures.append(f"{name}: exit code {code}:\n{text}")
+
+    # A misspelt argument, and so on, stop CMake before it looks for Halide.
+    CALLS = {
+        "SOURCE a.h TYPE A DTYPE f64": "what is DTYPE;f64?",
+        "TYPE A": "SOURCE is missing",
+        "SOURCE a.h": "TYPE is missing",
+        "SOURCE a.h TYPE A DTYPES f32 f128": "DTYPES f128: must be of f32, f64, bf16, f16",
+        "SOURCE a.h TYPE A KINDS masked": "KINDS masked: must be of plain, scored, training, weights",
+        "SOURCE a.h TYPE A SCHEDULES decode flash": "SCHEDULES flash: must be of prefill, decode, split, pairs, root",
+        "SOURCE a.h TYPE A HEAD_DIMS 64 wide": "HEAD_DIMS wide: must be any or a number",
+        "SOURCE b.h TYPE A": f"there is no {folder}/b.h",
+        "SOURCE made.h TYPE A": "made.h is the header that is made; call SOURCE otherwise",
+    }
+    script = pathlib.Path(folder, "call.cmake")
+    for header in ("a.h", "made.h"):
+        pathlib.Path(folder, header).touch()
+    for arguments, words in CALLS.items():
+        script.write_text(f'set(ATTUNE_SOURCE_DIR "{source}")\ninclude("{source}/cmake/attune_add_op.cmake")\n'
+                          f'include("{source}/cmake/attune_add_attention.cmake")\nattune_add_attention(made {arguments})\n')
+        code, text = run([cmake, "-P", script], folder)
+        check(arguments, code, " ".join(text.split()), f"attune_add_attention(made): {words}")
+
+print("\n".join(failures) or f"{len(SIGNATURES) + len(STRUCTS) + len(CALLS)} mistakes are told")
+sys.exit(bool(failures))

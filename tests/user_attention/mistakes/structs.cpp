@@ -1,0 +1,84 @@
+// Structs that compile and cannot be meant. The environment variable MISTAKE names the one that the program is of.
+#include "generators/sdpa/register_attention.h"
+#include <cstdlib>
+#include <string_view>
+
+namespace {
+
+using attune::Capture, attune::Index, Halide::Expr;
+
+struct WrongNumberOfIndices {
+    Capture slopes{"slopes", 1};
+    Expr score(Expr x, Index at) const { return x + slopes(at.b, at.h); }
+};
+struct MaskIsNumber {
+    Expr mask(Index at) const { return at.position - at.j; }
+};
+struct ScoreIsBoolean {
+    Expr score(Expr x, Index) const { return x > 0; }
+};
+struct FactorIsBoolean {
+    Expr probability(Index at) const { return at.i < at.j; }
+};
+struct ScoreIsConstant {
+    Expr score(Expr, Index) const { return Expr(1.0f); }
+};
+struct ScoreIsUndefined {
+    Expr score(Expr, Index) const { return {}; }
+};
+struct UnknownType {
+    Capture table{"table", Halide::UInt(16), 1};
+    Expr score(Expr x, Index at) const { return x + table(at.j); }
+};
+struct TwoOfOneName {
+    Capture slopes{"slopes", 1}, others{"slopes", 1};
+    Expr score(Expr x, Index at) const { return x + slopes(at.h) + others(at.h); }
+};
+struct NoName {
+    Capture slopes{"two words", 1};
+    Expr score(Expr x, Index at) const { return x + slopes(at.h); }
+};
+struct NameOfOptions {
+    Capture slopes{"sdpa", 1};
+    Expr score(Expr x, Index at) const { return x + slopes(at.h); }
+};
+struct TooManyDimensions {
+    Capture table{"table", 5};
+    Expr score(Expr x, Index at) const { return x + table(at.b, at.h, at.i, at.j, 0); }
+};
+struct BooleanScalar {
+    Capture on{"on", Halide::Bool(), 0};
+    Expr score(Expr x, Index) const { return select(on(), x, -x); }
+};
+struct ElementOfScore {
+    Capture table{"table", 1};
+    Expr score(Expr x, Index) const { return x + table(clamp(Halide::cast<int>(x), 0, 9)); }
+};
+const Capture outside{"outside", 1};
+struct NoMember {
+    Expr score(Expr x, Index at) const { return x + outside(at.h); }
+};
+
+template<typename User> void register_if_named(std::string_view name) {
+    const char *asked = std::getenv("MISTAKE");
+    if (asked && name == asked) attune::RegisterAttention<User>(std::string(name));
+}
+const bool registered = [] {
+    register_if_named<WrongNumberOfIndices>("WrongNumberOfIndices");
+    register_if_named<MaskIsNumber>("MaskIsNumber");
+    register_if_named<ScoreIsBoolean>("ScoreIsBoolean");
+    register_if_named<FactorIsBoolean>("FactorIsBoolean");
+    register_if_named<ScoreIsConstant>("ScoreIsConstant");
+    register_if_named<ScoreIsUndefined>("ScoreIsUndefined");
+    register_if_named<UnknownType>("UnknownType");
+    register_if_named<TwoOfOneName>("TwoOfOneName");
+    register_if_named<NoName>("NoName");
+    register_if_named<NameOfOptions>("NameOfOptions");
+    register_if_named<TooManyDimensions>("TooManyDimensions");
+    register_if_named<BooleanScalar>("BooleanScalar");
+    register_if_named<ElementOfScore>("ElementOfScore");
+    register_if_named<NoMember>("NoMember");
+    return true;
+}();
+
+}  // namespace
