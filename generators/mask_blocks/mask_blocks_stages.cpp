@@ -58,16 +58,16 @@ MaskBlocksStages mask_blocks_stages(const MaskBlocksInputs &in, int group) {
     Var k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     RDom rows(0, in.block_heads, 0, in.block_queries, "row");
     s.head = rows.x, s.query = rows.y;
-    rows.where(t * in.block_queries + rows.y < in.queries);
+    const Expr inside = t * in.block_queries + rows.y < in.queries;  // not a where(): a mask need not read the query
     const Expr i = min(t * in.block_queries + rows.y, in.queries - 1), j = min(c * in.block_keys + k, in.keys - 1);
     const Expr head = h * in.block_heads + rows.x;
-    const Expr of_pair = in.mask(
-        {b, head, i, j, i + in.offset(b), head / (in.query_heads / in.key_heads), in.query_heads, in.queries, in.keys, {}});
-    // A mask may depend on keys alone, and still this is a sum over the rows.
-    const Expr sees = cast<uint8_t>(of_pair && rows.x + rows.y >= 0);
+    const Expr sees = cast<uint8_t>(in.mask(
+        {b, head, i, j, i + in.offset(b), head / (in.query_heads / in.key_heads), in.query_heads, in.queries, in.keys, {}}));
     s.column = Func("column");
     s.column(k, c, t, h, b) = Tuple(cast<uint8_t>(0), cast<uint8_t>(1));
-    s.column(k, c, t, h, b) = Tuple(max(s.column(k, c, t, h, b)[0], sees), min(s.column(k, c, t, h, b)[1], sees));
+    const FuncRef column = s.column(k, c, t, h, b);
+    s.column(k, c, t, h, b) =
+        Tuple(max(column[0], select(inside, sees, cast<uint8_t>(0))), min(column[1], select(inside, sees, cast<uint8_t>(1))));
 
     const Bounds bounds = bounds_of(in, c, t, h, b);
     s.span = Func("span");

@@ -224,6 +224,8 @@ void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning
 }
 
 void schedule_captured(BackwardStages &s, Func out, const BackwardTuning &tuning, const Target &target) {
+    // No buffer is read that has a gradient: the kernel does nothing.
+    if (!s.captured.has_update_definition()) return;
     const int lanes = target.natural_vector_size(s.full.score.type());
     require_tuning(tuning, lanes);
     const Var r = s.r, q = s.q;
@@ -231,7 +233,6 @@ void schedule_captured(BackwardStages &s, Func out, const BackwardTuning &tuning
     for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
     schedule_unit_rows(s);
     out.compute_root();
-    if (!s.captured.has_update_definition()) return;
     for (const bool full : {true, false}) {
         const BackwardStages::Loops &loops = full ? s.full_tiles : s.part_tiles;
         const RVar read = full ? s.full_read : s.part_read;

@@ -11,6 +11,17 @@ struct Alibi {
     Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
 };
 
+// A mask of keys alone, and nothing that has a gradient.
+struct EveryOther {
+    attune::Capture step{"step", Halide::Int(32), 0};
+    Halide::Expr mask(attune::Index at) const { return at.j % step() == 0; }
+};
+
+// Neither a mask nor anything that has a gradient.
+struct Bent {
+    Halide::Expr score(Halide::Expr x, attune::Index) const { return tanh(x); }
+};
+
 // A score that bends, a table that is read at two elements, a boolean buffer, scalars, and a factor of the weights.
 struct Everything {
     attune::Capture table{"table", 2};                         // (Hq, 2 reach + 1)

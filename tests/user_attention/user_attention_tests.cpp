@@ -1,6 +1,8 @@
 // Attention that users write (conventions.md rows 7, 8, 11, 13, 14, 15): forward, gradients and gradients of captures against
 // the formula, pair by pair.
 #include "alibi_attention.h"
+#include "bent.h"
+#include "every_other.h"
 #include "everything.h"
 #include "tests/user_attention/user_attention_case.h"
 #include <attune/variants.h>
@@ -33,6 +35,17 @@ struct EverythingFormula {
     template<typename R> static R factor(const Pair &at, const Captured<R> &c) {
         return std::exp(-c[4][0] * R(std::abs(at.i - at.j)) / R(16));
     }
+};
+
+struct EveryOtherFormula {
+    template<typename R> static R score(R x, const Pair &, const Captured<R> &) { return x; }
+    template<typename R> static bool mask(const Pair &at, const Captured<R> &c) { return at.j % Index(c[0][0]) == 0; }
+    template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
+};
+struct BentFormula {
+    template<typename R> static R score(R x, const Pair &, const Captured<R> &) { return std::tanh(x); }
+    template<typename R> static bool mask(const Pair &, const Captured<R> &) { return true; }
+    template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
 };
 
 // What everything::Options points to beside the tensors.
@@ -166,6 +179,26 @@ TEMPLATE_TEST_CASE("captures of every kind and a factor of the weights agree wit
         INFO(status.message());
         REQUIRE(status.ok());
         check_user_attention<EverythingFormula>(a, {0, 1, 4});
+    }
+}
+
+TEST_CASE("a mask of keys alone, a score without a mask and nothing learned agree with their formulas", "[user_attention]") {
+    attune::Context context({.threads = 2});
+    for (const auto &[queries, keys] : {std::pair(1, 1), {65, 129}, {130, 67}}) {
+        CAPTURE(queries, keys);
+        UserArrays<float> masked(sizes_of(2, 4, 2, queries, keys, 16), {{3}}, 17), bent(masked.sizes, {}, 17);
+        const auto run = [&](UserArrays<float> &a, const auto &forward, const auto &backward, auto options) {
+            options.sdpa.lse = a.lse_view();
+            REQUIRE(forward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.o_like(a.out), options).ok());
+            options.sdpa.lse = {};
+            REQUIRE(backward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.forward(),
+                             {.sdpa = a.gradients()}, options)
+                        .ok());
+        };
+        run(masked, every_other::forward, every_other::backward, every_other::Options{.step = 3});
+        check_user_attention<EveryOtherFormula>(masked, {});
+        run(bent, bent::forward, bent::backward, bent::Options{});
+        check_user_attention<BentFormula>(bent, {});
     }
 }
 
