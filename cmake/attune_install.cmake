@@ -1,5 +1,5 @@
-# cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python. Beside them,
-# for attune_add_attention(), what programs that make kernels of attention are built from; that does need Halide.
+# cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python. Beside
+# them, for attune_add_attention(), what programs that make kernels of attention are built from; that does need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)

@@ -16,6 +16,12 @@ $plain -S "$work/consumer" -B "$work/build" -G "Unix Makefiles" -DCMAKE_PREFIX_P
   { cat "$work/configure.log"; exit 1; }
 $plain --build "$work/build" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 if grep -rl -e "$build" -e "$source" "$work/prefix/lib"*/cmake; then echo "the package names the build folder"; exit 1; fi
+# Only a call that makes kernels asks for Halide.
+echo 'attune_add_attention(own SOURCE main.cpp TYPE Own)' >>"$work/consumer/CMakeLists.txt"
+if $plain -S "$work/consumer" -B "$work/own" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" \
+  -DCMAKE_DISABLE_FIND_PACKAGE_Halide=ON >"$work/own.log" 2>&1 || ! grep -q 'making kernels needs Halide 21.0.0' "$work/own.log"; then
+  echo "without Halide, attune_add_attention() does not say what it needs:"; cat "$work/own.log"; exit 1
+fi
 "$work/build/consumer" | tee "$work/out"
 printf '[2,3,4,5]\n[10,11,12,13]\n' | cmp - "$work/out"
 if ldd "$work/build/consumer" | grep -iE 'halide|python'; then echo "the consumer needs Halide or Python at run time"; exit 1; fi

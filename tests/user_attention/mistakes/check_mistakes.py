@@ -1,5 +1,5 @@
-"""What authors of an attention do wrong is said in one line of our words, by the compiler, by CMake, or by the program that writes
-the library's header.
+"""What authors of an attention do wrong is said in one line of our words: by the compiler, by CMake, or by the program that
+writes the library's header.
 
 usage: check_mistakes.py SOURCE_DIR CMAKE COMPILER DESCRIBE INCLUDE_OPTION...
 """
