@@ -1,0 +1,12 @@
+// ALiBi, attention with linear biases (Press, Smith and Lewis, 2022): what lies further back counts less, in each head by a
+// slope of its own, which is learned here.
+#pragma once
+#include <attune/generator/attention.h>
+
+struct Alibi {
+    attune::Capture slopes{"slopes", 1};  // (Hq)
+    Halide::Expr score(Halide::Expr x, attune::Index at) const {
+        return x - slopes(at.h) * Halide::cast<float>(abs(at.position - at.j));
+    }
+    Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
+};

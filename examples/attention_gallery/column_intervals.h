@@ -1,0 +1,11 @@
+// Column intervals of FlashMask (Wang et al., 2025): causal, and each key says from which query on it is hidden, up to which.
+#pragma once
+#include <attune/generator/attention.h>
+
+struct ColumnIntervals {
+    attune::Capture hidden{"startend_row_indices", Halide::Int(32), 4};  // (B, Hkv, Sk, 2)
+    Halide::Expr mask(attune::Index at) const {
+        const auto row = [&](int end) { return hidden(at.b, at.key_head, at.j, end); };
+        return at.j <= at.i && (at.i < row(0) || at.i >= row(1));
+    }
+};

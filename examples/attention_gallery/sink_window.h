@@ -1,0 +1,10 @@
+// A causal sliding window beside the first tokens, which all queries go on seeing (StreamingLLM: Xiao et al., 2024).
+#pragma once
+#include <attune/generator/attention.h>
+
+struct SinkWindow {
+    attune::Capture first{"first", Halide::Int(32), 0}, window{"window", Halide::Int(32), 0};  // numbers of tokens
+    Halide::Expr mask(attune::Index at) const {
+        return at.j <= at.position && (at.j < first() || at.position - at.j < window());
+    }
+};
