@@ -10,7 +10,7 @@ using namespace attune_test;
 
 namespace {
 
-constexpr Index batch = 2, heads = 4, key_heads = 2, width = 16;
+constexpr Index entries = 2, query_heads = 4, key_heads = 2, head_size = 16;
 
 // The mask of prefix_attention as the library's own option.
 struct PrefixCase {
@@ -19,21 +19,23 @@ struct PrefixCase {
     std::unique_ptr<bool[]> mask;
     std::vector<float> query, key, value, grad_out, sinks = {0.5f, -1, 2, 0};
 
-    PrefixCase(Index q, Index k) : queries(q), keys(k), mask(new bool[std::size_t(batch * q * k)]) {
+    PrefixCase(Index q, Index k) : queries(q), keys(k), mask(new bool[std::size_t(entries * q * k)]) {
         std::mt19937 random(9);
         std::normal_distribution<float> normal;
-        query.resize(std::size_t(batch * heads * q * width)), grad_out = query;
-        key.resize(std::size_t(batch * key_heads * k * width)), value = key;
+        query.resize(std::size_t(entries * query_heads * q * head_size)), grad_out = query;
+        key.resize(std::size_t(entries * key_heads * k * head_size)), value = key;
         for (auto *x : {&query, &key, &value, &grad_out})
             for (float &e : *x) e = normal(random);
-        for (Index b = 0; b < batch; b++)
+        for (Index b = 0; b < entries; b++)
             for (Index i = 0; i < q; i++)
                 for (Index j = 0; j < k; j++)
                     mask[std::size_t((b * q + i) * k + j)] = j < prefix[std::size_t(b)] || j <= i + k - q;
     }
-    attune::ConstView mask_view() const { return attune::ConstView(mask.get(), {batch, 1, queries, keys}); }
-    attune::View of_queries(std::vector<float> &x) { return attune::View(x.data(), {batch, heads, queries, width}); }
-    attune::View of_keys(std::vector<float> &x) { return attune::View(x.data(), {batch, key_heads, keys, width}); }
+    attune::ConstView mask_view() const { return attune::ConstView(mask.get(), {entries, 1, queries, keys}); }
+    attune::View of_queries(std::vector<float> &x) {
+        return attune::View(x.data(), {entries, query_heads, queries, head_size});
+    }
+    attune::View of_keys(std::vector<float> &x) { return attune::View(x.data(), {entries, key_heads, keys, head_size}); }
 };
 
 double largest_difference(const std::vector<float> &x, const std::vector<float> &y) {
@@ -49,21 +51,21 @@ TEST_CASE("a user's mask with every option is the library's own mask with them",
     for (const auto &[queries, keys] : {std::pair(70, 150), {1, 300}, {6, 150}}) {
         PrefixCase c(queries, keys);
         attune::SdpaOptions plain, scored, training;
-        scored.softcap = 2, scored.alibi = true, scored.sinks = attune::ConstView(c.sinks.data(), {heads});
+        scored.softcap = 2, scored.alibi = true, scored.sinks = attune::ConstView(c.sinks.data(), {query_heads});
         training = scored, training.dropout = {0.25, 77, 0};
         for (const attune::SdpaOptions &options : {plain, scored, training}) {
             CAPTURE(queries, keys, options.softcap, options.dropout.probability);
             std::vector<float> out[2], lse[2], weights[2], grad_query[2], grad_key[2], grad_value[2];
             for (const int user : {0, 1}) {
-                out[user].resize(c.query.size()), lse[user].resize(std::size_t(batch * heads * queries));
-                weights[user].resize(std::size_t(batch * heads * queries * keys));
+                out[user].resize(c.query.size()), lse[user].resize(std::size_t(entries * query_heads * queries));
+                weights[user].resize(std::size_t(entries * query_heads * queries * keys));
                 grad_query[user].resize(c.query.size()), grad_key[user].resize(c.key.size()),
                     grad_value[user].resize(c.key.size());
                 attune::SdpaOptions o = options;
-                o.lse = attune::View(lse[user].data(), {batch, heads, queries});
-                o.weights = attune::View(weights[user].data(), {batch, heads, queries, keys});
+                o.lse = attune::View(lse[user].data(), {entries, query_heads, queries});
+                o.weights = attune::View(weights[user].data(), {entries, query_heads, queries, keys});
                 if (!user) o.mask = c.mask_view();
-                const attune::ConstView prefix(c.prefix.data(), {batch});
+                const attune::ConstView prefix(c.prefix.data(), {entries});
                 const auto q = c.of_queries(c.query), k = c.of_keys(c.key), v = c.of_keys(c.value);
                 attune::Status s =
                     user ? prefix_attention::forward(context, q, k, v, c.of_queries(out[1]), {.prefix = prefix, .sdpa = o})
@@ -104,19 +106,21 @@ TEMPLATE_TEST_CASE("a user's attention in 16 bits is that of f32 on the rounded 
     std::vector<float> wide[4];
     const Index sizes[] = {queries, keys, keys, queries};
     for (int n = 0; n < 4; n++)
-        for (Index m = 0; m < heads * sizes[n] * width; m++) {
+        for (Index m = 0; m < query_heads * sizes[n] * head_size; m++) {
             half[n].push_back(Half(normal(random)));
             wide[n].push_back(float(half[n].back()));
         }
     std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
-    const attune::ConstView captured(slopes.data(), {heads});
+    const attune::ConstView captured(slopes.data(), {query_heads});
     const auto run = [&](auto &x, auto forward, auto backward) {
         using T = typename std::decay_t<decltype(x[0])>::value_type;
         std::vector<std::vector<T>> out = {x[0], x[0], x[1], x[2]};  // out, and gradients of query, key, value
-        std::vector<float> lse(std::size_t(heads * queries)), slope(slopes.size());
-        const auto view = [&](std::vector<T> &v, Index count) { return attune::View(v.data(), {1, heads, count, width}); };
+        std::vector<float> lse(std::size_t(query_heads * queries)), slope(slopes.size());
+        const auto view = [&](std::vector<T> &v, Index count) {
+            return attune::View(v.data(), {1, query_heads, count, head_size});
+        };
         attune::SdpaOptions options;
-        options.lse = attune::View(lse.data(), {1, heads, queries});
+        options.lse = attune::View(lse.data(), {1, query_heads, queries});
         attune::Status s =
             forward(context, view(x[0], queries), view(x[1], keys), view(x[2], keys), view(out[0], queries), options);
         INFO(s.message());
@@ -125,7 +129,7 @@ TEMPLATE_TEST_CASE("a user's attention in 16 bits is that of f32 on the rounded 
             context, view(x[0], queries), view(x[1], keys), view(x[2], keys),
             attune::SdpaForward{view(out[0], queries), options.lse, view(x[3], queries), {}},
             attune::SdpaGradients{.query = view(out[1], queries), .key = view(out[2], keys), .value = view(out[3], keys)},
-            attune::View(slope.data(), {heads}));
+            attune::View(slope.data(), {query_heads}));
         INFO(s.message());
         REQUIRE(s.ok());
         std::vector<std::vector<float>> results;
