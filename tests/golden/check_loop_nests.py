@@ -11,7 +11,7 @@ import sys
 
 def loop_nests(program, generator, variants):
     text = subprocess.run([program, generator, variants], check=True, capture_output=True, text=True).stdout
-    text = re.sub(r"\.v\d+", ".v", text)  # numbers that count up over a process
+    text = re.sub(r"\.([vr])\d+", r".\1", text)  # numbers that count up over a process
     return re.sub(r"^( +)", lambda m: " " * (len(m[1]) // 2), text, flags=re.M)
 
 

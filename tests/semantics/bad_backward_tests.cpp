@@ -167,15 +167,17 @@ TEST_CASE("bad backward: gradients overlap themselves, each other or an input", 
         for (const char *input : {"query", "key", "value", "out", "lse", "grad_out", "grad_lse", "bias", "sinks"})
             backward(name, {input}, [&](B &c) {
                 const std::string of = input;
-                const ConstView &other = of == "query"      ? c.query
-                                         : of == "key"      ? c.key
-                                         : of == "value"    ? c.value
-                                         : of == "out"      ? c.forward.out
-                                         : of == "lse"      ? c.forward.lse
-                                         : of == "grad_out" ? c.forward.grad_out
-                                         : of == "grad_lse" ? c.forward.grad_lse
-                                         : of == "bias"     ? c.options.bias
-                                                            : c.options.sinks;
+                ConstView &other = of == "query"      ? c.query
+                                   : of == "key"      ? c.key
+                                   : of == "value"    ? c.value
+                                   : of == "out"      ? c.forward.out
+                                   : of == "lse"      ? c.forward.lse
+                                   : of == "grad_out" ? c.forward.grad_out
+                                   : of == "grad_lse" ? c.forward.grad_lse
+                                   : of == "bias"     ? c.options.bias
+                                                      : c.options.sinks;
+                // With room for all of the gradient, which else might reach into another input.
+                other.data = floats.data();
                 view(c).data = const_cast<void *>(other.data);
             });
     });
