@@ -117,7 +117,7 @@ def make_documents(attune, peers, name, cuts):
     if peers.torch:
         from torch.nn.attention import flex_attention as flex
 
-        tq, tk, tv, of = peers.tensors(q, k, v, document)
+        tq, tk, tv, of = peers.tensors(q, k, v, document.astype(np.int64))
         mask = flex.create_block_mask(lambda b, h, i, j: of[i] == of[j], None, None, DOCUMENTS, DOCUMENTS, device="cpu")
         compiled = peers.compiled(flex.flex_attention)
         programs["torch FlexAttention"] = lambda: compiled(tq, tk, tv, block_mask=mask)
