@@ -29,7 +29,7 @@ public:
         lengths.dim(0).set_stride(Halide::Expr());
         out.dim(0).set_extent(scores.dim(0).extent());
         if (schedule_name == Schedule::rows)
-            attune::schedule_rows(stages, out, {task_rows, block}, target);
+            attune::schedule_rows(stages, out, scores, {task_rows, block}, target);
         else
             attune::schedule_root(stages, out);
     }

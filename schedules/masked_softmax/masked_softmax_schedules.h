@@ -12,6 +12,7 @@ struct MaskedSoftmaxTuning {
     int block;      // keys that are computed together (the stages' block), a multiple of the vector width
 };
 // One task is some rows, one after the other; a row stays in L1 or L2 between its passes. Lanes are keys.
-void schedule_rows(MaskedSoftmaxStages &, Halide::Func out, const MaskedSoftmaxTuning &, const Halide::Target &);
+void schedule_rows(MaskedSoftmaxStages &, Halide::Func out, const Halide::ImageParam &scores, const MaskedSoftmaxTuning &,
+                   const Halide::Target &);
 
 }  // namespace attune

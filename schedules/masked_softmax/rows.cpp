@@ -4,7 +4,8 @@
 namespace attune {
 using namespace Halide;
 
-void schedule_rows(MaskedSoftmaxStages &s, Func out, const MaskedSoftmaxTuning &tuning, const Target &target) {
+void schedule_rows(MaskedSoftmaxStages &s, Func out, const ImageParam &scores, const MaskedSoftmaxTuning &tuning,
+                   const Target &target) {
     const int lanes = target.natural_vector_size(s.weight.type());
     require_multiple("block", tuning.block, "the vector width", lanes);
     const Var e = s.e, j = s.j, i = s.i, h = s.h, b = s.b;
@@ -28,6 +29,9 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, const MaskedSoftmaxTuning &
     for (Func f : {s.place_max, s.place_sum}) in_lanes(f.compute_at(out, row)).store_in(MemoryType::Stack);
     for (Func f : {s.place_max, s.weight}) block_of_lanes(f.update(0), s.whole);
     block_of_lanes(s.weight.update(1), s.last);
+    // The row below comes while this one's exponentials are computed: processors do not fetch ahead across pages by themselves.
+    // Counted in vectors of a block, since what is prefetched in later blocks would be held to the condition on blocks.
+    s.weight.update(0).prefetch(scores, e, e, scores.dim(1).stride() / lanes, PrefetchBoundStrategy::NonFaulting);
     block_of_lanes(s.place_sum.update(), s.all);
     for (Func f : {s.row_order, s.row_sum}) f.compute_at(out, row).update().atomic().vectorize(s.place);
     for (Func f : {s.row_max, s.masked_weight, s.scale}) f.compute_at(out, row);
