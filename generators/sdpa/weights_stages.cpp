@@ -53,22 +53,15 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
     w.share = Func("share");
     Expr sum = w.total_sum(r, t, h, b);
     w.share(r, t, h, b) = select(strict_float(sum == zero), zero, build.value_of(1) / sum);
-    auto value = [&](Expr r, Expr k) {
-        Expr x = w.weight(r, k, c, t, h, b);
+    auto value = [&](Expr j, Expr i) {
+        Expr r = tile ? i % tile : i, t = tile ? i / tile : Expr(0);
+        Expr x = w.weight(r, j % chunk, j / chunk, t, h, b);
         Expr weight = reinterpret(bits, x * w.share(r, t, h, b));
         return reinterpret(shape.accumulator, select(probabilities, weight, reinterpret(bits, x)));
     };
-    w.result = Func("result");
-    if (shape.pair_block > 1) {
-        w.transposed.emplace_back("turned", shape.pair_block, std::vector<Var>{c, t, h, b},
-                                  [&](Expr k, Expr r) { return value(r, k); });
-        w.result(k, r, c, t, h, b) = w.transposed[0](k, r, {c, t, h, b});
-    } else {
-        w.result(k, r, c, t, h, b) = value(r, k);
-    }
     w.out = Func("out_stage");
-    Expr result = w.result(j % chunk, tile ? i % tile : Expr(i), j / chunk, tile ? i / tile : Expr(0), h, b);
-    w.out(j, i, h, b) = build.narrowed(result);
+    if (shape.pair_block > 1) w.transposed.emplace_back("turned", shape.pair_block, std::vector<Var>{h, b}, value);
+    w.out(j, i, h, b) = build.narrowed(w.transposed.empty() ? value(j, i) : w.transposed[0](j, i, {h, b}));
     w.s = s;
     return w;
 }

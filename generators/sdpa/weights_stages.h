@@ -11,8 +11,7 @@ struct WeightsStages {
     Halide::Func total_max, total_sum, share;  // (r, t, h, b): M, L, 1 / L
     Halide::Func weight;                       // (r, k, c, t, h, b)
     Halide::RVar max_key, max_chunk, sum_key, sum_chunk;
-    Halide::Func result;                     // (k, r, c, t, h, b): what is written, keys innermost
-    std::vector<BlockTranspose> transposed;  // what result reads, with pair_block; else empty
+    std::vector<BlockTranspose> transposed;  // what out reads, with pair_block; else empty
     Halide::Func out;                        // (j, i, h, b)
 };
 

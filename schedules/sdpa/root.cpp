@@ -16,7 +16,7 @@ void schedule_root(SdpaStages &s, Halide::Func out) {
 void schedule_weights_root(WeightsStages &w, Halide::Func out) {
     for (Halide::Func f : w.s.prepared) f.compute_root();
     for (Halide::Func *f : {&w.s.query_t, &w.s.row_begin, &w.s.row_end, &w.s.part.wide_key, &w.s.part.score, &w.s.part.logit,
-                            &w.logits, &w.total_max, &w.weight, &w.total_sum, &w.share, &w.result})
+                            &w.logits, &w.total_max, &w.weight, &w.total_sum, &w.share})
         if (f->defined()) f->compute_root();
     out.compute_root();
 }

@@ -1,6 +1,7 @@
 // Weights or scores: all of a tile's rows at a time, all keys; lanes are queries, and what leaves is transposed in blocks.
 #include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
+#include "schedules/transpose.h"
 
 namespace attune {
 using namespace Halide;
@@ -12,22 +13,24 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
     require_multiple("tile_q", tuning.tile_q, "the vector width", lanes);
     require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
     const Var r = s.r, k = s.k, t = s.t, h = s.h, b = s.b, j = out.args()[0], i = out.args()[1];
-    Var task("task"), row("row"), in_chunk("in_chunk"), c("c");
+    Var task("task"), row("row"), row_block("row_block"), key("key"), key_block("key_block");
+    require(!w.transposed.empty(), "tile_q and chunk must be even");
+    const int side = w.transposed[0].side;
     const OneTask one_task = one_task_of(s, tuning.tile_q);
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_prepared(s.prepared, lanes);
 
     out.split(i, t, row, tuning.tile_q, TailStrategy::GuardWithIf)
-        .split(j, c, in_chunk, tuning.chunk, TailStrategy::GuardWithIf)
-        .reorder(in_chunk, row, c, t, h, b)
+        .split(row, row_block, row, side)
+        .split(j, key_block, key, side, TailStrategy::GuardWithIf)
+        .reorder(key, row, key_block, row_block, t, h, b)
         .fuse(t, h, task)
         .fuse(task, b, task)
         .parallel(task)
-        .vectorize(in_chunk, lanes, TailStrategy::GuardWithIf);
-    one_task(w.result.compute_at(out, c).bound(k, 0, tuning.chunk).bound_extent(s.c, 1));
-    Var row_in_block("row_in_block"), block_of_rows("block_of_rows");
-    w.result.split(r, block_of_rows, row_in_block, w.transposed[0].side);
-    schedule_blocks(w.result, w.result, k, row_in_block, block_of_rows, w.transposed);
+        .vectorize(key)
+        .unroll(row);
+    // From registers to memory: no other row or key wants a block.
+    schedule_transpose(w.transposed[0], {out, key_block});
     lanes_are_rows(s.query_t.compute_at(out, task)).unroll(s.d, 4, TailStrategy::GuardWithIf);
     for (Func f : {s.row_begin, s.row_end, w.total_max, w.total_sum, w.share}) lanes_are_rows(f.compute_at(out, task));
     w.total_max.update().reorder(r, w.max_key, w.max_chunk).vectorize(r, lanes).unroll(r);
