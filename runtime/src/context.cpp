@@ -36,6 +36,7 @@ Context::Context(const ContextOptions &options) : state_(std::make_unique<State>
         return;
     }
     s.threads = threads;
+    s.device = options.device;
     if (const char *name = std::getenv("ATTUNE_FORCE_VARIANT"); name && *name) {
         // A name that no op knows would otherwise be obeyed by none, silently.
         s.forced_variant = find_variant(name);

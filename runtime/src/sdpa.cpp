@@ -1,4 +1,5 @@
 #include "attune/sdpa.h"
+#include "device_call.h"
 #include "projection.h"
 #include "sdpa_call.h"
 #include <cmath>
@@ -28,7 +29,12 @@ double scale_of(const SdpaOptions &options, std::int64_t head_dim) {
 namespace {
 
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
-           const SdpaOptions &options) {
+           const SdpaOptions &options, std::string_view why_here = {}) {
+    if (query.place == Place::device) {
+        std::string instead;
+        if (Status s = sdpa_on_device(context, query, key, value, out, options, instead); !s.ok() || instead.empty()) return s;
+        return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
+    }
     const CallStart start = start_of_call();
     if (Status s = check_score(options); !s.ok()) return s;
     // q . (W k): the keys are projected, and the rest is a dot product.
@@ -49,6 +55,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     AttentionChoice choice;
     if (Status s = choose_attention(context.state(), call, options.variant, choice); !s.ok()) return s;
     if (Status s = run_attention(context, call, choice); !s.ok()) return s;
+    if (!why_here.empty()) choice.values.reason = why_here;
     record_call(context.state(), choice.values, call.op, start, [&] { return sizes_text(call.sizes); });
     return {};
 }

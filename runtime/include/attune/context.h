@@ -15,6 +15,16 @@ struct Allocator {
     void *user = nullptr;
 };
 
+// Where calls whose tensors are on a device (Place::device) run: kernels are queued on the stream, and a call returns before
+// they are done. The library neither waits for them nor copies tensors.
+struct DeviceOptions {
+    void *cuda_context = nullptr;  // a CUcontext; null: the one that is current in the thread of the call
+    void *cuda_stream = nullptr;   // a CUstream of that context; null: its default stream
+    // Where no kernel can run because the build has none, or the machine no driver: compute on the CPU, which then must be able
+    // to reach the tensors. Otherwise such a call is refused.
+    bool cpu_instead = false;
+};
+
 struct ContextOptions {
     // Threads that take part in a call, the caller's included; 0 means one per core. Results do not depend on it.
     int threads = 0;
@@ -22,6 +32,7 @@ struct ContextOptions {
     std::size_t scratch_bytes_per_thread = std::size_t(64) << 20;
     // Default: the C++ runtime's aligned allocation.
     Allocator allocator = {};
+    DeviceOptions device = {};
 };
 
 // Contexts are independent: different threads may use different Contexts at the same time. One Context serves one call

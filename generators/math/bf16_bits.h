@@ -1,0 +1,19 @@
+// bf16 as its bits, for code generation that knows no such type. No target, no vector width.
+#pragma once
+#include "Halide.h"
+
+namespace attune {
+
+inline Halide::Expr bf16_bits_widened(const Halide::Expr &bits) {
+    return Halide::reinterpret<float>(Halide::cast<uint32_t>(bits) << 16);
+}
+
+// Ties to even; a NaN is told by its bits, and stays one.
+inline Halide::Expr bf16_bits_of(const Halide::Expr &x) {
+    using namespace Halide;
+    const Expr bits = reinterpret<uint32_t>(x);
+    const Expr rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return cast<uint16_t>(select((bits & 0x7fffffff) > 0x7f800000, cast<uint32_t>(0x7fc0), rounded));
+}
+
+}  // namespace attune

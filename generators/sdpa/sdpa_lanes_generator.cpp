@@ -1,0 +1,144 @@
+// Wiring only: attention in the form of lane_stages.h. Its inputs differ from those of sdpa_generator.cpp, because nothing of a
+// call may be computed or copied from host memory here: bands are numbers, lengths and offsets what the caller gave.
+#include "generators/math/bf16_bits.h"
+#include "generators/sdpa/scores.h"
+#include "schedules/sdpa/lane_schedules.h"
+
+namespace {
+using namespace Halide;
+enum class Schedule { simt };
+enum class Kind { plain, scored };
+
+class SdpaLanes : public Halide::Generator<SdpaLanes> {
+public:
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::simt, {{"simt", Schedule::simt}}};
+    GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
+    GeneratorParam<Type> dtype{"dtype", Float(32)};
+    GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
+    GeneratorParam<int> channels{"channels", 0, 0, 256};  // 0: head_dim
+    GeneratorParam<int> chunk{"chunk", 8, 1, 64};
+    GeneratorParam<int> tile_q{"tile_q", 128, 1, 1024};
+    GeneratorParam<int> lane_rows{"lane_rows", 4, 1, 16};
+    GeneratorParam<int> channel_lanes{"channel_lanes", 4, 1, 32};
+
+    Input<Buffer<void, 4>> query{"query"}, key{"key"}, value{"value"};
+    Input<float> scale{"scale"};
+    // Keys of query i of batch entry b: [i + offset + band_begin, i + offset + band_end), offset that of the band and not of
+    // ALiBi; and below the length. Both tables plus a number, or without it the number alone.
+    Input<int32_t> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"}, length{"length"};
+    Input<bool> has_offsets{"has_offsets"}, has_lengths{"has_lengths"};
+    Input<Buffer<int32_t, 1>> offsets{"offsets"};
+    Input<Buffer<int32_t, 2>> lengths{"lengths"};
+
+    // The order of these is that of the arguments (runtime/src/sdpa_device_kernel.cpp).
+    void configure() {
+        query.set_type(held_type()), key.set_type(held_type()), value.set_type(held_type());
+        if (kind == Kind::scored) {
+            softcap = add_input<float>("softcap");
+            has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held_type(), 4);
+            has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
+            has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
+            has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
+        }
+        // lse is the second value of out: the runtime gives it stride 0 along d.
+        out = add_output<Func>("out", {held_type(), Float(32)}, 4);
+    }
+
+    void generate() {
+        stages = attune::lane_stages(inputs(), lanes(), chunk, score(), attune::lane_instructions(target),
+                                     [this](const Expr &x) { return stored(x); });
+        *out = stages.s.out;
+    }
+
+    void schedule() {
+        constrain_layout();
+        attune::schedule_lanes(stages, *out, {lanes(), chunk, tile_q, together(), attune::lane_instructions(target).exchange});
+    }
+
+private:
+    Input<float> *softcap = nullptr;
+    Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr;
+    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
+    Output<Func> *out = nullptr;
+    attune::LaneStages stages;
+
+    Type held_type() const { return static_cast<Type>(dtype).is_bfloat() ? Type(UInt(16)) : static_cast<Type>(dtype); }
+    Expr widened(const Expr &x) const { return x.type().is_uint() ? attune::bf16_bits_widened(x) : cast<float>(x); }
+    Expr stored(const Expr &x) const { return held_type().is_uint() ? attune::bf16_bits_of(x) : cast(held_type(), x); }
+    int most_channels() const { return channels == 0 ? head_dim : channels; }
+    attune::LaneShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }
+    // Elements of 16 bytes, as loads are widest.
+    int together() const { return head_dim == 0 ? 1 : 16 / held_type().bytes(); }
+
+    // The same elements as f32.
+    Func in_f32(const Func &from, const std::string &name) const {
+        Func f(name);
+        const std::vector<Var> at = from.args();
+        f(at) = widened(from(std::vector<Expr>(at.begin(), at.end())));
+        return f;
+    }
+
+    attune::SdpaInputs inputs() {
+        attune::SdpaInputs in;
+        Var i("i"), b("b");
+        in.query = in_f32(query, "query_f32"), in.key = in_f32(key, "key_f32"), in.value = in_f32(value, "value_f32");
+        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
+        in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
+        in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
+        in.value_dim = head_dim == 0 ? value.dim(0).extent() : Expr(head_dim);
+        in.scale = cast<double>(scale);
+        in.offset = Func("offset_of"), in.band_begin = Func("band_begin_of"), in.band_end = Func("band_end_of");
+        in.lengths = Func("length_of");
+        // Nothing of what a buffer holds has been looked at: offsets are kept from overflow, lengths within the keys.
+        constexpr int far = 1 << 29;
+        const Expr own = select(has_offsets, clamp(offsets(b), -far, far), 0);
+        in.offset(b) = own + offset, in.band_begin(b) = own + band_begin, in.band_end(b) = own + band_end;
+        in.lengths(i, b) = min(select(has_lengths, clamp(lengths(i, b), 0, far), 0) + length, in.keys);
+        // Where every query has a length of its own, no chunk is left out for them: a maximum over a tile would be a stage, whose
+        // value Halide does not ask once for a chunk.
+        const Expr own_lengths = has_lengths && lengths.dim(0).stride() != 0;
+        in.shortest = Func("shortest_of"), in.longest = Func("longest_of");
+        in.shortest(i, b) = select(own_lengths, 0, in.lengths(0, b));
+        in.longest(i, b) = select(own_lengths, in.keys, in.lengths(0, b));
+        if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
+        return in;
+    }
+
+    attune::Score score() {
+        attune::Score score;
+        if (kind == Kind::plain) return score;
+        score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)), attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
+                       attune::alibi_step(*slopes, *has_alibi, Float(32)), attune::mask_step(*mask, *has_mask)};
+        return score;
+    }
+
+    void constrain_layout() {
+        // Rows of constant head sizes begin on 16 bytes; the runtime takes others to the variant of any size.
+        auto constrain = [&](auto &in) {
+            for (int n = 0; n < 4; n++) in.dim(n).set_min(0);
+            if (head_dim == 0) return;
+            in.set_host_alignment(16);
+            in.dim(0).set_extent(head_dim);
+            for (int n = 1; n < 4; n++) in.dim(n).set_stride(in.dim(n).stride() / together() * together());
+        };
+        constrain(query), constrain(key), constrain(value);
+        offsets.dim(0).set_min(0).set_stride(Expr());
+        for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
+        lengths.dim(0).set_stride(Expr());
+        if (kind == Kind::scored) {
+            for (auto *table : {bias, mask})
+                for (int n = 0; n < 4; n++) table->dim(n).set_min(0);
+            for (auto *table : {bias, mask}) table->dim(0).set_stride(Expr());
+            for (int n = 0; n < 2; n++) slopes->dim(n).set_min(0);
+            slopes->dim(0).set_stride(Expr());
+            sinks->dim(0).set_min(0).set_stride(Expr());
+        }
+        auto outputs = static_cast<Func>(*out).output_buffers();
+        for (int n = 0; n < 4; n++) outputs[0].dim(n).set_min(0);
+        if (head_dim != 0) outputs[0].dim(0).set_extent(head_dim);
+        outputs[1].dim(0).set_stride(0);
+    }
+};
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(SdpaLanes, sdpa_lanes)

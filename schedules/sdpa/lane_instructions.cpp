@@ -1,0 +1,48 @@
+#include "generators/math/exp2.h"
+#include "schedules/sdpa/lane_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+// Halide 21 takes the name of an LLVM intrinsic for an instruction.
+Expr instruction(const std::string &name, const std::vector<Expr> &args) {
+    return Internal::Call::make(Float(32), name, args, Internal::Call::PureExtern);
+}
+
+LaneInstructions of_cuda() {
+    LaneInstructions does{true, {}, {}, {}, {}};
+    // Halide's own exp is a polynomial, and its max a comparison and a selection.
+    does.exp2 = [](const Expr &x) { return instruction("llvm.nvvm.ex2.approx.ftz.f", {x}); };
+    does.reciprocal = [](const Expr &x) { return instruction("llvm.nvvm.rcp.approx.ftz.f", {x}); };
+    does.max = [](const Expr &x, const Expr &y) { return instruction("llvm.maxnum.f32", {x, y}); };
+    // The lanes of a row are neighbours in their warp; exchanged in pairs, all of them have the same sum.
+    does.sum = [](const std::function<Expr(Expr)> &term, const Expr &t, int lanes) {
+        Expr sum = term(t);
+        for (int n = 1; n < lanes; n *= 2) sum = sum + instruction("llvm.nvvm.shfl.sync.bfly.f32", {-1, sum, n, 31});
+        return sum;
+    };
+    return does;
+}
+
+}  // namespace
+
+LaneInstructions lane_instructions(const Target &target) {
+    if (target.has_feature(Target::CUDA)) return of_cuda();
+    LaneInstructions does{false, {}, {}, {}, {}};
+    does.exp2 = exp2_nonpositive;
+    does.reciprocal = [](const Expr &x) { return 1.0f / x; };
+    does.max = [](const Expr &x, const Expr &y) { return max(x, y); };
+    does.sum = [](const std::function<Expr(Expr)> &term, const Expr &t, int lanes) {
+        std::vector<Expr> terms;
+        for (int n = 0; n < lanes; n++) terms.push_back(term(t / lanes * lanes + n));
+        // In the order in which pairs exchange them.
+        for (int n = lanes; n > 1; n /= 2)
+            for (int m = 0; m < n / 2; m++) terms[m] = terms[2 * m] + terms[2 * m + 1];
+        return terms[0];
+    };
+    return does;
+}
+
+}  // namespace attune

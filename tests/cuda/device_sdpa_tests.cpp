@@ -1,0 +1,104 @@
+// Every variant of sdpa for a device against the reference, by whichever backend this program is linked with.
+#include "device_call.h"
+#include "tests/support/option_sets.h"
+#include "tests/support/sdpa_arrays.h"
+#include "tests/support/variant_grid.h"
+
+using namespace attune_test;
+
+namespace {
+
+// The same case, its tensors said to be on the device.
+template<typename T> struct DeviceArrays : SdpaArrays<T> {
+    using SdpaArrays<T>::SdpaArrays;
+    std::vector<float> standard_slopes;
+
+    attune::Status run(attune::Context &context, std::string_view variant) {
+        auto there = [](auto view) {
+            view.place = attune::Place::device;
+            return view;
+        };
+        attune::SdpaOptions o = this->options(variant);
+        if (o.alibi) {
+            standard_slopes = attune::alibi_slopes(this->the.query_heads);
+            o.alibi_slopes = attune::ConstView(standard_slopes.data(), {this->the.query_heads});
+        }
+        for (attune::ConstView *v : {&o.bias, &o.alibi_slopes, &o.mask, &o.offsets, &o.valid_lens, &o.sinks}) *v = there(*v);
+        o.lse = there(o.lse);
+        return attune::scaled_dot_product_attention(context, there(this->query.view()), there(this->key.view()),
+                                                    there(this->value.view()), there(this->out.view()), o);
+    }
+};
+
+// f(variant, a zero of its type) for each variant of the backend's target whose kind is one of those.
+template<typename F> void for_each_device_variant(const std::vector<std::string_view> &kinds, const F &f) {
+    REQUIRE(attune::device_backend());
+    const std::string missing = attune::device_backend()->missing();
+    if (!missing.empty()) {
+        WARN("SKIPPED: " << missing);
+        return;
+    }
+    int found = 0;
+    for (const attune::VariantRecord *v : attune::variant_records()) {
+        if (v->target != attune::device_backend()->target) continue;
+        if (std::find(kinds.begin(), kinds.end(), v->kind) == kinds.end()) continue;
+        found++;
+        if (v->dtype == attune::DType::f32) f(*v, 0.0f);
+        if (v->dtype == attune::DType::bf16) f(*v, BFloat16(0));
+        if (v->dtype == attune::DType::f16) f(*v, Float16(0));
+    }
+    CHECK(found > 0);
+}
+
+// Head sizes of query and value.
+std::pair<std::int64_t, std::int64_t> head_sizes_of(const attune::VariantRecord &v, unsigned seed) {
+    if (v.head_dim) return {v.head_dim, v.head_dim};
+    int channels = 0;
+    sscanf(v.numbers.data() + v.numbers.find("channels="), "channels=%d", &channels);
+    const std::pair<std::int64_t, std::int64_t> sizes[] = {{channels, channels - 3}, {channels / 2 + 1, channels}, {1, 5}};
+    return sizes[seed % 3];
+}
+
+template<typename T> void check_device_case(attune::Context &context, const SdpaCase &c, std::string_view variant) {
+    check_arrays(context, DeviceArrays<T>(c), variant);
+}
+
+void check_options(const std::vector<std::string_view> &kinds, const std::vector<SetOption> &options) {
+    attune::Context context;
+    for_each_device_variant(kinds, [&](const attune::VariantRecord &v, auto zero) {
+        unsigned seed = 4000;
+        for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(v.tile_q / 4 + 1, 2 * v.chunk + 3), {3, 37}})
+            for (const SetOption &set : options) {
+                const auto [head_dim, value_dim] = head_sizes_of(v, seed);
+                SdpaCase c{.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
+                set(c);
+                check_device_case<decltype(zero)>(context, c, v.name);
+            }
+    });
+}
+
+}  // namespace
+
+TEST_CASE("device: sizes around a tile and a chunk", "[device]") {
+    attune::Context context;
+    for_each_device_variant({"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        unsigned seed = 1;
+        for (std::int64_t queries : {std::int64_t(1), std::int64_t(7), std::int64_t(v.tile_q - 1), std::int64_t(v.tile_q),
+                                     std::int64_t(v.tile_q + 1)})
+            for (std::int64_t keys : {std::int64_t(1), std::int64_t(v.chunk - 1), std::int64_t(v.chunk), std::int64_t(v.chunk + 1),
+                                      std::int64_t(61)}) {
+                const auto [head_dim, value_dim] = head_sizes_of(v, seed);
+                SdpaCase c{.batch = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
+                check_device_case<decltype(zero)>(context, c, v.name);
+            }
+    });
+}
+
+TEST_CASE("device: causal masks and offsets", "[device]") { check_options({"plain"}, option_sets::causal_masks()); }
+TEST_CASE("device: windows", "[device]") { check_options({"plain"}, option_sets::window_masks()); }
+TEST_CASE("device: valid lengths", "[device]") { check_options({"plain", "scored"}, option_sets::length_masks()); }
+TEST_CASE("device: boolean masks", "[device]") { check_options({"scored"}, option_sets::boolean_masks()); }
+TEST_CASE("device: bias", "[device]") { check_options({"scored"}, option_sets::biases()); }
+TEST_CASE("device: ALiBi", "[device]") { check_options({"scored"}, option_sets::alibis()); }
+TEST_CASE("device: softcap and sinks", "[device]") { check_options({"scored"}, option_sets::caps_and_sinks()); }
+TEST_CASE("device: everything at once", "[device]") { check_options({"scored"}, option_sets::everything()); }
