@@ -19,7 +19,13 @@ class WithoutCalls : public Internal::IRMutator {
         return mutate(Internal::substitute(args, f.values()[static_cast<std::size_t>(op->value_index)]));
     }
 };
+// Kept from Halide's solver: by a lower end it would narrow the bounds of a stage to what it cannot show to be one chunk.
+Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
 Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
+
+struct ChunkSpan {
+    Expr begin, end;
+};
 
 struct LaneBuilder {
     const LaneShape &lanes;
@@ -36,6 +42,28 @@ struct LaneBuilder {
         const auto known = as_const_int(channels);
         if (known && *known == lanes.channels) return read(channel);
         return select(channel < channels, read(min(channel, channels - 1)), 0.0f);
+    }
+
+    // Chunks of which a group's rows see some key, and those that all rows see whole by their intervals. As bounds of the chunk's
+    // number, unlike Builder::seen(), so that Halide trims the loop at its end.
+    ChunkSpan seen_chunks() const {
+        auto [first, last] = build.queries_of(build.s.t);
+        const int chunk = build.shape.chunk;
+        const Expr b = build.s.b, begin = max(0, first + build.in.band_begin(b));
+        return {begin / chunk, (min(build.in.longest(build.s.t, b), last + build.in.band_end(b)) + chunk - 1) / chunk};
+    }
+    ChunkSpan whole_chunks() const {
+        auto [first, last] = build.queries_of(build.s.t);
+        const int chunk = build.shape.chunk;
+        const Expr b = build.s.b, begin = max(0, last + build.in.band_begin(b));
+        return {(begin + chunk - 1) / chunk, min(build.in.shortest(build.s.t, b), first + build.in.band_end(b)) / chunk};
+    }
+    // By a step of the score.
+    Expr pairs_may_be_masked() const {
+        Expr any = Internal::const_false();
+        for (const ScoreStep &step : build.score.steps)
+            if (step.may_mask) any = any || (step.when.defined() ? step.when : Internal::const_true());
+        return any;
     }
 
     void query() {
@@ -78,19 +106,22 @@ struct LaneBuilder {
         Var r = s.r, t = s.t, h = s.h, b = s.b;
         const int channels = lanes.lane_channels();
         RDom at(0, build.shape.chunk, 0, (build.in.keys + build.shape.chunk - 1) / build.shape.chunk, "running" + suffix);
-        at.where(without_calls(build.seen(at.y)));
-        at.where(without_calls(masked ? !build.whole(at.y) : build.whole(at.y)));
+        const ChunkSpan seen = seen_chunks(), whole = whole_chunks();
+        const Expr chunk = at.y, not_whole = chunk < whole.begin || chunk >= whole.end || pairs_may_be_masked();
+        at.where(without_calls(chunk < (masked ? seen.end : min(seen.end, whole.end))));
+        at.where(without_calls(unsolved(chunk >= seen.begin)));
+        at.where(without_calls(unsolved(masked ? not_whole : chunk >= whole.begin && !pairs_may_be_masked())));
         l.running_key = at.x, l.running_chunk = at.y;
         FuncRef before = stages.running(r, t, h, b);
         const Expr old_sum = before[channels], old_max = before[channels + 1], first = at.x == 0;
-        const Expr new_max = select(first, does.max(old_max, l.p.row_max(r, at.y, t, h, b)), old_max);
+        const Expr new_max = select(first, does.max(old_max, l.p.row_max(r, chunk, t, h, b)), old_max);
         const Expr rescale = select(first, does.exp2(build.base2(old_max - new_max)), 1.0f);
-        const Expr logit = l.p.logit(r, at.x, at.y, t, h, b);
+        const Expr logit = l.p.logit(r, at.x, chunk, t, h, b);
         Expr weight = does.exp2(build.base2(logit - new_max));
         if (masked) weight = select(build.is_masked(logit), 0.0f, weight);
         std::vector<Expr> after;
         for (int j = 0; j < channels; j++) {
-            Expr value = l.value(j, at.x, at.y, t, h, b);
+            Expr value = l.value(j, at.x, chunk, t, h, b);
             // A masked value may be NaN: it is replaced, not multiplied by 0.
             if (masked) value = select(build.is_masked(logit), 0.0f, value);
             after.push_back(before[j] * rescale + weight * value);
@@ -115,30 +146,38 @@ struct LaneBuilder {
         take_up(stages.part, "_part", true);
     }
 
-    void finish(const std::function<Expr(Expr)> &stored) {
+    void finish(int tile_q, const std::function<Expr(Expr)> &stored) {
         SdpaStages &s = build.s;
-        Var j = stages.j, r = s.r, t = s.t, h = s.h, b = s.b, d = s.d, i = s.i;
+        const SdpaInputs &in = build.in;
+        Var r = s.r, t = s.t, h = s.h, b = s.b, d = s.d, i = s.i;
         const int channels = lanes.lane_channels();
         FuncRef total = stages.running(r, t, h, b);
-        std::vector<Expr> mixed;
-        for (int n = 0; n < channels; n++) mixed.push_back(total[n]);
+        stages.lse = Func("lse");
         // A row that sees no key has sum 0; -inf as a bit pattern, because arithmetic on it would be undefined.
-        const Expr sum = total[channels], empty = strict_float(sum == 0.0f);
-        s.normalised = Func("normalised"), s.lse = Func("lse");
-        s.normalised(j, r, t, h, b) = select(empty, 0.0f, mux(j, mixed) * does.reciprocal(sum));
-        const Expr lse = reinterpret(UInt(32), build.natural(total[channels + 1]) + log(sum));
-        s.lse(r, t, h, b) = reinterpret(Float(32), select(empty, minus_infinity_bits(Float(32)), lse));
+        auto empty = [](const Expr &sum) { return strict_float(sum == 0.0f); };
+        const Expr lse = reinterpret(UInt(32), build.natural(total[channels + 1]) + log(total[channels]));
+        stages.lse(r, t, h, b) =
+            reinterpret(Float(32), select(empty(total[channels]), minus_infinity_bits(Float(32)), lse));
 
-        Expr lane = i / lanes.rows * lanes.channel_lanes + d / channels, element = d % channels;
+        RDom at(0, channels, 0, lanes.rows, 0, lanes.channel_lanes, 0, (in.queries + tile_q - 1) / tile_q * (tile_q / lanes.rows),
+                "out");
+        stages.element = at.x, stages.row = at.y, stages.share = at.z, stages.row_lane = at.w;
+        const Expr lane = at.w * lanes.channel_lanes + at.z, query = at.w * lanes.rows + at.y, element = channel(at.x, lane);
+        at.where(unsolved(element < in.value_dim && query < in.queries));
+        FuncRef own = stages.running(at.y, lane, h, b);
+        std::vector<Expr> mixed;
+        for (int n = 0; n < channels; n++) mixed.push_back(own[n]);
+        const Expr value = select(empty(own[channels]), 0.0f, mux(at.x, mixed) * does.reciprocal(own[channels]));
         s.out = Func("out_stage");
-        s.out(d, i, h, b) =
-            Tuple(stored(s.normalised(element, i % lanes.rows, lane, h, b)), s.lse(i % lanes.rows, lane, h, b));
+        const Expr result = stored(value);
+        s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
+        s.out(min(element, in.value_dim - 1), min(query, in.queries - 1), h, b) = Tuple(result, stages.lse(at.y, lane, h, b));
     }
 };
 
 }  // namespace
 
-LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, const Score &score,
+LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, int tile_q, const Score &score,
                        const LaneInstructions &does, const std::function<Expr(Expr)> &stored) {
     LaneStages stages;
     // One block of keys: a chunk is what is computed or left out. Steps that read tables read them as they lie.
@@ -160,7 +199,7 @@ LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, 
     stages.full = lane.partials("", false);
     stages.part = lane.partials("_part", true);
     lane.run();
-    lane.finish(stored);
+    lane.finish(tile_q, stored);
     stages.s = build.s;
     return stages;
 }

@@ -38,14 +38,15 @@ struct LaneStages {
     SdpaStages s;                     // row_begin, row_end, out; t counts lanes
     Halide::Func query;               // (j, r, t, h, b) a lane's channels of its rows
     LanePartials full, part;
-    Halide::Func running;             // (r, t, h, b) Tuple {weighted values of each channel of the lane, sum, maximum}
-    Halide::Func normalised, lse;     // (j, r, t, h, b), (r, t, h, b)
+    Halide::Func running, lse;             // (r, t, h, b) Tuple {weighted values of each channel of the lane, sum, maximum}
+    // out is an update over these, the lane being row_lane * channel_lanes + share: no lane but its own gives a lane's values.
+    Halide::RVar element, share, row, row_lane;
     Halide::Var j{"j"};
 };
 
 // Inputs as those of sdpa_stages(), query, key and value in f32; t of shortest and longest counts lanes, and finite_values is not
-// asked for. `stored` makes of a result what is stored.
-LaneStages lane_stages(const SdpaInputs &, const LaneShape &, int chunk, const Score &, const LaneInstructions &,
+// asked for. `stored` makes of a result what is stored. The last tile of tile_q queries is filled up by lanes that store nothing.
+LaneStages lane_stages(const SdpaInputs &, const LaneShape &, int chunk, int tile_q, const Score &, const LaneInstructions &,
                        const std::function<Halide::Expr(Halide::Expr)> &stored);
 
 }  // namespace attune

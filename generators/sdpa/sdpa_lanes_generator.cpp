@@ -45,7 +45,7 @@ public:
     }
 
     void generate() {
-        stages = attune::lane_stages(inputs(), lanes(), chunk, score(), attune::lane_instructions(target),
+        stages = attune::lane_stages(inputs(), lanes(), chunk, tile_q, score(), attune::lane_instructions(target),
                                      [this](const Expr &x) { return stored(x); });
         *out = stages.s.out;
     }

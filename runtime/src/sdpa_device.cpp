@@ -6,8 +6,9 @@
 namespace attune {
 namespace {
 
-// Ends of bands that an offset on the device moves; beyond all sizes, and sums of two stay within 32 bits.
-constexpr std::int64_t unbounded = std::int64_t(1) << 29;
+// Kernels keep offsets on the device within `far`; an end of a band at `unbounded` is then still beyond all keys, and every sum
+// stays within 32 bits.
+constexpr std::int64_t far = std::int64_t(1) << 29, unbounded = 2 * far;
 
 std::vector<NamedView> all_views(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                                  const SdpaOptions &o) {
@@ -46,7 +47,7 @@ struct Bands {
 Status find_bands(const SdpaOptions &o, const SdpaProblem &p, Bands &bands) {
     const ConstView &offsets = o.cache_lens.given() ? o.cache_lens : o.offsets;
     const ConstView &lengths = o.cache_lens.given() ? o.cache_lens : o.valid_lens;
-    if (p.queries + p.keys > unbounded) return unsupported("key", "more than 2^29 queries and keys together");
+    if (p.queries + p.keys > far) return unsupported("key", "more than 2^29 queries and keys together");
     if (o.cache_lens.given() && (o.valid_lens.given() || o.offset || o.offsets.given()))
         return invalid("cache_lens", "given beside valid_lens, offset or offsets, which it implies");
     if (o.offset && o.offsets.given()) return invalid("offsets", "given beside offset; give one of them");
@@ -60,7 +61,7 @@ Status find_bands(const SdpaOptions &o, const SdpaProblem &p, Bands &bands) {
         if (o.causal == Causal::offset && !o.offset) return invalid("offset", "must be given with Causal::offset");
         const Band band = band_of(o, o.offset, p.queries, p.keys);
         bands.begin = band.begin, bands.end = band.end;
-        bands.offset = static_cast<std::int32_t>(std::clamp<std::int64_t>(band.offset, -unbounded, unbounded));
+        bands.offset = static_cast<std::int32_t>(std::clamp<std::int64_t>(band.offset, -far, far));
         return {};
     }
     if (Status s = check_device_ints(o.cache_lens.given() ? "cache_lens" : "offsets", offsets, p, false, bands.offsets);

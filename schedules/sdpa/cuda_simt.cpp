@@ -62,24 +62,21 @@ void schedule_lanes(LaneStages &stages, Func out, const LanesTuning &tuning) {
                      lanes.channel_lanes * tuning.loaded);
     require_multiple("tile_q", tuning.tile_q, "the rows of a warp", warp_rows);
     SdpaStages &s = stages.s;
-    const Var d = s.d, i = s.i, h = s.h, b = s.b, r = s.r;
+    const Var r = s.r;
 
     // A block is some warps, a warp its lanes; a lane writes what it holds. Not partitioned: the whole body would be there twice.
-    Var whole("whole"), element("element"), part("part"), block("block"), warp("warp"), row_lane("row_lane"), row("row"),
-        lane("lane");
-    const TailStrategy tail = TailStrategy::GuardWithIf;
-    out.split(d, whole, d, lanes.channels, tail)
-        .split(d, part, element, lanes.lane_channels(), tail)
-        .split(i, block, i, tuning.tile_q, tail)
-        .split(i, warp, i, warp_rows, tail)
-        .split(i, row_lane, row, lanes.rows, tail)
-        .fuse(part, row_lane, lane)
-        .reorder(element, row, whole, lane, warp, block, h, b)
-        .gpu_blocks(block, h, b)
+    RVar block("block"), warp("warp"), row_lane("row_lane"), lane("lane");
+    out.update()
+        .allow_race_conditions()
+        .split(stages.row_lane, block, warp, tuning.tile_q / lanes.rows)
+        .split(warp, warp, row_lane, warp_rows / lanes.rows)
+        .fuse(stages.share, row_lane, lane)
+        .reorder({stages.element, stages.row, lane, warp, block, s.h, s.b})
+        .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane, warp)
-        .never_partition(block, warp, lane, row, element)
-        .unroll(element)
-        .unroll(row);
+        .unroll(stages.element)
+        .unroll(stages.row)
+        .never_partition_all();
 
     const InLane in_lane{stages, tuning};
     const LoopLevel whole_call(out, lane);
@@ -89,11 +86,14 @@ void schedule_lanes(LaneStages &stages, Func out, const LanesTuning &tuning) {
     in_lane.place(stages.running, whole_call);
     int update = 0;
     for (LanePartials *l : {&stages.full, &stages.part}) {
-        stages.running.update(update++).reorder(r, l->running_key, l->running_chunk).unroll(r).unroll(l->running_key);
+        stages.running.update(update++)
+            .reorder(r, l->running_key, l->running_chunk)
+            .unroll(r)
+            .unroll(l->running_key)
+            .never_partition_all();
         in_lane.partials(*l);
     }
-    in_lane.place(s.normalised, whole_call).unroll(stages.j);
-    in_lane.place(s.lse, whole_call);
+    in_lane.place(stages.lse, whole_call);
 }
 
 }  // namespace attune

@@ -1,6 +1,7 @@
 // A device of OpenCL, such as PoCL's, which is this CPU: tensors are the host's own, and copied there and back.
 #include "HalideRuntimeOpenCL.h"
 #include "device_call.h"
+#include <cstring>
 
 namespace {
 
@@ -13,8 +14,28 @@ const std::string &missing() {
     return what;
 }
 
+// Halide does not copy tables whose strides are negative to a device of OpenCL: dense copies of those, of up to two dimensions.
+void make_dense(halide_buffer_t &b, std::vector<char> &memory) {
+    bool reversed = false;
+    for (int n = 0; n < b.dimensions; n++) reversed = reversed || b.dim[n].stride < 0;
+    if (!reversed) return;
+    const std::size_t size = b.type.bytes();
+    const int columns = b.dim[0].extent, rows = b.dimensions > 1 ? b.dim[1].extent : 1;
+    memory.resize(size * std::size_t(columns) * std::size_t(rows));
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++) {
+            const std::int64_t at = std::int64_t(j) * b.dim[0].stride + (b.dimensions > 1 ? std::int64_t(i) * b.dim[1].stride : 0);
+            std::memcpy(&memory[size * std::size_t(i * columns + j)], b.host + at * std::int64_t(size), size);
+        }
+    b.host = reinterpret_cast<std::uint8_t *>(memory.data());
+    b.dim[0].stride = 1;
+    if (b.dimensions > 1) b.dim[1].stride = columns;
+}
+
 Status run(Context::State &context, DeviceCall &call) {
     std::vector<char> scratch(call.scratch_bytes);
+    std::vector<std::vector<char>> dense(call.buffers.size());
+    for (std::size_t n = 0; n < dense.size(); n++) make_dense(*call.buffers[n], dense[n]);
     if (call.scratch) call.scratch->host = reinterpret_cast<std::uint8_t *>(scratch.data());
     for (halide_buffer_t *b : call.buffers) b->set_host_dirty();
     Status status = call_kernel(context, call.kernel, call.args.data(), 1);
