@@ -5,16 +5,17 @@ set(attune_sdpa_lanes_objects $<TARGET_OBJECTS:attune_sdpa_lanes_generator> ${at
 add_halide_generator(sdpa_lanes.generator SOURCES ${attune_sdpa_lanes_objects})
 set_target_properties(attune_sdpa_lanes_generator sdpa_lanes.generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
-# attune_add_device_kernels(library TARGET target [HALIDE halide-target] [DTYPES type...]): one object for each variant of sdpa of a
-# target of "device_targets", joined to the library, and a source that registers them. HALIDE: the same schedules and numbers for
-# another device, as the tests have it. The names of the kernels go into ATTUNE_DEVICE_KERNELS of the caller.
+# attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of sdpa of a
+# target of "device_targets", joined to the library, and a source that registers them. AS: the same schedules and numbers for another
+# device, under another name. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names, and
+# ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.device_code beside the objects.
 function(attune_add_device_kernels library)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "TARGET;HALIDE" "DTYPES")
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "TARGET;AS;HALIDE;ONLY" "")
   string(JSON halide GET "${ATTUNE_TARGETS_JSON}" device_targets ${A_TARGET} halide)
   set(target ${A_TARGET})
-  if(A_HALIDE)
+  if(A_AS)
     set(halide ${A_HALIDE})
-    set(target ${A_TARGET}_as_opencl)
+    set(target ${A_AS})
   endif()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${library}_kernels)
   file(MAKE_DIRECTORY ${folder})
@@ -24,7 +25,7 @@ function(attune_add_device_kernels library)
   set(names "")
   foreach(key IN LISTS ATTUNE_KEYS)
     attune_describe_variant(sdpa ${target} "${key}")
-    if(A_DTYPES AND NOT dtype IN_LIST A_DTYPES)
+    if(A_ONLY AND NOT name MATCHES "${A_ONLY}")
       continue()
     endif()
     add_custom_command(OUTPUT ${folder}/${name}.o ${folder}/${name}.device_code

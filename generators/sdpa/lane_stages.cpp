@@ -34,9 +34,7 @@ struct LaneBuilder {
     LaneStages &stages;
 
     // Channel of element j of lane t.
-    Expr channel(Expr j, Expr t) const {
-        return t % lanes.channel_lanes * lanes.lane_channels() + j;
-    }
+    Expr channel(Expr j, Expr t) const { return t % lanes.channel_lanes * lanes.lane_channels() + j; }
     // A channel beyond the last counts as 0: heads may be smaller than what lanes hold.
     Expr within(Expr channel, Expr channels, const std::function<Expr(Expr)> &read) const {
         const auto known = as_const_int(channels);
@@ -70,8 +68,8 @@ struct LaneBuilder {
         Var j = stages.j, r = build.s.r, t = build.s.t, h = build.s.h, b = build.s.b;
         const Rows row = build.rows(r, t, h);
         stages.query = Func("lane_query");
-        stages.query(j, r, t, h, b) = within(channel(j, t), build.in.head_dim,
-                                             [&](Expr d) { return build.in.query(d, row.query, row.query_head, b); });
+        stages.query(j, r, t, h, b) =
+            within(channel(j, t), build.in.head_dim, [&](Expr d) { return build.in.query(d, row.query, row.query_head, b); });
     }
 
     LanePartials partials(const std::string &suffix, bool masked) {
@@ -156,11 +154,10 @@ struct LaneBuilder {
         // A row that sees no key has sum 0; -inf as a bit pattern, because arithmetic on it would be undefined.
         auto empty = [](const Expr &sum) { return strict_float(sum == 0.0f); };
         const Expr lse = reinterpret(UInt(32), build.natural(total[channels + 1]) + log(total[channels]));
-        stages.lse(r, t, h, b) =
-            reinterpret(Float(32), select(empty(total[channels]), minus_infinity_bits(Float(32)), lse));
+        stages.lse(r, t, h, b) = reinterpret(Float(32), select(empty(total[channels]), minus_infinity_bits(Float(32)), lse));
 
-        RDom at(0, channels, 0, lanes.rows, 0, lanes.channel_lanes, 0, (in.queries + tile_q - 1) / tile_q * (tile_q / lanes.rows),
-                "out");
+        RDom at(0, channels, 0, lanes.rows, 0, lanes.channel_lanes, 0,
+                (in.queries + tile_q - 1) / tile_q * (tile_q / lanes.rows), "out");
         stages.element = at.x, stages.row = at.y, stages.share = at.z, stages.row_lane = at.w;
         const Expr lane = at.w * lanes.channel_lanes + at.z, query = at.w * lanes.rows + at.y, element = channel(at.x, lane);
         at.where(unsolved(element < in.value_dim && query < in.queries));

@@ -24,21 +24,22 @@ struct LaneInstructions {
     bool exchange;  // lanes read each other's registers: sum asks term(t) alone
     std::function<Halide::Expr(Halide::Expr)> exp2, reciprocal;
     std::function<Halide::Expr(Halide::Expr, Halide::Expr)> max;  // of two numbers; what it makes of a NaN does not matter
-    std::function<Halide::Expr(const std::function<Halide::Expr(Halide::Expr lane)> &term, const Halide::Expr &t, int lanes)> sum;
+    std::function<Halide::Expr(const std::function<Halide::Expr(Halide::Expr lane)> &term, const Halide::Expr &t, int lanes)>
+        sum;
 };
 
 struct LanePartials {
-    SdpaPartials p;                  // score, logit with its steps, row_max
-    Halide::Func key, value;         // (j, k, c, t, h, b) a lane's channels of a key, and of a value
-    Halide::Func part_score;         // (r, k, c, t, h, b) a lane's share of the score
+    SdpaPartials p;           // score, logit with its steps, row_max
+    Halide::Func key, value;  // (j, k, c, t, h, b) a lane's channels of a key, and of a value
+    Halide::Func part_score;  // (r, k, c, t, h, b) a lane's share of the score
     Halide::RVar channel, running_key, running_chunk;
 };
 
 struct LaneStages {
-    SdpaStages s;                     // row_begin, row_end, out; t counts lanes
-    Halide::Func query;               // (j, r, t, h, b) a lane's channels of its rows
+    SdpaStages s;        // row_begin, row_end, out; t counts lanes
+    Halide::Func query;  // (j, r, t, h, b) a lane's channels of its rows
     LanePartials full, part;
-    Halide::Func running, lse;             // (r, t, h, b) Tuple {weighted values of each channel of the lane, sum, maximum}
+    Halide::Func running, lse;  // (r, t, h, b) Tuple {weighted values of each channel of the lane, sum, maximum}
     // out is an update over these, the lane being row_lane * channel_lanes + share: no lane but its own gives a lane's values.
     Halide::RVar element, share, row, row_lane;
     Halide::Var j{"j"};

@@ -107,7 +107,8 @@ private:
     attune::Score score() {
         attune::Score score;
         if (kind == Kind::plain) return score;
-        score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)), attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
+        score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)),
+                       attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
                        attune::alibi_step(*slopes, *has_alibi, Float(32)), attune::mask_step(*mask, *has_mask)};
         return score;
     }

@@ -18,8 +18,8 @@ struct DeviceCall {
 };
 
 struct DeviceBackend {
-    std::string_view target;           // of the variants that it runs
-    const std::string &(*missing)();   // what this machine lacks for it; empty: nothing
+    std::string_view target;          // of the variants that it runs
+    const std::string &(*missing)();  // what this machine lacks for it; empty: nothing
     // Queues the kernel and returns. Nothing is copied and nothing waited for.
     Status (*run)(Context::State &, DeviceCall &);
 };

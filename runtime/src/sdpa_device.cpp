@@ -53,8 +53,8 @@ Status find_bands(const SdpaOptions &o, const SdpaProblem &p, Bands &bands) {
     if (o.offset && o.offsets.given()) return invalid("offsets", "given beside offset; give one of them");
     bands.length = static_cast<std::int32_t>(o.cache_lens.given() ? p.queries : o.valid_lens.given() ? 0 : p.keys);
     if (lengths.given())
-        if (Status s = check_device_ints(o.cache_lens.given() ? "cache_lens" : "valid_lens", lengths, p,
-                                         !o.cache_lens.given(), bands.lengths);
+        if (Status s = check_device_ints(o.cache_lens.given() ? "cache_lens" : "valid_lens", lengths, p, !o.cache_lens.given(),
+                                         bands.lengths);
             !s.ok())
             return s;
     if (!offsets.given()) {
@@ -85,8 +85,7 @@ bool aligned(const ConstView &v) {
 int channels_of(const VariantRecord &v) {
     const std::size_t at = v.numbers.find("channels=");
     int channels = v.head_dim;
-    if (at != std::string_view::npos)
-        std::from_chars(v.numbers.data() + at + 9, v.numbers.data() + v.numbers.size(), channels);
+    if (at != std::string_view::npos) std::from_chars(v.numbers.data() + at + 9, v.numbers.data() + v.numbers.size(), channels);
     return channels;
 }
 
@@ -114,8 +113,8 @@ Status choose(const Context::State &context, const SdpaCall &call, std::string_v
     }
     if (choice.variant) return {};
     if (!forced.name.empty())
-        return {StatusCode::invalid_argument, std::string(forced.by) + ": " + std::string(forced.name) +
-                                                  " is no variant of " + std::string(target) +
+        return {StatusCode::invalid_argument, std::string(forced.by) + ": " + std::string(forced.name) + " is no variant of " +
+                                                  std::string(target) +
                                                   " for the type, sizes, alignment and options of this call"};
     return {StatusCode::unsupported, std::string(call.op) + ": no variant of " + std::string(target) + " for " +
                                          name_of(call.sizes.dtype) + " and head sizes " + text(call.sizes.head_dim) + " and " +
@@ -141,7 +140,8 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     ConstView key = c.key, value = c.value;
     Bands b = bands;
     if (p.keys == 0) {
-        key = instead(p.dtype, {p.batch, p.key_heads, 1, p.head_dim}), value = instead(p.dtype, {p.batch, p.key_heads, 1, p.value_dim});
+        key = instead(p.dtype, {p.batch, p.key_heads, 1, p.head_dim}),
+        value = instead(p.dtype, {p.batch, p.key_heads, 1, p.value_dim});
         key.stride[3] = value.stride[3] = 1;
         b.length = 0, b.lengths = {};
     }
@@ -190,7 +190,8 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
 
 SdpaOptions as_host(const SdpaOptions &options) {
     SdpaOptions o = options;
-    for (ConstView *v : {&o.score_weight, &o.bias, &o.alibi_slopes, &o.mask, &o.offsets, &o.valid_lens, &o.cache_lens, &o.sinks})
+    for (ConstView *v :
+         {&o.score_weight, &o.bias, &o.alibi_slopes, &o.mask, &o.offsets, &o.valid_lens, &o.cache_lens, &o.sinks})
         v->place = Place::host;
     o.lse.place = o.weights.place = Place::host;
     return o;
@@ -201,8 +202,7 @@ Status sdpa_on_device(Context &caller, const ConstView &query, const ConstView &
     const CallStart start = start_of_call();
     Context::State &context = caller.state();
     for (const NamedView &v : all_views(query, key, value, out, options))
-        if (v.view.given() && v.view.place != Place::device)
-            return invalid(v.name, "is on the host, query is on a device");
+        if (v.view.given() && v.view.place != Place::device) return invalid(v.name, "is on the host, query is on a device");
     const DeviceBackend *backend = device_backend();
     const std::string missing = backend ? backend->missing() : "this build has no kernels for a device (preset cuda)";
     if (!missing.empty()) {

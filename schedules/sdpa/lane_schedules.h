@@ -9,9 +9,9 @@ constexpr int lanes_in_step = 32;
 
 struct LanesTuning {
     LaneShape lanes;
-    int chunk;   // keys that are taken up together (the stages' chunk)
-    int tile_q;  // rows of a block, a multiple of those of a warp
-    int loaded;  // channels that a lane loads together
+    int chunk;      // keys that are taken up together (the stages' chunk)
+    int tile_q;     // rows of a block, a multiple of those of a warp
+    int loaded;     // channels that a lane loads together
     bool exchange;  // of the stages' instructions: else each lane computes the shares of its neighbours, too
 };
 // One warp is one tile of queries of one head; all that it holds is in registers, keys and values are read through the cache.

@@ -24,7 +24,8 @@ void make_dense(halide_buffer_t &b, std::vector<char> &memory) {
     memory.resize(size * std::size_t(columns) * std::size_t(rows));
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < columns; j++) {
-            const std::int64_t at = std::int64_t(j) * b.dim[0].stride + (b.dimensions > 1 ? std::int64_t(i) * b.dim[1].stride : 0);
+            const std::int64_t at =
+                std::int64_t(j) * b.dim[0].stride + (b.dimensions > 1 ? std::int64_t(i) * b.dim[1].stride : 0);
             std::memcpy(&memory[size * std::size_t(i * columns + j)], b.host + at * std::int64_t(size), size);
         }
     b.host = reinterpret_cast<std::uint8_t *>(memory.data());

@@ -1,0 +1,113 @@
+#include "cuda_backend.h"
+#include "HalideRuntimeCuda.h"
+#include <cstdlib>
+#include <dlfcn.h>
+#include <mutex>
+
+namespace attune {
+namespace {
+
+// What is asked of the driver here; Halide's runtime finds its own.
+struct Driver {
+    int (*init)(unsigned) = nullptr;
+    int (*device_count)(int *) = nullptr;
+    int (*current_context)(void **) = nullptr;
+    int (*allocate)(std::uint64_t *, std::size_t, void *stream) = nullptr;
+    int (*release)(std::uint64_t, void *stream) = nullptr;
+    std::string missing;
+
+    Driver() {
+        // Global, because Halide looks for libcuda.so, which the package of the driver alone does not install.
+        void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+        if (!library) {
+            missing = "there is no CUDA driver (libcuda.so.1)";
+            return;
+        }
+        find(library, "cuInit", init), find(library, "cuDeviceGetCount", device_count);
+        find(library, "cuCtxGetCurrent", current_context);
+        find(library, "cuMemAllocAsync", allocate), find(library, "cuMemFreeAsync", release);
+        if (!missing.empty()) return;
+        int devices = 0;
+        if (init(0) || device_count(&devices) || devices == 0) missing = "the CUDA driver finds no device";
+    }
+    template<typename F> void find(void *library, const char *name, F *&function) {
+        function = reinterpret_cast<F *>(dlsym(library, name));
+        if (!function) missing.assign("the CUDA driver is too old: it has no ").append(name);
+    }
+};
+
+const Driver &driver() {
+    static const Driver d;
+    return d;
+}
+
+// The call that this thread makes; kernels are queued by the thread of the call.
+struct Current {
+    void *context, *stream;
+};
+thread_local const Current *current = nullptr;
+
+halide_cuda_acquire_context_t other_acquire;
+halide_cuda_release_context_t other_release;
+halide_cuda_get_stream_t other_stream;
+
+int on_acquire(void *user_context, void **context, bool create) {
+    if (!current) return other_acquire(user_context, context, create);
+    *context = current->context;
+    return 0;
+}
+int on_release(void *user_context) { return current ? 0 : other_release(user_context); }
+int on_stream(void *user_context, void *context, void **stream) {
+    if (!current) return other_stream(user_context, context, stream);
+    *stream = current->stream;
+    return 0;
+}
+
+void install_hooks() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        other_acquire = halide_set_cuda_acquire_context(on_acquire);
+        other_release = halide_set_cuda_release_context(on_release);
+        other_stream = halide_set_cuda_get_stream(on_stream);
+        // Where a kernel is PTX, Halide has the driver compile it for 64 registers unless this says otherwise.
+        setenv("HL_CUDA_JIT_MAX_REGISTERS", "255", 0);
+    });
+}
+
+const std::string &missing() { return driver().missing; }
+
+Status run(Context::State &context, DeviceCall &call) {
+    Current here{context.device.cuda_context, context.device.cuda_stream};
+    if (!here.context) driver().current_context(&here.context);
+    if (!here.context)
+        return {StatusCode::invalid_argument,
+                "no CUDA context is current in this thread, and ContextOptions::device names none"};
+    install_hooks();
+    std::uint64_t scratch = 0;
+    if (call.scratch && driver().allocate(&scratch, call.scratch_bytes, here.stream))
+        return {StatusCode::out_of_memory, "the device has no memory for this call"};
+    current = &here;
+    bool wrapped = true;
+    for (halide_buffer_t *b : call.buffers) {
+        const auto pointer = b == call.scratch ? scratch : reinterpret_cast<std::uint64_t>(b->host);
+        b->host = nullptr;
+        wrapped = wrapped && halide_cuda_wrap_device_ptr(nullptr, b, pointer) == 0;
+        b->set_device_dirty();
+    }
+    Status status = wrapped ? call_kernel(context, call.kernel, call.args.data(), 1)
+                            : Status(StatusCode::internal, "a pointer to the device is refused");
+    for (halide_buffer_t *b : call.buffers) halide_cuda_detach_device_ptr(nullptr, b);
+    current = nullptr;
+    // In the order of the stream: when the kernel is done.
+    if (scratch) driver().release(scratch, here.stream);
+    return status;
+}
+
+}  // namespace
+
+const DeviceBackend &cuda_backend() noexcept {
+    static const DeviceBackend backend{"cuda80", missing, run};
+    return backend;
+}
+
+}  // namespace attune

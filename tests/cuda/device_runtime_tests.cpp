@@ -1,0 +1,132 @@
+// Calls with tensors on a device, beside their results: the stream, what is not copied and not waited for, what is refused, and a
+// machine without a driver.
+#include "device_call.h"
+#include "tests/cuda/ptx/driver_counts.h"
+#include "tests/support/refusals.h"
+#include "tests/support/sdpa_arrays.h"
+#include <dlfcn.h>
+
+using namespace attune_test;
+
+namespace {
+
+template<typename V> V on_device(V view) {
+    view.place = attune::Place::device;
+    return view;
+}
+
+struct Tensors {
+    SdpaArrays<float> of{SdpaCase{.batch = 1, .queries = 5, .keys = 7}};
+    attune::ConstView query = on_device(attune::ConstView(of.query.view())), key = on_device(attune::ConstView(of.key.view())),
+                      value = on_device(attune::ConstView(of.value.view()));
+    attune::View out = on_device(of.out.view());
+    attune::Status run(attune::Context &context, const attune::SdpaOptions &options = {}) {
+        return attune::scaled_dot_product_attention(context, query, key, value, out, options);
+    }
+};
+
+// Of the interpreter; null with another driver.
+const DriverCounts *driver_counts() {
+    using Ask = const DriverCounts *();
+    auto *ask = reinterpret_cast<Ask *>(dlsym(RTLD_DEFAULT, "attune_driver_counts"));
+    return ask ? ask() : nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied or waited for", "[device]") {
+    Tensors t;
+    int context_stands_for = 0, stream_stands_for = 0;
+    attune::Context context({.device = {.cuda_context = &context_stands_for, .cuda_stream = &stream_stands_for}});
+    REQUIRE(t.run(context).message() == "");  // opens the driver
+    const DriverCounts *counts = driver_counts();
+    REQUIRE(counts);
+    const DriverCounts before = *counts;
+    attune::SdpaOptions options;
+    options.lse = on_device(t.of.lse.view());
+    REQUIRE(t.run(context, options).message() == "");
+    CHECK(context.last_variant() == "sdpa_f32_d64_cuda80_as_ptx_simt");
+    CHECK(counts->launches == before.launches + 1);
+    CHECK(counts->copies == before.copies);
+    CHECK(counts->waits == before.waits);
+    CHECK(counts->allocations == before.allocations);
+    CHECK(counts->last_stream == &stream_stands_for);
+    CHECK(defect(t.of) == "");
+    // Of lse, where it is not asked for: from the driver, in the order of the stream.
+    REQUIRE(t.run(context).ok());
+    CHECK(counts->allocations == before.allocations + 1);
+    CHECK(counts->waits == before.waits);
+}
+
+TEST_CASE("device: no keys, and no queries", "[device]") {
+    attune::Context context;
+    SdpaArrays<float> no_keys(SdpaCase{.batch = 1, .queries = 5, .keys = 0});
+    attune::SdpaOptions options;
+    options.lse = on_device(no_keys.lse.view());
+    REQUIRE(attune::scaled_dot_product_attention(context, on_device(no_keys.query.view()), on_device(no_keys.key.view()),
+                                                 on_device(no_keys.value.view()), on_device(no_keys.out.view()), options)
+                .message() == "");
+    CHECK(defect(no_keys) == "");
+    SdpaArrays<float> no_queries(SdpaCase{.batch = 1, .queries = 0});
+    CHECK(attune::scaled_dot_product_attention(context, on_device(no_queries.query.view()), on_device(no_queries.key.view()),
+                                               on_device(no_queries.value.view()), on_device(no_queries.out.view()))
+              .ok());
+}
+
+TEST_CASE("device: a key-value cache whose lengths are on the device", "[device]") {
+    SdpaCase c{
+        .batch = 2, .queries = 3, .keys = 40, .causal = attune::Causal::offset, .offsets = {11, 20}, .valid_lens = {14, 23}};
+    SdpaArrays<float> a(c);
+    attune::Context context;
+    attune::SdpaOptions options;
+    const std::int32_t lens[] = {11, 20};
+    options.causal = attune::Causal::offset;
+    options.cache_lens = on_device(attune::ConstView(lens, {2}));
+    options.lse = on_device(a.lse.view());
+    REQUIRE(attune::scaled_dot_product_attention(context, on_device(a.query.view()), on_device(a.key.view()),
+                                                 on_device(a.value.view()), on_device(a.out.view()), options)
+                .message() == "");
+    CHECK(defect(a) == "");
+}
+
+TEST_CASE("device: what is refused", "[device]") {
+    Tensors t;
+    attune::Context context;
+    auto refused = [&](const attune::SdpaOptions &options, const std::string &message) {
+        const attune::Status status = t.run(context, options);
+        CHECK(!status.ok());
+        CHECK(status.message() == message);
+    };
+    refused({.dropout = {0.5, 1, 0}}, "dropout: is not computed on a device");
+    refused({.score = attune::Score::cosine}, "score: tensors on a device take dot_product");
+    refused({.alibi = true}, "alibi: tensors on a device take alibi_slopes, on the device as well");
+    refused({.lse = t.of.lse.view()}, "lse: is on the host, query is on a device");
+    refused(
+        {.variant = "sdpa_f32_d128_cuda80_as_ptx_simt"},
+        "variant: sdpa_f32_d128_cuda80_as_ptx_simt is no variant of cuda80_as_ptx for the type, sizes, alignment and options "
+        "of this call");
+    t.key.place = attune::Place::host;
+    refused({}, "key: is on the host, query is on a device");
+}
+
+TEST_CASE("device: a machine without a driver refuses, or computes on the CPU where the caller allows it", "[no_driver]") {
+    REQUIRE(attune::device_backend());
+    const std::string missing = attune::device_backend()->missing();
+    if (missing.empty()) {
+        WARN("SKIPPED: this machine has a driver");
+        return;
+    }
+    Tensors t;
+    attune::Context context;
+    const attune::Status status = t.run(context);
+    CHECK(status.code() == attune::StatusCode::unsupported);
+    CHECK(status.message() == "query: is on a device, but " + missing);
+    for (const float x : t.of.out.values()) CHECK(same_bits(x, poison<float>(2)));
+
+    attune::Context allowed({.device = {.cpu_instead = true}});
+    attune::SdpaOptions options;
+    options.lse = on_device(t.of.lse.view());
+    REQUIRE(t.run(allowed, options).message() == "");
+    CHECK(defect(t.of) == "");
+    CHECK(allowed.last_variant().find("cuda80") == std::string::npos);
+}

@@ -1,0 +1,114 @@
+// A libcuda.so whose device is this CPU: kernels that come as PTX are interpreted, memory of the device is the host's, and
+// everything is done when it is queued. What Halide's runtime and ours ask of the driver, no more.
+#include "driver_counts.h"
+#include "program.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+using Pointer = std::uint64_t;
+
+namespace {
+constexpr int no_error = 0, invalid = 1, not_found = 500, launch_failed = 719;
+int something;  // what handles of contexts and events point to
+DriverCounts counts;
+
+int copied(void *to, const void *from, std::size_t bytes) {
+    counts.copies++;
+    std::memcpy(to, from, bytes);
+    return no_error;
+}
+int allocated(Pointer *p, std::size_t bytes) {
+    counts.allocations++;
+    *p = reinterpret_cast<Pointer>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+    return no_error;
+}
+int released(Pointer p) {
+    std::free(reinterpret_cast<void *>(p));
+    return no_error;
+}
+void *host(Pointer p) { return reinterpret_cast<void *>(p); }
+}  // namespace
+
+extern "C" {
+const DriverCounts *attune_driver_counts() { return &counts; }
+
+#define ATTUNE_ACCEPTED(name) \
+    int name(...) { return no_error; }
+ATTUNE_ACCEPTED(cuInit)
+ATTUNE_ACCEPTED(cuCtxDestroy_v2)
+ATTUNE_ACCEPTED(cuCtxPushCurrent_v2)
+ATTUNE_ACCEPTED(cuModuleUnload)
+ATTUNE_ACCEPTED(cuProfilerStop)
+ATTUNE_ACCEPTED(cuArrayCreate_v2)
+ATTUNE_ACCEPTED(cuArray3DCreate_v2)
+ATTUNE_ACCEPTED(cuArrayDestroy)
+ATTUNE_ACCEPTED(cuMemcpy3D_v2)
+ATTUNE_ACCEPTED(cuEventRecord)
+ATTUNE_ACCEPTED(cuEventDestroy_v2)
+ATTUNE_ACCEPTED(cuFuncSetAttribute)
+ATTUNE_ACCEPTED(cuDevicePrimaryCtxRelease)
+ATTUNE_ACCEPTED(cuPointerGetAttribute)
+#undef ATTUNE_ACCEPTED
+
+int cuCtxSynchronize() { return counts.waits++, no_error; }
+int cuStreamSynchronize(void *) { return counts.waits++, no_error; }
+
+int cuDeviceGetCount(int *n) { return *n = 1, no_error; }
+int cuDeviceGet(int *device, int) { return *device = 0, no_error; }
+int cuDeviceGetAttribute(int *value, int, int) { return *value = 64, no_error; }
+int cuDeviceGetName(char *name, int length, int) {
+    return std::snprintf(name, std::size_t(length), "PTX interpreter"), no_error;
+}
+int cuDeviceTotalMem_v2(std::size_t *bytes, int) { return *bytes = std::size_t(1) << 30, no_error; }
+int cuDeviceTotalMem(std::size_t *bytes, int device) { return cuDeviceTotalMem_v2(bytes, device); }
+int cuCtxCreate_v2(void **context, unsigned, int) { return *context = &something, no_error; }
+int cuDevicePrimaryCtxRetain(void **context, int) { return *context = &something, no_error; }
+int cuCtxPopCurrent_v2(void **context) { return *context = &something, no_error; }
+int cuCtxGetCurrent(void **context) { return *context = &something, no_error; }
+int cuCtxGetApiVersion(void *, unsigned *version) { return *version = 3020, no_error; }
+int cuCtxGetDevice(int *device) { return *device = 0, no_error; }
+int cuEventCreate(void **event, unsigned) { return *event = &something, no_error; }
+int cuEventElapsedTime(float *ms, void *, void *) { return *ms = 0, no_error; }
+
+int cuModuleLoadData(void **module, const void *image) {
+    try {
+        *module = ptx::parse(static_cast<const char *>(image)).release();
+        return no_error;
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "PTX interpreter: %s\n", e.what());
+        return invalid;
+    }
+}
+int cuModuleLoadDataEx(void **module, const void *image, unsigned, void *, void *) { return cuModuleLoadData(module, image); }
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+    auto &kernels = static_cast<ptx::Module *>(module)->kernels;
+    const auto found = kernels.find(name);
+    if (found == kernels.end()) return not_found;
+    *function = &found->second;
+    return no_error;
+}
+int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **arguments, void **) {
+    counts.launches++, counts.last_stream = stream;
+    try {
+        ptx::run(*static_cast<ptx::Kernel *>(function), {gx, gy, gz}, {bx, by, bz}, shared, arguments);
+        return no_error;
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "PTX interpreter: %s\n", e.what());
+        return launch_failed;
+    }
+}
+
+int cuMemAlloc_v2(Pointer *p, std::size_t bytes) { return allocated(p, bytes); }
+int cuMemAllocAsync(Pointer *p, std::size_t bytes, void *) { return allocated(p, bytes); }
+int cuMemFree_v2(Pointer p) { return released(p); }
+int cuMemFreeAsync(Pointer p, void *) { return released(p); }
+int cuMemcpyHtoD_v2(Pointer to, const void *from, std::size_t n) { return copied(host(to), from, n); }
+int cuMemcpyDtoH_v2(void *to, Pointer from, std::size_t n) { return copied(to, host(from), n); }
+int cuMemcpyDtoD_v2(Pointer to, Pointer from, std::size_t n) { return copied(host(to), host(from), n); }
+int cuMemcpyHtoDAsync_v2(Pointer to, const void *from, std::size_t n, void *) { return copied(host(to), from, n); }
+int cuMemcpyDtoHAsync_v2(void *to, Pointer from, std::size_t n, void *) { return copied(to, host(from), n); }
+int cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, std::size_t n, void *) { return copied(host(to), host(from), n); }
+}

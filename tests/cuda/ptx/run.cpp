@@ -1,0 +1,170 @@
+// Runs a kernel one block at a time, its warps one after the other up to a barrier. The lanes of a warp that stand at the same
+// instruction go on together, the furthest behind first, so that lanes that parted meet again.
+#include "lanes.h"
+#include <cstring>
+#include <stdexcept>
+
+namespace ptx {
+namespace {
+
+constexpr int finished = 1 << 30;
+
+[[noreturn]] void fail(const Instruction &in, const std::string &why) { throw std::runtime_error(why + ": " + in.text); }
+
+int bytes_of(const Instruction &in) { return std::stoi(in.type.substr(1)) / 8; }
+
+struct Block {
+    const Kernel &kernel;
+    const std::vector<Lanewise> &lanewise;
+    const std::map<std::string, std::uint64_t> &arguments;
+    std::vector<char> shared;
+};
+
+class Warp {
+public:
+    Warp(Block &block, const unsigned (&index)[3], const unsigned (&size)[3], unsigned first, unsigned threads)
+        : block_(block) {
+        registers_.values.assign(static_cast<std::size_t>(block.kernel.places) * lanes, 0xdeadbeef);
+        for (int lane = 0; lane < lanes; lane++) {
+            const unsigned thread = first + static_cast<unsigned>(lane);
+            at_[lane] = thread < threads ? 0 : finished;
+            const unsigned of[] = {thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]};
+            for (const auto &[place, bits] : block.kernel.constants) registers_.at(place, lane) = bits;
+            for (const auto &[place, name] : block.kernel.specials) {
+                const int axis = name.back() - 'x';
+                if (name.rfind("%tid.", 0) == 0)
+                    registers_.at(place, lane) = of[axis];
+                else if (name.rfind("%ctaid.", 0) == 0)
+                    registers_.at(place, lane) = index[axis];
+                else if (name.rfind("%ntid.", 0) == 0)
+                    registers_.at(place, lane) = size[axis];
+                else
+                    throw std::runtime_error("special register " + name);
+            }
+        }
+    }
+
+    // Up to the next barrier; false: to the end.
+    bool run() {
+        for (;;) {
+            int at = finished;
+            for (const int a : at_) at = std::min(at, a);
+            if (at == finished) return false;
+            std::uint32_t here = 0;
+            for (int lane = 0; lane < lanes; lane++) here |= std::uint32_t(at_[lane] == at) << lane;
+            const Instruction &in = block_.kernel.code[static_cast<std::size_t>(at)];
+            std::uint32_t mask = here;
+            if (in.predicate >= 0) {
+                each_lane(here, [&](int lane) {
+                    if ((registers_.at(in.predicate, lane) & 1) == in.negated) mask &= ~(std::uint32_t(1) << lane);
+                });
+            }
+            each_lane(here, [&](int lane) { at_[lane] = at + 1; });
+            if (in.operation == "bar" || in.operation == "barrier") {
+                if (here != running()) fail(in, "a barrier that not all lanes reach");
+                return true;
+            }
+            step(in, static_cast<std::size_t>(at), mask);
+        }
+    }
+
+private:
+    std::uint32_t running() const {
+        std::uint32_t all = 0;
+        for (int lane = 0; lane < lanes; lane++) all |= std::uint32_t(at_[lane] != finished) << lane;
+        return all;
+    }
+
+    void step(const Instruction &in, std::size_t number, std::uint32_t mask) {
+        const std::string &op = in.operation;
+        if (block_.lanewise[number])
+            block_.lanewise[number](registers_, in, mask);
+        else if (op == "bra")
+            each_lane(mask, [&](int lane) { at_[lane] = in.target; });
+        else if (op == "ret" || op == "exit")
+            each_lane(mask, [&](int lane) { at_[lane] = finished; });
+        else if (op == "ld" || op == "st")
+            move_memory(in, mask);
+        else if (op == "shfl")
+            exchange(in, mask);
+        else if (mask)
+            fail(in, "not known here");
+    }
+
+    void move_memory(const Instruction &in, std::uint32_t mask) {
+        const bool store = in.operation == "st";
+        const Operand &address = in.operands[store ? 0 : 1], &values = in.operands[store ? 1 : 0];
+        const auto size = static_cast<std::size_t>(bytes_of(in));
+        if (in.has("param")) {
+            const std::uint64_t value = block_.arguments.at(address.symbol);
+            return each_lane(mask, [&](int lane) { registers_.at(values.places[0], lane) = value; });
+        }
+        each_lane(mask, [&](int lane) {
+            const std::uint64_t base = (address.places.empty() ? 0 : registers_.at(address.places[0], lane)) +
+                                       static_cast<std::uint64_t>(address.offset);
+            if (base % (size * values.places.size())) fail(in, "a vector that is not aligned");
+            for (std::size_t n = 0; n < values.places.size(); n++) {
+                char *at = memory(in, base + n * size, size);
+                std::uint64_t &value = registers_.at(values.places[n], lane);
+                if (store) {
+                    std::memcpy(at, &value, size);
+                } else {
+                    value = 0;
+                    std::memcpy(&value, at, size);
+                }
+            }
+        });
+    }
+    char *memory(const Instruction &in, std::uint64_t address, std::size_t size) const {
+        if (!in.has("shared")) return reinterpret_cast<char *>(address);
+        if (address + size > block_.shared.size()) fail(in, "beyond shared memory");
+        return block_.shared.data() + address;
+    }
+
+    // What a lane reads of another, which has to be there.
+    void exchange(const Instruction &in, std::uint32_t mask) {
+        if (in.parts != std::vector<std::string>{"shfl", "sync", "bfly", "b32"} || in.operands.size() != 5)
+            fail(in, "not known here");
+        if (mask != ~std::uint32_t(0)) fail(in, "lanes are missing in an exchange");
+        std::uint64_t before[lanes];
+        for (int lane = 0; lane < lanes; lane++) before[lane] = registers_.at(in.operands[1].places[0], lane);
+        for (int lane = 0; lane < lanes; lane++) {
+            const auto other =
+                static_cast<unsigned>(lane) ^ static_cast<unsigned>(registers_.at(in.operands[2].places[0], lane));
+            registers_.at(in.operands[0].places[0], lane) = before[other % lanes];
+        }
+    }
+
+    Block &block_;
+    Registers registers_;
+    int at_[lanes];
+};
+
+}  // namespace
+
+void run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)[3], unsigned shared_bytes, void **given) {
+    std::map<std::string, std::uint64_t> arguments;
+    for (std::size_t n = 0; n < kernel.parameters.size(); n++) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, given[n], static_cast<std::size_t>(kernel.parameters[n].bytes));
+        arguments[kernel.parameters[n].name] = value;
+    }
+    std::vector<Lanewise> of_lanes;
+    for (const Instruction &in : kernel.code) of_lanes.push_back(lanewise(in));
+    const unsigned threads = size[0] * size[1] * size[2];
+    unsigned index[3];
+    for (index[2] = 0; index[2] < grid[2]; index[2]++)
+        for (index[1] = 0; index[1] < grid[1]; index[1]++)
+            for (index[0] = 0; index[0] < grid[0]; index[0]++) {
+                Block block{kernel, of_lanes, arguments, std::vector<char>(shared_bytes, char(0xff))};
+                std::vector<Warp> warps;
+                for (unsigned first = 0; first < threads; first += lanes)
+                    warps.emplace_back(block, index, size, first, threads);
+                for (bool more = true; more;) {
+                    more = false;
+                    for (Warp &warp : warps) more = warp.run() || more;
+                }
+            }
+}
+
+}  // namespace ptx
