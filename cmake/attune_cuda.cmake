@@ -1,19 +1,32 @@
 # Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
-attune_add_generator_objects(attune_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/sdpa/sdpa_lanes_generator.cpp
-  schedules/sdpa/lane_instructions.cpp schedules/sdpa/cuda_simt.cpp)
-set(attune_sdpa_lanes_objects $<TARGET_OBJECTS:attune_sdpa_lanes_generator> ${attune_attention_objects})
-add_halide_generator(sdpa_lanes.generator SOURCES ${attune_sdpa_lanes_objects})
-set_target_properties(attune_sdpa_lanes_generator sdpa_lanes.generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
+attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp)
+attune_add_generator_objects(attune_sdpa_lanes_generator generators/sdpa/lane_stages.cpp
+  generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/cuda_simt.cpp)
+add_executable(sdpa_lanes.generator $<TARGET_OBJECTS:attune_sdpa_lanes_generator> $<TARGET_OBJECTS:attune_device_kernel>
+  ${attune_attention_objects})
+target_link_libraries(sdpa_lanes.generator PRIVATE Halide::Halide)
+set_target_properties(attune_device_kernel attune_sdpa_lanes_generator sdpa_lanes.generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
-# attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of sdpa of a
-# target of "device_targets", joined to the library, and a source that registers them. AS: the same schedules and numbers for another
-# device, under another name. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names, and
-# ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.device_code beside the objects.
+# Where they are installed, kernels hold code for GPUs beside the PTX.
+find_program(ATTUNE_PTXAS ptxas HINTS /usr/local/cuda/bin)
+find_program(ATTUNE_FATBINARY fatbinary HINTS /usr/local/cuda/bin)
+
+# attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of
+# sdpa of a target of "device_targets", joined to the library. In the library attune they are rows of its table, elsewhere a
+# source registers them. AS: the same schedules and numbers for another device, under another name, and without code for GPUs.
+# ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names, and ATTUNE_DEVICE_KERNELS_FOLDER, which
+# holds <name>.ptx beside the objects.
 function(attune_add_device_kernels library)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "TARGET;AS;HALIDE;ONLY" "")
   string(JSON halide GET "${ATTUNE_TARGETS_JSON}" device_targets ${A_TARGET} halide)
   set(target ${A_TARGET})
+  set(tools "")
+  if(ATTUNE_PTXAS AND ATTUNE_FATBINARY)
+    cmake_path(GET ATTUNE_PTXAS PARENT_PATH tools)
+    set(tools --cuda-tools ${tools})
+  endif()
   if(A_AS)
+    set(tools "")
     set(halide ${A_HALIDE})
     set(target ${A_AS})
   endif()
@@ -28,20 +41,35 @@ function(attune_add_device_kernels library)
     if(A_ONLY AND NOT name MATCHES "${A_ONLY}")
       continue()
     endif()
-    add_custom_command(OUTPUT ${folder}/${name}.o ${folder}/${name}.device_code
-      COMMAND sdpa_lanes.generator -g sdpa_lanes -f ${name} -n ${name} -o ${folder} -e object,device_code
+    add_custom_command(OUTPUT ${folder}/${name}.o BYPRODUCTS ${folder}/${name}.ptx
+      COMMAND sdpa_lanes.generator -g sdpa_lanes -f ${name} -o ${folder} ${tools}
         target=${halide}-user_context-no_bounds_query-no_runtime ${params}
       DEPENDS sdpa_lanes.generator COMMENT "kernel ${name}" VERBATIM)
     target_sources(${library} PRIVATE ${folder}/${name}.o)
     set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+    list(APPEND names ${name})
+    if(library STREQUAL "attune")
+      attune_add_table_row(${name} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
+        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
+      continue()
+    endif()
     attune_table_row(row ${name} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}" "${ATTUNE_NUMBERS_${key}}"
       "${ATTUNE_PROVENANCE_${key}}" true)
     string(APPEND symbols "int ${name}_argv(void **);\n")
     string(APPEND rows "${row}")
-    list(APPEND names ${name})
   endforeach()
-  configure_file(${ATTUNE_SOURCE_DIR}/cmake/device_variants.cpp.in ${folder}/variants.cpp @ONLY)
-  target_sources(${library} PRIVATE ${folder}/variants.cpp)
+  if(NOT library STREQUAL "attune")
+    configure_file(${ATTUNE_SOURCE_DIR}/cmake/device_variants.cpp.in ${folder}/variants.cpp @ONLY)
+    target_sources(${library} PRIVATE ${folder}/variants.cpp)
+  endif()
   set(ATTUNE_DEVICE_KERNELS ${names} PARENT_SCOPE)
   set(ATTUNE_DEVICE_KERNELS_FOLDER ${folder} PARENT_SCOPE)
 endfunction()
+
+# Preset cuda: kernels and the backend that runs them, in the library.
+if(ATTUNE_CUDA)
+  attune_add_device_kernels(attune TARGET cuda80)
+  target_sources(attune PRIVATE runtime/src/cuda/cuda_backend.cpp)
+  target_include_directories(attune PRIVATE runtime/src/cuda)
+  target_compile_definitions(attune PRIVATE ATTUNE_CUDA)
+endif()

@@ -3,7 +3,7 @@
 
 cuda_variants.py --check FOLDER NAME,NAME...   no registers spilled, no stack, no shared memory; else what is wrong
 cuda_variants.py --table FOLDER NAME,NAME...   docs/cuda-variants.md, to stdout
-FOLDER holds <NAME>.device_code.
+FOLDER holds <NAME>.ptx.
 """
 import collections
 import concurrent.futures
@@ -22,7 +22,7 @@ MIX = {"products": r"fma\.rn\.f32", "exchanges": r"shfl\.sync", "powers": r"ex2\
 
 
 def ptx_of(folder, name):
-    return (pathlib.Path(folder) / f"{name}.device_code").read_bytes().split(b"\0")[0].decode()
+    return (pathlib.Path(folder) / f"{name}.ptx").read_text()
 
 
 def assemble(ptx, capability):

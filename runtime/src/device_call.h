@@ -24,7 +24,7 @@ struct DeviceBackend {
     Status (*run)(Context::State &, DeviceCall &);
 };
 
-// Null: none is linked in.
+// That of the library, if it has one, or another. Null: none is linked in.
 const DeviceBackend *device_backend() noexcept;
 void use_device_backend(const DeviceBackend *) noexcept;
 

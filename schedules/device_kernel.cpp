@@ -1,0 +1,108 @@
+// Main of the programs that make kernels for devices: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
+// given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX, so that nothing is compiled at the first call.
+//
+// <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] target=TARGET [parameter=value...]
+// writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx.
+#include "schedules/require.h"
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace {
+using namespace Halide;
+
+struct Arguments {
+    std::string generator, name, folder = ".", tools;
+    std::vector<std::pair<std::string, std::string>> parameters;
+};
+
+Arguments parse(int argc, char **argv) {
+    Arguments a;
+    for (int n = 1; n < argc; n++) {
+        const std::string word = argv[n];
+        if (const auto equals = word.find('='); equals != std::string::npos) {
+            a.parameters.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+            continue;
+        }
+        const std::string value = ++n < argc ? argv[n] : "";
+        if (word == "-g")
+            a.generator = value;
+        else if (word == "-f")
+            a.name = value;
+        else if (word == "-o")
+            a.folder = value;
+        else if (word == "--cuda-tools")
+            a.tools = value;
+        else
+            attune::require(false, "unknown argument " + word);
+    }
+    return a;
+}
+
+void run(const std::string &command) {
+    if (std::system(command.c_str())) throw std::runtime_error("attune: failed: " + command + "\n");
+}
+
+// What would be slow or would not load is no kernel.
+void check(const std::string &ptx) {
+    for (const char *wrong : {".extern .func", "__local_depot"})
+        attune::require(ptx.find(wrong) == std::string::npos, std::string("the PTX has ") + wrong);
+}
+
+std::string fat_binary(const std::string &ptx, const std::string &file, const std::string &tools) {
+    std::string images;
+    for (const std::string capability : {"80", "90"}) {
+        const std::string cubin = file + ".sm_" + capability + ".cubin";
+        run(tools + "/ptxas -arch=sm_" + capability + " " + ptx + " -o " + cubin);
+        images += " --image3=kind=elf,sm=" + capability + ",file=" + cubin;
+    }
+    const std::string binary = file + ".fatbin";
+    run(tools + "/fatbinary --64 --create=" + binary + images + " --image3=kind=ptx,sm=80,file=" + ptx);
+    std::ifstream in(binary, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The module with its image for CUDA as it is to be embedded.
+Module with_image(const Module &module, const Arguments &a) {
+    Module result(module.name(), module.target());
+    for (const Buffer<> &buffer : module.buffers()) {
+        if (buffer.name().find("cuda_gpu_source_kernels") == std::string::npos) {
+            result.append(buffer);
+            continue;
+        }
+        const std::string file = a.folder + "/" + a.name, ptx(static_cast<const char *>(buffer.data()));
+        std::ofstream(file + ".ptx") << ptx;
+        check(ptx);
+        const std::string image = a.tools.empty() ? ptx + '\0' : fat_binary(file + ".ptx", file, a.tools);
+        Buffer<std::uint8_t> embedded(static_cast<int>(image.size()), buffer.name());
+        std::memcpy(embedded.data(), image.data(), image.size());
+        result.append(embedded);
+    }
+    for (const Internal::LoweredFunc &function : module.functions()) result.append(function);
+    return result;
+}
+
+void make(const Arguments &a) {
+    std::string target;
+    for (const auto &[name, value] : a.parameters)
+        if (name == "target") target = value;
+    const auto generator = Internal::GeneratorRegistry::create(a.generator, GeneratorContext(Target(target)));
+    attune::require(generator != nullptr, "there is no generator " + a.generator);
+    for (const auto &[name, value] : a.parameters)
+        if (name != "target") generator->set_generatorparam_value(name, value);
+    with_image(generator->build_module(a.name), a).compile({{OutputFileType::object, a.folder + "/" + a.name + ".o"}});
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    try {
+        make(parse(argc, argv));
+        return 0;
+    } catch (const std::exception &e) {
+        std::cerr << e.what() << '\n';
+        return 1;
+    }
+}
