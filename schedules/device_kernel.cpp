@@ -1,5 +1,5 @@
 // Main of the programs that make kernels for devices: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
-// given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX, so that nothing is compiled at the first call.
+// given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX: nothing is compiled at the first call.
 //
 // <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] target=TARGET [parameter=value...]
 // writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx.

@@ -56,8 +56,8 @@ def defects(name, ptx, figures):
 def table(results):
     yield "# Variants for CUDA"
     yield ""
-    yield "Made by `scripts/cuda_variants.py --table` from what ptxas says of the PTX, for compute capability 8.0 / 9.0, and from the"
-    yield "instructions in the PTX: both loops over keys, that of whole chunks and that of the others, and what surrounds them."
+    yield "Made by `scripts/cuda_variants.py --table` from what ptxas says of the PTX, for compute capability 8.0 / 9.0, and"
+    yield "from the instructions in the PTX: both loops over keys, of whole chunks and of the others, and what surrounds them."
     yield ""
     yield "| variant | registers | spilled | shared memory | " + " | ".join(MIX) + " | all |"
     yield "|---|---:|---:|---:|" + "---:|" * (len(MIX) + 1)

@@ -19,7 +19,7 @@ class WithoutCalls : public Internal::IRMutator {
         return mutate(Internal::substitute(args, f.values()[static_cast<std::size_t>(op->value_index)]));
     }
 };
-// Kept from Halide's solver: by a lower end it would narrow the bounds of a stage to what it cannot show to be one chunk.
+// Kept from Halide's solver: by a lower end it narrows the bounds of a stage to what it cannot show to be one chunk.
 Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
 Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
 
@@ -42,8 +42,8 @@ struct LaneBuilder {
         return select(channel < channels, read(min(channel, channels - 1)), 0.0f);
     }
 
-    // Chunks of which a group's rows see some key, and those that all rows see whole by their intervals. As bounds of the chunk's
-    // number, unlike Builder::seen(), so that Halide trims the loop at its end.
+    // Chunks of which a group's rows see some key, and those that all rows see whole by their intervals. As bounds of the
+    // chunk's number, unlike Builder::seen(), so that Halide trims the loop at its end.
     ChunkSpan seen_chunks() const {
         auto [first, last] = build.queries_of(build.s.t);
         const int chunk = build.shape.chunk;

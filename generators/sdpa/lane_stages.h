@@ -45,8 +45,9 @@ struct LaneStages {
     Halide::Var j{"j"};
 };
 
-// Inputs as those of sdpa_stages(), query, key and value in f32; t of shortest and longest counts lanes, and finite_values is not
-// asked for. `stored` makes of a result what is stored. The last tile of tile_q queries is filled up by lanes that store nothing.
+// Inputs as those of sdpa_stages(), query, key and value in f32; t of shortest and longest counts lanes, and finite_values is
+// not asked for. `stored` makes of a result what is stored. The last tile of tile_q queries is filled up by lanes that store
+// nothing.
 LaneStages lane_stages(const SdpaInputs &, const LaneShape &, int chunk, int tile_q, const Score &, const LaneInstructions &,
                        const std::function<Halide::Expr(Halide::Expr)> &stored);
 

@@ -94,8 +94,8 @@ private:
         const Expr own = select(has_offsets, clamp(offsets(b), -far, far), 0);
         in.offset(b) = own + offset, in.band_begin(b) = own + band_begin, in.band_end(b) = own + band_end;
         in.lengths(i, b) = min(select(has_lengths, clamp(lengths(i, b), 0, far), 0) + length, in.keys);
-        // Where every query has a length of its own, no chunk is left out for them: a maximum over a tile would be a stage, whose
-        // value Halide does not ask once for a chunk.
+        // Where every query has a length of its own, no chunk is left out for them: a maximum over a tile would be a stage, and
+        // a condition on it would not be asked once for a chunk.
         const Expr own_lengths = has_lengths && lengths.dim(0).stride() != 0;
         in.shortest = Func("shortest_of"), in.longest = Func("longest_of");
         in.shortest(i, b) = select(own_lengths, 0, in.lengths(0, b));

@@ -28,7 +28,7 @@ std::string shape_of(const ConstView &v) {
 }
 
 Status check_memory(std::string_view name, const ConstView &v) {
-    if (v.place != Place::host) return unsupported(name, "is on a device; this build computes on the host only");
+    if (v.place != Place::host) return unsupported(name, "is on a device; this function computes on the host only");
     __int128 elements = 1, reach = 0;
     for (int n = 0; n < v.rank; n++) {
         if (v.extent[n] < 0) return invalid(name, "extent " + text(n) + " must not be negative, got " + text(v.extent[n]));

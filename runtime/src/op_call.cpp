@@ -45,6 +45,8 @@ Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
     const std::string source = std::string(forced.by) + ": ", name(forced.name);
     const VariantRecord *v = find_variant(forced.name);
     if (!v) return {StatusCode::invalid_argument, source + "there is no variant " + name};
+    if (!is_cpu_target(v->target))
+        return {StatusCode::invalid_argument, source + name + " is for tensors on a device, these are on the host"};
     if (!runs_here(v->target))
         return {StatusCode::unsupported, source + name + " cannot run here: this CPU lacks " + missing_for(v->target)};
     if (v->op != n.op)

@@ -201,14 +201,14 @@ Status sdpa_on_device(Context &caller, const ConstView &query, const ConstView &
                       const SdpaOptions &options, std::string &instead) {
     const CallStart start = start_of_call();
     Context::State &context = caller.state();
-    for (const NamedView &v : all_views(query, key, value, out, options))
-        if (v.view.given() && v.view.place != Place::device) return invalid(v.name, "is on the host, query is on a device");
     const DeviceBackend *backend = device_backend();
     const std::string missing = backend ? backend->missing() : "this build has no kernels for a device (preset cuda)";
     if (!missing.empty()) {
         if (context.device.cpu_instead) instead = "tensors on a device, but " + missing;
         return context.device.cpu_instead ? Status() : unsupported("query", "is on a device, but " + missing);
     }
+    for (const NamedView &v : all_views(query, key, value, out, options))
+        if (v.view.given() && v.view.place != Place::device) return invalid(v.name, "is on the host, query is on a device");
     if (Status s = check_supported(options, query.dtype); !s.ok()) return s;
     // All but what would be read is checked as for the host.
     SdpaOptions o = as_host(options);

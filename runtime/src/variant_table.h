@@ -27,5 +27,7 @@ const VariantRecord *find_variant(std::string_view name) noexcept;
 
 // Whether this machine runs a target; asked once per process.
 bool runs_here(std::string_view target) noexcept;
+// Or a device's.
+bool is_cpu_target(std::string_view target) noexcept;
 
 }  // namespace attune

@@ -1,6 +1,8 @@
 #include "attune/variants.h"
 #include "cpu_features.h"
+#include "device_call.h"
 #include "variant_table.h"
+#include <algorithm>
 #include <atomic>
 
 namespace attune {
@@ -61,6 +63,11 @@ bool runs_here(std::string_view target) noexcept {
     return false;
 }
 
+bool is_cpu_target(std::string_view target) noexcept {
+    const std::span<const char *const> all = cpu_targets();
+    return std::find(all.begin(), all.end(), target) != all.end();
+}
+
 std::vector<VariantInfo> variants() {
     std::vector<VariantInfo> infos;
     for (const char *target : cpu_targets())
@@ -71,6 +78,14 @@ std::vector<VariantInfo> variants() {
                              v->provenance, v->dispatched, missing.empty(),
                              missing.empty() ? "" : "this CPU lacks " + missing});
         }
+    for (const VariantRecord *v : variant_records()) {
+        if (is_cpu_target(v->target)) continue;
+        std::string why_not = "is for tensors on a device";
+        const DeviceBackend *backend = device_backend();
+        if (backend && backend->target == v->target && !backend->missing().empty()) why_not += ", and " + backend->missing();
+        infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->numbers,
+                         v->provenance, v->dispatched, false, std::move(why_not)});
+    }
     return infos;
 }
 

@@ -64,7 +64,8 @@ void schedule_lanes(LaneStages &stages, Func out, const LanesTuning &tuning) {
     SdpaStages &s = stages.s;
     const Var r = s.r;
 
-    // A block is some warps, a warp its lanes; a lane writes what it holds. Not partitioned: the whole body would be there twice.
+    // A block is some warps, a warp its lanes; a lane writes what it holds. Not partitioned, or the whole body would be there
+    // twice.
     RVar block("block"), warp("warp"), row_lane("row_lane"), lane("lane");
     // The pure stage defines nothing, but if it is not the device's the host is taken to write it.
     out.gpu_blocks(s.b).gpu_threads(s.d);

@@ -1,5 +1,5 @@
-// Calls with tensors on a device, beside their results: the stream, what is not copied and not waited for, what is refused, and a
-// machine without a driver.
+// Calls with tensors on a device, beside their results: the stream, what is not copied and not waited for, what is refused,
+// and a machine without a driver.
 #include "device_call.h"
 #include "tests/cuda/ptx/driver_counts.h"
 #include "tests/support/refusals.h"
@@ -105,12 +105,17 @@ TEST_CASE("device: what is refused", "[device]") {
         {.variant = "sdpa_f32_d128_cuda80_as_ptx_simt"},
         "variant: sdpa_f32_d128_cuda80_as_ptx_simt is no variant of cuda80_as_ptx for the type, sizes, alignment and options "
         "of this call");
+    const attune::SdpaOptions forced{.variant = "sdpa_f32_d64_cuda80_as_ptx_simt"};
+    const attune::Status of_host = t.of.run(context, forced.variant);
+    CHECK(of_host.message() == "variant: sdpa_f32_d64_cuda80_as_ptx_simt is for tensors on a device, these are on the host");
     t.key.place = attune::Place::host;
     refused({}, "key: is on the host, query is on a device");
 }
 
 TEST_CASE("device: a machine without a driver refuses, or computes on the CPU where the caller allows it", "[no_driver]") {
     REQUIRE(attune::device_backend());
+    for (const attune::VariantInfo &v : attune::variants())
+        if (v.target == attune::device_backend()->target) CHECK(!v.runs_here);
     const std::string missing = attune::device_backend()->missing();
     if (missing.empty()) {
         WARN("SKIPPED: this machine has a driver");

@@ -21,11 +21,11 @@ struct VariantInfo {
     std::string_view numbers;      // "chunk=128 tile_q=64 ..."
     std::string_view provenance;   // where the numbers come from: file, hardware, date
     bool dispatched;               // false: only where it is forced
-    bool runs_here;
+    bool runs_here;                // for tensors of the host
     std::string why_not;  // what this machine lacks, empty if it runs here
 };
 
-// All of them, the most specific target first.
+// All of them, the most specific target of the CPU first, those of devices last.
 std::vector<VariantInfo> variants();
 
 // Targets of schedules/targets.json, the most specific first, with what this machine lacks for each (empty: nothing).
