@@ -43,12 +43,13 @@ struct LaneBuilder {
     }
 
     // Chunks of which a group's rows see some key, and those that all rows see whole by their intervals. As bounds of the
-    // chunk's number, unlike Builder::seen(), so that Halide trims the loop at its end.
+    // chunk's number, unlike Builder::seen(), so that Halide trims the loop at its end. A group behind the last query sees none.
     ChunkSpan seen_chunks() const {
         auto [first, last] = build.queries_of(build.s.t);
         const int chunk = build.shape.chunk;
         const Expr b = build.s.b, begin = max(0, first + build.in.band_begin(b));
-        return {begin / chunk, (min(build.in.longest(build.s.t, b), last + build.in.band_end(b)) + chunk - 1) / chunk};
+        const Expr end = min(build.in.longest(build.s.t, b), last + build.in.band_end(b));
+        return {begin / chunk, select(first < build.in.queries, (end + chunk - 1) / chunk, 0)};
     }
     ChunkSpan whole_chunks() const {
         auto [first, last] = build.queries_of(build.s.t);
