@@ -154,8 +154,11 @@ struct LaneBuilder {
         stages.lse = Func("lse");
         // A row that sees no key has sum 0; -inf as a bit pattern, because arithmetic on it would be undefined.
         auto empty = [](const Expr &sum) { return strict_float(sum == 0.0f); };
-        const Expr lse = reinterpret(UInt(32), build.natural(total[channels + 1]) + log(total[channels]));
-        stages.lse(r, t, h, b) = reinterpret(Float(32), select(empty(total[channels]), minus_infinity_bits(Float(32)), lse));
+        const Expr sum = total[channels], sum_bits = bits_of(sum);
+        Expr lse = bits_of(build.natural(total[channels + 1]) + log(sum));
+        // log() of a NaN may be a number; a NaN is told by its bits, because code generation may take it that there are none.
+        lse = select((sum_bits & 0x7fffffff) > 0x7f800000, sum_bits, lse);
+        stages.lse(r, t, h, b) = reinterpret(Float(32), select(empty(sum), minus_infinity_bits(Float(32)), lse));
 
         RDom at(0, channels, 0, lanes.rows, 0, lanes.channel_lanes, 0,
                 (in.queries + tile_q - 1) / tile_q * (tile_q / lanes.rows), "out");

@@ -108,3 +108,35 @@ TEST_CASE("device: bias", "[device]") { check_options({"scored"}, option_sets::b
 TEST_CASE("device: ALiBi", "[device]") { check_options({"scored"}, option_sets::alibis()); }
 TEST_CASE("device: softcap and sinks", "[device]") { check_options({"scored"}, option_sets::caps_and_sinks()); }
 TEST_CASE("device: everything at once", "[device]") { check_options({"scored"}, option_sets::everything()); }
+
+// conventions of SdpaOptions: what masked keys and values hold has no effect; NaN in others propagates.
+TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "[device]") {
+    attune::Context context;
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    for_each_device_variant({"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        using T = decltype(zero);
+        for (const bool by_mask : {false, true}) {
+            if (by_mask && v.kind == "plain") continue;
+            const auto [head_dim, value_dim] = head_sizes_of(v, 0);
+            SdpaCase c{.queries = 9, .keys = 23, .head_dim = head_dim, .value_dim = value_dim, .valid_lens = {17, 0}};
+            if (by_mask) c.valid_lens = {}, c.mask = "b11j";
+            for (const float spoil : {nan, infinity, -infinity}) {
+                DeviceArrays<T> masked(c);
+                for (std::int64_t b = 0; b < c.batch; b++)
+                    for (std::int64_t j = 0; j < c.keys; j++) {
+                        if (masked.kept(b, 0, 0, j)) continue;
+                        for (std::int64_t h = 0; h < c.key_heads; h++) {
+                            for (std::int64_t d = 0; d < head_dim; d++) masked.key(b, h, j, d) = T(spoil);
+                            for (std::int64_t d = 0; d < value_dim; d++) masked.value(b, h, j, d) = T(spoil);
+                        }
+                    }
+                check_arrays(context, masked, v.name);
+            }
+            DeviceArrays<T> value(c), key(c);
+            value.value(0, 0, 3, 0) = T(nan), key.key(0, 1, 3, 0) = T(nan);
+            if (!value.kept(0, 0, 0, 3)) continue;
+            check_arrays(context, value, v.name);
+            check_arrays(context, key, v.name);
+        }
+    });
+}
