@@ -1,0 +1,52 @@
+// What a schedule's numbers may be: schedules/<op>/space.json.
+#pragma once
+#include "numbers.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace attune::tune {
+
+// What the constraints of a space may name beside its knobs.
+struct Facts {
+    int lanes;               // elements of a vector of the type in which sums are kept
+    int registers;           // vector registers
+    int element_bytes;       // of the tensors
+    int sum_bytes;           // of sums
+    int l1_bytes, l2_bytes;  // of this machine, or of the target where it is another's
+    int head_dim;            // 0: any
+};
+
+struct Knob {
+    std::string name;
+    std::vector<int> values;  // ascending
+    int stage;                // the factored search takes the knobs of one stage together, the stages in this order
+};
+
+class Space {
+public:
+    // The space of a schedule and class in the file; throws InputError that says what is wrong with it and where.
+    static Space read(const std::string &file, const std::string &op, const std::string &schedule, const std::string &shape_class,
+                      const Facts &);
+    ~Space();
+    Space(Space &&) noexcept;
+
+    const std::vector<Knob> &knobs() const;
+    // Empty if the numbers are legal, else what they break, in the words of the file ("accumulators: 34 of 28 registers").
+    std::string why_not(const Numbers &) const;
+    // The legal point that is nearest to numbers of elsewhere (another target, another class), which may lack knobs or name values
+    // that are none here.
+    Numbers nearest(const Numbers &) const;
+    // Every legal point that differs in one knob by one step; where that is illegal, with the smallest change of others that makes
+    // it legal.
+    std::vector<Numbers> neighbours(const Numbers &) const;
+    std::vector<Numbers> all() const;  // every legal point, in the order of the knobs
+    std::size_t illegal() const;       // how many points of the full product the constraints leave out
+
+private:
+    struct Parts;
+    explicit Space(std::unique_ptr<Parts>);
+    std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace attune::tune
