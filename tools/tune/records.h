@@ -14,11 +14,11 @@ struct RecordKey {
     std::string target, hardware, algorithm, halide;
     std::string op, dtype, schedule, shape_class, kind;
     int head_dim = 0, threads = 0;
-    std::string mask, group;           // "none", "causal", "window"...; query heads a key head
+    std::string mask, group;  // "none", "causal", "window"...; query heads a key head
     int log2_queries = 0, log2_keys = 0;
-    std::string shape;                 // its label, in full
-    std::string baseline;              // numbers that the ratios are against
-    bool cold = false;                 // caches: operands rotated through more than the last level holds
+    std::string shape;     // its label, in full
+    std::string baseline;  // numbers that the ratios are against
+    bool cold = false;     // caches: operands rotated through more than the last level holds
 
     bool operator==(const RecordKey &) const = default;
 };
@@ -38,10 +38,11 @@ struct Record {
 
 nlohmann::ordered_json json_of(const Record &);
 
-// The records of a file; an incomplete last line is left out, any other bad line throws InputError with its number. No file: none.
+// The records of a file. A line that ends in the middle is left out: its writer was killed, and who came after began a line of its
+// own. Any other bad line throws InputError with its number. No file: none.
 std::vector<Record> read_records(const std::string &file);
 
-// Appends lines to a file; one process at a time (the others wait).
+// Appends lines to a file. Several processes may do so at once: for each line the others wait.
 class RecordLog {
 public:
     explicit RecordLog(const std::string &file);  // throws MachineError if it cannot be written
