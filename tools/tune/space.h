@@ -1,4 +1,4 @@
-// What a schedule's numbers may be: schedules/<op>/space.json.
+// What a schedule's numbers may be: schedules/<op>/space.json (the file's form: space_file.h).
 #pragma once
 #include "numbers.h"
 #include <memory>
@@ -15,19 +15,23 @@ struct Facts {
     int sum_bytes;           // of sums
     int l1_bytes, l2_bytes;  // of this machine, or of the target where it is another's
     int head_dim;            // 0: any
+    bool bf16;               // of which products may take pairs
 };
+
+// Of a target (Halide's words for it: schedules/targets.json) and a type as records name it; caches are the caller's.
+Facts facts_of(const std::string &halide_target, const std::string &dtype, int head_dim, int l1_bytes, int l2_bytes);
 
 struct Knob {
     std::string name;
-    std::vector<int> values;  // ascending
+    std::vector<int> values;  // ascending; each of them is in some legal point
     int stage;                // the factored search takes the knobs of one stage together, the stages in this order
 };
 
 class Space {
 public:
     // The space of a schedule and class in the file; throws InputError that says what is wrong with it and where.
-    static Space read(const std::string &file, const std::string &op, const std::string &schedule, const std::string &shape_class,
-                      const Facts &);
+    static Space read(const std::string &file, const std::string &op, const std::string &schedule,
+                      const std::string &shape_class, const Facts &);
     ~Space();
     Space(Space &&) noexcept;
 
@@ -35,10 +39,11 @@ public:
     // Empty if the numbers are legal, else what they break, in the words of the file ("accumulators: 34 of 28 registers").
     std::string why_not(const Numbers &) const;
     // The legal point that is nearest to numbers of elsewhere (another target, another class), which may lack knobs or name values
-    // that are none here.
+    // that are none here. That of legal numbers is themselves, completed by the defaults of what they lack: points of a space can
+    // be compared.
     Numbers nearest(const Numbers &) const;
     // Every legal point that differs in one knob by one step; where that is illegal, with the smallest change of others that makes
-    // it legal.
+    // it legal. Of numbers outside of the space: those of the nearest point.
     std::vector<Numbers> neighbours(const Numbers &) const;
     std::vector<Numbers> all() const;  // every legal point, in the order of the knobs
     std::size_t illegal() const;       // how many points of the full product the constraints leave out

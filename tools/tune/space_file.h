@@ -1,0 +1,42 @@
+// schedules/<op>/space.json as it stands in the file.
+//
+//   {"schema": 1, "op": "sdpa", "like": "other op",      where no space of this file fits, those of the other op's file are asked
+//    "spaces": [
+//      {"schedules": ["prefill"], "classes": ["long"],   classes: all that no space before it is for, if left out
+//       "note": "...",                                   for who reads the file
+//       "knobs": {
+//         "tile_q": {"values": [16, "2 * lanes"],        expressions over facts; or lists of them by class: {"long": [...], "other":
+//                    "stage": 1, "default": 16},         [...]}. default: of numbers that lack it
+//         ...},
+//       "constraints": [                                 expressions over knobs and facts
+//         {"require": "tile_q < 2 * chunk", "else": "tile_q {tile_q} is too much for a chunk of {chunk}"},
+//         {"multiple": "chunk", "of": "key_tile"},
+//         {"for": "sums", "need": "tile_q * key_tile", "of": "registers"}, ...]}]}
+//
+// Facts are those of space.h, and channels: the head size, or 128 where it may be any.
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace attune::tune {
+
+struct KnobLines {
+    std::string name;
+    std::vector<std::string> values;  // expressions
+    int stage = 1;
+    std::optional<int> otherwise;  // of numbers that lack it
+};
+
+struct SpaceLines {
+    std::string file;  // in which it was found
+    std::vector<KnobLines> knobs;
+    std::vector<std::pair<std::string, std::string>> constraints;  // what is required, and the words for it
+};
+
+// Throws InputError that says what is wrong with the file and where.
+SpaceLines read_space_lines(const std::string &file, const std::string &op, const std::string &schedule,
+                            const std::string &shape_class);
+
+}  // namespace attune::tune
