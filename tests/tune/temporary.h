@@ -19,6 +19,7 @@ public:
     TemporaryFolder(const TemporaryFolder &) = delete;
     TemporaryFolder &operator=(const TemporaryFolder &) = delete;
 
+    std::string path() const { return path_.string(); }
     std::string operator/(const std::string &name) const { return (path_ / name).string(); }
     std::string write(const std::string &name, const std::string &text) const {
         std::ofstream(*this / name, std::ios::binary) << text;

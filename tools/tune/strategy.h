@@ -15,17 +15,26 @@ using Outcome = std::optional<double>;
 class Strategy {
 public:
     virtual ~Strategy() = default;
-    // Up to `at_most` candidates that were not proposed before, best guess first; empty when the strategy has no more to ask.
+    // Up to `at_most` candidates that were not proposed before, best guess first. Empty while what comes next depends on outcomes
+    // that were not told yet; empty with none of them owing when the strategy has no more to ask.
     virtual std::vector<Numbers> propose(std::size_t at_most) = 0;
-    // Every proposed candidate is told once, in any order, before the next proposal or after it.
+    // Every proposed candidate is told, in any order. Told again, after it was measured again, it has its last outcome; what was
+    // never proposed (a record of an earlier run) may be told too, and is then not proposed.
     virtual void tell(const Numbers &, const Outcome &) = 0;
     // What it does now, for the progress line: "stage 2 of 3", "descent from chunk=64 ...".
     virtual std::string phase() const = 0;
 };
 
-// "factored": seeds, then stage by stage, then descent by one step from the best three until a full sweep gains less than 0.1 %.
-// Others to compare with: "random", "descent" (from the seeds alone), "exhaustive". Throws InputError for another name.
+// The first of the seeds is what the search starts from. They may lie outside of the space: then their nearest points are meant.
+//
+//   factored    seeds, then stage by stage of the space around the best so far, then descent
+//   descent     seeds, then all neighbours of the best three, until a full sweep gains less than 0.1 %
+//   random      seeds, then the others in random order
+//   exhaustive  seeds, then the others in the order of the space
+//
+// Throws InputError for another name. The same seed and outcomes give the same proposals. The space outlives the strategy.
 std::vector<std::string> strategy_names();
-std::unique_ptr<Strategy> make_strategy(const std::string &name, const Space &, const std::vector<Numbers> &seeds, std::uint64_t seed);
+std::unique_ptr<Strategy> make_strategy(const std::string &name, const Space &, const std::vector<Numbers> &seeds,
+                                        std::uint64_t seed);
 
 }  // namespace attune::tune

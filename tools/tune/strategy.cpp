@@ -1,0 +1,216 @@
+#include "strategy.h"
+#include "tools/error.h"
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+
+namespace attune::tune {
+namespace {
+
+constexpr std::size_t best_few = 3;        // from which descent goes on
+constexpr double least_gain = 0.001;       // of a sweep of descent, or it was the last
+constexpr std::size_t stage_at_most = 48;  // candidates of a stage: minutes of compiling
+
+// What all strategies share: what was asked and what was told. There is no other state of a candidate than these two, and nothing
+// that follows from outcomes outlives the question: so a candidate that was thought of but not asked can come up again, and an
+// outcome that changes changes all that follows from it.
+class Search : public Strategy {
+public:
+    Search(const Space &space, const std::vector<Numbers> &seeds) : space_(space) {
+        for (const Numbers &seed : seeds) wanted_.push_back(space.nearest(seed));
+        if (wanted_.empty()) wanted_.push_back(space.nearest({}));
+        start_ = wanted_.front();
+    }
+
+    std::vector<Numbers> propose(std::size_t at_most) final {
+        std::vector<Numbers> batch;
+        while (batch.size() < at_most) {
+            if (wanted_.empty()) {
+                // What is wanted next depends on all outcomes.
+                if (!batch.empty() || !owing_.empty() || !next_phase()) break;
+                continue;
+            }
+            const Numbers next = wanted_.front();
+            wanted_.pop_front();
+            if (outcomes_.contains(next) || owing_.contains(next)) continue;
+            owing_.insert(next);
+            batch.push_back(next);
+        }
+        return batch;
+    }
+
+    void tell(const Numbers &numbers, const Outcome &outcome) final {
+        const Numbers point = space_.why_not(numbers).empty() ? space_.nearest(numbers) : numbers;
+        owing_.erase(point);
+        outcomes_[point] = outcome;
+    }
+
+protected:
+    // Puts what is wanted now into wanted(), which is empty; false if that is the end. All outcomes are there.
+    virtual bool next_phase() = 0;
+
+    const Space &space() const { return space_; }
+    const Numbers &start() const { return start_; }
+    std::deque<Numbers> &wanted() { return wanted_; }
+
+    // The best of the points so far; where none was timed, that which the search started from.
+    std::vector<Numbers> best(std::size_t count) const {
+        std::vector<std::pair<double, const Numbers *>> timed;
+        for (const auto &[numbers, outcome] : outcomes_)
+            if (outcome && space_.why_not(numbers).empty()) timed.emplace_back(*outcome, &numbers);
+        std::stable_sort(timed.begin(), timed.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+        std::vector<Numbers> list;
+        for (std::size_t n = 0; n < std::min(count, timed.size()); n++) list.push_back(*timed[n].second);
+        if (list.empty()) list.push_back(start_);
+        return list;
+    }
+    Outcome best_outcome() const {
+        const auto found = outcomes_.find(best(1)[0]);
+        return found == outcomes_.end() ? Outcome() : found->second;
+    }
+
+private:
+    const Space &space_;
+    Numbers start_;
+    std::deque<Numbers> wanted_;
+    std::set<Numbers> owing_;  // asked, not told
+    std::map<Numbers, Outcome> outcomes_;
+};
+
+class Descent : public Search {
+public:
+    using Search::Search;
+    std::string phase() const override { return sweeps_ == 0 ? "seeds" : "descent from " + text_of(from_); }
+
+protected:
+    bool next_phase() override {
+        const Outcome now = best_outcome();
+        if (sweeps_++ > 0 && !(now && (!before_ || *now < *before_ * (1 - least_gain)))) return false;
+        before_ = now;
+        from_ = best(1)[0];
+        for (const Numbers &point : best(best_few))
+            for (const Numbers &neighbour : space().neighbours(point)) wanted().push_back(neighbour);
+        return true;
+    }
+
+private:
+    int sweeps_ = 0;
+    Outcome before_;  // the best before the last sweep
+    Numbers from_;
+};
+
+// std::shuffle is another with every standard library.
+void shuffle(std::vector<Numbers> &points, std::mt19937_64 &random) {
+    for (std::size_t left = points.size(); left > 1; left--) std::swap(points[left - 1], points[random() % left]);
+}
+
+// Knobs of a stage together, those of the others as they are in the best point so far or as near as constraints let them.
+class Factored : public Descent {
+public:
+    Factored(const Space &space, const std::vector<Numbers> &seeds, std::uint64_t seed) : Descent(space, seeds), random_(seed) {
+        for (const Knob &knob : space.knobs())
+            if (knob.values.size() > 1) stages_.insert(knob.stage);
+        next_ = stages_.begin();
+    }
+    std::string phase() const override {
+        const auto done = std::distance(stages_.begin(), next_);
+        if (done == 0) return "seeds";
+        if (in_descent_) return Descent::phase();
+        return "stage " + std::to_string(done) + " of " + std::to_string(stages_.size());
+    }
+
+protected:
+    bool next_phase() override {
+        if (next_ == stages_.end()) {
+            in_descent_ = true;
+            return Descent::next_phase();
+        }
+        want_stage(*next_++);
+        return true;
+    }
+
+private:
+    int steps(const Numbers &a, const Numbers &b, const Knob &knob) const {
+        const auto place = [&](const Numbers &numbers) {
+            return std::lower_bound(knob.values.begin(), knob.values.end(), numbers.at(knob.name)) - knob.values.begin();
+        };
+        return int(std::abs(place(a) - place(b)));
+    }
+
+    void want_stage(int stage) {
+        const Numbers base = best(1)[0];
+        struct Choice {
+            int within, beside;  // steps from the base in the knobs of the stage, and in the others
+            Numbers numbers;
+        };
+        std::map<std::vector<int>, Choice> choices;  // by the values of the knobs of the stage
+        for (const Numbers &point : space().all()) {
+            std::vector<int> values;
+            Choice choice{0, 0, point};
+            for (const Knob &knob : space().knobs()) {
+                (knob.stage == stage ? choice.within : choice.beside) += steps(base, point, knob);
+                if (knob.stage == stage) values.push_back(point.at(knob.name));
+            }
+            const auto [known, first] = choices.emplace(values, choice);
+            if (!first && choice.beside < known->second.beside) known->second = choice;
+        }
+        std::vector<Choice> ordered;
+        for (const auto &[values, choice] : choices) ordered.push_back(choice);
+        std::stable_sort(ordered.begin(), ordered.end(), [](const Choice &a, const Choice &b) { return a.within < b.within; });
+        // The nearest are the best guess; where there are too many, half of the candidates are of anywhere.
+        const std::size_t near = ordered.size() <= stage_at_most ? ordered.size() : stage_at_most / 2;
+        std::vector<Numbers> others;
+        for (std::size_t n = 0; n < ordered.size(); n++)
+            if (n < near)
+                wanted().push_back(ordered[n].numbers);
+            else
+                others.push_back(ordered[n].numbers);
+        shuffle(others, random_);
+        for (std::size_t n = 0; n < std::min(others.size(), stage_at_most - std::min(near, stage_at_most)); n++)
+            wanted().push_back(others[n]);
+    }
+
+    std::mt19937_64 random_;
+    std::set<int> stages_;
+    std::set<int>::const_iterator next_;
+    bool in_descent_ = false;
+};
+
+// All points, whatever their outcomes.
+class Everything : public Search {
+public:
+    Everything(const Space &space, const std::vector<Numbers> &seeds, std::optional<std::uint64_t> seed)
+        : Search(space, seeds), phase_(seed ? "random order" : "every point") {
+        std::vector<Numbers> all = space.all();
+        std::mt19937_64 random(seed.value_or(0));
+        if (seed) shuffle(all, random);
+        wanted().insert(wanted().end(), all.begin(), all.end());
+    }
+    std::string phase() const override { return phase_; }
+
+protected:
+    bool next_phase() override { return false; }
+
+private:
+    std::string phase_;
+};
+
+}  // namespace
+
+std::vector<std::string> strategy_names() { return {"factored", "descent", "random", "exhaustive"}; }
+
+std::unique_ptr<Strategy> make_strategy(const std::string &name, const Space &space, const std::vector<Numbers> &seeds,
+                                        std::uint64_t seed) {
+    if (name == "factored") return std::make_unique<Factored>(space, seeds, seed);
+    if (name == "descent") return std::make_unique<Descent>(space, seeds);
+    if (name == "random") return std::make_unique<Everything>(space, seeds, seed);
+    if (name == "exhaustive") return std::make_unique<Everything>(space, seeds, std::nullopt);
+    std::string names;
+    for (const std::string &known : strategy_names()) names += (names.empty() ? "" : ", ") + known;
+    throw program::InputError("--strategy", "expected one of " + names + ", got " + name);
+}
+
+}  // namespace attune::tune
