@@ -64,7 +64,7 @@ std::optional<Numbers> with_another(const Space &space, const Knob &knob, const 
 }
 
 void turn_every_knob(const Kernel &k) {
-    const Facts facts = facts_of(k.target, k.dtype, k.head_dim, 32 << 10, 1 << 20);
+    const Facts facts = facts_of(k.target, k.dtype, k.head_dim, {32 << 10, 1 << 20});
     const Space space =
         Space::read(std::string(ATTUNE_SCHEDULES) + "/" + k.op + "/space.json", k.op, k.schedule, k.shape_class, facts);
     const Numbers completed = space.nearest(k.numbers);

@@ -147,7 +147,7 @@ TEST_CASE("every number that is shipped is a legal point of its space", "[tune]"
                 const Numbers shipped = record.contains("numbers") ? record.at("numbers").get<Numbers>() : Numbers();
                 if (schedule == "root" || shipped.empty()) continue;  // an oracle, or a schedule without numbers
                 const int l2_bytes = target == "generic" || target == "avx2" ? 256 << 10 : 1 << 20;
-                const Facts its = facts_of(targets.at(target).at("halide"), dtype, record.at("head_dim"), 32 << 10, l2_bytes);
+                const Facts its = facts_of(targets.at(target).at("halide"), dtype, record.at("head_dim"), {32 << 10, l2_bytes});
                 CAPTURE(op, target, record.dump());
                 const Space space = Space::read(file, op, schedule, shape_class, its);
                 CHECK(space.why_not(shipped) == "");

@@ -22,15 +22,6 @@ double far(int a, int b) { return std::abs(std::log2(std::max(a, 0) + 0.5) - std
 
 }  // namespace
 
-Facts facts_of(const std::string &halide_target, const std::string &dtype, int head_dim, int l1_bytes, int l2_bytes) {
-    const bool avx512 = halide_target.find("avx512") != std::string::npos,
-               avx2 = halide_target.find("avx2") != std::string::npos;
-    const int vector_bytes = avx512 ? 64 : avx2 ? 32 : 16;
-    const int registers = avx512 || halide_target.starts_with("arm-64") ? 32 : 16;
-    const int element = dtype == "bool" ? 1 : dtype == "f64" ? 8 : dtype == "f32" ? 4 : 2, sum = dtype == "f64" ? 8 : 4;
-    return {vector_bytes / sum, registers, element, sum, l1_bytes, l2_bytes, head_dim, dtype == "bf16"};
-}
-
 struct Space::Parts {
     std::string file, schedule;
     Values values;

@@ -18,8 +18,13 @@ struct Facts {
     bool bf16;               // of which products may take pairs
 };
 
-// Of a target (Halide's words for it: schedules/targets.json) and a type as records name it; caches are the caller's.
-Facts facts_of(const std::string &halide_target, const std::string &dtype, int head_dim, int l1_bytes, int l2_bytes);
+struct Caches {
+    int l1_bytes, l2_bytes;  // of a core
+};
+Caches caches_here();
+
+// Of a target (Halide's words for it: schedules/targets.json) and a type as records name it.
+Facts facts_of(const std::string &halide_target, const std::string &dtype, int head_dim, const Caches &);
 
 struct Knob {
     std::string name;
