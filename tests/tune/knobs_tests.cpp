@@ -1,5 +1,5 @@
-// Every knob of every space changes the code of its kernel: one that does not would be searched for nothing. CMakeLists.txt lists
-// the kernels, from the numbers that are shipped.
+// Every knob of every space changes the code of its kernel: one that does not would be searched for nothing. CMakeLists.txt
+// lists the kernels, from the numbers that are shipped.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/tune/space.h"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the tuner's strategies on recorded spaces: how far from the best of all records each is, by the number of candidates.
+"""Compares the tuner's strategies on recorded spaces: how far from the best each is, by the number of candidates.
 
     tools/tune/compare_strategies.py build/native/tools/attune RECORDS.jsonl... [--page docs/tuning-strategies.md]
 
-Each key of the records (a variant, a shape, a machine) is searched again and again, from the numbers that its ratios are against and
-from recorded points that the seeds choose. Nothing is timed: the answers are the recorded medians. With --page the tables replace
-what stands between the markers of that page; without it they are printed.
+Each key of the records (a variant, a shape, a machine) is searched again and again, from the numbers that its ratios are
+against and from recorded points that the seeds choose. Nothing is timed: the answers are the recorded medians. With --page the
+tables replace what stands between the markers of that page; without it they are printed.
 """
 import argparse
 import json
@@ -21,8 +21,9 @@ COUNTS = [10, 20, 40, 60, 100, 150, 200]
 
 
 def replayed(program, records, schedules, strategy, seed, budget, random_start):
-    command = [program, "tune-replay", records, "--schedules", schedules, "--strategy", strategy, "--seed", seed, "--budget", budget]
-    done = subprocess.run([str(word) for word in command] + ["--random-start"] * random_start, capture_output=True, text=True)
+    command = [program, "tune-replay", records, "--schedules", schedules, "--strategy", strategy, "--seed", seed,
+               "--budget", budget] + ["--random-start"] * random_start
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr.strip())
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -143,7 +143,8 @@ RecordLog::~RecordLog() { close(file_); }
 void RecordLog::append(const Record &record) {
     std::string line = json_of(record).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     const Locked lock(file_, name_);
-    // What a writer left that was killed in the middle of a line, this one in an earlier life or another, is not this line's start.
+    // What a writer left that was killed in the middle of a line, this one in an earlier life or another, is not this line's
+    // start.
     struct stat now;
     if (fstat(file_, &now) != 0) cannot_write(name_);
     char last = '\n';

@@ -1,5 +1,5 @@
-// Everything that was ever measured, one JSON object a line: appended and synchronised candidate by candidate, so that a killed run
-// loses the one in flight. Files are merged by putting their lines together; nothing is ever overwritten.
+// Everything that was ever measured, one JSON object a line: appended and synchronised candidate by candidate, so that a killed
+// run loses the one in flight. Files are merged by putting their lines together; nothing is ever overwritten.
 #pragma once
 #include "numbers.h"
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 
 namespace attune::tune {
 
-// What a measurement is true for. All of it has to agree for a record to stand for a new measurement; where only the algorithm or
-// Halide differ, or the hardware, it is a seed.
+// What a measurement is true for. All of it has to agree for a record to stand for a new measurement; where only the algorithm
+// or Halide differ, or the hardware, it is a seed.
 struct RecordKey {
     std::string target, hardware, algorithm, halide;
     std::string op, dtype, schedule, shape_class, kind;
@@ -38,8 +38,8 @@ struct Record {
 
 nlohmann::ordered_json json_of(const Record &);
 
-// The records of a file. A line that ends in the middle is left out: its writer was killed, and who came after began a line of its
-// own. Any other bad line throws InputError with its number. No file: none.
+// The records of a file. A line that ends in the middle is left out: its writer was killed, and who came after began a line of
+// its own. Any other bad line throws InputError with its number. No file: none.
 std::vector<Record> read_records(const std::string &file);
 
 // Appends lines to a file. Several processes may do so at once: for each line the others wait.

@@ -16,9 +16,9 @@ struct ReplayArguments {
 // One line of JSON for each key of the records:
 //   {"key": {...}, "strategy", "seed", "start": "chunk=64 ...", "recorded": 676, "rejected": 3, "missing": 0,
 //    "best": {"numbers": "...", "ratio": 0.91}, "phases": ["seeds", ...], "regret": [1.3, 1.1, ...]}
-// recorded: points that were timed; missing: candidates of the strategy that no record has, answered as rejected and not counted;
-// regret: after each candidate, the recorded median of the one that the search would choose, over that of the best of all records.
-// null until one was timed.
+// recorded: points that were timed; missing: candidates of the strategy that no record has, answered as rejected and not
+// counted; regret: after each candidate, the recorded median of the one that the search would choose, over that of the best of
+// all records, null until one was timed.
 std::string replay(const ReplayArguments &);
 
 }  // namespace attune::tune

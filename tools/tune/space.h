@@ -43,12 +43,12 @@ public:
     const std::vector<Knob> &knobs() const;
     // Empty if the numbers are legal, else what they break, in the words of the file ("accumulators: 34 of 28 registers").
     std::string why_not(const Numbers &) const;
-    // The legal point that is nearest to numbers of elsewhere (another target, another class), which may lack knobs or name values
-    // that are none here. That of legal numbers is themselves, completed by the defaults of what they lack: points of a space can
-    // be compared.
+    // The legal point that is nearest to numbers of elsewhere (another target, another class), which may lack knobs or name
+    // values that are none here. That of legal numbers is themselves, completed by the defaults of what they lack: points of a
+    // space can be compared.
     Numbers nearest(const Numbers &) const;
-    // Every legal point that differs in one knob by one step; where that is illegal, with the smallest change of others that makes
-    // it legal. Of numbers outside of the space: those of the nearest point.
+    // Every legal point that differs in one knob by one step; where that is illegal, with the smallest change of others that
+    // makes it legal. Of numbers outside of the space: those of the nearest point.
     std::vector<Numbers> neighbours(const Numbers &) const;
     std::vector<Numbers> all() const;  // every legal point, in the order of the knobs
     std::size_t illegal() const;       // how many points of the full product the constraints leave out

@@ -1,12 +1,12 @@
 // schedules/<op>/space.json as it stands in the file.
 //
-//   {"schema": 1, "op": "sdpa", "like": "other op",      where no space of this file fits, those of the other op's file are asked
+//   {"schema": 1, "op": "sdpa", "like": "other op",      where no space of this file fits, those of that op's file are asked
 //    "spaces": [
 //      {"schedules": ["prefill"], "classes": ["long"],   classes: all that no space before it is for, if left out
 //       "note": "...",                                   for who reads the file
 //       "knobs": {
-//         "tile_q": {"values": [16, "2 * lanes"],        expressions over facts; or lists of them by class: {"long": [...], "other":
-//                    "stage": 1, "default": 16},         [...]}. default: of numbers that lack it
+//         "tile_q": {"values": [16, "2 * lanes"],        expressions over facts; or lists of them by class:
+//                    "stage": 1, "default": 16},         {"long": [...], "other": [...]}. default: of numbers that lack it
 //         ...},
 //       "constraints": [                                 expressions over knobs and facts
 //         {"require": "tile_q < 2 * chunk", "else": "tile_q {tile_q} is too much for a chunk of {chunk}"},

@@ -14,9 +14,9 @@ constexpr std::size_t best_few = 3;        // from which descent goes on
 constexpr double least_gain = 0.001;       // of a sweep of descent, or it was the last
 constexpr std::size_t stage_at_most = 48;  // candidates of a stage: minutes of compiling
 
-// What all strategies share: what was asked and what was told. There is no other state of a candidate than these two, and nothing
-// that follows from outcomes outlives the question: so a candidate that was thought of but not asked can come up again, and an
-// outcome that changes changes all that follows from it.
+// What all strategies share: what was asked and what was told. There is no other state of a candidate than these two, and
+// nothing that follows from outcomes outlives the question: so a candidate that was thought of but not asked can come up again,
+// and an outcome that changes changes all that follows from it.
 class Search : public Strategy {
 public:
     Search(const Space &space, const std::vector<Numbers> &seeds) : space_(space) {

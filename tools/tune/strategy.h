@@ -15,17 +15,18 @@ using Outcome = std::optional<double>;
 class Strategy {
 public:
     virtual ~Strategy() = default;
-    // Up to `at_most` candidates that were not proposed before, best guess first. Empty while what comes next depends on outcomes
-    // that were not told yet; empty with none of them owing when the strategy has no more to ask.
+    // Up to `at_most` candidates that were not proposed before, best guess first. Empty while what comes next depends on
+    // outcomes that were not told yet; empty with none of them owing when the strategy has no more to ask.
     virtual std::vector<Numbers> propose(std::size_t at_most) = 0;
-    // Every proposed candidate is told, in any order. Told again, after it was measured again, it has its last outcome; what was
-    // never proposed (a record of an earlier run) may be told too, and is then not proposed.
+    // Every proposed candidate is told, in any order. Told again, after it was measured again, it has its last outcome; what
+    // was never proposed (a record of an earlier run) may be told too, and is then not proposed.
     virtual void tell(const Numbers &, const Outcome &) = 0;
     // What it does now, for the progress line: "stage 2 of 3", "descent from chunk=64 ...".
     virtual std::string phase() const = 0;
 };
 
-// The first of the seeds is what the search starts from. They may lie outside of the space: then their nearest points are meant.
+// The first of the seeds is what the search starts from. They may lie outside of the space: then their nearest points are
+// meant.
 //
 //   factored    seeds, then stage by stage of the space around the best so far, then descent
 //   descent     seeds, then all neighbours of the best three, until a full sweep gains less than 0.1 %
