@@ -83,21 +83,27 @@ private:
 class Descent : public Search {
 public:
     using Search::Search;
-    std::string phase() const override { return sweeps_ == 0 ? "seeds" : "descent from " + text_of(from_); }
+    std::string phase() const override {
+        return sweep_ == Sweep::none ? "seeds"
+                                     : (sweep_ == Sweep::one_step ? "descent from " : "two steps from ") + text_of(from_);
+    }
 
 protected:
     bool next_phase() override {
         const Outcome now = best_outcome();
-        if (sweeps_++ > 0 && !(now && (!before_ || *now < *before_ * (1 - least_gain)))) return false;
+        const bool gained = sweep_ == Sweep::none || (now && (!before_ || *now < *before_ * (1 - least_gain)));
+        if (!gained && sweep_ == Sweep::two_steps) return false;
+        // Where one step gains no more, knobs may still be better changed together: a wider tile with a shorter chunk.
+        sweep_ = gained ? Sweep::one_step : Sweep::two_steps;
         before_ = now;
         from_ = best(1)[0];
-        for (const Numbers &point : best(best_few))
+        for (const Numbers &point : sweep_ == Sweep::one_step ? best(best_few) : space().neighbours(from_))
             for (const Numbers &neighbour : space().neighbours(point)) wanted().push_back(neighbour);
         return true;
     }
 
 private:
-    int sweeps_ = 0;
+    enum class Sweep { none, one_step, two_steps } sweep_ = Sweep::none;
     Outcome before_;  // the best before the last sweep
     Numbers from_;
 };

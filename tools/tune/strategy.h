@@ -29,7 +29,8 @@ public:
 // meant.
 //
 //   factored    seeds, then stage by stage of the space around the best so far, then descent
-//   descent     seeds, then all neighbours of the best three, until a full sweep gains less than 0.1 %
+//   descent     seeds, then all neighbours of the best three, until a full sweep gains less than 0.1 %; then all that is two
+//               steps from the best, and on from there if it gains
 //   random      seeds, then the others in random order
 //   exhaustive  seeds, then the others in the order of the space
 //
