@@ -1,7 +1,7 @@
 // Measuring: one variant on one shape at a time, its samples kept over the runs that Google Benchmark asks for.
 #pragma once
-#include "case.h"
-#include "machine.h"
+#include "cases/case.h"
+#include "cases/machine.h"
 #include "scratch_meter.h"
 #include <benchmark/benchmark.h>
 #include <memory>

@@ -1,7 +1,7 @@
 // The library as plain C functions, for peers/attune_library.py, which has the same structs. A function answers null, or what
 // is wrong until the next call.
 #include "attune/attune.h"
-#include "machine.h"
+#include "cases/machine.h"
 #include "peers/tensor.h"
 #include <string>
 
