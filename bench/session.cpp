@@ -24,8 +24,8 @@ double quantile(std::vector<double> x, double at) {
 }  // namespace
 
 double Session::measure_peak(attune::DType dtype) {
-    const double peak = fma_peak(team_, dtype);
-    double &best = best_peak_[dtype == attune::DType::f64];
+    const double peak = product_peak(team_, dtype);
+    double &best = best_peak_[dtype];
     best = std::max(best, peak);
     return peak;
 }
@@ -84,7 +84,7 @@ void Session::report(benchmark::State &state, const Shape &shape, const std::str
     const double best = quantile(cell_.calls, 0), median = quantile(cell_.calls, 0.5);
     const double others = (cpu_seconds_of_others() - cell_.others) / (now() - cell_.start);
     cell_.peak_after = measure_peak(shape.dtype);
-    const double peak = best_peak_[shape.dtype == attune::DType::f64];
+    const double peak = best_peak_[shape.dtype];
     // FLOPs have a peak to be a share of; others are only counted.
     const std::string unit = shape.unit();
     if (unit == "FLOP") {

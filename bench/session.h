@@ -4,6 +4,7 @@
 #include "cases/machine.h"
 #include "scratch_meter.h"
 #include <benchmark/benchmark.h>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,7 +46,7 @@ private:
     std::string case_name_;
     std::unique_ptr<Case> case_;
     Cell cell_;
-    double best_peak_[2] = {0, 0};  // f32, f64
+    std::map<attune::DType, double> best_peak_;
 };
 
 }  // namespace bench

@@ -28,7 +28,7 @@ class Cell:
     def __init__(self, entry):
         name = re.sub(r"/(manual_time|real_time|iterations:\d+|min_time:[\d.]+|repeats:\d+)", "", entry["name"])
         self.variant, self.sizes = name.split("/", 1)
-        self.dtype = re.search(r"_(f32|f64)(_|$)", self.variant).group(1)
+        self.dtype = re.search(r"_(f32|f64|bf16|f16)(_|$)", self.variant).group(1)
         op = re.match(r"(dispatched_)?(.*?)_?f(32|64)", self.variant).group(2) or "sdpa"
         self.op = "additive" if op == "additive_separable" else op  # two forms of one score
         self.error = entry.get("error_message") if entry.get("error_occurred") else None

@@ -22,7 +22,7 @@ public:
 
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
-        wide ? row_in<Wider<T>>(r, out) : row_in<T>(r, out);
+        wide ? row_in<Wider<T>>(r, out) : row_in<Sum<T>>(r, out);
     }
     // A tanh of the additive score may be off by 2e-6 (runtime/include/attune/additive.h), a weight by twice that.
     double documented_error() const override {
@@ -120,9 +120,6 @@ template<typename T> template<typename W> void AttentionCase<T>::row_in(const Ro
 
 }  // namespace
 
-std::unique_ptr<Case> make_attention_case(const Shape &shape) {
-    if (shape.dtype == attune::DType::f64) return std::make_unique<AttentionCase<double>>(shape);
-    return std::make_unique<AttentionCase<float>>(shape);
-}
+std::unique_ptr<Case> make_attention_case(const Shape &shape) { return case_of_type<AttentionCase>(shape); }
 
 }  // namespace bench

@@ -12,13 +12,13 @@ template<typename T> class BackwardCase final : public Case {
 public:
     explicit BackwardCase(const Shape &s)
         : Case(s, s.h), in_(s), grad_out_(s.b * s.h * s.q * s.dv, 7), out_(grad_out_.bytes()),
-          lse_(static_cast<std::size_t>(s.b * s.h * s.q) * sizeof(T)) {
+          lse_(static_cast<std::size_t>(s.b * s.h * s.q) * sizeof(Sum<T>)) {
         add_output("grad_query", s.d, s.dtype);
         add_output("grad_key", {s.b, s.kv, s.k}, s.d, s.dtype);
         add_output("grad_value", {s.b, s.kv, s.k}, s.dv, s.dtype);
         if (s.options.bias) add_output("grad_bias", {1, 1, s.q}, s.k, s.dtype);
         attune::SdpaOptions o = in_.options({});
-        o.lse = attune::View(lse_.template as<T>(), {s.b, s.h, s.q});
+        o.lse = attune::View(lse_.template as<Sum<T>>(), {s.b, s.h, s.q});
         attune::Context context;
         forward_ = attune::scaled_dot_product_attention(context, in_.query_view(), in_.key_view(), in_.value_view(),
                                                         attune::View(out_.template as<T>(), {s.b, s.h, s.q, s.dv}), o);
@@ -28,7 +28,7 @@ public:
         if (!forward_.ok()) return forward_;
         const Shape &s = shape();
         const attune::SdpaForward forward{attune::ConstView(out_.template as<T>(), {s.b, s.h, s.q, s.dv}),
-                                          attune::ConstView(lse_.template as<T>(), {s.b, s.h, s.q}),
+                                          attune::ConstView(lse_.template as<Sum<T>>(), {s.b, s.h, s.q}),
                                           attune::ConstView(grad_out_.data(), {s.b, s.h, s.q, s.dv})};
         attune::SdpaGradients gradients;
         gradients.query = output(0), gradients.key = output(1), gradients.value = output(2);
@@ -39,9 +39,9 @@ public:
 
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
-        wide ? row_in<Wider<T>, false>(r, out) : row_in<T, false>(r, out);
+        wide ? row_in<Wider<T>, false>(r, out) : row_in<Sum<T>, false>(r, out);
     }
-    void sizes(const Row &r, std::vector<long double> &out) const override { row_in<T, true>(r, out); }
+    void sizes(const Row &r, std::vector<long double> &out) const override { row_in<Sum<T>, true>(r, out); }
 
 private:
     // What one pair of a query and a key gives: its weight behind dropout, and the gradients by its score after all steps and
@@ -84,7 +84,7 @@ typename BackwardCase<T>::template Pair<W> BackwardCase<T>::pair(const Row &r, s
         x = W(softcap) * t, bend = 1 - t * t;
     }
     x += in_.template added<W>(h, i, j);
-    const W weight = std::exp(x - static_cast<W>(lse_.template as<T>()[index(r)]));
+    const W weight = std::exp(x - static_cast<W>(lse_.template as<Sum<T>>()[index(r)]));
     const W kept = !s.options.dropout                                       ? W(1)
                    : attune_test::kept_by_dropout(dropout, s.h, e, h, i, j) ? 1 / (1 - W(dropout.probability))
                                                                             : W(0);
@@ -123,9 +123,6 @@ void BackwardCase<T>::row_in(const Row &r, std::vector<long double> &out) const 
 
 }  // namespace
 
-std::unique_ptr<Case> make_backward_case(const Shape &shape) {
-    if (shape.dtype == attune::DType::f64) return std::make_unique<BackwardCase<double>>(shape);
-    return std::make_unique<BackwardCase<float>>(shape);
-}
+std::unique_ptr<Case> make_backward_case(const Shape &shape) { return case_of_type<BackwardCase>(shape); }
 
 }  // namespace bench

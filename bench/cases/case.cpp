@@ -7,6 +7,30 @@
 #include <random>
 
 namespace bench {
+namespace {
+
+// x as an element of the type holds it.
+long double rounded(attune::DType dtype, long double x) {
+    if (dtype == attune::DType::bf16) return static_cast<long double>(BFloat16(x));
+    return dtype == attune::DType::f16 ? static_cast<long double>(Float16(x)) : x;
+}
+
+// What the floor of the rule is a multiple of: eight roundings, and of 16 bits, where only the weight and the result are rounded,
+// two.
+double unit_of(attune::DType dtype) {
+    switch (dtype) {
+    case attune::DType::f64: return 8 * std::numeric_limits<double>::epsilon();
+    case attune::DType::bf16: return 2 * static_cast<double>(std::numeric_limits<BFloat16>::epsilon());
+    case attune::DType::f16: return 2 * static_cast<double>(std::numeric_limits<Float16>::epsilon());
+    default: return 8 * static_cast<double>(std::numeric_limits<float>::epsilon());
+    }
+}
+
+template<typename T> void fill_with_nan(const MappedArray &array) {
+    std::fill_n(array.as<T>(), array.bytes() / sizeof(T), std::numeric_limits<T>::quiet_NaN());
+}
+
+}  // namespace
 
 Case::Case(const Shape &shape, std::int64_t heads) : shape_(shape), heads_(heads) {
     // The corners, where tiles and masks end, and some anywhere.
@@ -43,20 +67,25 @@ Row Case::row_of(std::size_t output, const Row &row) const {
 
 void Case::forget_output() {
     for (const auto &o : outputs_) {
-        const std::size_t n = o->data.bytes() / static_cast<std::size_t>(attune::size_of(o->dtype));
-        if (o->dtype == attune::DType::f64)
-            std::fill_n(o->data.as<double>(), n, std::numeric_limits<double>::quiet_NaN());
-        else if (o->dtype == attune::DType::f32)
-            std::fill_n(o->data.as<float>(), n, std::numeric_limits<float>::quiet_NaN());
-        else
-            std::fill_n(o->data.as<unsigned char>(), n, static_cast<unsigned char>(2));  // no bool
+        switch (o->dtype) {
+        case attune::DType::f64: fill_with_nan<double>(o->data); break;
+        case attune::DType::f32: fill_with_nan<float>(o->data); break;
+        case attune::DType::bf16: fill_with_nan<BFloat16>(o->data); break;
+        case attune::DType::f16: fill_with_nan<Float16>(o->data); break;
+        default: std::fill_n(o->data.as<unsigned char>(), o->data.bytes(), static_cast<unsigned char>(2));  // no bool
+        }
     }
 }
 
 long double Case::element(const Output &o, const Row &row, std::int64_t column) const {
     const std::int64_t n = ((row[0] * o.extents[1] + row[1]) * o.extents[2] + row[2]) * o.width + column;
-    if (o.dtype == attune::DType::boolean) return o.data.as<unsigned char>()[n];
-    return o.dtype == attune::DType::f64 ? o.data.as<double>()[n] : static_cast<long double>(o.data.as<float>()[n]);
+    switch (o.dtype) {
+    case attune::DType::boolean: return o.data.as<unsigned char>()[n];
+    case attune::DType::f64: return o.data.as<double>()[n];
+    case attune::DType::bf16: return static_cast<long double>(o.data.as<BFloat16>()[n]);
+    case attune::DType::f16: return static_cast<long double>(o.data.as<Float16>()[n]);
+    default: return static_cast<long double>(o.data.as<float>()[n]);
+    }
 }
 
 void Case::compute_expected() {
@@ -72,14 +101,13 @@ void Case::compute_expected() {
         std::size_t at = 0;
         for (std::size_t n = 0; n < outputs_.size(); n++)
             for (std::int64_t c = 0; c < outputs_[n]->width; c++, at++) {
-                plain_error[n] = std::max(plain_error[n], static_cast<double>(std::abs(wide[at] - plain[at])));
+                const long double stored = rounded(outputs_[n]->dtype, plain[at]);
+                plain_error[n] = std::max(plain_error[n], static_cast<double>(std::abs(wide[at] - stored)));
                 largest[n] = std::max(largest[n], static_cast<double>(std::abs(size[at])));
             }
     }
-    const double epsilon = shape_.dtype == attune::DType::f64 ? std::numeric_limits<double>::epsilon()
-                                                              : static_cast<double>(std::numeric_limits<float>::epsilon());
     for (std::size_t n = 0; n < outputs_.size(); n++)
-        outputs_[n]->allowed = 2 * plain_error[n] + (8 * epsilon + documented_error()) * largest[n];
+        outputs_[n]->allowed = 2 * plain_error[n] + (unit_of(outputs_[n]->dtype) + documented_error()) * largest[n];
 }
 
 std::string Case::check_output() {

@@ -4,6 +4,7 @@
 #include "machine.h"
 #include "mapped_array.h"
 #include "shapes.h"
+#include "tests/support/half_elements.h"
 #include <array>
 #include <memory>
 #include <string>
@@ -41,7 +42,8 @@ protected:
     Row row_of(std::size_t output, const Row &) const;
     attune::View output(std::size_t n) const;
 
-    // The definition of each output's row, one after the other, computed in the type of the shape or in the next wider one.
+    // The definition of each output's row, one after the other, computed in the type of the shape's sums or in the next wider
+    // one. Of 16 bits check_output() rounds the plain ones itself.
     virtual void row(const Row &, bool wide, std::vector<long double> &out) const = 0;
     // Where a result is a difference of what is larger: how large that is. The floor is a share of it.
     virtual void sizes(const Row &, std::vector<long double> &) const {}
@@ -75,12 +77,18 @@ std::unique_ptr<Case> make_packed_case(const Shape &);
 std::unique_ptr<Case> make_layer_case(const Shape &);
 std::unique_ptr<Case> make_linear_backward_case(const Shape &);
 
+using attune_test::BFloat16;
+using attune_test::Float16;
+using attune_test::is_half;
+using attune_test::Sum;
+
 // Uniform in [-1, 1), by a generator that fills hundreds of megabytes in no time.
 template<typename T> void fill(const MappedArray &array, std::uint64_t seed) {
     T *const x = array.as<T>();
     for (std::size_t n = 0; n < array.bytes() / sizeof(T); n++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
-        x[n] = static_cast<T>(static_cast<std::int32_t>(seed >> 32)) * static_cast<T>(1.0 / 2147483648.0);
+        x[n] = static_cast<T>(static_cast<Sum<T>>(static_cast<std::int32_t>(seed >> 32)) *
+                              static_cast<Sum<T>>(1.0 / 2147483648.0));
     }
 }
 
@@ -95,5 +103,16 @@ template<typename T> struct Filled : MappedArray {
 template<typename T> struct WiderOf { using Type = double; };
 template<> struct WiderOf<double> { using Type = long double; };
 template<typename T> using Wider = typename WiderOf<T>::Type;
+
+// A case for the type of a shape's elements.
+template<template<typename> typename SomeCase> std::unique_ptr<Case> case_of_wide_type(const Shape &s) {
+    if (s.dtype == attune::DType::f64) return std::make_unique<SomeCase<double>>(s);
+    return std::make_unique<SomeCase<float>>(s);
+}
+template<template<typename> typename SomeCase> std::unique_ptr<Case> case_of_type(const Shape &s) {
+    if (s.dtype == attune::DType::bf16) return std::make_unique<SomeCase<BFloat16>>(s);
+    if (s.dtype == attune::DType::f16) return std::make_unique<SomeCase<Float16>>(s);
+    return case_of_wide_type<SomeCase>(s);
+}
 
 }  // namespace bench

@@ -70,7 +70,7 @@ protected:
             const auto y = linear_row(in_type<decltype(like)>(x, shape().d), weight_.data(), bias_.data(), shape().dv);
             out.insert(out.end(), y.begin(), y.end());
         };
-        wide ? of(Wider<T>()) : of(T());
+        wide ? of(Wider<T>()) : of(Sum<T>());
     }
 
 private:
@@ -97,7 +97,7 @@ protected:
             const auto a = in_type<decltype(like)>(a_.data() + (batch * s.q + r[2]) * s.k, s.k);
             for (std::int64_t n = 0; n < s.dv; n++) out.push_back(dot(a.data(), x_.data() + batch * s.k * s.dv + n, s.k, s.dv));
         };
-        wide ? of(Wider<T>()) : of(T());
+        wide ? of(Wider<T>()) : of(Sum<T>());
     }
 
 private:
@@ -127,7 +127,7 @@ protected:
             softmax(x, s.lengths.empty() ? s.k : s.lengths[static_cast<std::size_t>(r[0])]);
             out.insert(out.end(), x.begin(), x.end());
         };
-        wide ? of(Wider<T>()) : of(T());
+        wide ? of(Wider<T>()) : of(Sum<T>());
     }
 
 private:
@@ -163,8 +163,8 @@ public:
         add_output("out", width_, s.dtype);
         // Rows of the weights of length about 1, as trained layers have.
         for (const MappedArray *weight : {static_cast<const MappedArray *>(&packed_), static_cast<const MappedArray *>(&out_)})
-            for (std::size_t n = 0; n < weight->bytes() / sizeof(T); n++)
-                weight->as<T>()[n] /= std::sqrt(static_cast<T>(width_));
+            for (T *w = weight->as<T>(); w != weight->as<T>() + weight->bytes() / sizeof(T); w++)
+                *w = static_cast<T>(static_cast<Sum<T>>(*w) / std::sqrt(static_cast<Sum<T>>(width_)));
     }
     attune::Status call(attune::Context &context, std::string_view variant) const override {
         const Shape &s = shape();
@@ -197,16 +197,23 @@ protected:
 private:
     // Projected keys and values of a batch entry, (k, 2 * key_width), computed once.
     template<typename W> using Projected = std::map<std::int64_t, std::vector<std::vector<W>>>;
+    // As the plain computation keeps what lies between two steps.
+    template<typename W> static std::vector<W> stored(std::vector<W> x) {
+        if (std::is_same_v<W, Sum<T>>)
+            for (W &v : x) v = static_cast<W>(static_cast<T>(v));
+        return x;
+    }
     const T *keys() const { return shape().q == shape().k ? x_.data() : memory_.data(); }
     template<typename W> void row_in(const Row &r, Projected<W> &projected, std::vector<long double> &out) const {
         const Shape &s = shape();
         auto &memory = projected[r[0]];
         if (memory.empty())
             for (std::int64_t j = 0; j < s.k; j++)
-                memory.push_back(linear_row(in_type<W>(keys() + (r[0] * s.k + j) * width_, width_),
-                                            packed_.data() + width_ * width_, packed_bias_.data() + width_, 2 * key_width_));
-        const auto q = linear_row(in_type<W>(x_.data() + (r[0] * s.q + r[2]) * width_, width_), packed_.data(),
-                                  packed_bias_.data(), width_);
+                memory.push_back(
+                    stored(linear_row(in_type<W>(keys() + (r[0] * s.k + j) * width_, width_), packed_.data() + width_ * width_,
+                                      packed_bias_.data() + width_, 2 * key_width_)));
+        const auto q = stored(linear_row(in_type<W>(x_.data() + (r[0] * s.q + r[2]) * width_, width_), packed_.data(),
+                                         packed_bias_.data(), width_));
         std::vector<W> heads(static_cast<std::size_t>(width_)), p(static_cast<std::size_t>(s.k));
         const std::int64_t length = s.keys_of(r[0], r[2]).second;
         for (std::int64_t h = 0; h < s.h; h++) {
@@ -222,29 +229,24 @@ private:
                         p[static_cast<std::size_t>(j)] *
                         memory[static_cast<std::size_t>(j)][static_cast<std::size_t>(key_width_ + key + c)];
         }
-        const auto y = linear_row(heads, out_.data(), out_bias_.data(), width_);
+        const auto y = linear_row(stored(heads), out_.data(), out_bias_.data(), width_);
         out.insert(out.end(), y.begin(), y.end());
     }
 
     std::int64_t width_, key_width_;
     Filled<T> x_, memory_, packed_, packed_bias_, out_, out_bias_;
     mutable Projected<Wider<T>> wide_;
-    mutable Projected<T> plain_;
+    mutable Projected<Sum<T>> plain_;
 };
-
-template<template<typename> typename SomeCase> std::unique_ptr<Case> of_dtype(const Shape &s) {
-    if (s.dtype == attune::DType::f64) return std::make_unique<SomeCase<double>>(s);
-    return std::make_unique<SomeCase<float>>(s);
-}
 
 }  // namespace
 
 std::unique_ptr<Case> make_layer_case(const Shape &shape) {
-    if (shape.layer()) return of_dtype<LinearCase>(shape);
-    if (shape.op == "batch_dot") return of_dtype<BatchDotCase>(shape);
-    if (shape.op == "masked_softmax") return of_dtype<MaskedSoftmaxCase>(shape);
+    if (shape.layer()) return case_of_type<LinearCase>(shape);
+    if (shape.op == "batch_dot") return case_of_type<BatchDotCase>(shape);
+    if (shape.op == "masked_softmax") return case_of_wide_type<MaskedSoftmaxCase>(shape);
     if (shape.op == "dropout_mask") return std::make_unique<DropoutMaskCase>(shape);
-    return of_dtype<MultiHeadCase>(shape);
+    return case_of_type<MultiHeadCase>(shape);
 }
 
 }  // namespace bench

@@ -26,7 +26,7 @@ public:
 
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
-        wide ? row_in<Wider<T>>(r, out) : row_in<T>(r, out);
+        wide ? row_in<Wider<T>>(r, out) : row_in<Sum<T>>(r, out);
     }
 
 private:
@@ -51,9 +51,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Case> make_linear_backward_case(const Shape &shape) {
-    if (shape.dtype == attune::DType::f64) return std::make_unique<LinearBackwardCase<double>>(shape);
-    return std::make_unique<LinearBackwardCase<float>>(shape);
-}
+std::unique_ptr<Case> make_linear_backward_case(const Shape &shape) { return case_of_type<LinearBackwardCase>(shape); }
 
 }  // namespace bench

@@ -180,6 +180,10 @@ double bf16_dot_peak(Team &team) {
     return 0;
 }
 
+double product_peak(Team &team, attune::DType dtype) {
+    return std::max(fma_peak(team, dtype), dtype == attune::DType::bf16 ? bf16_dot_peak(team) : 0);
+}
+
 void plain_sum(Team &team, attune::DType dtype, const std::vector<Bytes> &arrays) {
     // Several parts a thread, as a kernel has several tasks: a thread that wakes late costs little.
     const int parts = 8 * team.threads();

@@ -20,6 +20,9 @@ double fma_peak(Team &, attune::DType);
 // CPU has none.
 double bf16_dot_peak(Team &);
 
+// The more of both that products of elements of this type can be made with.
+double product_peak(Team &, attune::DType);
+
 // Reads every element of the arrays once and adds them up, in vectors: what a kernel that must read them takes at least.
 struct Bytes {
     const void *data;

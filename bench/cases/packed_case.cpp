@@ -35,7 +35,7 @@ public:
 
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
-        wide ? row_in<Wider<T>>(r, out) : row_in<T>(r, out);
+        wide ? row_in<Wider<T>>(r, out) : row_in<Sum<T>>(r, out);
     }
 
 private:
@@ -68,9 +68,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Case> make_packed_case(const Shape &shape) {
-    if (shape.dtype == attune::DType::f64) return std::make_unique<PackedCase<double>>(shape);
-    return std::make_unique<PackedCase<float>>(shape);
-}
+std::unique_ptr<Case> make_packed_case(const Shape &shape) { return case_of_type<PackedCase>(shape); }
 
 }  // namespace bench

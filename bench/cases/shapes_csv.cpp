@@ -33,8 +33,9 @@ bool read_flag(const std::string &text, bool &value) {
 }
 
 bool read_dtype(const std::string &text, Shape &s) {
-    s.dtype = text == "f64" ? attune::DType::f64 : attune::DType::f32;
-    return text == "f32" || text == "f64";
+    for (const attune::DType dtype : {attune::DType::f32, attune::DType::f64, attune::DType::bf16, attune::DType::f16})
+        if (text == attune::name_of(dtype)) return s.dtype = dtype, true;
+    return false;
 }
 
 bool read_op(const std::string &text, Shape &s) {
@@ -101,6 +102,9 @@ bool agree(Shape &s) {
     if (std::min({s.b, s.h, s.kv, s.q, s.k, s.d, s.dv}) < 1 || s.h % s.kv != 0) return false;
     if (s.op == "multi_head" && s.dv != s.d) return false;
     if (s.op == "sdpa_backward" && s.options.weights) return false;
+    const bool half = s.dtype == attune::DType::bf16 || s.dtype == attune::DType::f16;
+    for (const char *wide : {"cosine", "gaussian", "general", "additive", "masked_softmax", "dropout_mask"})
+        if (half && s.op == wide) return false;
     // Nothing that the op would ignore.
     const Options &o = s.options;
     const bool options = o.mask || o.bias || o.alibi || o.softcap || o.sinks || o.dropout || o.weights;
@@ -127,7 +131,8 @@ std::string parse(const std::string &line, const std::vector<std::string> &heade
     for (std::size_t n = 0; n < fields.size(); n++)
         if (!columns().at(header[n])(fields[n], s)) return header[n] + " cannot be '" + fields[n] + "'";
     return agree(s) ? ""
-                    : "sizes below 1, kv that does not divide h, lengths that do not fit, or columns that are not of this op";
+                    : "sizes below 1, kv that does not divide h, lengths that do not fit, or a type or columns that are not of "
+                      "this op";
 }
 
 std::string unknown_column(const std::vector<std::string> &header) {
