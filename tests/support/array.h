@@ -1,12 +1,17 @@
 // Arrays in memory of any layout, with a poisoned surrounding: every element of the storage that is not an element of the
-// array (between rows, and before and after it) holds a NaN, or for integers a large number, that must not be touched.
+// array (between rows, and before and after it) holds a NaN, or for integers a large number, that must not be touched. Beside a
+// fence (fenced.h) nothing is before and after it.
 #pragma once
+#include "tests/support/fenced.h"
 #include "tests/support/half_elements.h"
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <random>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -86,7 +91,7 @@ public:
             }
             (strides_[n] < 0 ? low : high) += strides_[n] * (extents_[n] - 1);
         }
-        constexpr std::int64_t guard = 64;
+        const std::int64_t guard = storage_.get_allocator().fence == Fence::none ? 64 : 0;
         origin_ = guard + shift - low;
         storage_.assign(std::size_t(2 * guard + shift + high - low + 1), fill);
     }
@@ -107,6 +112,11 @@ public:
         for (std::size_t n = 0; n < extents_.size(); n++) v.extent[n] = extents_[n], v.stride[n] = strides_[n];
         return v;
     }
+
+    // All of the storage.
+    std::span<const std::byte> bytes() const { return std::as_bytes(std::span(storage_)); }
+    // As before anything was written.
+    void forget() { std::fill(storage_.begin(), storage_.end(), fill_); }
 
     // Calls f with each element, in logical order.
     template<typename F> void each(const F &f) {
@@ -145,7 +155,7 @@ private:
     std::vector<std::int64_t> extents_, strides_;
     Stored fill_{};
     std::int64_t origin_ = 0;
-    std::vector<Stored> storage_;
+    std::vector<Stored, FencedAllocator<Stored>> storage_;
 
     template<typename F> void each(const F &f, std::size_t dim, std::int64_t at) {
         if (dim == extents_.size()) return void(f(data()[at]));

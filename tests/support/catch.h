@@ -1,6 +1,14 @@
-// Catch2, of either major version.
+// Catch2, of either major version. The tuner judges its candidates by these headers, too: there a broken requirement throws.
 #pragma once
-#if __has_include(<catch2/catch_test_macros.hpp>)
+#if defined(ATTUNE_JUDGE_WITHOUT_CATCH)
+#include <stdexcept>
+#define REQUIRE(...) \
+    do { \
+        if (!(__VA_ARGS__)) throw std::runtime_error(#__VA_ARGS__); \
+    } while (false)
+#define CHECK(...) REQUIRE(__VA_ARGS__)
+#define INFO(...) static_cast<void>(0)
+#elif __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_all.hpp>
 #else
 #include <catch2/catch.hpp>

@@ -23,7 +23,8 @@ template<typename T> constexpr double floor_of() {
 
 struct Verdict {
     bool right = false;
-    std::string why;  // the figures, for the message of a failed test
+    std::string why;   // the figures, for the message of a failed test
+    double ratio = 0;  // the error over what is allowed, in the maximum or in the mean
 };
 
 // Elements that are NaN or infinite in the reference have to be the same here; they are not counted in the norms. The floor is
@@ -60,7 +61,9 @@ Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &pla
     const double mean = sum / counted, mean_plain = sum_plain / counted, mean_size = magnitude / counted;
     why << "maximum error " << most << " (element " << worst << "), plain " << most_plain << ", floor " << unit * largest
         << "; mean error " << mean << ", plain " << mean_plain << ", floor " << unit * mean_size;
-    return {most <= 2 * most_plain + unit * largest && mean <= 2 * mean_plain + unit * mean_size, why.str()};
+    const double allowed = 2 * most_plain + unit * largest, mean_allowed = 2 * mean_plain + unit * mean_size;
+    const auto share = [](double of, double all) { return of == 0 ? 0 : of / all; };
+    return {most <= allowed && mean <= mean_allowed, why.str(), std::max(share(most, allowed), share(mean, mean_allowed))};
 }
 
 template<typename Real, typename T>

@@ -91,12 +91,13 @@ template<typename T> struct LinearArrays {
     }
 };
 
-// What is wrong with the result, or nothing.
-template<typename T> std::string defect(LinearArrays<T> &a) {
+// What is wrong with the result, or nothing; `ratio` becomes the error over what is allowed.
+template<typename T> std::string defect(LinearArrays<T> &a, double *ratio = nullptr) {
     if (!a.out.gaps_untouched()) return "out was written outside its elements";
     if (!a.out.all_written()) return "out has elements that were not written";
     const std::vector<T> result = a.out.values();
     const Verdict verdict = judge(a.template reference<Reference<T>>(), a.template reference<Sum<T>, T>(), result);
+    if (ratio) *ratio = verdict.ratio;
     return verdict.right ? std::string() : verdict.why;
 }
 

@@ -145,19 +145,24 @@ template<typename T> std::string untouched_defect(SdpaArrays<T> &a) {
     if (!a.weights.all_written()) return "weights: not all elements written";
     return {};
 }
-// What is wrong with their values.
+// What is wrong with their values; `ratio` becomes the largest error over what is allowed.
 template<typename Real, typename T>
-std::string value_defect(const SdpaResult<Real> &reference, const SdpaResult<Sum<T>> &plain, SdpaArrays<T> &a) {
-    const auto out = a.out.values();
-    if (const Verdict verdict = judge(reference.out, plain.out, out); !verdict.right) return "out: " + verdict.why;
-    if (const Verdict verdict = judge(reference.lse, plain.lse, a.lse.values()); !verdict.right) return "lse: " + verdict.why;
-    if (suspiciously_empty(plain.out, out)) return "out: zeros where the reference has none";
-    if (!a.the.weights) return {};
-    const auto weights = a.weights.values();
-    if (const Verdict verdict = judge(reference.weights, plain.weights, weights); !verdict.right)
-        return "weights: " + verdict.why;
-    if (suspiciously_empty(plain.weights, weights)) return "weights: zeros where the reference has none";
-    return {};
+std::string value_defect(const SdpaResult<Real> &reference, const SdpaResult<Sum<T>> &plain, SdpaArrays<T> &a,
+                         double *ratio = nullptr) {
+    std::string found;
+    const auto judge_one = [&](const std::string &name, const auto &expected, const auto &in_type, const auto &got) {
+        if (!found.empty()) return;
+        const Verdict verdict = judge(expected, in_type, got);
+        if (ratio) *ratio = std::max(*ratio, verdict.ratio);
+        if (!verdict.right)
+            found = name + ": " + verdict.why;
+        else if (name != "lse" && suspiciously_empty(in_type, got))
+            found = name + ": zeros where the reference has none";
+    };
+    judge_one("out", reference.out, plain.out, a.out.values());
+    judge_one("lse", reference.lse, plain.lse, a.lse.values());
+    if (a.the.weights) judge_one("weights", reference.weights, plain.weights, a.weights.values());
+    return found;
 }
 template<typename T> std::string defect(SdpaArrays<T> &a) {
     if (const std::string untouched = untouched_defect(a); !untouched.empty()) return untouched;

@@ -131,9 +131,10 @@ template<typename T> struct ExpectedGradients {
           plain(a.template reference<Sum<T>, T>()) {}
 };
 
-// What is wrong with the gradients; empty if nothing is.
+// What is wrong with the gradients, empty if nothing is; `ratio` becomes the largest error over what is allowed.
 template<typename T>
-std::string defect(SdpaBackwardArrays<T> &a, const ExpectedGradients<T> &expected, unsigned wanted = want_all) {
+std::string defect(SdpaBackwardArrays<T> &a, const ExpectedGradients<T> &expected, unsigned wanted = want_all,
+                   double *ratio = nullptr) {
     std::string found;
     a.each_gradient([&](const std::string &name, unsigned which, auto &array, auto member) {
         using E = std::decay_t<decltype(*array.data())>;
@@ -147,6 +148,7 @@ std::string defect(SdpaBackwardArrays<T> &a, const ExpectedGradients<T> &expecte
         const std::vector<Sum<E>> plain(steps.begin(), steps.end());  // slopes and sinks of f64 are f32
         const auto &sizes = member(expected.sizes);
         const Verdict verdict = judge(member(expected.exact), plain, values, sizes);
+        if (ratio) *ratio = std::max(*ratio, verdict.ratio);
         if (!array.gaps_untouched())
             found = name + ": written beyond its elements";
         else if (!array.all_written())
