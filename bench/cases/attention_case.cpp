@@ -19,6 +19,11 @@ public:
     std::vector<Bytes> operands() const override {
         return {{in_.key.data(), in_.key.bytes()}, {in_.value.data(), in_.value.bytes()}};
     }
+    std::vector<Region> inputs() const override {
+        std::vector<Region> all = in_.regions();
+        all.push_back(region("score", score_));
+        return all;
+    }
 
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {

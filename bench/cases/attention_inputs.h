@@ -40,6 +40,11 @@ template<typename T> struct AttentionInputs {
     attune::ConstView key_view() const { return {key.data(), {shape.b, shape.kv, shape.k, shape.d}}; }
     attune::ConstView value_view() const { return {value.data(), {shape.b, shape.kv, shape.k, shape.dv}}; }
 
+    std::vector<Region> regions() const {
+        return {region("query", query), region("key", key),   region("value", value),    region("bias", bias),
+                region("sinks", sinks), region("mask", mask), region("lengths", lengths)};
+    }
+
     bool kept(std::int64_t i, std::int64_t j) const { return !shape.options.mask || mask.template as<bool>()[i * shape.k + j]; }
     // What bias and ALiBi add to a score.
     template<typename W> W added(std::int64_t h, std::int64_t i, std::int64_t j) const {

@@ -1,6 +1,7 @@
-// Gradients of attention by query, key and value, and by the bias where there is one: their call, and their definition from
-// the forward's out and log-sum-exp, one row at a time.
+// Gradients of attention, also of additive scores, by query, key and value, and by the bias where there is one: their call,
+// and their definition from the forward's out and log-sum-exp, one row at a time.
 #include "attention_inputs.h"
+#include "attune/additive_backward.h"
 #include "attune/sdpa_backward.h"
 #include "tests/reference/philox_reference.h"
 #include <cmath>
@@ -11,8 +12,8 @@ namespace {
 template<typename T> class BackwardCase final : public Case {
 public:
     explicit BackwardCase(const Shape &s)
-        : Case(s, s.h), in_(s), grad_out_(s.b * s.h * s.q * s.dv, 7), out_(grad_out_.bytes()),
-          lse_(static_cast<std::size_t>(s.b * s.h * s.q) * sizeof(Sum<T>)) {
+        : Case(s, s.h), in_(s), w_score_(s.op == "additive_backward" ? s.d : 0, 5), grad_out_(s.b * s.h * s.q * s.dv, 7),
+          out_(grad_out_.bytes()), lse_(static_cast<std::size_t>(s.b * s.h * s.q) * sizeof(Sum<T>)) {
         add_output("grad_query", s.d, s.dtype);
         add_output("grad_key", {s.b, s.kv, s.k}, s.d, s.dtype);
         add_output("grad_value", {s.b, s.kv, s.k}, s.dv, s.dtype);
@@ -20,8 +21,10 @@ public:
         attune::SdpaOptions o = in_.options({});
         o.lse = attune::View(lse_.template as<Sum<T>>(), {s.b, s.h, s.q});
         attune::Context context;
-        forward_ = attune::scaled_dot_product_attention(context, in_.query_view(), in_.key_view(), in_.value_view(),
-                                                        attune::View(out_.template as<T>(), {s.b, s.h, s.q, s.dv}), o);
+        const attune::View out(out_.template as<T>(), {s.b, s.h, s.q, s.dv});
+        const attune::ConstView q = in_.query_view(), k = in_.key_view(), v = in_.value_view();
+        forward_ = additive() ? attune::additive_attention(context, q, k, v, out, additive_options(o))
+                              : attune::scaled_dot_product_attention(context, q, k, v, out, o);
     }
 
     attune::Status call(attune::Context &context, std::string_view variant) const override {
@@ -33,11 +36,28 @@ public:
         attune::SdpaGradients gradients;
         gradients.query = output(0), gradients.key = output(1), gradients.value = output(2);
         if (s.options.bias) gradients.bias = attune::View(static_cast<T *>(output(3).data), {s.q, s.k});
-        return attune::scaled_dot_product_attention_backward(context, in_.query_view(), in_.key_view(), in_.value_view(),
-                                                             forward, gradients, in_.options(variant));
+        const attune::ConstView q = in_.query_view(), k = in_.key_view(), v = in_.value_view();
+        const attune::SdpaOptions o = in_.options(variant);
+        if (!additive()) return attune::scaled_dot_product_attention_backward(context, q, k, v, forward, gradients, o);
+        attune::AdditiveGradients of_additive;
+        of_additive.query = gradients.query, of_additive.key = gradients.key, of_additive.value = gradients.value;
+        of_additive.bias = gradients.bias;
+        return attune::additive_attention_backward(context, q, k, v, forward, of_additive, additive_options(o));
+    }
+
+    std::vector<Region> inputs() const override {
+        std::vector<Region> all = in_.regions();
+        all.insert(all.end(),
+                   {region("w_score", w_score_), region("grad_out", grad_out_), region("out", out_), region("lse", lse_)});
+        return all;
     }
 
 protected:
+    double row_operations() const override {
+        const Shape &s = shape();
+        const auto pairs = static_cast<double>(s.k + s.q * s.h / s.kv + (s.options.bias ? s.k * s.b * s.h : 0));
+        return 2.0 * static_cast<double>((additive() ? 20 : 3) * s.d + 2 * s.dv) * pairs;
+    }
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
         wide ? row_in<Wider<T>, false>(r, out) : row_in<Sum<T>, false>(r, out);
     }
@@ -63,9 +83,36 @@ private:
         return sum;
     }
     template<bool sizes, typename W> static W part(W x) { return sizes ? std::abs(x) : x; }
+    bool additive() const { return shape().op == "additive_backward"; }
+    attune::AdditiveOptions additive_options(const attune::SdpaOptions &o) const {
+        attune::AdditiveOptions options;
+        options.w_score = attune::ConstView(w_score_.data(), {shape().d});
+        options.attention = o;
+        return options;
+    }
+    template<typename W> W score(const T *q, const T *k) const {
+        if (!additive()) return dot<W, false>(q, k, shape().d) / std::sqrt(static_cast<W>(shape().d));
+        W sum = 0;
+        for (std::int64_t c = 0; c < shape().d; c++)
+            sum += static_cast<W>(w_score_.data()[c]) * std::tanh(static_cast<W>(q[c]) + static_cast<W>(k[c]));
+        return sum;
+    }
+    // Adds the gradient by one side of the score of q and k, where `other` is the other side.
+    template<typename W, bool sizes>
+    void add_by_side(std::vector<W> &sum, W by_score, const T *q, const T *k, const T *other) const {
+        const W scale = 1 / std::sqrt(static_cast<W>(shape().d));
+        for (std::size_t c = 0; c < sum.size(); c++) {
+            W by_channel = scale * static_cast<W>(other[c]);
+            if (additive()) {
+                const W t = std::tanh(static_cast<W>(q[c]) + static_cast<W>(k[c]));
+                by_channel = static_cast<W>(w_score_.data()[c]) * (1 - t * t);
+            }
+            sum[c] += part<sizes>(by_score * by_channel);
+        }
+    }
 
     AttentionInputs<T> in_;
-    Filled<T> grad_out_;
+    Filled<T> w_score_, grad_out_;
     MappedArray out_, lse_;
     attune::Status forward_;
 };
@@ -78,7 +125,7 @@ typename BackwardCase<T>::template Pair<W> BackwardCase<T>::pair(const Row &r, s
     const auto [from, to] = s.keys_of(e, i);
     if (j < from || j >= to || !in_.kept(i, j)) return {};
     const std::int64_t key = key_index(r, j);
-    W x = dot<W, false>(query_row(r), in_.key.data() + key * s.d, s.d) / std::sqrt(static_cast<W>(s.d)), bend = 1;
+    W x = score<W>(query_row(r), in_.key.data() + key * s.d), bend = 1;
     if (s.options.softcap) {
         const W t = std::tanh(x / W(softcap));
         x = W(softcap) * t, bend = 1 - t * t;
@@ -99,17 +146,19 @@ template<typename W, bool sizes>
 void BackwardCase<T>::row_in(const Row &r, std::vector<long double> &out) const {
     const Shape &s = shape();
     std::vector<W> query(static_cast<std::size_t>(s.d)), key(query), value(static_cast<std::size_t>(s.dv));
-    const W scale = 1 / std::sqrt(static_cast<W>(s.d));
     const auto add = [](std::vector<W> &sum, W factor, const T *x) {
         for (std::size_t c = 0; c < sum.size(); c++) sum[c] += part<sizes>(factor * static_cast<W>(x[c]));
     };
-    for (std::int64_t j = 0; j < s.k; j++)
-        add(query, scale * pair<W, sizes>(r, j).by_product, in_.key.data() + key_index(r, j) * s.d);
+    for (std::int64_t j = 0; j < s.k; j++) {
+        const T *const k = in_.key.data() + key_index(r, j) * s.d;
+        add_by_side<W, sizes>(query, pair<W, sizes>(r, j).by_product, query_row(r), k, k);
+    }
     const auto &[e, kv_head, j] = row_of(1, r);
     for (std::int64_t h = kv_head * (s.h / s.kv); h < (kv_head + 1) * (s.h / s.kv); h++)
         for (std::int64_t i = 0; i < s.q; i++) {
             const Pair<W> p = pair<W, sizes>({e, h, i}, j);
-            add(key, scale * p.by_product, query_row({e, h, i}));
+            const T *const q = query_row({e, h, i});
+            add_by_side<W, sizes>(key, p.by_product, q, in_.key.data() + key_index({e, h, i}, j) * s.d, q);
             add(value, p.weight, grad_row({e, h, i}));
         }
     for (const std::vector<W> *x : {&query, &key, &value}) out.insert(out.end(), x->begin(), x->end());
@@ -123,6 +172,9 @@ void BackwardCase<T>::row_in(const Row &r, std::vector<long double> &out) const 
 
 }  // namespace
 
-std::unique_ptr<Case> make_backward_case(const Shape &shape) { return case_of_type<BackwardCase>(shape); }
+std::unique_ptr<Case> make_backward_case(const Shape &shape) {
+    if (shape.op == "additive_backward") return case_of_wide_type<BackwardCase>(shape);
+    return case_of_type<BackwardCase>(shape);
+}
 
 }  // namespace bench

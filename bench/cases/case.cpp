@@ -1,30 +1,14 @@
-// The sample of rows, and the rule by which they are right.
+// The sample of rows, and what is expected of them.
 #include "case.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
 #include <random>
+#include <set>
 
 namespace bench {
 namespace {
-
-// x as an element of the type holds it.
-long double rounded(attune::DType dtype, long double x) {
-    if (dtype == attune::DType::bf16) return static_cast<long double>(BFloat16(x));
-    return dtype == attune::DType::f16 ? static_cast<long double>(Float16(x)) : x;
-}
-
-// What the floor of the rule is a multiple of: eight roundings, and of 16 bits, where only the weight and the result are rounded,
-// two.
-double unit_of(attune::DType dtype) {
-    switch (dtype) {
-    case attune::DType::f64: return 8 * std::numeric_limits<double>::epsilon();
-    case attune::DType::bf16: return 2 * static_cast<double>(std::numeric_limits<BFloat16>::epsilon());
-    case attune::DType::f16: return 2 * static_cast<double>(std::numeric_limits<Float16>::epsilon());
-    default: return 8 * static_cast<double>(std::numeric_limits<float>::epsilon());
-    }
-}
 
 template<typename T> void fill_with_nan(const MappedArray &array) {
     std::fill_n(array.as<T>(), array.bytes() / sizeof(T), std::numeric_limits<T>::quiet_NaN());
@@ -39,6 +23,30 @@ Case::Case(const Shape &shape, std::int64_t heads) : shape_(shape), heads_(heads
     std::mt19937 random(1);
     const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
     for (int n = 0; n < 26; n++) rows_.push_back({below(shape.b), below(heads), below(shape.q)});
+}
+
+void Case::sample(double operations, std::int64_t tile) {
+    const Shape &s = shape_;
+    // Both in the wider type and in the type itself, and neither in vectors.
+    const auto most = static_cast<std::int64_t>(operations / std::max(1.0, 2 * row_operations()));
+    std::set<Row> rows(rows_.begin(), rows_.end());
+    std::mt19937 random(2);
+    const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
+    const bool all = most >= s.b * heads_ * s.q;
+    for (std::int64_t e = 0; all && e < s.b; e++)
+        for (std::int64_t h = 0; h < heads_; h++)
+            for (std::int64_t i = 0; i < s.q; i++) rows.insert({e, h, i});
+    for (std::int64_t i = 0; !all && i < s.q; i++)
+        if (i % tile == 0 || (i + 1) % tile == 0) rows.insert({below(s.b), below(heads_), i});
+    while (static_cast<std::int64_t>(rows.size()) < std::min(most, s.b * heads_ * s.q))
+        rows.insert({below(s.b), below(heads_), below(s.q)});
+    rows_.assign(rows.begin(), rows.end());
+    expected_ = {};
+}
+
+double Case::row_operations() const {
+    const double of_unit = shape_.unit() == std::string_view("tanh") ? 20 : 1;
+    return of_unit * shape_.work() / static_cast<double>(shape_.b * heads_ * shape_.q);
 }
 
 const MappedArray &Case::add_output(const char *name, std::int64_t width, attune::DType dtype) {
@@ -56,6 +64,12 @@ attune::View Case::output(std::size_t n) const {
     attune::View view(o.data.as<float>(), {o.extents[0], o.extents[1], o.extents[2], o.width});
     view.dtype = o.dtype;
     return view;
+}
+
+std::vector<Region> Case::outputs() const {
+    std::vector<Region> all;
+    for (const auto &o : outputs_) all.push_back(region(o->name, o->data));
+    return all;
 }
 
 Row Case::row_of(std::size_t output, const Row &row) const {
@@ -77,63 +91,96 @@ void Case::forget_output() {
     }
 }
 
-long double Case::element(const Output &o, const Row &row, std::int64_t column) const {
-    const std::int64_t n = ((row[0] * o.extents[1] + row[1]) * o.extents[2] + row[2]) * o.width + column;
-    switch (o.dtype) {
-    case attune::DType::boolean: return o.data.as<unsigned char>()[n];
-    case attune::DType::f64: return o.data.as<double>()[n];
-    case attune::DType::bf16: return static_cast<long double>(o.data.as<BFloat16>()[n]);
-    case attune::DType::f16: return static_cast<long double>(o.data.as<Float16>()[n]);
-    default: return static_cast<long double>(o.data.as<float>()[n]);
-    }
+std::int64_t Case::place(const Output &o, const Row &row) const {
+    return ((row[0] * o.extents[1] + row[1]) * o.extents[2] + row[2]) * o.width;
 }
 
-void Case::compute_expected() {
-    std::vector<double> plain_error(outputs_.size()), largest(outputs_.size());
-    std::vector<long double> plain, size;
+const Expected &Case::expected() {
+    if (!expected_.wide.empty()) return expected_;
+    const std::size_t count = outputs_.size();
+    expected_ = {std::vector<std::vector<long double>>(count), std::vector<std::vector<long double>>(count),
+                 std::vector<std::vector<long double>>(count)};
+    std::vector<long double> wide, plain, size;
     for (const Row &r : rows_) {
-        auto &wide = expected_.emplace_back();
-        plain.clear(), size.clear();
+        wide.clear(), plain.clear(), size.clear();
         row(r, true, wide);
         row(r, false, plain);
         sizes(r, size);
         if (size.empty()) size = wide;
-        std::size_t at = 0;
-        for (std::size_t n = 0; n < outputs_.size(); n++)
-            for (std::int64_t c = 0; c < outputs_[n]->width; c++, at++) {
-                const long double stored = rounded(outputs_[n]->dtype, plain[at]);
-                plain_error[n] = std::max(plain_error[n], static_cast<double>(std::abs(wide[at] - stored)));
-                largest[n] = std::max(largest[n], static_cast<double>(std::abs(size[at])));
-            }
+        for (std::size_t n = 0, at = 0; n < count; at += static_cast<std::size_t>(outputs_[n++]->width)) {
+            const auto add = [&](std::vector<long double> &to, const std::vector<long double> &from) {
+                const auto first = from.begin() + static_cast<std::ptrdiff_t>(at);
+                to.insert(to.end(), first, first + outputs_[n]->width);
+            };
+            add(expected_.wide[n], wide), add(expected_.plain[n], plain), add(expected_.sizes[n], size);
+        }
     }
-    for (std::size_t n = 0; n < outputs_.size(); n++)
-        outputs_[n]->allowed = 2 * plain_error[n] + (unit_of(outputs_[n]->dtype) + documented_error()) * largest[n];
+    return expected_;
+}
+
+void Case::expect(Expected expected) { expected_ = std::move(expected); }
+
+template<typename T> attune_test::Verdict Case::judge_as(std::size_t output) const {
+    const Output &o = *outputs_[output];
+    std::vector<T> got;
+    for (const Row &r : rows_) {
+        const T *const row = o.data.as<T>() + place(o, row_of(output, r));
+        got.insert(got.end(), row, row + o.width);
+    }
+    const std::vector<long double> &wide = expected_.wide[output], &sizes = expected_.sizes[output];
+    std::vector<Sum<T>> plain;
+    for (long double x : expected_.plain[output]) plain.push_back(static_cast<Sum<T>>(static_cast<T>(x)));
+    attune_test::Verdict verdict = attune_test::judge(wide, plain, got, sizes);
+    if (verdict.right || documented_error() == 0) return verdict;
+    double error = 0, plain_error = 0, largest = 0;
+    for (std::size_t n = 0; n < got.size(); n++) {
+        error = std::max(error, static_cast<double>(std::abs(static_cast<long double>(got[n]) - wide[n])));
+        if (std::isnan(got[n])) error = std::numeric_limits<double>::infinity();
+        plain_error = std::max(plain_error, static_cast<double>(std::abs(static_cast<long double>(plain[n]) - wide[n])));
+        largest = std::max(largest, static_cast<double>(std::abs(sizes[n])));
+    }
+    verdict.ratio = error / (2 * plain_error + (attune_test::floor_of<T>() + documented_error()) * largest);
+    verdict.right = verdict.ratio <= 1;
+    return verdict;
+}
+
+attune_test::Verdict Case::judge_output(std::size_t n) const {
+    switch (outputs_[n]->dtype) {
+    case attune::DType::f64: return judge_as<double>(n);
+    case attune::DType::bf16: return judge_as<BFloat16>(n);
+    case attune::DType::f16: return judge_as<Float16>(n);
+    case attune::DType::f32: return judge_as<float>(n);
+    default: break;
+    }
+    const Output &o = *outputs_[n];
+    std::size_t at = 0;
+    for (const Row &r : rows_)
+        for (std::int64_t c = 0; c < o.width; c++, at++)
+            if (o.data.as<unsigned char>()[place(o, row_of(n, r)) + c] != expected_.wide[n][at])
+                return {false, "element " + std::to_string(at) + " of the sample differs"};
+    return {true, ""};
+}
+
+attune_test::Verdict Case::judge_output() {
+    expected();
+    attune_test::Verdict all{true, ""};
+    for (std::size_t n = 0; n < outputs_.size() && all.right; n++) {
+        attune_test::Verdict verdict = judge_output(n);
+        verdict.why = std::string(outputs_[n]->name) + ": " + verdict.why;
+        verdict.ratio = std::max(verdict.ratio, all.ratio);
+        all = verdict;
+    }
+    return all;
 }
 
 std::string Case::check_output() {
-    if (expected_.empty()) compute_expected();
-    std::size_t from = 0;
-    for (std::size_t n = 0; n < outputs_.size(); n++) {
-        const auto &o = outputs_[n];
-        double worst = 0;
-        for (std::size_t r = 0; r < rows_.size(); r++)
-            for (std::int64_t c = 0; c < o->width; c++) {
-                const long double expected = expected_[r][from + static_cast<std::size_t>(c)];
-                const double error = static_cast<double>(std::abs(expected - element(*o, row_of(n, rows_[r]), c)));
-                worst = std::max(worst, std::isnan(error) ? std::numeric_limits<double>::infinity() : error);
-            }
-        from += static_cast<std::size_t>(o->width);
-        if (worst <= o->allowed) continue;
-        char text[100];
-        std::snprintf(text, sizeof(text), "wrong result: %s: error %.3g, allowed %.3g", o->name, worst, o->allowed);
-        return text;
-    }
-    return {};
+    const attune_test::Verdict verdict = judge_output();
+    return verdict.right ? std::string() : "wrong result: " + verdict.why;
 }
 
 std::unique_ptr<Case> make_case(const Shape &shape) {
     if (shape.packed()) return make_packed_case(shape);
-    if (shape.op == "sdpa_backward") return make_backward_case(shape);
+    if (shape.op == "sdpa_backward" || shape.op == "additive_backward") return make_backward_case(shape);
     if (shape.op == "linear_backward") return make_linear_backward_case(shape);
     return shape.attention() ? make_attention_case(shape) : make_layer_case(shape);
 }

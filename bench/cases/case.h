@@ -4,6 +4,7 @@
 #include "machine.h"
 #include "mapped_array.h"
 #include "shapes.h"
+#include "tests/support/error_rule.h"
 #include "tests/support/half_elements.h"
 #include <array>
 #include <memory>
@@ -14,6 +15,17 @@ namespace bench {
 
 using Row = std::array<std::int64_t, 3>;  // batch entry, head, query
 
+struct Region {
+    const char *name;
+    Bytes bytes;
+};
+
+// What an output ought to be on the sampled rows, one row after another: in the next wider type, as the plain computation has
+// it, and how large that is of which it is a difference. A list an output.
+struct Expected {
+    std::vector<std::vector<long double>> wide, plain, sizes;
+};
+
 class Case {
 public:
     virtual ~Case() = default;
@@ -22,12 +34,23 @@ public:
     virtual attune::Status call(attune::Context &, std::string_view variant) const = 0;  // empty: dispatch
     // What a decode step must read at least.
     virtual std::vector<Bytes> operands() const { return {}; }
+    virtual std::vector<Region> inputs() const = 0;
+    std::vector<Region> outputs() const;
 
     // Before a call whose output is to be checked: NaN everywhere, so that rows which are not written show.
     void forget_output();
-    // Empty if the outputs are right, else what is wrong. The rule of the tests: at most twice the error of the plain
-    // computation in the same type over the same rows, and a floor for rounding.
+    // The rule of the tests (tests/support/error_rule.h) on the sampled rows.
+    attune_test::Verdict judge_output();
+    // Empty if the outputs are right, else what is wrong.
     std::string check_output();
+
+    // Takes as many rows into the sample as can be defined in about so many operations: all, or those where tiles of queries
+    // begin and end, and others anywhere. Without it the sample is some 30 rows.
+    void sample(double operations, std::int64_t tile);
+    // Of the sample; computed once, or given by whoever kept it.
+    const Expected &expected();
+    void expect(Expected);
+    std::size_t sampled_rows() const { return rows_.size(); }
 
 protected:
     // Rows are sampled over batch entries, `heads` and queries.
@@ -43,8 +66,10 @@ protected:
     attune::View output(std::size_t n) const;
 
     // The definition of each output's row, one after the other, computed in the type of the shape's sums or in the next wider
-    // one. Of 16 bits check_output() rounds the plain ones itself.
+    // one. Of 16 bits the rule rounds the plain ones itself.
     virtual void row(const Row &, bool wide, std::vector<long double> &out) const = 0;
+    // Operations of that.
+    virtual double row_operations() const;
     // Where a result is a difference of what is larger: how large that is. The floor is a share of it.
     virtual void sizes(const Row &, std::vector<long double> &) const {}
     // An error that the op's documentation allows beside the rule.
@@ -57,17 +82,19 @@ private:
         std::int64_t width;
         attune::DType dtype;
         MappedArray data;
-        double allowed = 0;
     };
-    void compute_expected();
-    long double element(const Output &, const Row &, std::int64_t column) const;
+    template<typename T> attune_test::Verdict judge_as(std::size_t output) const;
+    attune_test::Verdict judge_output(std::size_t output) const;
+    std::int64_t place(const Output &, const Row &) const;
 
     Shape shape_;
     std::int64_t heads_;
     std::vector<std::unique_ptr<Output>> outputs_;
     std::vector<Row> rows_;
-    std::vector<std::vector<long double>> expected_;  // of each row; filled by the first check
+    Expected expected_;  // filled by the first check
 };
+
+inline Region region(const char *name, const MappedArray &array) { return {name, {array.as<char>(), array.bytes()}}; }
 
 std::unique_ptr<Case> make_case(const Shape &);
 // The families of make_case().

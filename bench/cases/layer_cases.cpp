@@ -63,6 +63,8 @@ public:
                               attune::ConstView(bias_.data(), {s.dv}), output(0), {.variant = variant});
     }
 
+    std::vector<Region> inputs() const override { return {region("x", x_), region("weight", weight_), region("bias", bias_)}; }
+
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
         const T *const x = x_.data() + (r[0] * shape().q + r[2]) * shape().d;
@@ -88,6 +90,8 @@ public:
         return attune::batch_dot(context, attune::ConstView(a_.data(), {s.b, s.h, s.q, s.k}),
                                  attune::ConstView(x_.data(), {s.b, s.h, s.k, s.dv}), output(0), {.variant = variant});
     }
+
+    std::vector<Region> inputs() const override { return {region("a", a_), region("x", x_)}; }
 
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
@@ -119,6 +123,8 @@ public:
         return attune::masked_softmax(context, attune::ConstView(scores_.data(), {s.b, s.h, s.q, s.k}), output(0), options);
     }
 
+    std::vector<Region> inputs() const override { return {region("scores", scores_), region("lengths", lengths_)}; }
+
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
         const Shape &s = shape();
@@ -142,6 +148,8 @@ public:
     attune::Status call(attune::Context &context, std::string_view) const override {
         return attune::dropout_mask(context, dropout, output(0));
     }
+
+    std::vector<Region> inputs() const override { return {}; }
 
 protected:
     void row(const Row &r, bool, std::vector<long double> &out) const override {
@@ -187,6 +195,11 @@ public:
         out.rank = 3;
         out.extent[1] = s.q, out.extent[2] = width_, out.stride[1] = width_, out.stride[2] = 1;
         return attune::multi_head_attention(context, x, memory, memory, w, out, options);
+    }
+
+    std::vector<Region> inputs() const override {
+        return {region("x", x_),       region("memory", memory_),    region("weights", packed_), region("biases", packed_bias_),
+                region("w_out", out_), region("out_bias", out_bias_)};
     }
 
 protected:

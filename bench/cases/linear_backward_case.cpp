@@ -24,7 +24,15 @@ public:
             attune::ConstView(grad_out_.data(), {s.b, 1, s.q, s.dv}), gradients, {.variant = variant});
     }
 
+    std::vector<Region> inputs() const override {
+        return {region("x", x_), region("weight", weight_), region("grad_out", grad_out_)};
+    }
+
 protected:
+    double row_operations() const override {
+        const Shape &s = shape();
+        return 2.0 * static_cast<double>(s.d * s.dv + s.b * s.q * (s.d + s.dv));
+    }
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
         wide ? row_in<Wider<T>>(r, out) : row_in<Sum<T>>(r, out);
     }

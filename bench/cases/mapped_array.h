@@ -1,9 +1,9 @@
 // Memory of the measured tensors, straight from the system: freeing a large block of malloc's would raise glibc's trim
-// threshold, and every kernel timed after it would find a warmer allocator than a plain program does.
+// threshold, and every kernel timed after it would find a warmer allocator than a plain program does. Before the first page and
+// behind the last one is a page that must not be touched.
 #pragma once
+#include "tests/support/fenced.h"
 #include <cstddef>
-#include <new>
-#include <sys/mman.h>
 
 namespace bench {
 
@@ -12,11 +12,10 @@ public:
     MappedArray() = default;
     explicit MappedArray(std::size_t bytes) : size_(bytes) {
         if (bytes == 0) return;
-        data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (data_ == MAP_FAILED) data_ = nullptr, throw std::bad_alloc();
+        data_ = attune_test::allocate_fenced(bytes, attune_test::Fence::before);
     }
     ~MappedArray() {
-        if (data_) munmap(data_, size_);
+        if (data_) attune_test::release_fenced(data_, size_, attune_test::Fence::before);
     }
     MappedArray(MappedArray &&other) noexcept : data_(other.data_), size_(other.size_) {
         other.data_ = nullptr, other.size_ = 0;

@@ -33,6 +33,10 @@ public:
             {.causal = s.causal ? attune::Causal::bottom_right : attune::Causal::none, .variant = variant});
     }
 
+    std::vector<Region> inputs() const override {
+        return {region("query", query_), region("key", key_), region("value", value_)};
+    }
+
 protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
         wide ? row_in<Wider<T>>(r, out) : row_in<Sum<T>>(r, out);

@@ -18,7 +18,8 @@ int rank_of(std::string_view kind) {
 }  // namespace
 
 bool Shape::attention() const {
-    for (const char *name : {"sdpa", "cosine", "gaussian", "general", "additive", "variable_length", "sdpa_backward"})
+    for (const char *name :
+         {"sdpa", "cosine", "gaussian", "general", "additive", "variable_length", "sdpa_backward", "additive_backward"})
         if (op == name) return true;
     return false;
 }
@@ -72,13 +73,13 @@ double Shape::pairs() const {
 }
 
 const char *Shape::unit() const {
-    if (op == "additive") return "tanh";
+    if (op == "additive" || op == "additive_backward") return "tanh";
     return op == "masked_softmax" || op == "dropout_mask" ? "B" : "FLOP";
 }
 
 double Shape::work() const {
     if (unit() == std::string_view("B")) return bytes();
-    if (op == "additive") return static_cast<double>(d) * pairs();
+    if (unit() == std::string_view("tanh")) return static_cast<double>(d) * pairs();
     const auto product = [](auto... n) { return 2.0 * (static_cast<double>(n) * ...); };
     if (layer()) return (op == "linear_backward" ? 2 : 1) * product(b, q, d, dv);
     if (op == "batch_dot") return product(b, h, q, k, dv);
@@ -93,7 +94,7 @@ double Shape::work() const {
 double Shape::work_unmasked() const {
     Shape all = *this;
     if (!packed()) all.causal = false, all.window = {}, all.lengths.clear();
-    return op == "additive" ? 20 * all.work() : all.work();
+    return unit() == std::string_view("tanh") ? 20 * all.work() : all.work();
 }
 
 double Shape::bytes() const {
@@ -114,7 +115,7 @@ double Shape::bytes() const {
         }
         rows += static_cast<double>(std::max<std::int64_t>(0, last - first));
     }
-    if (op == "sdpa_backward") {
+    if (op == "sdpa_backward" || op == "additive_backward") {
         const double lse_and_bias = elements(b, h, q) + (options.bias ? 2 * elements(q, k) : 0);
         return size * (2 * elements(d + dv) * (static_cast<double>(kv) * rows + elements(b, h, q)) + lse_and_bias);
     }

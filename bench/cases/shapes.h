@@ -17,6 +17,7 @@ struct Options {
 
 // b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. What they are for the other ops:
 //   sdpa_backward   gradients by query, key and value, and by the bias where `options` has one
+//   additive_backward the same of additive; no gradient by the weights of its score
 //   additive        d is the width that tanh is summed over; no projections
 //   general         d is the width of query and key
 //   linear          x (b, q, d), weight (dv, d), with bias; linear_packed: the weight packed beforehand
@@ -59,6 +60,12 @@ struct Shape {
     // "b:1/h:8/kv:8/q:1024/k:1024/d:64/causal:0", then dv, window, len and options where given; what the op has of it.
     std::string label() const;
 };
+
+// Columns of a shape as text, by name; those of a file, but for its name and quick.
+using Columns = std::vector<std::pair<std::string, std::string>>;
+Columns columns_of(const Shape &);
+// What is wrong with the columns, in words; empty if nothing. A column that is left out keeps its value.
+std::string read_columns(const Columns &, Shape &);
 
 // Rows of every *.csv of the folder whose "<set>/<name>" or "<set>" matches the glob, in order of the files' names and rows.
 // The first line that is no comment names the columns, in any order; a column that is left out has the value above.

@@ -46,11 +46,14 @@ bool read_op(const std::string &text, Shape &s) {
     return s.attention();
 }
 
+std::map<std::string, bool *> named(Options &o) {
+    return {{"mask", &o.mask},   {"bias", &o.bias},       {"alibi", &o.alibi},    {"softcap", &o.softcap},
+            {"sinks", &o.sinks}, {"dropout", &o.dropout}, {"weights", &o.weights}};
+}
+
 bool read_options(const std::string &text, Options &o) {
     if (text.empty()) return true;
-    const std::map<std::string, bool *> known = {{"mask", &o.mask},       {"bias", &o.bias},   {"alibi", &o.alibi},
-                                                 {"softcap", &o.softcap}, {"sinks", &o.sinks}, {"dropout", &o.dropout},
-                                                 {"weights", &o.weights}};
+    const std::map<std::string, bool *> known = named(o);
     for (const std::string &name : split(text, '+')) {
         const auto found = known.find(name);
         if (found == known.end()) return false;
@@ -101,9 +104,10 @@ const std::map<std::string, Column> &columns() {
 bool agree(Shape &s) {
     if (std::min({s.b, s.h, s.kv, s.q, s.k, s.d, s.dv}) < 1 || s.h % s.kv != 0) return false;
     if (s.op == "multi_head" && s.dv != s.d) return false;
-    if (s.op == "sdpa_backward" && s.options.weights) return false;
+    if ((s.op == "sdpa_backward" || s.op == "additive_backward") && s.options.weights) return false;
     const bool half = s.dtype == attune::DType::bf16 || s.dtype == attune::DType::f16;
-    for (const char *wide : {"cosine", "gaussian", "general", "additive", "masked_softmax", "dropout_mask"})
+    for (const char *wide :
+         {"cosine", "gaussian", "general", "additive", "additive_backward", "masked_softmax", "dropout_mask"})
         if (half && s.op == wide) return false;
     // Nothing that the op would ignore.
     const Options &o = s.options;
@@ -128,11 +132,9 @@ std::string parse(const std::string &line, const std::vector<std::string> &heade
     const auto fields = split(line, ',');
     if (fields.size() != header.size())
         return std::to_string(header.size()) + " fields expected, got " + std::to_string(fields.size());
-    for (std::size_t n = 0; n < fields.size(); n++)
-        if (!columns().at(header[n])(fields[n], s)) return header[n] + " cannot be '" + fields[n] + "'";
-    return agree(s) ? ""
-                    : "sizes below 1, kv that does not divide h, lengths that do not fit, or a type or columns that are not of "
-                      "this op";
+    Columns given;
+    for (std::size_t n = 0; n < fields.size(); n++) given.emplace_back(header[n], fields[n]);
+    return read_columns(given, s);
 }
 
 std::string unknown_column(const std::vector<std::string> &header) {
@@ -142,6 +144,40 @@ std::string unknown_column(const std::vector<std::string> &header) {
 }
 
 }  // namespace
+
+std::string read_columns(const Columns &given, Shape &s) {
+    for (const auto &[name, text] : given) {
+        const auto column = columns().find(name);
+        if (column == columns().end()) return "no column is called '" + name + "'";
+        if (!column->second(text, s)) return name + " cannot be '" + text + "'";
+    }
+    return agree(s) ? ""
+                    : "sizes below 1, kv that does not divide h, lengths that do not fit, or a type or columns that are not of "
+                      "this op";
+}
+
+Columns columns_of(const Shape &s) {
+    std::string lengths, options;
+    for (const std::int32_t length : s.lengths) lengths += (lengths.empty() ? "" : "_") + std::to_string(length);
+    Options o = s.options;
+    for (const auto &[name, is] : named(o))
+        if (*is) options += (options.empty() ? "" : "+") + name;
+    const auto text = [](std::int64_t n) { return std::to_string(n); };
+    return {{"op", s.op},
+            {"dtype", attune::name_of(s.dtype)},
+            {"b", text(s.b)},
+            {"h", text(s.h)},
+            {"kv", text(s.kv)},
+            {"q", text(s.q)},
+            {"k", text(s.k)},
+            {"d", text(s.d)},
+            {"dv", text(s.dv)},
+            {"causal", text(s.causal)},
+            {"left", text(s.window.left)},
+            {"right", text(s.window.right)},
+            {"length", lengths},
+            {"options", options}};
+}
 
 std::vector<Shape> read_shapes(const std::string &folder, const std::string &glob, std::string &error) {
     std::vector<std::filesystem::path> files;
