@@ -1,25 +1,31 @@
-// The process in which candidates run: it loads them, checks them and times them, and dies with a candidate that crashes. Started
-// by the tuner as `attune tune-worker`, with one job as JSON on standard input; answers are lines of JSON on standard output.
+// The process in which candidates run: it loads them, checks them and times them, and dies with a candidate that crashes.
+// Started by the tuner as `attune tune-worker`, with one job as JSON on standard input; answers are lines of JSON on standard
+// output.
 //
 //   {"mode": "check",                       or "time"
 //    "variant": {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind"},
 //    "candidates": [{"id": "0", "object": FILE.so, "symbol": NAME, "numbers": "chunk=64 tile_q=64"}, ...],
-//    "shape": {a column of bench/shapes each: "op", "dtype", "b", "h", "kv", "q", "k", "d", "dv", "causal", "left", "right", "length",
-//              "options"},
-//    "threads": 2, "seed": 1,
-//    check: "expected": FOLDER              where references of the tuning shape are kept between processes
+//    "shape": {"op", "dtype", "b", "h", "kv", "q", "k", "d", "dv", "causal", "left", "right", "length", "options"},
+//                                           as columns of bench/shapes (bench::columns_of), text or numbers; all optional
+//    "threads": 2, "seed": 1,               0 threads: all cores
+//    check: "expected": FOLDER              where references of the tuning shape are kept between processes; optional
 //    time:  "rounds": 6, "sample_seconds": 0.01, "cold": false}
 //
-//   check answers for each candidate {"id", "right": true, "error_ratio": 0.6} or {"id", "right": false, "reason": "queries 65 keys
-//   129 causal: out: element..."}
-//   time answers for each candidate {"id", "seconds": [a call, of each round]}; rounds take all candidates in an order of their own,
-//   and a sample is as many calls as take sample_seconds; last {"foreign_load": 0.02}: CPU seconds of others per second.
-//   {"error": "..."} where the job itself is wrong; then the exit code is 1.
+//   check answers for each candidate {"id", "checking": "queries 65 keys 129..."} before each check, for the case that the
+//   process dies in it, and then {"id", "right": true, "error_ratio": 0.6} or {"id", "right": false, "reason": "queries 65
+//   keys 129 causal: out: element..."}.
+//   time answers for each candidate {"id", "seconds": [a call, of each round]}; rounds take all candidates in an order of
+//   their own, and a sample is as many calls as take sample_seconds. Where that is faster than this machine can be {"id",
+//   "suspicious": "..."} follows; last comes {"foreign_load": 0.02}: CPU seconds of others per second.
+//   A candidate that cannot be loaded: {"id", "right": false, "reason": "..."} in both modes; the others go on.
+//   {"error": "..."} where the job itself is wrong, or a call fails while it is timed; then the exit code is 1.
 #pragma once
+#include <iosfwd>
 
 namespace attune::tune {
 
 // Reads the job and answers it; the exit code.
 int run_worker();
+int run_worker(std::istream &, std::ostream &);
 
 }  // namespace attune::tune

@@ -1,0 +1,62 @@
+// From a shared object to a variant of the library.
+#include "candidate.h"
+#include "attune/attention_library.h"
+#include "numbers.h"
+#include "tools/error.h"
+#include <dlfcn.h>
+
+namespace attune::tune {
+namespace {
+
+attune::DType dtype_of(const std::string &name) {
+    for (const attune::DType dtype : {attune::DType::f32, attune::DType::f64, attune::DType::bf16, attune::DType::f16})
+        if (name == attune::name_of(dtype)) return dtype;
+    throw program::InputError("dtype", "expected f32, f64, bf16 or f16, is \"" + name + "\"");
+}
+
+// What a record of the library points to; it lives as long as the process, as the loaded code does.
+struct Registered {
+    CandidateVariant variant;
+    Candidate candidate;
+    std::string name;
+    attune::VariantRecord record;
+};
+
+std::string why() {
+    const char *const error = dlerror();
+    return error ? error : "unknown reason";
+}
+
+}  // namespace
+
+std::string load_candidate(const CandidateVariant &variant, const Candidate &candidate) {
+    const attune::DType dtype = dtype_of(variant.dtype);
+    Numbers numbers = parse_numbers(candidate.numbers);
+    const auto number = [&](const char *name) { return numbers.count(name) ? numbers[name] : 1; };
+    void *const library = dlopen(candidate.object.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) throw program::MachineError("candidate " + candidate.id, "cannot be loaded: " + why());
+    const auto kernel = reinterpret_cast<int (*)(void **)>(dlsym(library, (candidate.symbol + "_argv").c_str()));
+    if (!kernel) throw program::MachineError("candidate " + candidate.id, "lacks its symbol: " + why());
+    auto *const r = new Registered{variant, candidate, variant.name + "@" + candidate.id, {}};
+    r->record = {.name = r->name,
+                 .op = r->variant.op,
+                 .dtype = dtype,
+                 .head_dim = variant.head_dim,
+                 .target = r->variant.target,
+                 .schedule = r->variant.schedule,
+                 .shape_class = r->variant.shape_class,
+                 .kind = r->variant.kind,
+                 .numbers = r->candidate.numbers,
+                 .provenance = "a candidate of the tuner",
+                 .tile_q = number("tile_q"),
+                 .chunk = number("chunk"),
+                 .dispatched = false,
+                 .kernel = kernel};
+    attune::AttentionRecord attention{};
+    attention.name = attention.backward_op = r->variant.op;
+    attention.variants = {&r->record, 1};
+    attune::AttentionRegistration{attention};
+    return r->name;
+}
+
+}  // namespace attune::tune

@@ -1,0 +1,46 @@
+// What the gate runs: calls of an op, each with arrays of its own and with the definition of what is right.
+#pragma once
+#include "attune/context.h"
+#include "attune/variants.h"
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attune::tune {
+
+struct NamedBytes {
+    std::string name;
+    std::span<const std::byte> bytes;
+};
+
+class Check {
+public:
+    virtual ~Check() = default;
+    virtual attune::Status run(attune::Context &, std::string_view variant) = 0;
+    virtual void forget_outputs() = 0;  // they hold NaN again
+    virtual std::vector<NamedBytes> inputs() = 0;
+    virtual std::vector<NamedBytes> outputs() = 0;
+    // What is wrong with the outputs, empty if nothing is. `error_ratio` becomes the largest error over what the rule allows.
+    virtual std::string defect(double &error_ratio) = 0;
+};
+
+struct PlannedCheck {
+    std::string text;
+    std::function<std::unique_ptr<Check>()> make;  // the same arrays each time
+};
+
+// Calls that are awkward for a variant, from its own numbers, of its kind and with each option that it knows. None for an op
+// that has no checks.
+std::vector<PlannedCheck> awkward_checks(const attune::VariantInfo &, unsigned seed);
+// The families of it.
+std::vector<PlannedCheck> attention_checks(const attune::VariantInfo &, unsigned seed);
+std::vector<PlannedCheck> gradient_checks(const attune::VariantInfo &, unsigned seed);
+std::vector<PlannedCheck> additive_checks(const attune::VariantInfo &, unsigned seed);
+std::vector<PlannedCheck> additive_gradient_checks(const attune::VariantInfo &, unsigned seed);
+std::vector<PlannedCheck> layer_checks(const attune::VariantInfo &, unsigned seed);
+
+}  // namespace attune::tune

@@ -1,0 +1,35 @@
+// Whether a candidate is right, before any of its timings counts: its outputs by the rule of the tests at awkward calls and at
+// the tuning shape, its memory, its inputs, and the same bits from every call.
+#pragma once
+#include "bench/cases/shapes.h"
+#include "checks.h"
+#include <functional>
+#include <string>
+
+namespace attune::tune {
+
+struct GateJob {
+    std::string variant;  // a variant that is linked in or registered
+    bench::Shape shape;   // for which it is tuned
+    int threads = 0;      // beside 1; 0: all cores
+    unsigned seed = 1;
+    std::string expected;  // folder where what is right at the tuning shape is kept between processes; empty: nowhere
+};
+
+struct Judgement {
+    bool right = false;
+    std::string reason;      // call, output, element, figures; empty if right
+    double error_ratio = 0;  // error over what the rule allows, the largest of all checks
+};
+
+// Tells what is checked before each check, so that one in which the process dies is known.
+using Say = std::function<void(const std::string &)>;
+
+Judgement judge_candidate(const GateJob &, const Say &);
+
+// One of them.
+Judgement run_check(const PlannedCheck &, const std::string &variant, int threads);
+// The tuning shape.
+PlannedCheck shape_check(const bench::Shape &, std::int64_t tile, const std::string &expected);
+
+}  // namespace attune::tune

@@ -1,0 +1,123 @@
+// Checks of linear, of packed weights too, batch_dot and masked_softmax.
+#include "check_parts.h"
+#include "tests/support/linear_case.h"
+#include "tests/support/masked_softmax_case.h"
+
+namespace attune::tune {
+namespace {
+
+using namespace attune_test;
+
+template<typename T> class ProductCheck final : public Check {
+public:
+    ProductCheck(const LinearCase &c, bool batched) : a_(c, batched) {}
+    attune::Status run(attune::Context &context, std::string_view variant) override { return a_.run(context, variant); }
+    void forget_outputs() override { a_.out.forget(); }
+    std::vector<NamedBytes> inputs() override {
+        std::vector<NamedBytes> all;
+        add_bytes(all, "x", a_.x), add_bytes(all, "weight", a_.weight), add_bytes(all, "bias", a_.bias);
+        return all;
+    }
+    std::vector<NamedBytes> outputs() override { return {{"out", a_.out.bytes()}}; }
+    std::string defect(double &error_ratio) override { return attune_test::defect(a_, &error_ratio); }
+
+private:
+    LinearArrays<T> a_;
+};
+
+template<typename T> class SoftmaxCheck final : public Check {
+public:
+    explicit SoftmaxCheck(const SoftmaxCase &c) : a_(c) {}
+    attune::Status run(attune::Context &context, std::string_view variant) override {
+        return attune::masked_softmax(context, a_.scores.view(), a_.out.view(), a_.options(variant));
+    }
+    void forget_outputs() override { a_.out.forget(); }
+    std::vector<NamedBytes> inputs() override {
+        std::vector<NamedBytes> all;
+        add_bytes(all, "scores", a_.scores), add_bytes(all, "valid_lens", a_.lens);
+        return all;
+    }
+    std::vector<NamedBytes> outputs() override { return {{"out", a_.out.bytes()}}; }
+    std::string defect(double &error_ratio) override {
+        if (!a_.out.gaps_untouched()) return "out: written beyond its elements";
+        if (!a_.out.all_written()) return "out: not all elements written";
+        const auto options = a_.options({});
+        const Verdict verdict = judge(masked_softmax_reference<Reference<T>, T>(a_.scores.view(), options),
+                                      masked_softmax_reference<T, T>(a_.scores.view(), options), a_.out.values());
+        error_ratio = std::max(error_ratio, verdict.ratio);
+        return verdict.right ? std::string() : "out: " + verdict.why;
+    }
+
+private:
+    SoftmaxArrays<T> a_;
+};
+
+// Around the tiles of rows and columns and the chunk of the sum.
+std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned seed) {
+    const auto number = [&](const char *name, int otherwise) { return std::int64_t(number_of(v, name, otherwise)); };
+    const std::int64_t chunk = number("chunk", 256), tile = number("tile_rows", 4), task = number("task_rows", 8),
+                       wide = number("tile_columns", 8), block = number("block", 4);
+    // Class whole takes columns that fill its tiles and refuses others.
+    const auto columns = [&](std::int64_t n) { return v.shape_class == "whole" ? (n + wide - 1) / wide * wide : n; };
+    const std::int64_t least_depth = v.schedule == "pairs" ? 2 : 1;
+    std::vector<LinearCase> cases;
+    const auto add = [&](std::int64_t rows, std::int64_t n, std::int64_t depth, Order order = Order::dense) {
+        depth = std::max(depth, least_depth);
+        LinearCase c{
+            .leading = {rows}, .columns = columns(n), .depth = depth, .bias = seed % 2 == 0, .order = order, .seed = seed};
+        c.packed = v.op == "linear_packed";
+        if (order != Order::dense) c.leading = {2, 3, rows};
+        cases.push_back(c), seed++;
+    };
+    add(1, 1, 1), add(1, wide + 1, chunk + 1), add(tile + 1, wide - 1 > 0 ? wide - 1 : 1, block + 1);
+    add(task, wide, chunk), add(task + 1, 2 * wide + 5, chunk + 1), add(task - 1 > 0 ? task - 1 : 1, 37, 2 * chunk + 3);
+    add(13, 129, 61), add(3 * tile + 2, wide / 4 + 1, chunk - 1 > 0 ? chunk - 1 : 1);
+    for (const Order order : {Order::padded, Order::reversed, Order::swapped}) add(tile + 1, wide + 1, block + 7, order);
+    add(2 * task + 1, 2 * wide + 1, 4'000'000 / ((2 * task + 1) * (2 * wide + 1)) + 1);  // work for all threads
+    return cases;
+}
+
+std::vector<SoftmaxCase> awkward_softmax(const attune::VariantInfo &v, unsigned seed) {
+    const std::int64_t tile = number_of(v, "tile_rows", 4), chunk = number_of(v, "chunk", 64);
+    std::vector<SoftmaxCase> cases;
+    for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(1, 1),
+                                        {tile + 1, chunk + 1},
+                                        {tile, chunk},
+                                        {37, 61},
+                                        {2 * tile + 1, 3 * chunk + 5},
+                                        {5, chunk - 1},
+                                        {515, 1031}})
+        for (const Lengths lengths : {Lengths::none, Lengths::per_query}) {
+            SoftmaxCase c{.queries = queries, .keys = std::max<std::int64_t>(1, keys), .lengths = lengths, .seed = seed};
+            if (seed % 3 == 0) c.fill = attune::MaskFill::seed;
+            if (seed % 2) c.scores_layout = Layout::padded, c.out_layout = Layout::bshd;
+            cases.push_back(c), seed++;
+        }
+    return cases;
+}
+
+std::string describe_softmax(const SoftmaxCase &c) {
+    std::ostringstream text;
+    text << c;
+    return text.str();
+}
+
+}  // namespace
+
+std::vector<PlannedCheck> layer_checks(const attune::VariantInfo &v, unsigned seed) {
+    std::vector<PlannedCheck> checks;
+    if (v.op == "masked_softmax")
+        with_wide_type(v.dtype, [&](auto zero) {
+            for (const SoftmaxCase &c : awkward_softmax(v, seed))
+                checks.push_back({describe_softmax(c), [c] { return std::make_unique<SoftmaxCheck<decltype(zero)>>(c); }});
+        });
+    else
+        with_type(v.dtype, [&](auto zero) {
+            const bool batched = v.op == "batch_dot";
+            for (const LinearCase &c : awkward_products(v, seed))
+                checks.push_back({describe(c), [=] { return std::make_unique<ProductCheck<decltype(zero)>>(c, batched); }});
+        });
+    return checks;
+}
+
+}  // namespace attune::tune

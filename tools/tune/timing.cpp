@@ -1,0 +1,105 @@
+// Samples in turns, and what is measured beside them.
+#include "timing.h"
+#include "attune/context.h"
+#include "bench/cases/case.h"
+#include "bench/cases/machine.h"
+#include "tools/error.h"
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <unistd.h>
+
+namespace attune::tune {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of the last level; where the system does not tell, more than most have.
+double cache_bytes() {
+    const long known =
+        std::max({sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL4_CACHE_SIZE)});
+    return known > 0 ? static_cast<double>(known) : 64e6;
+}
+
+// Sets of operands: three, or as many as twice the last level of cache holds. Tensors of a few bytes still fill pages of their
+// own, of which a process may map only so many.
+std::size_t sets_of(const TimingJob &job) {
+    if (!job.cold) return 1;
+    return static_cast<std::size_t>(std::clamp(std::ceil(2 * cache_bytes() / job.shape.bytes()), 3.0, 1000.0));
+}
+
+class Measurement {
+public:
+    explicit Measurement(const TimingJob &job) : context_({.threads = job.threads}), random_(job.seed) {
+        for (std::size_t n = 0; n < sets_of(job); n++) cases_.push_back(bench::make_case(job.shape));
+    }
+    int threads() const { return context_.threads(); }
+    std::mt19937 &random() { return random_; }
+
+    // Seconds of one call out of `calls`.
+    double sample(const std::string &variant, int calls) {
+        call(variant);
+        const double start = now();
+        for (int n = 0; n < calls; n++) call(variant);
+        return (now() - start) / calls;
+    }
+
+private:
+    void call(const std::string &variant) {
+        const attune::Status status = cases_[next_++ % cases_.size()]->call(context_, variant);
+        if (!status.ok()) throw program::MachineError(variant, status.message());
+    }
+
+    attune::Context context_;
+    std::mt19937 random_;
+    std::vector<std::unique_ptr<bench::Case>> cases_;
+    std::size_t next_ = 0;
+};
+
+// The products of a shape cannot take less than this; 0 where nothing is known: of other work, and of matrix tiles.
+double least_seconds(const bench::Shape &shape, int threads) {
+    if (shape.unit() != std::string_view("FLOP")) return 0;
+    if (shape.dtype == attune::DType::bf16)
+        for (const attune::TargetInfo &t : attune::targets())
+            if (t.name == "sapphirerapids" && t.missing.empty()) return 0;
+    bench::Team team(threads);
+    return shape.work() / bench::product_peak(team, shape.dtype);
+}
+
+}  // namespace
+
+Timings time_variants(const TimingJob &job, const std::vector<std::string> &variants) {
+    Measurement measurement(job);
+    // First calls of each fault pages in and wake threads; the fastest then says how many calls a sample has.
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int trial = 0; trial < 3; trial++)
+        for (const std::string &variant : variants) fastest = std::min(fastest, measurement.sample(variant, 1));
+    const int calls = static_cast<int>(std::clamp(std::ceil(job.sample_seconds / fastest), 1.0, 1e6));
+
+    Timings timings;
+    timings.seconds.resize(variants.size());
+    std::vector<std::size_t> order(variants.size());
+    std::iota(order.begin(), order.end(), std::size_t(0));
+    const double start = now(), others = bench::cpu_seconds_of_others();
+    for (int round = 0; round < job.rounds; round++) {
+        std::shuffle(order.begin(), order.end(), measurement.random());
+        for (const std::size_t n : order) timings.seconds[n].push_back(measurement.sample(variants[n], calls));
+    }
+    timings.foreign_load = std::max(0.0, bench::cpu_seconds_of_others() - others) / std::max(1e-9, now() - start);
+
+    const double least = least_seconds(job.shape, measurement.threads());
+    for (const std::vector<double> &seconds : timings.seconds) {
+        const double best = seconds.empty() ? least : *std::min_element(seconds.begin(), seconds.end());
+        char text[160] = "";
+        if (best < least)
+            std::snprintf(text, sizeof text, "%.3g s a call, multiply-adds alone take this machine %.3g s", best, least);
+        timings.suspicious.emplace_back(text);
+    }
+    return timings;
+}
+
+}  // namespace attune::tune
