@@ -21,11 +21,13 @@ function(attune_add_attention name)
   # The user's struct, in a program that makes kernels and one that writes the C++ of the library.
   file(CONFIGURE OUTPUT ${folder}/definition.cpp CONTENT
     "#include \"${source}\"\n#include \"generators/sdpa/register_attention.h\"\n\nstatic const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");\n")
+  attune_need_parts(shared mask_blocks_generator attention_generator generator_math)
+  attune_need_parts(generators sdpa_generator sdpa_backward_generator mask_blocks_program)
+  attune_need_parts(describe describe_attention)
   attune_add_generator_objects(${name}_definition ${folder}/definition.cpp)
-  set(objects $<TARGET_OBJECTS:${name}_definition> $<TARGET_OBJECTS:attune_mask_blocks_generator> ${attune_attention_objects})
-  add_halide_generator(${name}.generator SOURCES $<TARGET_OBJECTS:attune_sdpa_generator>
-    $<TARGET_OBJECTS:attune_sdpa_backward_generator> $<TARGET_OBJECTS:attune_mask_blocks_program> ${objects})
-  add_executable(${name}.describe $<TARGET_OBJECTS:attune_describe_attention> ${objects})
+  set(objects $<TARGET_OBJECTS:${name}_definition> ${shared})
+  add_halide_generator(${name}.generator SOURCES ${generators} ${objects})
+  add_executable(${name}.describe ${describe} ${objects})
   target_link_libraries(${name}.describe PRIVATE Halide::Halide)
   add_custom_command(OUTPUT ${folder}/${name}.h ${folder}/${name}.cpp
     COMMAND ${name}.describe ${name} ${source_name} $<BOOL:${A_BACKWARD}> ${folder}
@@ -94,30 +96,20 @@ macro(attune_argument argument default known)
   endforeach()
 endmacro()
 
-# Halide, the objects that all such programs share, and targets.
+# Halide and targets.
 macro(attune_prepare_attention)
-  if(NOT Halide_FOUND)
-    find_package(Halide 21.0.0 EXACT QUIET COMPONENTS shared)
-    if(NOT Halide_FOUND OR NOT COMMAND add_halide_generator)
-      message(FATAL_ERROR "attune_add_attention(${name}): making kernels needs Halide 21.0.0 with its CMake package, which is not found. "
-        "Install it (\"pip install halide==21.0.0\" in a virtual environment) and activate that environment, or name the package's folder in Halide_DIR.")
-    endif()
-  endif()
+  attune_find_halide("attune_add_attention(${name})")
   if(NOT DEFINED ATTUNE_TARGETS)
     set(ATTUNE_TARGETS native)
   endif()
-  if(NOT ATTUNE_ALL_TARGETS)
+  if(A_TARGETS)
+    set(ATTUNE_TARGETS ${A_TARGETS})
+  endif()
+  if(A_TARGETS OR NOT ATTUNE_BUILT_TARGETS)
     attune_read_targets()
     attune_choose_targets()
   endif()
-  include(${ATTUNE_SOURCE_DIR}/cmake/attune_attention_objects.cmake)
-  if(NOT A_TARGETS)
-    set(A_TARGETS ${ATTUNE_BUILT_TARGETS})
-  else()
-    set(ATTUNE_TARGETS ${A_TARGETS})
-    attune_choose_targets()
-    set(A_TARGETS ${ATTUNE_BUILT_TARGETS})
-  endif()
+  set(A_TARGETS ${ATTUNE_BUILT_TARGETS})
 endmacro()
 
 # Kernels of one type and target.

@@ -1,7 +1,7 @@
-# attune_add_op(op GENERATOR program [ATTENTION] [PARAMS k=v...]): one kernel for each variant of the op, compiled into
-# libattune.a, and a row of the dispatcher's table for each. The program holds a generator called what stands before the dot
-# of its name. The generator gets schedule=, dtype=, the numbers and PARAMS; one of ATTENTION also head_dim= and kind=.
+# attune_add_op(op): one kernel for each variant of the op (cmake/attune_ops.cmake), compiled into libattune.a, and a row of the
+# dispatcher's table for each.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_numbers.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/attune_programs.cmake)
 
 # The names of an element type in JSON, for Halide and in attune::DType.
 set(attune_halide_dtype_f32 float32)
@@ -15,40 +15,8 @@ set(attune_cpp_dtype_bf16 bf16)
 set(attune_cpp_dtype_f16 f16)
 set(attune_cpp_dtype_bool boolean)
 
-# attune_add_generator(name source... [WITH part...]): the program <name>.generator, and its objects attune_<name>_generator, of
-# which other programs that make kernels or print loop nests are built too; with objects attune_<part>_generator.
-function(attune_add_generator name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "WITH")
-  attune_add_generator_objects(attune_${name}_generator ${A_UNPARSED_ARGUMENTS})
-  set(objects $<TARGET_OBJECTS:attune_${name}_generator> $<TARGET_OBJECTS:attune_generator_math>)
-  foreach(part IN LISTS A_WITH)
-    list(APPEND objects $<TARGET_OBJECTS:attune_${part}_generator>)
-  endforeach()
-  set(attune_${name}_objects ${objects} PARENT_SCOPE)
-  add_halide_generator(${name}.generator SOURCES ${objects})
-endfunction()
-
-# attune_add_generator_objects(library source...): objects of such programs. Halide.h takes seconds to compile, so it is
-# compiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
-function(attune_add_generator_objects library)
-  set(sources ${ARGN})
-  list(TRANSFORM sources PREPEND ${ATTUNE_SOURCE_DIR}/ REGEX "^(generators|schedules)/")
-  add_library(${library} OBJECT ${sources})
-  target_compile_features(${library} PRIVATE cxx_std_20)
-  target_include_directories(${library} PRIVATE ${ATTUNE_SOURCE_DIR} ${ATTUNE_SOURCE_DIR}/generators/include)
-  target_link_libraries(${library} PRIVATE Halide::Halide)
-  target_compile_options(${library} PRIVATE -O1)
-  if(library STREQUAL "attune_generator_math")
-    target_precompile_headers(${library} PRIVATE <Halide.h>)
-  else()
-    target_precompile_headers(${library} REUSE_FROM attune_generator_math)
-  endif()
-endfunction()
-
 function(attune_add_op op)
-  cmake_parse_arguments(PARSE_ARGV 1 A "ATTENTION" "GENERATOR" "PARAMS")
-  set(ATTUNE_OP_ATTENTION_${op} "${A_ATTENTION}" CACHE INTERNAL "")
-  set(ATTUNE_OP_PARAMS_${op} "${A_PARAMS}" CACHE INTERNAL "")
+  attune_need_op(${op})
   set(list "")
   foreach(target IN LISTS ATTUNE_ALL_TARGETS)
     attune_list_variants(${op} ${target})
@@ -57,8 +25,9 @@ function(attune_add_op op)
       if(NOT target IN_LIST ATTUNE_BUILT_TARGETS AND NOT schedule STREQUAL "root")
         continue()
       endif()
-      attune_add_kernel(${name} GENERATOR ${A_GENERATOR} TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMS ${params})
-      attune_add_table_row(${name} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
+      attune_add_kernel(${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
+        PARAMS ${params})
+      attune_add_table_row(${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
         "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
       string(APPEND list "${line}")
     endforeach()
@@ -74,7 +43,12 @@ function(attune_add_table_row name op dtype head_dim target schedule class kind 
   set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS "${row}")
 endfunction()
 
+# The kernel is <name>_argv, or that of another name in the last argument.
 function(attune_table_row result name op dtype head_dim target schedule class kind numbers provenance dispatched)
+  set(kernel ${name})
+  if(ARGC GREATER 12)
+    set(kernel ${ARGV12})
+  endif()
   set(tile_q 1)
   set(chunk 1)
   foreach(number IN LISTS numbers)
@@ -85,12 +59,13 @@ function(attune_table_row result name op dtype head_dim target schedule class ki
   list(JOIN numbers " " numbers)
   string(REPLACE "\"" "'" provenance "${provenance}")
   string(CONCAT row "    {\"${name}\", \"${op}\", DType::${attune_cpp_dtype_${dtype}}, ${head_dim}, \"${target}\", "
-    "\"${schedule}\", \"${class}\", \"${kind}\", \"${numbers}\",\n     \"${provenance}\", ${tile_q}, ${chunk}, ${dispatched}, ${name}_argv},\n")
+    "\"${schedule}\", \"${class}\", \"${kind}\", \"${numbers}\",\n"
+    "     \"${provenance}\", ${tile_q}, ${chunk}, ${dispatched}, ${kernel}_argv},\n")
   set(${result} "${row}" PARENT_SCOPE)
 endfunction()
 
-# A key of attune_list_variants() as name, dtype, head_dim, schedule, class, kind, params (of the generator), and as a line for
-# print_loop_nests, in the caller.
+# A key of attune_list_variants() as variant (its name), dtype, head_dim, schedule, class, kind, params (of the generator), and
+# as a line for print_loop_nests, in the caller.
 macro(attune_describe_variant op target key)
   string(REPLACE "/" ";" fields "${key}/")
   list(GET fields 0 dtype)
@@ -98,7 +73,7 @@ macro(attune_describe_variant op target key)
   list(GET fields 2 schedule)
   list(GET fields 3 class)
   list(GET fields 4 kind)
-  attune_variant_name(name ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}")
+  attune_variant_name(variant ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}")
   set(params schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} ${ATTUNE_NUMBERS_${key}} ${ATTUNE_OP_PARAMS_${op}})
   if(ATTUNE_OP_ATTENTION_${op})
     list(APPEND params head_dim=${head_dim} kind=${kind})
@@ -106,7 +81,7 @@ macro(attune_describe_variant op target key)
     set(kind "")
   endif()
   list(JOIN params " " line)
-  set(line "${name} ${ATTUNE_HALIDE_TARGET_${target}} ${line}\n")
+  set(line "${variant} ${ATTUNE_HALIDE_TARGET_${target}} ${line}\n")
 endmacro()
 
 # attune_list_shipped_variants(op target file regex): lines for print_loop_nests of the numbers of this tree, whatever
@@ -117,7 +92,7 @@ function(attune_list_shipped_variants op target file regex)
   set(list "")
   foreach(key IN LISTS ATTUNE_KEYS)
     attune_describe_variant(${op} ${target} "${key}")
-    if(name MATCHES "${regex}")
+    if(variant MATCHES "${regex}")
       string(APPEND list "${line}")
     endif()
   endforeach()
@@ -125,12 +100,14 @@ function(attune_list_shipped_variants op target file regex)
 endfunction()
 
 # attune_add_kernel(name GENERATOR program TARGET halide-target PARAMS k=v... [REGISTERED generator] [LIBRARY library]
-# [AFTER file]): one object of libattune.a or the library, made after the file. add_halide_library() would add an archive, headers and an interface library for each;
-# nothing here needs them.
+# [AFTER file]): one object of libattune.a or the library, made after the file. add_halide_library() would add an archive,
+# headers and an interface library for each; nothing here needs them.
 function(attune_add_kernel name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY;AFTER" "PARAMS")
   if(NOT A_LIBRARY)
     set(A_LIBRARY attune)
+  endif()
+  if(NOT A_REGISTERED)
     string(REGEX REPLACE "\\..*" "" A_REGISTERED ${A_GENERATOR})  # sdpa.generator holds the generator sdpa
   endif()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)

@@ -1,5 +1,6 @@
 # cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python. Beside
-# them, for attune_add_attention(), what programs that make kernels of attention are built from; that does need Halide.
+# them, for attune_add_attention() and the tuner, what programs that make kernels are built from; those do
+# need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
@@ -14,10 +15,10 @@ install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/att
   DESTINATION ${attune_cmake_dir})
 
 # In the folders that they have here, so that includes and CMake read the same.
-foreach(folder generators/include generators/math generators/mask_blocks generators/sdpa schedules)
+foreach(folder generators schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
-foreach(module add_attention add_op attention_generators attention_objects choose_targets numbers)
+foreach(module add_attention add_op choose_targets numbers ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
 install(FILES cmake/print_native_target.cpp DESTINATION ${attune_sources_dir}/cmake)

@@ -23,18 +23,21 @@ function(attune_read_targets)
   set(ATTUNE_TARGETS_JSON "${json}" PARENT_SCOPE)
 endfunction()
 
-# attune_read_numbers(op target): every record of <folder>/<op>/<target>.json (in this tree: schedules/<op>/tuned) becomes
+# attune_read_numbers(op target [file...]): every record of <folder>/<op>/<target>.json (in this tree: schedules/<op>/tuned), or
+# of the files that are given, becomes
 #   ATTUNE_KEYS_<op>_<target>              list of keys "<dtype>/<head size>/<schedule>/<class>/<kind>"
 #   ATTUNE_NUMBERS_<op>_<target>_<key>     "chunk=128;tile_q=64;..."
 #   ATTUNE_PROVENANCE_<op>_<target>_<key>  one line
 # in the caller. A record of attention stands for each of its "kinds", ["plain"] if it names none. The first file that has a
 # key wins.
 function(attune_read_numbers op target)
-  set(files "")
-  foreach(folder IN LISTS ATTUNE_SCHEDULE_PATH)
-    list(APPEND files ${folder}/${op}/${target}.json)
-  endforeach()
-  list(APPEND files ${ATTUNE_SOURCE_DIR}/schedules/${op}/tuned/${target}.json)
+  set(files ${ARGN})
+  if(NOT files)
+    foreach(folder IN LISTS ATTUNE_SCHEDULE_PATH)
+      list(APPEND files ${folder}/${op}/${target}.json)
+    endforeach()
+    list(APPEND files ${ATTUNE_SOURCE_DIR}/schedules/${op}/tuned/${target}.json)
+  endif()
   set(keys "")
   foreach(file IN LISTS files)
     if(NOT EXISTS ${file})

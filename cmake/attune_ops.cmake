@@ -1,0 +1,82 @@
+# The ops of the library: which program makes the kernels of each, of which sources, with which parameters. Read by the
+# library's own build, and by projects that make kernels with an installed one.
+
+# Parts: sources that are compiled once, for every program that has them.
+set(attune_part_generator_math generators/math/exp2.cpp generators/math/philox.cpp generators/math/precise.cpp
+  generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp schedules/matrix_tiles.cpp)
+set(attune_part_attention_generator generators/sdpa/builder.cpp generators/sdpa/scores.cpp generators/sdpa/score_derivative.cpp
+  generators/sdpa/user_attention.cpp)
+set(attune_part_sdpa_generator generators/sdpa/sdpa_stages.cpp generators/sdpa/pair_stages.cpp
+  generators/sdpa/weights_stages.cpp generators/sdpa/sdpa_generator.cpp schedules/sdpa/root.cpp schedules/sdpa/scores.cpp
+  schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp schedules/sdpa/decode.cpp
+  schedules/sdpa/split.cpp schedules/sdpa/weights.cpp schedules/sdpa/autoscheduled.cpp)
+set(attune_part_sdpa_backward_generator generators/sdpa/backward_generator.cpp generators/sdpa/backward_stages.cpp
+  generators/sdpa/backward_scores.cpp generators/sdpa/backward_pairs.cpp generators/sdpa/backward_terms.cpp
+  generators/sdpa/backward_captures.cpp generators/sdpa/backward_captured.cpp schedules/sdpa/backward.cpp
+  schedules/sdpa/backward_terms.cpp)
+set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
+set(attune_part_mask_blocks_program generators/mask_blocks/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
+set(attune_part_describe_attention generators/sdpa/describe_attention.cpp)
+set(attune_part_linear_generator generators/linear/linear_generator.cpp generators/linear/linear_stages.cpp
+  schedules/linear/root.cpp schedules/linear/panels.cpp)
+set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
+  generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
+set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp generators/linear/linear_stages.cpp
+  schedules/linear/root.cpp schedules/linear/panels.cpp)
+set(attune_part_transposed_dot_generator generators/transposed_dot/transposed_dot_generator.cpp
+  generators/transposed_dot/transposed_dot_stages.cpp generators/linear/linear_stages.cpp
+  schedules/transposed_dot/panels.cpp schedules/linear/root.cpp schedules/linear/panels.cpp)
+set(attune_part_masked_softmax_generator generators/masked_softmax/masked_softmax_generator.cpp
+  generators/masked_softmax/masked_softmax_stages.cpp schedules/masked_softmax/root.cpp schedules/masked_softmax/rows.cpp)
+set(attune_part_masked_softmax_backward_generator generators/masked_softmax_backward/masked_softmax_backward_generator.cpp
+  generators/masked_softmax_backward/masked_softmax_backward_stages.cpp schedules/masked_softmax_backward/rows.cpp)
+set(attune_part_dropout_mask_generator generators/dropout_mask/dropout_mask_generator.cpp
+  generators/dropout_mask/dropout_mask_stages.cpp schedules/dropout_mask/root.cpp schedules/dropout_mask/rows.cpp)
+set(attune_part_merge_generator generators/merge/merge_generator.cpp generators/merge/merge_stages.cpp
+  schedules/merge/root.cpp schedules/merge/rows.cpp)
+set(attune_part_max_magnitude_generator generators/max_magnitude/max_magnitude_generator.cpp
+  generators/max_magnitude/max_magnitude_stages.cpp schedules/max_magnitude/root.cpp schedules/max_magnitude/rows.cpp)
+foreach(program backward_rows sink_gradient capture_sum)
+  set(attune_part_${program}_generator generators/backward_rows/${program}_generator.cpp
+    generators/backward_rows/backward_rows_stages.cpp schedules/backward_rows/backward_rows.cpp)
+endforeach()
+
+# Programs: <name>.generator, which holds a generator of that name, and its parts.
+set(attune_program_sdpa sdpa_generator attention_generator generator_math)
+set(attune_program_sdpa_backward sdpa_backward_generator attention_generator generator_math)
+foreach(program backward_rows sink_gradient capture_sum)
+  set(attune_program_${program} ${program}_generator generator_math attention_generator)
+endforeach()
+foreach(program linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask
+    max_magnitude merge)
+  set(attune_program_${program} ${program}_generator generator_math)
+endforeach()
+
+# Ops. A generator gets schedule=, dtype=, the numbers and PARAMS; one of ATTENTION also head_dim= and kind=.
+macro(attune_describe_op op program)
+  cmake_parse_arguments(A "ATTENTION" "" "PARAMS" ${ARGN})
+  list(APPEND ATTUNE_OPS ${op})
+  set(ATTUNE_OP_PROGRAM_${op} ${program})
+  set(ATTUNE_OP_ATTENTION_${op} ${A_ATTENTION})
+  set(ATTUNE_OP_PARAMS_${op} ${A_PARAMS})
+endmacro()
+set(ATTUNE_OPS "")
+attune_describe_op(sdpa sdpa ATTENTION)
+foreach(pair cosine gaussian additive additive_separable)
+  attune_describe_op(${pair} sdpa ATTENTION PARAMS pair=${pair})
+endforeach()
+attune_describe_op(sdpa_backward sdpa_backward ATTENTION)
+attune_describe_op(capture_gradient sdpa_backward ATTENTION PARAMS captures=true)
+foreach(pair cosine gaussian additive)
+  attune_describe_op(${pair}_backward sdpa_backward ATTENTION PARAMS pair=${pair})
+  attune_describe_op(${pair}_capture_gradient sdpa_backward ATTENTION PARAMS pair=${pair} captures=true)
+endforeach()
+attune_describe_op(capture_sum_of_f64 capture_sum PARAMS of_f64=true)
+foreach(op backward_rows sink_gradient capture_sum)
+  attune_describe_op(${op} ${op})
+endforeach()
+attune_describe_op(linear_packed linear PARAMS packed=true)
+foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask max_magnitude
+    merge)
+  attune_describe_op(${op} ${op})
+endforeach()

@@ -1,0 +1,157 @@
+# The programs that make kernels, built of the parts that cmake/attune_ops.cmake lists; each once for a project, where it is
+# first needed. And attune_generators.json in the build folder, from which the tuner knows them.
+include(${CMAKE_CURRENT_LIST_DIR}/attune_ops.cmake)
+
+# attune_add_generator_objects(library source...): objects of such programs. Halide.h takes seconds to compile, so it is
+# compiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
+function(attune_add_generator_objects library)
+  set(sources ${ARGN})
+  list(TRANSFORM sources PREPEND ${ATTUNE_SOURCE_DIR}/ REGEX "^(generators|schedules)/")
+  add_library(${library} OBJECT ${sources})
+  target_compile_features(${library} PRIVATE cxx_std_20)
+  target_include_directories(${library} PRIVATE ${ATTUNE_SOURCE_DIR} ${ATTUNE_SOURCE_DIR}/generators/include)
+  target_link_libraries(${library} PRIVATE Halide::Halide)
+  target_compile_options(${library} PRIVATE -O1)
+  if(library STREQUAL "attune_generator_math")
+    target_precompile_headers(${library} PRIVATE <Halide.h>)
+  else()
+    target_precompile_headers(${library} REUSE_FROM attune_generator_math)
+  endif()
+endfunction()
+
+# attune_need_parts(result part...): the objects of the parts.
+function(attune_need_parts result)
+  set(objects "")
+  foreach(part generator_math ${ARGN})
+    if(NOT TARGET attune_${part})
+      attune_add_generator_objects(attune_${part} ${attune_part_${part}})
+    endif()
+  endforeach()
+  foreach(part IN LISTS ARGN)
+    list(APPEND objects $<TARGET_OBJECTS:attune_${part}>)
+  endforeach()
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+
+# attune_need_program(program): the program <program>.generator.
+function(attune_need_program program)
+  if(NOT TARGET ${program}.generator)
+    attune_need_parts(objects ${attune_program_${program}})
+    add_halide_generator(${program}.generator SOURCES ${objects})
+    attune_list_program(${program}.generator ${attune_program_${program}})
+  endif()
+endfunction()
+
+# attune_need_op(op): the program that makes its kernels, listed for the tuner.
+function(attune_need_op op)
+  set(program ${ATTUNE_OP_PROGRAM_${op}})
+  attune_need_program(${program})
+  get_property(listed GLOBAL PROPERTY ATTUNE_LISTED_OPS)
+  if(NOT listed MATCHES "\"${op}\": ")
+    set(attention "")
+    if(ATTUNE_OP_ATTENTION_${op})
+      set(attention ATTENTION)
+    endif()
+    attune_list_op(${op} PROGRAM ${program}.generator GENERATOR ${program} ${attention} PARAMS ${ATTUNE_OP_PARAMS_${op}})
+  endif()
+endfunction()
+
+# attune_find_halide(who): Halide's CMake package, or an error that says how to get it.
+macro(attune_find_halide who)
+  if(NOT Halide_FOUND)
+    find_package(Halide 21.0.0 EXACT QUIET COMPONENTS shared)
+    if(NOT Halide_FOUND OR NOT COMMAND add_halide_generator)
+      message(FATAL_ERROR "${who}: making kernels needs Halide 21.0.0 with its CMake package, which is not found. "
+        "Install it (\"pip install halide==21.0.0\" in a virtual environment) and activate that environment, "
+        "or name the package's folder in Halide_DIR.")
+    endif()
+  endif()
+endmacro()
+
+# attune_list_program(target part... [SOURCES file...]) and attune_list_op(op PROGRAM target GENERATOR name [ATTENTION]
+# [PARAMS k=v...] [LIKE op] [MODULE target]): what attune_generators.json says. LIKE: an op whose numbers serve where there are
+# none of this one.
+function(attune_list_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES")
+  set(sources "")
+  foreach(part IN LISTS A_UNPARSED_ARGUMENTS)
+    list(APPEND sources ${attune_part_${part}})
+  endforeach()
+  attune_json_strings(sources ${sources} ${A_SOURCES})
+  attune_list_generator(PROGRAMS "\"${target}\": {\"file\": \"$<TARGET_FILE:${target}>\", \"sources\": ${sources}}")
+endfunction()
+
+function(attune_list_op op)
+  cmake_parse_arguments(PARSE_ARGV 1 A "ATTENTION" "PROGRAM;GENERATOR;LIKE;MODULE" "PARAMS")
+  attune_json_strings(params ${A_PARAMS})
+  set(attention false)
+  if(A_ATTENTION)
+    set(attention true)
+  endif()
+  set(more "")
+  if(A_LIKE)
+    string(APPEND more ", \"like\": \"${A_LIKE}\"")
+  endif()
+  if(A_MODULE)
+    string(APPEND more ", \"module\": {\"target\": \"${A_MODULE}\", \"file\": \"$<TARGET_FILE:${A_MODULE}>\"}")
+  endif()
+  string(CONCAT line "\"${op}\": {\"program\": \"${A_PROGRAM}\", \"generator\": \"${A_GENERATOR}\", "
+    "\"params\": ${params}, \"attention\": ${attention}${more}}")
+  attune_list_generator(OPS "${line}")
+endfunction()
+
+function(attune_json_strings result)
+  list(JOIN ARGN "\", \"" text)
+  if(text)
+    set(text "\"${text}\"")
+  endif()
+  set(${result} "[${text}]" PARENT_SCOPE)
+endfunction()
+
+# The file is written when the whole project has been read.
+function(attune_list_generator list line)
+  get_property(given GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
+  if(NOT given)
+    cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL attune_write_generators "${ATTUNE_SOURCE_DIR}" "${Halide_VERSION}")
+  endif()
+  get_property(given GLOBAL PROPERTY ATTUNE_LISTED_${list})
+  if(given)
+    string(PREPEND line "${given},\n    ")
+  endif()
+  set_property(GLOBAL PROPERTY ATTUNE_LISTED_${list} "${line}")
+endfunction()
+
+function(attune_write_generators source_dir halide)
+  set(ATTUNE_SOURCE_DIR ${source_dir})
+  attune_read_targets()
+  set(targets "")
+  foreach(target IN LISTS ATTUNE_ALL_TARGETS)
+    list(APPEND targets "\"${target}\": \"${ATTUNE_HALIDE_TARGET_${target}}\"")
+  endforeach()
+  list(JOIN targets ",\n    " targets)
+  get_property(programs GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
+  get_property(ops GLOBAL PROPERTY ATTUNE_LISTED_OPS)
+  set(condition "")
+  if(CMAKE_CONFIGURATION_TYPES)
+    list(GET CMAKE_CONFIGURATION_TYPES 0 first)
+    set(condition CONDITION $<CONFIG:${first}>)
+  endif()
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/attune_generators.json CONTENT "{
+  \"schema\": 1,
+  \"halide\": \"${halide}\",
+  \"cmake\": \"${CMAKE_COMMAND}\",
+  \"compiler\": \"${CMAKE_CXX_COMPILER}\",
+  \"config\": \"$<CONFIG>\",
+  \"source_dir\": \"${source_dir}\",
+  \"targets\": {
+    ${targets}
+  },
+  \"programs\": {
+    ${programs}
+  },
+  \"ops\": {
+    ${ops}
+  }
+}
+" ${condition})
+endfunction()
