@@ -1,5 +1,5 @@
 # cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python. Beside
-# them, for attune_add_attention() and the tuner, what programs that make kernels are built from; those do
+# them, for attune_add_attention(), attune_add_variants() and the tuner, what programs that make kernels are built from; those do
 # need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -18,8 +18,8 @@ install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/att
 foreach(folder generators schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
-foreach(module add_attention add_op choose_targets numbers ops programs)
+foreach(module add_attention add_op add_variants choose_targets numbers ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
-install(FILES cmake/print_native_target.cpp DESTINATION ${attune_sources_dir}/cmake)
+install(FILES cmake/print_native_target.cpp cmake/registered_variants.cpp.in DESTINATION ${attune_sources_dir}/cmake)
 install(FILES runtime/src/cpu_features.cpp runtime/src/cpu_features.h DESTINATION ${attune_sources_dir}/runtime/src)

@@ -14,7 +14,7 @@ struct SdpaShapeClasses {
     std::int64_t long_padding_percent_at_most;  // queries that the last tile is padded with, of all
 };
 
-// Those of the library, and of all that is linked in: users' attention registers its own, also later than others ran.
+// Those of the library; and all: with what was registered (attention_library.h), also later than others ran.
 std::span<const VariantRecord> library_variants() noexcept;
 std::vector<const VariantRecord *> variant_records();
 // Goes up with each registration.

@@ -4,12 +4,13 @@
 #include "variant_table.h"
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 namespace attune {
 namespace {
 
-// Registered by static objects of the libraries of users' attention, so in any order and before main(); a list of nodes that
-// are never freed, because what registers them is never unloaded by us.
+// Registered by static objects of archives, so in any order and before main(), or later by a program; a list of nodes that are
+// never freed, because what registers them is never unloaded by us. The latest first.
 struct Registered {
     std::span<const VariantRecord> variants;
     const Registered *next;
@@ -17,20 +18,18 @@ struct Registered {
 std::atomic<const Registered *> first_registered{nullptr};
 std::atomic<int> generation{0};
 
-// Until `see` answers true.
-template<typename See> const VariantRecord *first_of_all(const See &see) {
-    for (const VariantRecord &v : library_variants())
-        if (see(v)) return &v;
+// A name says op, type, head size, target, schedule, class and kind: of records with one name the latest counts.
+const VariantRecord *find_registered(std::string_view name) noexcept {
     for (const Registered *r = first_registered; r; r = r->next)
         for (const VariantRecord &v : r->variants)
-            if (see(v)) return &v;
+            if (v.name == name) return &v;
     return nullptr;
 }
 
 }  // namespace
 
-AttentionRegistration::AttentionRegistration(const AttentionRecord &attention) noexcept {
-    auto *node = new (std::nothrow) Registered{attention.variants, first_registered};
+VariantRegistration::VariantRegistration(std::span<const VariantRecord> variants) noexcept {
+    auto *node = new (std::nothrow) Registered{variants, first_registered};
     if (!node) return;  // then dispatch says that there are no variants
     while (!first_registered.compare_exchange_weak(node->next, node)) {}
     generation++;
@@ -40,15 +39,23 @@ int variant_generation() noexcept { return generation; }
 
 std::vector<const VariantRecord *> variant_records() {
     std::vector<const VariantRecord *> all;
-    first_of_all([&](const VariantRecord &v) {
-        all.push_back(&v);
-        return false;
-    });
+    std::set<std::string_view> listed;
+    const auto list = [&](const VariantRecord &v) {
+        if (!listed.insert(v.name).second) return;
+        const VariantRecord *latest = find_registered(v.name);
+        all.push_back(latest ? latest : &v);
+    };
+    for (const VariantRecord &v : library_variants()) list(v);
+    for (const Registered *r = first_registered; r; r = r->next)
+        for (const VariantRecord &v : r->variants) list(v);
     return all;
 }
 
 const VariantRecord *find_variant(std::string_view name) noexcept {
-    return first_of_all([&](const VariantRecord &v) { return v.name == name; });
+    if (const VariantRecord *v = find_registered(name)) return v;
+    for (const VariantRecord &v : library_variants())
+        if (v.name == name) return &v;
+    return nullptr;
 }
 
 bool runs_here(std::string_view target) noexcept {

@@ -1,5 +1,6 @@
-// What libraries of users' attention are written with by attune_add_attention(). Call them through the header that it makes,
-// <name>.h (docs/write-your-own-attention.md); of this one only BlockMask is meant to be used by hand.
+// What libraries of users' attention are written with by attune_add_attention(), and archives of tuned variants by
+// attune_add_variants(). Call attention through the header that is made for it, <name>.h (docs/write-your-own-attention.md); of
+// this one only BlockMask is meant to be used by hand.
 #pragma once
 #include "attune/sdpa_backward.h"
 #include <cstdint>
@@ -54,10 +55,16 @@ struct AttentionRecord {
     std::span<const VariantRecord> variants;
 };
 
-// Registers the variants: variants() lists them, and dispatch finds them.
-class AttentionRegistration {
+// Registers variants: variants() lists them, and dispatch finds them. One that has the name of a variant of the library, or of one
+// that was registered before, takes its place. The records are kept by reference and are never given back.
+class VariantRegistration {
 public:
-    explicit AttentionRegistration(const AttentionRecord &) noexcept;
+    explicit VariantRegistration(std::span<const VariantRecord>) noexcept;
+};
+
+class AttentionRegistration : VariantRegistration {
+public:
+    explicit AttentionRegistration(const AttentionRecord &attention) noexcept : VariantRegistration(attention.variants) {}
 };
 
 // What the caller gives for a capture: a buffer, or a number.

@@ -1,0 +1,2 @@
+int normalise();
+int main() { return normalise(); }
