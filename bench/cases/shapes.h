@@ -36,6 +36,8 @@ struct Shape {
     std::vector<std::int32_t> lengths;  // of each batch entry, or each sequence; empty: all keys
     Options options;
     bool quick = false;
+    std::int64_t calls = 0;  // of a program that recorded its shapes (ATTUNE_RECORD_SHAPES)
+    double seconds = 0;      // in all of them
 
     // Whether the op is a score of attention, sdpa, cosine, gaussian, general or additive, or its gradients.
     bool attention() const;
@@ -67,8 +69,9 @@ Columns columns_of(const Shape &);
 // What is wrong with the columns, in words; empty if nothing. A column that is left out keeps its value.
 std::string read_columns(const Columns &, Shape &);
 
-// Rows of every *.csv of the folder whose "<set>/<name>" or "<set>" matches the glob, in order of the files' names and rows.
-// The first line that is no comment names the columns, in any order; a column that is left out has the value above.
+// Rows of every *.csv of the folder, or of a file, whose "<set>/<name>" or "<set>" matches the glob, in order of the files'
+// names and rows. The first line that is no comment names the columns, in any order, and may come again; a column that is left
+// out has the value above. Rows that differ in calls and seconds alone are one, with the sums.
 // On a bad file the answer is empty and `error` says where.
 std::vector<Shape> read_shapes(const std::string &folder, const std::string &glob, std::string &error);
 

@@ -72,6 +72,11 @@ bool read_lengths(const std::string &text, Shape &s) {
     return true;
 }
 
+bool read_seconds(const std::string &text, double &value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() && value >= 0;
+}
+
 using Column = std::function<bool(const std::string &, Shape &)>;
 
 Column integer(std::int64_t Shape::*field) {
@@ -96,6 +101,8 @@ const std::map<std::string, Column> &columns() {
         {"length", read_lengths},
         {"options", [](const std::string &text, Shape &s) { return read_options(text, s.options); }},
         {"quick", [](const std::string &text, Shape &s) { return read_flag(text, s.quick); }},
+        {"calls", integer(&Shape::calls)},
+        {"seconds", [](const std::string &text, Shape &s) { return read_seconds(text, s.seconds); }},
     };
     return all;
 }
@@ -143,6 +150,15 @@ std::string unknown_column(const std::vector<std::string> &header) {
     return {};
 }
 
+// What tells a recorded shape from others: its fields but the counts.
+std::string identity(const std::string &line, const std::vector<std::string> &header) {
+    std::string all;
+    const auto fields = split(line, ',');
+    for (std::size_t n = 0; n < fields.size(); n++)
+        if (header[n] != "calls" && header[n] != "seconds") all += fields[n] + ',';
+    return all;
+}
+
 }  // namespace
 
 std::string read_columns(const Columns &given, Shape &s) {
@@ -182,6 +198,7 @@ Columns columns_of(const Shape &s) {
 std::vector<Shape> read_shapes(const std::string &folder, const std::string &glob, std::string &error) {
     std::vector<std::filesystem::path> files;
     std::error_code none;
+    if (std::filesystem::is_regular_file(folder, none)) files.emplace_back(folder);
     for (const auto &entry : std::filesystem::directory_iterator(folder, none))
         if (entry.path().extension() == ".csv") files.push_back(entry.path());
     std::sort(files.begin(), files.end());
@@ -190,22 +207,32 @@ std::vector<Shape> read_shapes(const std::string &folder, const std::string &glo
     for (const auto &file : files) {
         std::ifstream in(file);
         std::vector<std::string> header;
+        std::string first_line;
+        std::map<std::string, std::size_t> recorded;
         int row = 0;
         for (std::string line; std::getline(in, line);) {
             row++;
-            if (line.empty() || line[0] == '#') continue;
+            if (line.empty() || line[0] == '#' || line == first_line) continue;
             Shape shape;
             shape.set = file.stem().string();
             const bool first = header.empty();
-            if (first) header = split(line, ',');
+            if (first) header = split(line, ','), first_line = line;
             const std::string wrong = first ? unknown_column(header) : parse(line, header, shape);
             if (!wrong.empty()) {
                 error = file.string() + ":" + std::to_string(row) + ": " + wrong;
                 return {};
             }
             const std::string full = shape.set + "/" + shape.name;
-            if (!first && (fnmatch(glob.c_str(), full.c_str(), 0) == 0 || fnmatch(glob.c_str(), shape.set.c_str(), 0) == 0))
-                shapes.push_back(shape);
+            if (first || (fnmatch(glob.c_str(), full.c_str(), 0) != 0 && fnmatch(glob.c_str(), shape.set.c_str(), 0) != 0))
+                continue;
+            if (shape.calls > 0) {
+                const auto [known, is_first] = recorded.try_emplace(identity(line, header), shapes.size());
+                if (!is_first) {
+                    shapes[known->second].calls += shape.calls, shapes[known->second].seconds += shape.seconds;
+                    continue;
+                }
+            }
+            shapes.push_back(shape);
         }
     }
     return shapes;

@@ -2,6 +2,7 @@
 #include "max_magnitude.h"
 #include "projection.h"
 #include "sdpa_call.h"
+#include "shape_record.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -164,6 +165,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         return s;
     }
     record_call(state, choice.values, "additive", start, [&] { return sizes_text(call.sizes); });
+    record_shape(state, start, [&] { return shape_line("additive", call); });
     return {};
 }
 

@@ -1,5 +1,6 @@
 #include "attune/context.h"
 #include "context_state.h"
+#include "shape_record.h"
 #include "variant_table.h"
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +21,9 @@ int usable_cores() {
 constexpr int most_threads = 1024;
 
 }  // namespace
+
+Context::State::State() = default;
+Context::State::~State() = default;
 
 Context::Context() : Context(ContextOptions{}) {}
 
@@ -46,6 +50,13 @@ Context::Context(const ContextOptions &options) : state_(std::make_unique<State>
         }
     }
     if (const char *v = std::getenv("ATTUNE_VERBOSE")) s.verbose = *v && std::strcmp(v, "0") != 0;
+    if (const char *file = std::getenv("ATTUNE_RECORD_SHAPES"); file && *file) {
+        s.shapes = std::make_unique<ShapeRecord>(file);
+        if (const std::string defect = s.shapes->defect(); !defect.empty()) {
+            s.status = {StatusCode::invalid_argument, "ATTUNE_RECORD_SHAPES: cannot write " + defect};
+            return;
+        }
+    }
     s.scratch.emplace(options.allocator, options.scratch_bytes_per_thread, threads);
 }
 

@@ -4,6 +4,7 @@
 #include "halide_call.h"
 #include "op_call.h"
 #include "sdpa_call.h"
+#include "shape_record.h"
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -66,6 +67,9 @@ Status write_mask(Context::State &context, const Dropout &dropout, const View &m
     }
     record_call(context, choice, needs.op, start, [&] {
         return "b " + text(m.extent[0]) + " h " + text(m.extent[1]) + " q " + text(m.extent[2]) + " k " + text(m.extent[3]);
+    });
+    record_shape(context, start, [&] {
+        return ShapeLine{.op = needs.op, .b = m.extent[0], .h = m.extent[1], .q = m.extent[2], .k = m.extent[3]};
     });
     return {};
 }

@@ -2,6 +2,7 @@
 #include "halide_call.h"
 #include "linear_call.h"
 #include "op_call.h"
+#include "shape_record.h"
 #include <array>
 #include <vector>
 
@@ -89,6 +90,17 @@ Status run(Context::State &context, const Product &p, const LinearOptions &optio
     }
     record_call(context, choice, p.op, start, [&] {
         return "entries " + text(entries) + " rows " + text(rows) + " columns " + text(p.columns) + " depth " + text(p.depth);
+    });
+    record_shape(context, start, [&] {
+        if (p.op == "batch_dot")
+            return ShapeLine{.op = p.op,
+                             .dtype = p.x.dtype,
+                             .b = p.x.extent[0],
+                             .h = p.x.extent[1],
+                             .q = rows,
+                             .k = p.depth,
+                             .dv = p.columns};
+        return ShapeLine{.op = p.op, .dtype = p.x.dtype, .b = entries, .q = rows, .d = p.depth, .dv = p.columns};
     });
     return {};
 }

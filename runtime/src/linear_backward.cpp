@@ -3,6 +3,7 @@
 #include "halide_call.h"
 #include "linear_call.h"
 #include "op_call.h"
+#include "shape_record.h"
 #include <array>
 #include <cstring>
 #include <optional>
@@ -189,6 +190,14 @@ Status run(Context &caller, const ConstView &x, const ConstView &weight, const C
     record_call(context, choice, "linear_backward", start, [&] {
         return "rows " + text(rows.extent[0] * rows.extent[1] * rows.extent[2]) + " columns " + text(shape.columns) +
                " depth " + text(shape.depth);
+    });
+    record_shape(context, start, [&] {
+        return ShapeLine{.op = "linear_backward",
+                         .dtype = x.dtype,
+                         .q = rows.extent[0] * rows.extent[1] * rows.extent[2],
+                         .d = shape.depth,
+                         .dv = shape.columns,
+                         .exact = g.x.given() && g.weight.given() && g.bias.given()};
     });
     return {};
 }

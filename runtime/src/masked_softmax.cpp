@@ -3,6 +3,7 @@
 #include "masked_softmax_call.h"
 #include "op_call.h"
 #include "overlap.h"
+#include "shape_record.h"
 #include <array>
 
 namespace attune {
@@ -56,11 +57,14 @@ Status normalise(Context::State &context, const ConstView &scores, const View &o
     const std::int64_t *n = call.out.extent;
     const std::array<std::int64_t, 4> sizes{n[0], n[1], n[2], n[3]};
     const std::int64_t elements = n[0] * n[1] * n[2] * n[3];
+    ShapeLine line{.op = needs.op, .dtype = scores.dtype, .b = n[0], .h = n[1], .q = n[2], .k = n[3]};
+    if (context.shapes && call.lengths.given() && elements) line.length = lengths_column(call.lengths, n[3], line.exact);
     if (elements == 0)
         choice = {nullptr, "no scores"};
     else if (Status s = run(context, call, *choice.variant, elements); !s.ok())
         return s;
     record_call(context, choice, needs.op, start, [&] { return softmax_sizes_text(sizes); });
+    record_shape(context, start, [&] { return line; });
     return {};
 }
 

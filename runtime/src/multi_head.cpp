@@ -3,6 +3,7 @@
 #include "attune/linear.h"
 #include "multi_head_call.h"
 #include "op_call.h"
+#include "shape_record.h"
 #include <algorithm>
 
 namespace attune {
@@ -70,7 +71,30 @@ Status attend(Context &context, const MultiHeadLayer &l, const Projections &p, c
 
 namespace {
 
+// Its attention and products have lines of their own, with all of their options.
+ShapeLine layer_line(const MultiHeadLayer &l, const SdpaOptions &o) {
+    const std::int64_t width = l.heads * l.head_dim;
+    ShapeLine line{.op = "multi_head",
+                   .dtype = l.query.dtype,
+                   .b = l.batch,
+                   .h = l.heads,
+                   .kv = l.key_heads,
+                   .q = l.queries,
+                   .k = l.keys,
+                   .d = l.head_dim,
+                   .dv = l.head_dim,
+                   .causal = o.causal != Causal::none};
+    line.exact = l.value_dim == l.head_dim && l.weights.out.extent[0] == width;
+    for (const ConstView *x : {&l.query, &l.key, &l.value}) line.exact = line.exact && x->extent[x->rank - 1] == width;
+    for (const ConstView &option : {o.valid_lens, o.mask, o.bias, o.alibi_slopes, o.sinks, ConstView(o.weights)})
+        line.exact = line.exact && !option.given();
+    line.exact =
+        line.exact && o.window.left < 0 && o.window.right < 0 && !o.alibi && o.softcap == 0 && o.dropout.probability == 0;
+    return line;
+}
+
 Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHeadOptions &options) {
+    const CallStart start = start_of_call();
     if (Status s = check_layer(options, l); !s.ok()) return s;
     if (Status s = check_layer_out("out", out, l); !s.ok()) return s;
     const SdpaOptions &o = options.attention;
@@ -88,6 +112,7 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
     const std::string variant = state.last_variant;  // that of the attention is what a caller asks for
     if (Status s = linear(context, p.mixed, l.weights.out, l.weights.out_bias, out); !s.ok()) return s;
     state.last_variant = variant;
+    record_shape(state, start, [&] { return layer_line(l, o); });
     return {};
 }
 

@@ -2,6 +2,7 @@
 #include "device_call.h"
 #include "projection.h"
 #include "sdpa_call.h"
+#include "shape_record.h"
 #include <cmath>
 #include <cstdio>
 
@@ -57,6 +58,8 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (Status s = run_attention(context, call, choice); !s.ok()) return s;
     if (!why_here.empty()) choice.values.reason = why_here;
     record_call(context.state(), choice.values, call.op, start, [&] { return sizes_text(call.sizes); });
+    const std::string_view op = options.score == Score::general ? "general" : call.op;
+    record_shape(context.state(), start, [&] { return shape_line(op, call); });
     return {};
 }
 

@@ -1,6 +1,7 @@
 #include "attune/sdpa_backward.h"
 #include "projection.h"
 #include "sdpa_backward_call.h"
+#include "shape_record.h"
 
 namespace attune {
 
@@ -148,6 +149,14 @@ Status run(Context &context, Arguments &a) {
     if (Status s = run_backward(context, call, choice); !s.ok()) return s;
     if (Status s = of_key.run(context); !s.ok()) return s;
     record_call(context.state(), choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
+    if (call.forward.op != "sdpa_backward") return {};  // there are no such shapes
+    record_shape(context.state(), start, [&] {
+        ShapeLine line = shape_line(call.forward.op, call.forward);
+        const SdpaGradients &g = a.gradients;  // of the benchmark: these three, and that of the bias where there is one
+        line.exact = line.exact && !general && g.query.given() && g.key.given() && g.value.given() && !g.alibi_slopes.given() &&
+                     g.bias.given() == a.options.bias.given();
+        return line;
+    });
     return {};
 }
 

@@ -2,6 +2,7 @@
 #include "attune/varlen.h"
 #include "halide_call.h"
 #include "sdpa_call.h"
+#include "shape_record.h"
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -189,6 +190,44 @@ Status run_sequences(Context &context, PackedCall &p, const SdpaOptions &options
     });
 }
 
+// One line, if all sequences have as many queries as keys, or all have one query, and no options. Else each sequence is
+// recorded as a call of its own, with a part of the time that goes by the work.
+void record_sequences(ShapeRecord &record, PackedCall &p, const SdpaOptions &options, CallStart start) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    std::sort(p.sequences.begin(), p.sequences.end(), [](auto &a, auto &b) { return a.number < b.number; });
+    SdpaCall call = p.rows;
+    std::vector<ShapeLine> lines;
+    ShapeLine all{.op = "variable_length", .q = 0, .k = 0};
+    bool one_line = true, square = true, one_query = true, causal = false, open = false;
+    for (const Sequence &s : p.sequences) {
+        select_sequence(p, options, s, call);
+        ShapeLine &line = lines.emplace_back(shape_line(call.op, call));
+        if (s.keys == 0) continue;
+        square = square && s.queries == s.keys, one_query = one_query && s.queries == 1;
+        if (s.queries > 1) (line.causal ? causal : open) = true;  // one query has the same keys either way
+        one_line = one_line && line.op == "sdpa" && line.exact && line.left < 0 && line.right < 0 && line.options.empty() &&
+                   line.length.empty() && !(causal && open);
+        all = {all.op,
+               line.dtype,
+               1,
+               line.h,
+               line.kv,
+               all.q + line.q,
+               all.k + line.k,
+               line.d,
+               line.dv,
+               causal,
+               -1,
+               -1,
+               all.length + (all.q == 0 ? "" : "_") + std::to_string(s.keys)};
+    }
+    if (one_line && (square || one_query)) return record.add(all, seconds);
+    for (std::size_t n = 0; n < lines.size(); n++) {
+        lines[n].exact = false;
+        if (p.work > 0) record.add(lines[n], seconds * p.sequences[n].work / p.work);
+    }
+}
+
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
            const SdpaOptions &options, PackedCall &p) {
     const CallStart start = start_of_call();
@@ -206,6 +245,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;
     record_call(context.state(), of_most_work, "variable_length", start,
                 [&] { return "sequences " + text(p.query_ends.extent[0] - 1) + " " + sizes_text(p.rows.sizes); });
+    if (context.state().shapes) record_sequences(*context.state().shapes, p, options, start);
     return {};
 }
 
