@@ -1,6 +1,6 @@
 # cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python. Beside
-# them, for attune_add_attention(), attune_add_variants() and the tuner, what programs that make kernels are built from; those do
-# need Halide.
+# them, for attune_add_attention(), attune_add_variants() and the tuner, what programs that make kernels are built from; those
+# do need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
@@ -18,6 +18,7 @@ install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/att
 foreach(folder generators schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
+install(DIRECTORY tools/tune/shapes DESTINATION ${attune_sources_dir}/tools/tune OPTIONAL)
 foreach(module add_attention add_op add_variants choose_targets numbers ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
