@@ -39,6 +39,7 @@ function(attune_add_attention name)
   add_custom_target(${name}_header DEPENDS ${folder}/${name}.h)
   add_dependencies(${name} ${name}_header)
 
+  set(library ${name})
   set(ATTUNE_USER_SYMBOLS "")
   set(ATTUNE_USER_ROWS "")
   foreach(dtype IN LISTS A_DTYPES)
@@ -48,7 +49,42 @@ function(attune_add_attention name)
   endforeach()
   file(CONFIGURE OUTPUT ${folder}/${name}_symbols.inc CONTENT "${ATTUNE_USER_SYMBOLS}")
   file(CONFIGURE OUTPUT ${folder}/${name}_variants.inc CONTENT "${ATTUNE_USER_ROWS}")
+  attune_add_tuned_module(${name})
 endfunction()
+
+# What the tuner loads: the library as a shared object, with root kernels in f32 and f64, which say what is right. Made when it
+# is asked for. The program that loads it has all else: Halide's runtime and that of attune.
+macro(attune_add_tuned_module name)
+  attune_list_program(${name}.generator sdpa_generator sdpa_backward_generator mask_blocks_program mask_blocks_generator
+    attention_generator generator_math SOURCES ${source})
+  attune_list_op(${name} PROGRAM ${name}.generator GENERATOR sdpa ATTENTION LIKE sdpa MODULE ${name}_tune)
+  if(A_BACKWARD)
+    attune_list_op(${name}_backward PROGRAM ${name}.generator GENERATOR sdpa_backward ATTENTION LIKE sdpa_backward
+      MODULE ${name}_tune)
+  endif()
+  get_target_property(sources ${name} SOURCES)
+  add_library(${name}_tune MODULE EXCLUDE_FROM_ALL ${sources})
+  add_dependencies(${name}_tune ${name})
+  target_compile_features(${name}_tune PRIVATE cxx_std_20)
+  target_include_directories(${name}_tune PRIVATE ${folder} $<TARGET_PROPERTY:attune::attune,INTERFACE_INCLUDE_DIRECTORIES>)
+  list(GET A_TARGETS 0 target)
+  set(library ${name}_tune)
+  set(A_SCHEDULES root)
+  set(A_HEAD_DIMS any)
+  list(REMOVE_ITEM A_KINDS weights)
+  if(NOT A_KINDS)
+    set(A_KINDS plain)
+  endif()
+  set(ATTUNE_USER_ROWS "")
+  attune_add_user_kernels(${name} f32 ${target})
+  attune_add_user_kernels(${name} f64 ${target})
+  if(ATTUNE_USER_ROWS)
+    set(symbols "${ATTUNE_USER_SYMBOLS}")
+    set(rows "${ATTUNE_USER_ROWS}")
+    configure_file(${ATTUNE_SOURCE_DIR}/cmake/registered_variants.cpp.in ${folder}/${name}_tune.cpp @ONLY)
+    target_sources(${name}_tune PRIVATE ${folder}/${name}_tune.cpp)
+  endif()
+endmacro()
 
 # Arguments with their defaults, in the caller.
 macro(attune_check_attention name)
@@ -112,7 +148,7 @@ macro(attune_prepare_attention)
   set(A_TARGETS ${ATTUNE_BUILT_TARGETS})
 endmacro()
 
-# Kernels of one type and target.
+# Kernels of one type and target, in `library` of the caller.
 function(attune_add_user_kernels name dtype target)
   set(header ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention/${name}.h)  # what is wrong with the struct is said where this is made
   set(sums_f64 f32)
@@ -167,7 +203,7 @@ function(attune_add_user_kernels name dtype target)
   # The blocks of the mask, for captures of the type of the scores.
   set(kernel ${name}_mask_blocks_${sums_f64}_${target})
   if(NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
-    attune_add_kernel(${kernel} LIBRARY ${name} GENERATOR ${name}.generator AFTER ${header} REGISTERED mask_blocks
+    attune_add_kernel(${kernel} LIBRARY ${library} GENERATOR ${name}.generator AFTER ${header} REGISTERED mask_blocks
       TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMS dtype=${attune_halide_dtype_${sums_f64}})
     attune_table_row(row ${kernel} ${name}_mask_blocks ${sums_f64} 0 ${target} blocks "" "" "" "" true)
     string(APPEND ATTUNE_USER_SYMBOLS "int ${kernel}_argv(void **);\n")
@@ -205,7 +241,7 @@ macro(attune_add_user_kernel name registered op like schedule_and_class params)
   endforeach()
   attune_variant_name(kernel ${op} ${dtype} ${head_dim} ${from} ${schedule} "${class}" "${kind}")
   if(found AND NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
-    attune_add_kernel(${kernel} LIBRARY ${name} GENERATOR ${name}.generator AFTER ${header} REGISTERED ${registered}
+    attune_add_kernel(${kernel} LIBRARY ${library} GENERATOR ${name}.generator AFTER ${header} REGISTERED ${registered}
       TARGET ${ATTUNE_HALIDE_TARGET_${from}}
       PARAMS schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} kind=${kind} ${numbers} ${params})
     attune_table_row(row ${kernel} ${op} ${dtype} ${head_dim} ${from} ${schedule} "${class}" "${kind}" "${numbers}"

@@ -13,10 +13,18 @@ namespace {
 // never freed, because what registers them is never unloaded by us. The latest first.
 struct Registered {
     std::span<const VariantRecord> variants;
+    const AttentionRecord *attention;  // null: variants alone
     const Registered *next;
 };
 std::atomic<const Registered *> first_registered{nullptr};
 std::atomic<int> generation{0};
+
+void add(std::span<const VariantRecord> variants, const AttentionRecord *attention) noexcept {
+    auto *node = new (std::nothrow) Registered{variants, attention, first_registered};
+    if (!node) return;  // then dispatch says that there are no variants
+    while (!first_registered.compare_exchange_weak(node->next, node)) {}
+    generation++;
+}
 
 // A name says op, type, head size, target, schedule, class and kind: of records with one name the latest counts.
 const VariantRecord *find_registered(std::string_view name) noexcept {
@@ -28,11 +36,14 @@ const VariantRecord *find_registered(std::string_view name) noexcept {
 
 }  // namespace
 
-VariantRegistration::VariantRegistration(std::span<const VariantRecord> variants) noexcept {
-    auto *node = new (std::nothrow) Registered{variants, first_registered};
-    if (!node) return;  // then dispatch says that there are no variants
-    while (!first_registered.compare_exchange_weak(node->next, node)) {}
-    generation++;
+VariantRegistration::VariantRegistration(std::span<const VariantRecord> variants) noexcept { add(variants, nullptr); }
+
+AttentionRegistration::AttentionRegistration(const AttentionRecord &attention) noexcept { add(attention.variants, &attention); }
+
+const AttentionRecord *find_attention(std::string_view op) noexcept {
+    for (const Registered *r = first_registered; r; r = r->next)
+        if (r->attention && (r->attention->name == op || (r->attention->backward_op == op && !op.empty()))) return r->attention;
+    return nullptr;
 }
 
 int variant_generation() noexcept { return generation; }

@@ -55,17 +55,20 @@ struct AttentionRecord {
     std::span<const VariantRecord> variants;
 };
 
-// Registers variants: variants() lists them, and dispatch finds them. One that has the name of a variant of the library, or of one
-// that was registered before, takes its place. The records are kept by reference and are never given back.
+// Registers variants: variants() lists them, and dispatch finds them. One that has the name of a variant of the library, or of
+// one that was registered before, takes its place. The records are kept by reference and are never given back.
 class VariantRegistration {
 public:
     explicit VariantRegistration(std::span<const VariantRecord>) noexcept;
 };
 
-class AttentionRegistration : VariantRegistration {
+// The same of an attention's, which find_attention() gives from then on.
+class AttentionRegistration {
 public:
-    explicit AttentionRegistration(const AttentionRecord &attention) noexcept : VariantRegistration(attention.variants) {}
+    explicit AttentionRegistration(const AttentionRecord &) noexcept;
 };
+// By its name, or that of its gradients; the latest registered. Null if there is none.
+const AttentionRecord *find_attention(std::string_view op) noexcept;
 
 // What the caller gives for a capture: a buffer, or a number.
 struct CaptureArgument {
