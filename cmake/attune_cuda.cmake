@@ -2,8 +2,9 @@
 attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp)
 attune_add_generator_objects(attune_sdpa_lanes_generator generators/sdpa/lane_stages.cpp
   generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/cuda_simt.cpp)
+attune_need_parts(objects attention_generator generator_math)
 add_executable(sdpa_lanes.generator $<TARGET_OBJECTS:attune_sdpa_lanes_generator> $<TARGET_OBJECTS:attune_device_kernel>
-  ${attune_attention_objects})
+  ${objects})
 target_link_libraries(sdpa_lanes.generator PRIVATE Halide::Halide)
 set_target_properties(attune_device_kernel attune_sdpa_lanes_generator sdpa_lanes.generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
@@ -38,24 +39,24 @@ function(attune_add_device_kernels library)
   set(names "")
   foreach(key IN LISTS ATTUNE_KEYS)
     attune_describe_variant(sdpa ${target} "${key}")
-    if(A_ONLY AND NOT name MATCHES "${A_ONLY}")
+    if(A_ONLY AND NOT variant MATCHES "${A_ONLY}")
       continue()
     endif()
-    add_custom_command(OUTPUT ${folder}/${name}.o BYPRODUCTS ${folder}/${name}.ptx
-      COMMAND sdpa_lanes.generator -g sdpa_lanes -f ${name} -o ${folder} ${tools}
+    add_custom_command(OUTPUT ${folder}/${variant}.o BYPRODUCTS ${folder}/${variant}.ptx
+      COMMAND sdpa_lanes.generator -g sdpa_lanes -f ${variant} -o ${folder} ${tools}
         target=${halide}-user_context-no_bounds_query-no_runtime ${params}
-      DEPENDS sdpa_lanes.generator COMMENT "kernel ${name}" VERBATIM)
-    target_sources(${library} PRIVATE ${folder}/${name}.o)
-    set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-    list(APPEND names ${name})
+      DEPENDS sdpa_lanes.generator COMMENT "kernel ${variant}" VERBATIM)
+    target_sources(${library} PRIVATE ${folder}/${variant}.o)
+    set_source_files_properties(${folder}/${variant}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+    list(APPEND names ${variant})
     if(library STREQUAL "attune")
-      attune_add_table_row(${name} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
+      attune_add_table_row(${variant} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
         "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
       continue()
     endif()
-    attune_table_row(row ${name} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}" "${ATTUNE_NUMBERS_${key}}"
+    attune_table_row(row ${variant} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}" "${ATTUNE_NUMBERS_${key}}"
       "${ATTUNE_PROVENANCE_${key}}" true)
-    string(APPEND symbols "int ${name}_argv(void **);\n")
+    string(APPEND symbols "int ${variant}_argv(void **);\n")
     string(APPEND rows "${row}")
   endforeach()
   if(NOT library STREQUAL "attune")

@@ -3,7 +3,7 @@
 #include "error.h"
 #include "run_command_line.h"
 #include "text.h"
-#include "tune/replay.h"
+#include "tune_command_line.h"
 #include <cstdio>
 #include <new>
 
@@ -47,6 +47,7 @@ int run(int argc, char **argv) {
                "Exit code: 0 done, 2 bad input, 1 any other failure; one line on stderr says what is wrong.");
 
     add_run(app);
+    add_tune(app);
 
     bool json = false;
     CLI::App *variants = app.add_subcommand("variants", "List every variant: algorithm, schedule, numbers, target");
@@ -57,17 +58,6 @@ int run(int argc, char **argv) {
     CLI::App *doctor = app.add_subcommand("doctor", "What this machine has, which targets it can run, and what is missing");
     doctor->footer("Example:\n  attune doctor");
     doctor->final_callback([] { print(doctor_text()); });
-
-    // For who works on the search itself (tools/tune/compare_strategies.py).
-    attune::tune::ReplayArguments replayed;
-    CLI::App *replay = app.add_subcommand("tune-replay", "Search a recorded space: JSON lines of regret")->group("");
-    replay->add_option("records", replayed.records, "JSON lines")->required();
-    replay->add_option("--schedules", replayed.schedules, "Folder of <op>/space.json and targets.json")->required();
-    replay->add_option("--strategy", replayed.strategy, "Its name");
-    replay->add_option("--budget", replayed.budget, "Candidates");
-    replay->add_option("--seed", replayed.seed, "Of what is random");
-    replay->add_flag("--random-start", replayed.random_start, "Start from any recorded point");
-    replay->final_callback([&replayed] { print(attune::tune::replay(replayed)); });
 
     try {
         app.parse(argc, argv);

@@ -58,6 +58,12 @@ std::string one_line(std::string text) {
     return text;
 }
 
+std::string formatted(const char *how, double x) {
+    char text[64];
+    std::snprintf(text, sizeof(text), how, x);
+    return text;
+}
+
 std::string short_number(double x, int digits) {
     char text[40];
     std::snprintf(text, sizeof text, "%.*g", digits, x);

@@ -17,6 +17,8 @@ bool looks_like_number(std::string_view text);
 // Control characters become '?', so that a message is one line whatever a file is called.
 std::string one_line(std::string text);
 
+// printf of one number: formatted("%.2f", x)
+std::string formatted(const char *how, double);
 // "0.0123", at most `digits` digits that count
 std::string short_number(double, int digits);
 

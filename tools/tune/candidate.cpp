@@ -17,7 +17,7 @@ attune::DType dtype_of(const std::string &name) {
 // What a record of the library points to; it lives as long as the process, as the loaded code does.
 struct Registered {
     CandidateVariant variant;
-    Candidate candidate;
+    LoadableCandidate candidate;
     std::string name;
     attune::VariantRecord record;
 };
@@ -29,7 +29,7 @@ std::string why() {
 
 }  // namespace
 
-std::string load_candidate(const CandidateVariant &variant, const Candidate &candidate) {
+std::string load_candidate(const CandidateVariant &variant, const LoadableCandidate &candidate) {
     const attune::DType dtype = dtype_of(variant.dtype);
     Numbers numbers = parse_numbers(candidate.numbers);
     const auto number = [&](const char *name) { return numbers.count(name) ? numbers[name] : 1; };
@@ -43,8 +43,8 @@ std::string load_candidate(const CandidateVariant &variant, const Candidate &can
                  .dtype = dtype,
                  .head_dim = variant.head_dim,
                  .target = r->variant.target,
-                 .schedule = r->variant.schedule,
-                 .shape_class = r->variant.shape_class,
+                 .schedule = r->candidate.schedule.empty() ? r->variant.schedule : r->candidate.schedule,
+                 .shape_class = r->candidate.schedule.empty() ? r->variant.shape_class : r->candidate.shape_class,
                  .kind = r->variant.kind,
                  .numbers = r->candidate.numbers,
                  .provenance = "a candidate of the tuner",
@@ -52,10 +52,7 @@ std::string load_candidate(const CandidateVariant &variant, const Candidate &can
                  .chunk = number("chunk"),
                  .dispatched = false,
                  .kernel = kernel};
-    attune::AttentionRecord attention{};
-    attention.name = attention.backward_op = r->variant.op;
-    attention.variants = {&r->record, 1};
-    attune::AttentionRegistration{attention};
+    attune::VariantRegistration{{&r->record, 1}};
     return r->name;
 }
 

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 struct Job {
     CandidateVariant variant;
-    std::vector<Candidate> candidates;
+    std::vector<LoadableCandidate> candidates;
     bench::Shape shape;
     Json given;
 };
@@ -41,7 +41,8 @@ Job read_job(std::istream &in) {
     job.variant.head_dim = variant.at("head_dim").get<int>();
     for (const Json &c : job.given.at("candidates"))
         job.candidates.push_back({c.at("id").get<std::string>(), c.at("object").get<std::string>(),
-                                  c.at("symbol").get<std::string>(), c.at("numbers").get<std::string>()});
+                                  c.at("symbol").get<std::string>(), c.at("numbers").get<std::string>(),
+                                  c.value("schedule", std::string()), c.value("shape_class", std::string())});
     bench::Columns columns;
     for (const auto &[name, value] : job.given.at("shape").items()) columns.emplace_back(name, text_of(value));
     if (const std::string wrong = bench::read_columns(columns, job.shape); !wrong.empty())
@@ -56,7 +57,7 @@ public:
     void run() {
         const std::string mode = job_.given.at("mode").get<std::string>();
         if (mode != "check" && mode != "time") throw program::InputError("mode", "expected check or time, is \"" + mode + "\"");
-        for (const Candidate &c : job_.candidates) {
+        for (const LoadableCandidate &c : job_.candidates) {
             try {
                 loaded_.emplace_back(c.id, load_candidate(job_.variant, c));
             } catch (const program::MachineError &error) {

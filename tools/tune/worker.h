@@ -4,7 +4,8 @@
 //
 //   {"mode": "check",                       or "time"
 //    "variant": {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind"},
-//    "candidates": [{"id": "0", "object": FILE.so, "symbol": NAME, "numbers": "chunk=64 tile_q=64"}, ...],
+//    "candidates": [{"id": "0", "object": FILE.so, "symbol": NAME, "numbers": "chunk=64 tile_q=64"
+//                     and, where they are not the variant's, "schedule", "shape_class"}, ...],
 //    "shape": {"op", "dtype", "b", "h", "kv", "q", "k", "d", "dv", "causal", "left", "right", "length", "options"},
 //                                           as columns of bench/shapes (bench::columns_of), text or numbers; all optional
 //    "threads": 2, "seed": 1,               0 threads: all cores

@@ -1,0 +1,84 @@
+// Files of numbers: written as those of schedules/ are, and other kinds of a record that is split keep their numbers.
+#include "tests/support/catch.h"
+#include "tools/error.h"
+#include "tools/tune/numbers_file.h"
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace attune::tune;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string bytes_of(const fs::path &file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Folder {
+    fs::path path = fs::temp_directory_path() / fs::path("attune-numbers-XXXXXX");
+    Folder() {
+        std::string name = path.string();
+        REQUIRE(::mkdtemp(name.data()));
+        path = name;
+    }
+    ~Folder() { fs::remove_all(path); }
+};
+
+Cell cell_of(const std::string &kind) {
+    Cell cell;
+    cell.op = "sdpa", cell.dtype = "f32", cell.target = "zen4", cell.schedule = "prefill", cell.shape_class = "long";
+    cell.kind = kind, cell.head_dim = 0;
+    return cell;
+}
+
+}  // namespace
+
+TEST_CASE("tune: every file of numbers is written as it was read", "[tune]") {
+    int files = 0;
+    for (const auto &entry : fs::recursive_directory_iterator(ATTUNE_SCHEDULES)) {
+        if (entry.path().parent_path().filename() != "tuned" || entry.path().extension() != ".json") continue;
+        INFO(entry.path());
+        const std::string op = entry.path().parent_path().parent_path().filename().string();
+        CHECK(NumbersFile(entry.path().string(), op, entry.path().stem().string()).text() == bytes_of(entry.path()));
+        files++;
+    }
+    CHECK(files > 50);
+}
+
+TEST_CASE("tune: a record of several kinds is split", "[tune]") {
+    Folder folder;
+    const std::string file = (folder.path / "sdpa" / "zen4.json").string();
+    NumbersFile numbers(file, "sdpa", "zen4");
+    CHECK_FALSE(numbers.find(cell_of("plain")));
+    numbers.set(cell_of("plain"), {{"chunk", 64}}, {{"how", "first"}});
+    numbers.write();
+    std::string text = bytes_of(file);
+    text.replace(text.find("[\"plain\"]"), 9, "[\"plain\", \"scored\", \"training\"]");
+    std::ofstream(file) << text;
+
+    NumbersFile again(file, "sdpa", "zen4");
+    again.set(cell_of("scored"), {{"chunk", 128}}, {{"how", "second"}});
+    again.write();
+    const NumbersFile read(file, "sdpa", "zen4");
+    CHECK(read.find(cell_of("plain")) == Numbers{{"chunk", 64}});
+    CHECK(read.find(cell_of("training")) == Numbers{{"chunk", 64}});
+    CHECK(read.find(cell_of("scored")) == Numbers{{"chunk", 128}});
+    again.set(cell_of("scored"), {{"chunk", 256}}, {{"how", "third"}});
+    CHECK(again.find(cell_of("scored")) == Numbers{{"chunk", 256}});
+    CHECK(again.near(cell_of("scored")).front() == Numbers{{"chunk", 256}});
+}
+
+TEST_CASE("tune: what is no file of numbers is refused and left as it is", "[tune]") {
+    Folder folder;
+    const fs::path file = folder.path / "zen4.json";
+    for (const char *text :
+         {"", "{", "[]", "{\"schema\": 1}", "{\"schema\": 2, \"op\": \"sdpa\", \"target\": \"zen4\", \"records\": []}",
+          "{\"schema\": 1, \"op\": \"linear\", \"target\": \"zen4\", \"records\": []}",
+          "{\"schema\": 1, \"op\": \"sdpa\", \"target\": \"zen4\", \"records\": [{}]}"}) {
+        std::ofstream(file) << text;
+        CHECK_THROWS_AS(NumbersFile(file.string(), "sdpa", "zen4"), attune::program::InputError);
+        CHECK(bytes_of(file) == text);
+    }
+}

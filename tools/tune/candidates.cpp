@@ -1,0 +1,135 @@
+#include "candidates.h"
+#include "subprocess.h"
+#include "tools/error.h"
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+namespace attune::tune {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char *symbol = "attune_candidate";  // one for all: a different name would be different code
+
+std::string bytes_of(const fs::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What a generator program says is wrong, in a line.
+std::string complaint(const std::string &errors) {
+    const std::size_t own = errors.find("attune: ");
+    std::string text = own == std::string::npos ? errors : errors.substr(own + 8);
+    text.erase(std::min(text.find('\n'), text.size()));
+    return text;
+}
+
+std::string linker() {
+    const char *given = std::getenv("CXX");
+    return given && *given ? given : "c++";
+}
+
+}  // namespace
+
+fs::path cache_folder() {
+    const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+    const fs::path base = xdg && *xdg ? fs::path(xdg) : home && *home ? fs::path(home) / ".cache" : fs::temp_directory_path();
+    const fs::path folder = base / "attune" / "tune";
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) throw program::MachineError(folder, "cannot be made: " + error.message());
+    return folder;
+}
+
+std::string own_program() { return fs::read_symlink("/proc/self/exe").string(); }
+
+void forget_environment() {
+    for (const char *name : {"ATTUNE_FORCE_VARIANT", "ATTUNE_VERBOSE", "ATTUNE_RECORD_SHAPES"}) ::unsetenv(name);
+}
+
+std::uint64_t hash_of(const std::string &bytes, std::uint64_t from) {
+    for (unsigned char c : bytes) from = (from ^ c) * 1099511628211u;
+    return from;
+}
+
+std::string hex(std::uint64_t n) {
+    char text[17];
+    std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(n));
+    return text;
+}
+
+CandidateMaker::CandidateMaker(const Cell &cell, const GeneratorProgram &program, const fs::path &cache)
+    : program_(program.program), cache_(cache) {
+    const std::string code = bytes_of(program_);
+    if (code.empty()) throw program::MachineError(program_, "cannot be read");
+    program_hash_ = hash_of(code);
+    arguments_ = {"-g",
+                  program.generator,
+                  "-e",
+                  "object",
+                  "target=" + program.target + "-user_context-no_bounds_query-no_runtime",
+                  "schedule=" + cell.schedule,
+                  "dtype=" + program.dtype};
+    if (program.attention) {
+        arguments_.push_back("head_dim=" + std::to_string(cell.head_dim));
+        arguments_.push_back("kind=" + cell.kind);
+    }
+    arguments_.insert(arguments_.end(), program.params.begin(), program.params.end());
+    std::error_code error;
+    fs::create_directories(cache_, error);
+    if (error) throw program::MachineError(cache_, "cannot be made: " + error.message());
+}
+
+std::vector<Candidate> CandidateMaker::make(const std::vector<Numbers> &all, int jobs, double limit) const {
+    std::vector<Candidate> made(all.size());
+    std::vector<Process> compilers, linkers;
+    std::vector<std::size_t> compiled, linked;
+    const std::string mine = "." + std::to_string(::getpid());  // other tuners may use the same cache
+    std::vector<fs::path> files(all.size());
+    for (std::size_t n = 0; n < all.size(); n++) {
+        std::uint64_t hash = hash_of(text_of(all[n]), program_hash_);
+        for (const std::string &argument : arguments_) hash = hash_of(argument, hash);
+        files[n] = cache_ / hex(hash);
+        made[n] = {all[n], files[n].string() + ".so", symbol, "", "", "", "", ""};
+        if (fs::exists(made[n].object)) continue;
+        std::vector<std::string> words = {program_};
+        words.insert(words.end(), arguments_.begin(), arguments_.end());
+        words.insert(words.end(), {"-f", symbol, "-n", files[n].filename().string() + mine, "-o", cache_.string()});
+        for (const auto &[name, value] : all[n]) words.push_back(name + "=" + std::to_string(value));
+        compiled.push_back(n), compilers.push_back({words, "", limit});
+    }
+    const std::vector<ProcessResult> results = run_all(compilers, jobs);
+    for (std::size_t i = 0; i < compiled.size(); i++) {
+        const std::size_t n = compiled[i];
+        const fs::path object = files[n].string() + mine + ".o";
+        if (results[i].ok() && fs::exists(object)) {
+            linked.push_back(n);
+            linkers.push_back({{linker(), "-shared", "-o", files[n].string() + mine + ".so", object.string()}, "", 60});
+            continue;
+        }
+        fs::remove(object);
+        const std::string said = complaint(results[i].errors);
+        made[n].verdict = results[i].timed_out ? "timeout" : "compile_error";
+        made[n].reason = results[i].timed_out || said.empty() ? "the compiler " + results[i].failure(limit) : said;
+    }
+    const std::vector<ProcessResult> links = run_all(linkers, jobs);
+    for (std::size_t i = 0; i < linked.size(); i++) {
+        Candidate &candidate = made[linked[i]];
+        const std::string base = files[linked[i]].string() + mine;
+        if (!links[i].ok())
+            throw program::MachineError(linker(),
+                                        "cannot link a kernel: " + links[i].failure(60) + " " + complaint(links[i].errors));
+        // The name without this process's number is there only when all of it is.
+        std::ofstream(files[linked[i]].string() + mine + ".code") << hex(hash_of(bytes_of(base + ".o")));
+        fs::rename(base + ".code", files[linked[i]].string() + ".code");
+        fs::rename(base + ".so", candidate.object);
+        fs::remove(base + ".o");
+    }
+    for (std::size_t n = 0; n < all.size(); n++)
+        if (made[n].verdict.empty()) made[n].code = bytes_of(files[n].string() + ".code");
+    return made;
+}
+
+}  // namespace attune::tune

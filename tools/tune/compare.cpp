@@ -1,0 +1,151 @@
+#include "compare.h"
+#include "cells.h"
+#include "decision.h"
+#include "generators.h"
+#include "machine.h"
+#include "shapes_file.h"
+#include "tools/error.h"
+#include "tools/text.h"
+#include "workers.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace attune::tune {
+namespace {
+namespace fs = std::filesystem;
+
+struct Contender {
+    std::string label;
+    Cell cell;  // of a schedule of its own
+    Candidate candidate;
+    std::string failure;
+    double best = 0;
+    std::vector<double> seconds, ratios;  // to the first
+};
+
+// "label=schedule [name=number...]"
+Contender contender_of(const std::string &text, const Cell &cell) {
+    const std::size_t equals = text.find('='), space = std::min(text.find(' ', equals), text.size());
+    if (equals == 0 || equals == std::string::npos || equals + 1 == space)
+        throw program::InputError("--contender", "must be \"label=schedule [name=number...]\", got \"" + text + "\"");
+    Contender c{text.substr(0, equals), cell, {}, "", 0, {}, {}};
+    c.cell.schedule = text.substr(equals + 1, space - equals - 1);
+    if (space < text.size())
+        c.candidate.numbers = parse_numbers(text.substr(space + 1));
+    else if (c.cell.schedule == cell.schedule)
+        c.candidate.numbers = cell.shipped;
+    if (c.cell.schedule != cell.schedule) c.cell.shape_class.clear();
+    return c;
+}
+
+std::string table_of(const std::string &title, const std::vector<Contender> &all, const Peaks::Limit &limit) {
+    std::string text = title + "\n\n| | schedule | numbers | ms, best | times " + all.front().label + " | share of the " +
+                       (limit.unit.empty() ? "peak" : limit.unit) + " |\n|---|---|---|---:|---:|---:|\n";
+    for (const Contender &c : all) {
+        text += "| " + c.label + " | " + c.cell.schedule + " | " + text_of(c.candidate.numbers) + " | ";
+        if (!c.failure.empty()) {
+            text += c.failure + " | | |\n";
+            continue;
+        }
+        text += program::formatted("%.4g", 1e3 * c.best) + " | " + program::formatted("%.3g", 1 / median(c.ratios)) + " | " +
+                (limit.peak > 0 ? program::formatted("%.2g", limit.work / c.best / limit.peak) : "-") + " |\n";
+    }
+    return text + "\n";
+}
+
+// Bars on a logarithmic scale: root is hundreds of times slower.
+std::string chart_of(const std::vector<std::pair<std::string, std::vector<Contender>>> &tables) {
+    constexpr int width = 760, bar = 22, left = 170;
+    std::string svg;
+    int y = 10;
+    for (const auto &[title, all] : tables) {
+        double most = 0;
+        for (const Contender &c : all) most = std::max(most, c.ratios.empty() ? 0 : 1 / median(c.ratios));
+        svg += "<text x=\"10\" y=\"" + std::to_string(y + 16) + "\" font-weight=\"bold\">" + program::xml_escaped(title) +
+               ": speed, times " + program::xml_escaped(all.front().label) + " (logarithmic)</text>\n";
+        y += 28;
+        for (const Contender &c : all) {
+            const double speed = c.ratios.empty() ? 0 : 1 / median(c.ratios);
+            const double length = speed > 0 ? std::max(2.0, (width - left - 120) * std::log1p(speed) / std::log1p(most)) : 0;
+            svg += "<text x=\"" + std::to_string(left - 8) + "\" y=\"" + std::to_string(y + 15) + "\" text-anchor=\"end\">" +
+                   program::xml_escaped(c.label) + "</text>\n<rect x=\"" + std::to_string(left) + "\" y=\"" +
+                   std::to_string(y + 2) + "\" width=\"" + program::formatted("%.1f", length) + "\" height=\"" +
+                   std::to_string(bar - 6) + "\" fill=\"#1f77b4\"/>\n<text x=\"" +
+                   program::formatted("%.1f", left + length + 6) + "\" y=\"" + std::to_string(y + 15) + "\">" +
+                   (speed > 0 ? program::formatted("%.3g", speed) : program::xml_escaped(program::shortened(c.failure, 60))) +
+                   "</text>\n";
+            y += bar;
+        }
+        y += 14;
+    }
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) + "\" height=\"" + std::to_string(y) +
+           "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + svg +
+           "</svg>\n";
+}
+
+}  // namespace
+
+std::string compare(const CompareArguments &a) {
+    forget_environment();
+    const Generators generators = Generators::find(a.op, a.build);
+    const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = a.threads > 0 ? a.threads : cores;
+    const std::string file = a.shapes ? *a.shapes : generators.shapes_folder() + "/" + a.op + ".csv";
+    Context context(ContextOptions{.threads = threads});
+    std::vector<std::string> left_out;
+    const std::vector<Cell> cells = cells_of(a.op, read_weighted_shapes(file), "*", context, left_out);
+    for (const std::string &line : left_out) std::fprintf(stderr, "left out: %s\n", line.c_str());
+    if (cells.empty()) throw program::InputError(file, "no shape is run by a variant of " + a.op);
+    Peaks peaks(threads);
+    std::string text;
+    std::vector<std::pair<std::string, std::vector<Contender>>> tables;
+    for (const Cell &cell : cells) {
+        const GeneratorProgram program = generators.program(cell.op, cell.dtype, cell.target);
+        for (const WeightedShape &one : cell.shapes) {
+            std::vector<Contender> all;
+            for (const std::string &given : a.contenders) all.push_back(contender_of(given, cell));
+            if (all.empty()) all = {contender_of("root=root", cell), contender_of("in use=" + cell.schedule, cell)};
+            const Workers workers(cell, own_program(), (cache_folder() / "expected").string(), threads);
+            std::vector<Candidate> right;
+            std::vector<Contender *> of_right;
+            for (Contender &c : all) {
+                std::fprintf(stderr, "%s: %s\n", one.shape.label().c_str(), c.label.c_str());
+                const CandidateMaker maker(c.cell, program, cache_folder() / "kernels");
+                c.candidate = maker.make({c.candidate.numbers}, 1, 600).front();
+                c.candidate.schedule = c.cell.schedule, c.candidate.shape_class = c.cell.shape_class;
+                c.failure = c.candidate.reason;
+                if (c.failure.empty()) c.failure = workers.check(c.candidate, one.shape, 600).reason;
+                if (c.failure.empty()) right.push_back(c.candidate), of_right.push_back(&c);
+            }
+            if (!all.front().failure.empty()) throw program::MachineError(all.front().label, all.front().failure);
+            for (int process = 0; process < a.processes; process++) {
+                const Times times =
+                    workers.time(right, one.shape, {3, 0.01, false, static_cast<std::uint64_t>(process + 1), 600});
+                if (!times.failure.empty()) throw program::MachineError("worker", times.failure);
+                for (std::size_t n = 0; n < right.size(); n++)
+                    for (std::size_t round = 0; round < times.seconds[n].size(); round++) {
+                        Contender &c = *of_right[n];
+                        const double seconds = times.seconds[n][round];
+                        c.best = c.best == 0 ? seconds : std::min(c.best, seconds);
+                        c.ratios.push_back(seconds / times.seconds[0][round]);
+                    }
+            }
+            const std::string title = one.shape.op + " " + name_of(one.shape.dtype) + " " + one.shape.label();
+            text += table_of(title, all, peaks.of(cell, one.shape));
+            tables.emplace_back(title, std::move(all));
+        }
+    }
+    if (a.picture) {
+        std::ofstream out(*a.picture);
+        out << chart_of(tables);
+        out.close();
+        if (!out) throw program::MachineError(*a.picture, "cannot be written");
+    }
+    return hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
+           std::to_string(3 * a.processes) + " rounds in " + std::to_string(a.processes) + " processes, in turns\n\n" + text;
+}
+
+}  // namespace attune::tune

@@ -1,0 +1,19 @@
+// attune compare: schedules and numbers of one function side by side, on the same operands, in turns.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace attune::tune {
+
+struct CompareArguments {
+    std::string op;
+    std::optional<std::string> build, shapes, picture;
+    std::vector<std::string> contenders;  // "label=schedule [name=number...]"; without numbers those in use
+    int threads = 0, processes = 3;
+};
+
+// A table for each shape; throws InputError and MachineError. The first contender is what the others are compared with.
+std::string compare(const CompareArguments &);
+
+}  // namespace attune::tune

@@ -1,0 +1,34 @@
+// What the tuner says while it works, on standard error: one line that is rewritten on a terminal, else a line for
+// each candidate.
+#pragma once
+#include "cell_tuner.h"
+#include "machine.h"
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace attune::tune {
+
+class Progress {
+public:
+    Progress(std::size_t cells, std::chrono::steady_clock::time_point deadline, double seconds);
+    ~Progress();
+    Progress(const Progress &) = delete;
+    Progress &operator=(const Progress &) = delete;
+
+    void start_cell(const Cell &, const Peaks::Limit &);
+    void show(const CellResult &, const std::string &phase);
+    void say(const std::string &line);  // on a line of its own
+
+private:
+    std::string line(const CellResult &, const std::string &phase) const;
+
+    std::size_t cells_, cell_ = 0, trials_ = 0;
+    std::chrono::steady_clock::time_point deadline_, shown_ = {};
+    double seconds_;
+    Peaks::Limit limit_;
+    std::string name_;
+    bool terminal_, open_ = false;
+};
+
+}  // namespace attune::tune

@@ -1,0 +1,122 @@
+#include "report.h"
+#include "tools/text.h"
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+namespace attune::tune {
+namespace {
+
+bool was_right(const Trial &t) { return t.verdict == "timed" || t.verdict == "same code"; }
+
+std::string share(const CellReport &r, double seconds) {
+    return r.limit.peak > 0 && seconds > 0 ? program::formatted("%.2f", r.limit.work / seconds / r.limit.peak) : "-";
+}
+
+std::string tried_text(const CellReport &r) {
+    std::map<std::string, std::size_t> counts;
+    for (const Trial &t : r.result.trials) counts[t.verdict]++;
+    std::string text;
+    for (const auto &[verdict, count] : counts) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + verdict;
+    return text.empty() ? "nothing" : text;
+}
+
+// Why the numbers stay.
+std::string why_kept(const CellReport &r) {
+    if (!r.result.failure.empty()) return r.result.failure;
+    if (r.result.finalists.empty()) return "no candidate came within 3 % of the numbers in use";
+    const Finalist *best = &r.result.finalists.front();
+    for (const Finalist &f : r.result.finalists)
+        if (f.gain.value > best->gain.value) best = &f;
+    return "no gain of more than 1 % is certain: the best, " + text_of(best->numbers) + ", is " +
+           program::formatted("%.3f", best->gain.value) + " (" + program::formatted("%.3f", best->gain.low) + " to " +
+           program::formatted("%.3f", best->gain.high) + ")";
+}
+
+}  // namespace
+
+std::string table_of(const std::vector<CellReport> &reports) {
+    std::vector<std::vector<std::string>> rows = {{"variant", "start", "now", "speed, 95 %", "share before", "after", "tried"}};
+    std::string kept;
+    for (const CellReport &r : reports) {
+        const CellResult &result = r.result;
+        const std::string gain = result.gain ? program::formatted("%.3f", result.gain->value) + " (" +
+                                                   program::formatted("%.3f", result.gain->low) + " to " +
+                                                   program::formatted("%.3f", result.gain->high) + ")"
+                                             : "-";
+        rows.push_back({r.cell.variant, text_of(result.baseline), result.gain ? text_of(result.chosen) : "unchanged", gain,
+                        share(r, result.baseline_seconds), share(r, result.chosen_seconds), tried_text(r)});
+        if (!result.gain) kept += r.cell.variant + ": unchanged: " + why_kept(r) + "\n";
+        for (const std::string &knob : result.inert) kept += r.cell.variant + ": " + knob + " never changed the code\n";
+        if (result.loudest > 0.05)
+            kept += r.cell.variant + ": other programs took up to " + program::formatted("%.2f", result.loudest) +
+                    " cores while it was timed\n";
+    }
+    std::vector<std::size_t> width(rows[0].size());
+    for (const auto &row : rows)
+        for (std::size_t c = 0; c < row.size(); c++) width[c] = std::max(width[c], row[c].size());
+    std::string text;
+    for (const auto &row : rows) {
+        std::string line;
+        for (std::size_t c = 0; c < row.size(); c++) line += row[c] + std::string(width[c] - row[c].size() + 2, ' ');
+        text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return kept.empty() ? text : text + "\n" + kept;
+}
+
+std::string picture_of(const std::vector<CellReport> &reports) {
+    constexpr int width = 900, height = 260, left = 60, right = 20, top = 46, bottom = 50;
+    std::string svg;
+    int y0 = 0;
+    const auto text = [&](double x, double y, const std::string &what, const char *more) {
+        svg += "<text x=\"" + program::formatted("%.1f", x) + "\" y=\"" + program::formatted("%.1f", y) + "\" " + more + ">" +
+               program::xml_escaped(what) + "</text>\n";
+    };
+    for (const CellReport &r : reports) {
+        const auto &trials = r.result.trials;
+        double least = 1, most = 1;
+        for (const Trial &t : trials)
+            if (was_right(t)) least = std::min(least, t.gain), most = std::max(most, t.gain);
+        least = std::max(0.0, least - 0.05), most += 0.05;
+        const auto x_of = [&](std::size_t n) {
+            return left + (width - left - right) * (double(n) + 0.5) / std::max<double>(1, double(trials.size()));
+        };
+        const auto y_of = [&](double gain) {
+            return y0 + height - bottom - (height - top - bottom) * (gain - least) / (most - least);
+        };
+        text(left, y0 + 18, r.cell.variant, "font-weight=\"bold\"");
+        text(left, y0 + 34, "speed of each candidate over that of " + text_of(r.result.baseline), "fill=\"#555\"");
+        for (int tick = 0; tick <= 4; tick++) {
+            const double gain = least + (most - least) * tick / 4, y = y_of(gain);
+            svg += "<line x1=\"" + std::to_string(left) + "\" x2=\"" + std::to_string(width - right) + "\" y1=\"" +
+                   program::formatted("%.1f", y) + "\" y2=\"" + program::formatted("%.1f", y) + "\" stroke=\"#ddd\"/>\n";
+            text(left - 6, y + 4, program::formatted("%.2f", gain), "text-anchor=\"end\"");
+        }
+        const std::string one = program::formatted("%.1f", y_of(1));
+        svg += "<line x1=\"" + std::to_string(left) + "\" x2=\"" + std::to_string(width - right) + "\" y1=\"" + one +
+               "\" y2=\"" + one + "\" stroke=\"#888\" stroke-dasharray=\"4 3\"/>\n";
+        for (std::size_t n = 0; n < trials.size(); n++) {
+            const Trial &t = trials[n];
+            const bool right_one = was_right(t), chosen = r.result.gain && t.numbers == r.result.chosen;
+            const double x = x_of(n), y = right_one ? y_of(t.gain) : y0 + height - bottom + 14;
+            svg += "<circle cx=\"" + program::formatted("%.1f", x) + "\" cy=\"" + program::formatted("%.1f", y) + "\" r=\"" +
+                   (chosen ? "6" : "3") + "\" fill=\"" +
+                   (chosen      ? "#d62728"
+                    : right_one ? "#1f77b4"
+                                : "#999") +
+                   "\"><title>" +
+                   program::xml_escaped(text_of(t.numbers) + (right_one ? ": " + program::formatted("%.3f", t.gain)
+                                                                        : ": " + t.verdict + ": " + t.reason)) +
+                   "</title></circle>\n";
+        }
+        text(left, y0 + height - 12, "candidates in the order in which they were tried; grey: rejected; red: chosen",
+             "fill=\"#555\"");
+        y0 += height;
+    }
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) + "\" height=\"" +
+           std::to_string(std::max(y0, 1)) +
+           "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + svg +
+           "</svg>\n";
+}
+
+}  // namespace attune::tune

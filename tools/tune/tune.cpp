@@ -1,0 +1,244 @@
+// attune tune: what is tuned and against what, cell by cell; then the files of numbers, the table and the picture.
+#include "cells.h"
+#include "generators.h"
+#include "machine.h"
+#include "numbers_file.h"
+#include "progress.h"
+#include "report.h"
+#include "shapes_file.h"
+#include "tools/error.h"
+#include "tools/text.h"
+#include "tune_command.h"
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <unistd.h>
+
+namespace attune::tune {
+namespace {
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// All that one run shares.
+class Tuner {
+public:
+    explicit Tuner(const TuneArguments &arguments)
+        : a_(arguments), generators_(Generators::find(arguments.op, arguments.build)),
+          threads_(arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency())),
+          jobs_(arguments.jobs > 0 ? arguments.jobs : static_cast<int>(std::thread::hardware_concurrency())), peaks_(threads_),
+          cache_(cache_folder()) {
+        forget_environment();
+        files_ = a_.records.empty() ? std::vector<std::string>{(cache_ / "records.jsonl").string()} : a_.records;
+        for (const std::string &file : files_) {
+            const std::vector<Record> some = read_records(file);
+            known_.insert(known_.end(), some.begin(), some.end());
+        }
+        log_ = std::make_unique<RecordLog>(files_.front());
+    }
+
+    std::string run() {
+        const std::vector<Cell> cells = find_cells();
+        if (a_.identical > 0) return try_identical(cells.front());
+        const double seconds = a_.minutes * 60;
+        const Deadline end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+        std::vector<CellReport> reports;
+        {
+            Progress progress(cells.size(), end, seconds);
+            progress_ = &progress;
+            for (const std::string &line : left_out_) progress.say("left out: " + line);
+            for (std::size_t n = 0; n < cells.size(); n++) {
+                const auto share = (end - Clock::now()) / static_cast<int>(cells.size() - n);
+                reports.push_back(tune_one(cells[n], Clock::now() + share));
+            }
+            progress_ = nullptr;
+        }
+        write_picture(reports);
+        std::string text = table_of(reports) + notes_;
+        text += "records: " + files_.front() + "\n";
+        const bool wrong =
+            std::any_of(reports.begin(), reports.end(), [](const CellReport &r) { return !r.result.failure.empty(); });
+        if (wrong) {
+            std::fputs(text.c_str(), stdout);
+            throw program::MachineError(a_.op, "not tuned; the numbers stay as they were (see the table)");
+        }
+        return text;
+    }
+
+private:
+    std::vector<Cell> find_cells() {
+        const std::string file = a_.shapes ? *a_.shapes : generators_.shapes_folder() + "/" + a_.op + ".csv";
+        Context context(ContextOptions{.threads = threads_});
+        const std::vector<WeightedShape> shapes = read_weighted_shapes(file);
+        const std::vector<Cell> cells = cells_of(a_.op, shapes, a_.variant, context, left_out_);
+        if (!cells.empty()) return cells;
+        std::string why = left_out_.empty()
+                              ? "no shape of " + file + " is run by a variant of " + a_.op + " that matches " + a_.variant
+                              : left_out_.front();
+        throw program::InputError(a_.op, why);
+    }
+
+    RecordKey key_of(const Cell &cell, const GeneratorProgram &program) const {
+        RecordKey key;
+        key.target = cell.target, key.hardware = hardware(), key.algorithm = program.algorithm, key.halide = program.halide;
+        key.op = cell.op, key.dtype = cell.dtype, key.schedule = cell.schedule, key.shape_class = cell.shape_class;
+        key.kind = cell.kind, key.head_dim = cell.head_dim, key.threads = threads_;
+        return key;
+    }
+
+    Numbers baseline_of(const Cell &cell, const Space &space) const {
+        if (!a_.from) return space.nearest(cell.shipped);
+        const Numbers from = numbers_in(generators_.schedules(), cell, *a_.from);
+        if (from.empty()) throw program::InputError("--from", *a_.from + " has no numbers for " + cell.variant);
+        return space.nearest(from);
+    }
+
+    CellReport tune_one(const Cell &cell, Deadline deadline) {
+        CellReport report{cell, {}, {}};
+        const GeneratorProgram program = generators_.program(cell.op, cell.dtype, cell.target);
+        const Space space = Space::read(generators_.space_file(cell.op), cell.op, cell.schedule, cell.shape_class,
+                                        facts_of(program.target, cell.dtype, cell.head_dim, caches_here()));
+        const CandidateMaker maker(cell, program, cache_ / "kernels");
+        const Workers workers(cell, own_program(), (cache_ / "expected").string(), threads_);
+        const RecordKey key = key_of(cell, program);
+        const Numbers baseline = baseline_of(cell, space);
+        const std::string file = numbers_file(cell);  // said before an hour is spent, if there is none
+        std::vector<Numbers> seeds;
+        if (!a_.from) seeds = seeds_of(generators_.schedules(), cell, known_, key);
+        report.limit = peaks_.of(cell, cell.shapes.front().shape);
+        progress_->start_cell(cell, report.limit);
+        Limits limits;
+        limits.jobs = jobs_, limits.cold = a_.cold;
+        const Setting setting{
+            cell,   space,
+            maker,  workers,
+            key,    known_,
+            *log_,  a_.strategy,
+            seeds,  a_.seed,
+            limits, [this](const CellResult &result, const std::string &phase) { progress_->show(result, phase); }};
+        report.result = tune_cell(setting, baseline, deadline);
+        progress_->say(cell.variant + ": " + std::to_string(report.result.trials.size()) + " candidates" +
+                       (report.result.complete ? ", the search had nothing more to ask" : ", time is up"));
+        Numbers best = report.result.chosen;
+        const Numbers shipped = space.nearest(cell.shipped);
+        if (a_.from && best != shipped) best = against_shipped(setting, best, report);
+        if (report.result.failure.empty() && best != shipped) write_numbers(report, best, program, file);
+        return report;
+    }
+
+    // The search began elsewhere: the shipped numbers are left only for what is at least as quick.
+    Numbers against_shipped(const Setting &setting, const Numbers &best, CellReport &report) {
+        const std::vector<Candidate> both =
+            setting.maker.make({setting.cell.shipped, best}, jobs_, setting.limits.compile_seconds);
+        for (const Candidate &candidate : both)
+            if (!candidate.verdict.empty()) return best;
+        const auto finalists = decide(setting, both[0], {both[1]}, Clock::now(), report.result);
+        const Gain &gain = finalists.front().gain;
+        notes_ += setting.cell.variant + ": " + text_of(best) + " is " + program::formatted("%.3f", gain.value) + " (" +
+                  program::formatted("%.3f", gain.low) + " to " + program::formatted("%.3f", gain.high) +
+                  ") of the speed of the shipped " + text_of(setting.cell.shipped) + "\n";
+        return replaces(gain) ? best : setting.cell.shipped;
+    }
+
+    std::string how(const CellReport &report) const {
+        const CellResult &r = report.result;
+        std::size_t timed = 0;
+        for (const Trial &t : r.trials) timed += t.verdict == "timed";
+        std::string text = "attune tune " + a_.op + ", best of " + std::to_string(timed) + " candidates";
+        if (r.gain)
+            text += ", " + program::formatted("%.3f", r.gain->value) + " (" + program::formatted("%.3f", r.gain->low) + " to " +
+                    program::formatted("%.3f", r.gain->high) + ") of the speed of " + text_of(r.baseline);
+        if (report.limit.peak > 0)
+            text += ", " + program::formatted("%.2f", report.limit.work / r.chosen_seconds / report.limit.peak) + " of the " +
+                    report.limit.unit;
+        for (const WeightedShape &s : report.cell.shapes) text += ", " + s.shape.label();
+        return text;
+    }
+
+    std::string numbers_file(const Cell &cell) const {
+        if (a_.dry) return "";
+        return a_.out ? *a_.out + "/" + cell.op + "/" + cell.target + ".json" : generators_.numbers_file(cell.op, cell.target);
+    }
+
+    void write_numbers(const CellReport &report, const Numbers &best, const GeneratorProgram &program, const std::string &file) {
+        const Cell &cell = report.cell;
+        if (a_.dry) {
+            notes_ += cell.variant + ": " + text_of(best) + " (not written)\n";
+            return;
+        }
+        NumbersFile numbers(file, cell.op, cell.target);
+        numbers.set(cell, best,
+                    {{"hardware", hardware()},
+                     {"halide", program.halide},
+                     {"algorithm", program.algorithm},
+                     {"date", today()},
+                     {"how", how(report)}});
+        numbers.write();
+        notes_ += cell.variant + ": written to " + file + "\n";
+    }
+
+    void write_picture(const std::vector<CellReport> &reports) {
+        if (!a_.picture) return;
+        std::ofstream out(*a_.picture);
+        out << picture_of(reports);
+        out.close();
+        if (!out) throw program::MachineError(*a_.picture, "cannot be written");
+    }
+
+    // How often the decision would replace numbers by themselves, and how small a gain it can see.
+    std::string try_identical(const Cell &cell) {
+        const GeneratorProgram program = generators_.program(cell.op, cell.dtype, cell.target);
+        const Space space = Space::read(generators_.space_file(cell.op), cell.op, cell.schedule, cell.shape_class,
+                                        facts_of(program.target, cell.dtype, cell.head_dim, caches_here()));
+        const CandidateMaker maker(cell, program, cache_ / "kernels");
+        const Workers workers(cell, own_program(), (cache_ / "expected").string(), threads_);
+        Limits limits;
+        limits.cold = a_.cold;
+        const Candidate one = maker.make({space.nearest(cell.shipped)}, 1, limits.compile_seconds).front();
+        if (!one.verdict.empty()) throw program::MachineError(cell.variant, one.reason);
+        // Each is a file of its own, as different candidates are: loaded twice, one file would be one code.
+        const fs::path folder = fs::temp_directory_path() / ("attune-identical-" + std::to_string(::getpid()));
+        fs::create_directories(folder);
+        std::vector<Candidate> copies;
+        for (std::size_t n = 0; n <= limits.finalists; n++) {
+            copies.push_back(one);
+            copies.back().object = (folder / (std::to_string(n) + ".so")).string();
+            fs::copy_file(one.object, copies.back().object);
+        }
+        int replaced = 0;
+        std::vector<double> widths;
+        for (int trial = 0; trial < a_.identical; trial++) {
+            const Setting setting{cell,   space, maker,       workers, key_of(cell, program),
+                                  known_, *log_, a_.strategy, {},      a_.seed + static_cast<std::uint64_t>(trial),
+                                  limits, {}};
+            CellResult result;
+            const auto finalists = decide(setting, copies.front(), {copies.begin() + 1, copies.end()},
+                                          Clock::now() + std::chrono::hours(1), result);
+            replaced += winner(finalists) != nullptr;
+            for (const Finalist &f : finalists) widths.push_back(f.gain.high / f.gain.value - 1);
+            std::fprintf(stderr, "trial %d of %d: %d replaced\n", trial + 1, a_.identical, replaced);
+        }
+        fs::remove_all(folder);
+        return std::to_string(replaced) + " of " + std::to_string(a_.identical) + " trials among identical candidates of " +
+               cell.variant + " replaced the numbers; half the intervals are narrower than +-" +
+               program::formatted("%.2f", 100 * median(widths)) + " %\n";
+    }
+
+    const TuneArguments &a_;
+    Generators generators_;
+    int threads_, jobs_;
+    Peaks peaks_;
+    fs::path cache_;
+    std::vector<std::string> files_, left_out_;
+    std::vector<Record> known_;
+    std::unique_ptr<RecordLog> log_;
+    Progress *progress_ = nullptr;
+    std::string notes_;
+};
+
+}  // namespace
+
+std::string tune(const TuneArguments &arguments) { return Tuner(arguments).run(); }
+
+}  // namespace attune::tune

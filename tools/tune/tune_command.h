@@ -1,0 +1,30 @@
+// attune tune: the command.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace attune::tune {
+
+struct TuneArguments {
+    std::string op;                      
+    std::optional<std::string> build;    // folder of a build with generator programs
+    std::optional<std::string> shapes;   // CSV
+    std::optional<std::string> out;      // folder <op>/<target>.json is written to
+    std::optional<std::string> picture;  // SVG
+    std::optional<std::string> from;     // a target, whose numbers the search starts from
+    std::vector<std::string> records;    // files; the first is written to
+    std::vector<std::string> captures;   // name=file.npy or name=number
+    std::string variant = "*";           // glob
+    std::string strategy = "factored";
+    double minutes = 10;
+    int threads = 0, jobs = 0;
+    std::uint64_t seed = 1;
+    bool cold = false, dry = false;
+    int identical = 0;  // trials of the decision among identical candidates, in place of a search
+};
+
+// Says what it does on standard error and gives a table; throws InputError and MachineError.
+std::string tune(const TuneArguments &);
+
+}  // namespace attune::tune

@@ -1,0 +1,9 @@
+// The command line of `attune tune`.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace attune::program {
+
+void add_tune(CLI::App &);
+
+}  // namespace attune::program
