@@ -29,7 +29,8 @@ TEST_CASE("tune: a gain of one per cent or less replaces nothing, however certai
 }
 
 TEST_CASE("tune: Student's interval covers what it claims to", "[tune]") {
-    // Processes that differ by 2 % around no gain at all: the interval leaves 1 out in about one of 20, and replacing needs more.
+    // Processes that differ by 2 % around no gain at all: the interval leaves 1 out in about one of 20, and replacing needs
+    // more.
     const unsigned seed = 20261122;
     INFO("seed " << seed);
     std::mt19937 random(seed);

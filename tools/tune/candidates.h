@@ -1,4 +1,5 @@
-// From numbers to code that can be loaded: the generator program in a process of its own, a linker, and a cache of what they made.
+// From numbers to code that can be loaded: the generator program in a process of its own, a linker, and a cache of what they
+// made.
 #pragma once
 #include "cell.h"
 #include "generators.h"
@@ -19,8 +20,8 @@ struct Candidate {
     std::string schedule, shape_class;  // where they are not those of the cell
 };
 
-// Of one cell. Kernels are kept in the folder under a hash of all they depend on, the generator program included; so a candidate is
-// compiled once for all runs, and a run that was killed finds what it had made.
+// Of one cell. Kernels are kept in the folder under a hash of all they depend on, the generator program included; so a
+// candidate is compiled once for all runs, and a run that was killed finds what it had made.
 class CandidateMaker {
 public:
     CandidateMaker(const Cell &, const GeneratorProgram &, const std::filesystem::path &cache);

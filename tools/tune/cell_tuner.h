@@ -80,8 +80,8 @@ CellResult tune_cell(const Setting &, const Numbers &baseline, Deadline);
 // The decision alone, between a baseline and others that are all right: what tune_cell() ends with.
 std::vector<Finalist> decide(const Setting &, const Candidate &baseline, const std::vector<Candidate> &others, Deadline,
                              CellResult &);
-// Which finalist replaces the baseline: of those whose interval lies above the least gain the quickest; among those within 1 % of
-// it the one of the least error.
+// Which finalist replaces the baseline: of those whose interval lies above the least gain the quickest; among those within 1 %
+// of it the one of the least error.
 const Finalist *winner(const std::vector<Finalist> &);
 
 }  // namespace attune::tune

@@ -9,8 +9,8 @@
 
 namespace attune::tune {
 
-// Shapes that dispatch gives to the same variant are one cell. Shapes of other ops than `op`, and variants that do not match the glob,
-// are left out; `left_out` says which and why. Each shape is run once to see.
+// Shapes that dispatch gives to the same variant are one cell. Shapes of other ops than `op`, and variants that do not match
+// the glob, are left out; `left_out` says which and why. Each shape is run once to see.
 std::vector<Cell> cells_of(const std::string &op, const std::vector<WeightedShape> &, const std::string &variant_glob,
                            Context &, std::vector<std::string> &left_out);
 

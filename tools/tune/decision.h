@@ -1,5 +1,5 @@
-// Whether numbers are better than others, from times that were taken in turns. The unit is the process: identical code differs by
-// a per cent or two from one process to the next (addresses, pages), which no number of rounds within one shows.
+// Whether numbers are better than others, from times that were taken in turns. The unit is the process: identical code differs
+// by a per cent or two from one process to the next (addresses, pages), which no number of rounds within one shows.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -14,8 +14,8 @@ struct Gain {
     std::size_t processes = 0;
 };
 
-// ratios[process][round]: time of the candidate over that of the other, of a pair taken in turns. The gain is that of the mean of the
-// processes' medians (of logarithms), its interval Student's t over processes.
+// ratios[process][round]: time of the candidate over that of the other, of a pair taken in turns. The gain is that of the mean
+// of the processes' medians (of logarithms), its interval Student's t over processes.
 Gain gain_of(const std::vector<std::vector<double>> &ratios);
 
 // The rule by which numbers are replaced: the interval lies above a gain of 1 %.

@@ -13,8 +13,8 @@ struct CellReport {
     Peaks::Limit limit;  // of the first shape
 };
 
-// One row a cell: numbers before and after, the gain with its interval, shares of the peak, what was tried; then each cell where
-// tuning did not help, and why.
+// One row a cell: numbers before and after, the gain with its interval, shares of the peak, what was tried; then each cell
+// where tuning did not help, and why.
 std::string table_of(const std::vector<CellReport> &);
 // One panel a cell: each candidate by when it was tried and how quick it is, those rejected below, the chosen one marked.
 std::string picture_of(const std::vector<CellReport> &);

@@ -161,7 +161,8 @@ private:
         return a_.out ? *a_.out + "/" + cell.op + "/" + cell.target + ".json" : generators_.numbers_file(cell.op, cell.target);
     }
 
-    void write_numbers(const CellReport &report, const Numbers &best, const GeneratorProgram &program, const std::string &file) {
+    void write_numbers(const CellReport &report, const Numbers &best, const GeneratorProgram &program,
+                       const std::string &file) {
         const Cell &cell = report.cell;
         if (a_.dry) {
             notes_ += cell.variant + ": " + text_of(best) + " (not written)\n";
