@@ -84,7 +84,6 @@ private:
                 result_.failure = "the numbers in use, " + text_of(result_.baseline) + ", are wrong: " + verdict.reason;
                 return false;
             }
-            baseline_error_ = std::max(baseline_error_, verdict.error_ratio);
         }
         const auto start = Clock::now();
         const Times alone = s_.workers.time({baseline_}, s_.cell.shapes.front().shape, job(1));
@@ -138,7 +137,7 @@ private:
             trial.error_ratio = std::max(trial.error_ratio, found->error_ratio);
             code = found->object;
         }
-        codes_[text_of(numbers)] = code;
+        codes_[numbers] = code;
         finish(trial, trial.verdict == "timed" ? Outcome(std::exp(log_sum / weights)) : Outcome(), code);
         return true;
     }
@@ -149,7 +148,7 @@ private:
             write(trial, candidate, s_.cell.shapes.front().shape, {}, 0);
             return finish(trial, {}, "");
         }
-        codes_[text_of(candidate.numbers)] = candidate.code;
+        codes_[candidate.numbers] = candidate.code;
         if (const auto same = by_code_.find(candidate.code); same != by_code_.end()) {
             // The same machine code needs no second measurement, and a second name for it no place in the decision.
             trial.verdict = "same code", trial.gain = 1 / same->second;
@@ -216,11 +215,11 @@ private:
     void find_inert() {
         for (const Knob &knob : s_.space.knobs()) {
             bool compared = false, alive = false;
-            std::map<std::string, std::set<std::string>> groups;
-            for (const auto &[text, code] : codes_) {
-                Numbers numbers = parse_numbers(text);
-                numbers.erase(knob.name);
-                auto &group = groups[text_of(numbers)];
+            std::map<Numbers, std::set<std::string>> groups;  // codes of numbers that are alike but for the knob
+            for (const auto &[numbers, code] : codes_) {
+                Numbers others = numbers;
+                others.erase(knob.name);
+                auto &group = groups[others];
                 compared = compared || !group.empty();
                 group.insert(code);
                 alive = alive || group.size() > 1;
@@ -234,8 +233,7 @@ private:
         for (const Trial &trial : result_.trials)
             if (trial.verdict == "timed" && trial.numbers != result_.baseline) right.push_back(&trial);
         if (right.empty() && !result_.trials.empty() &&
-            std::none_of(result_.trials.begin(), result_.trials.end(),
-                         [](const Trial &t) { return t.verdict == "timed" || t.verdict == "same code"; })) {
+            std::none_of(result_.trials.begin(), result_.trials.end(), [](const Trial &t) { return t.was_right(); })) {
             result_.failure = "none of " + std::to_string(result_.trials.size()) + " candidates was right";
             return;
         }
@@ -258,9 +256,9 @@ private:
     Deadline deadline_;
     std::unique_ptr<Strategy> strategy_;
     Candidate baseline_;
-    double baseline_error_ = 0, process_seconds_ = 0, call_seconds_ = 0;
-    std::map<std::string, double> by_code_;     // outcome of each machine code
-    std::map<std::string, std::string> codes_;  // machine code of numbers
+    double process_seconds_ = 0, call_seconds_ = 0;
+    std::map<std::string, double> by_code_;  // outcome of each machine code
+    std::map<Numbers, std::string> codes_;   // machine code of numbers
     CellResult result_;
 };
 

@@ -35,6 +35,8 @@ struct Trial {
     double seconds = 0;
     double error_ratio = 0;
     bool known = false;  // from a record of an earlier run
+
+    bool was_right() const { return verdict == "timed" || verdict == "same code"; }
 };
 
 struct Finalist {

@@ -93,7 +93,7 @@ std::string compare(const CompareArguments &a) {
     forget_environment();
     const Generators generators = Generators::find(a.op, a.build);
     const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = a.threads > 0 ? a.threads : cores;
-    const std::string file = a.shapes ? *a.shapes : generators.shapes_folder() + "/" + a.op + ".csv";
+    const std::string file = shapes_file(a.shapes, generators.shapes_folder(), a.op);
     Context context(ContextOptions{.threads = threads});
     std::vector<std::string> left_out;
     const std::vector<Cell> cells = cells_of(a.op, read_weighted_shapes(file), "*", context, left_out);

@@ -39,7 +39,7 @@ std::string Progress::line(const CellResult &result, const std::string &phase) c
     std::size_t rejected = 0, known = 0;
     double gain = 1, seconds = result.baseline_seconds;
     for (const Trial &trial : result.trials) {
-        rejected += trial.verdict != "timed" && trial.verdict != "same code";
+        rejected += !trial.was_right();
         known += trial.known;
         if (trial.gain > gain) gain = trial.gain, seconds = trial.seconds;
     }
@@ -59,10 +59,9 @@ void Progress::show(const CellResult &result, const std::string &phase) {
     if (!terminal_) {
         for (; trials_ < result.trials.size(); trials_++) {
             const Trial &t = result.trials[trials_];
-            const bool right = t.verdict == "timed" || t.verdict == "same code";
             std::fprintf(stderr, "%s: %s: %s%s%s\n", name_.c_str(), text_of(t.numbers).c_str(),
-                         right ? (program::formatted("%.3f", t.gain) + " of the start").c_str()
-                               : (t.verdict + ": " + t.reason).c_str(),
+                         t.was_right() ? (program::formatted("%.3f", t.gain) + " of the start").c_str()
+                                       : (t.verdict + ": " + t.reason).c_str(),
                          t.verdict == "same code" ? ", the code of an earlier one" : "", t.known ? ", known before" : "");
         }
         return;

@@ -7,8 +7,6 @@
 namespace attune::tune {
 namespace {
 
-bool was_right(const Trial &t) { return t.verdict == "timed" || t.verdict == "same code"; }
-
 std::string share(const CellReport &r, double seconds) {
     return r.limit.peak > 0 && seconds > 0 ? program::formatted("%.2f", r.limit.work / seconds / r.limit.peak) : "-";
 }
@@ -76,7 +74,7 @@ std::string picture_of(const std::vector<CellReport> &reports) {
         const auto &trials = r.result.trials;
         double least = 1, most = 1;
         for (const Trial &t : trials)
-            if (was_right(t)) least = std::min(least, t.gain), most = std::max(most, t.gain);
+            if (t.was_right()) least = std::min(least, t.gain), most = std::max(most, t.gain);
         least = std::max(0.0, least - 0.05), most += 0.05;
         const auto x_of = [&](std::size_t n) {
             return left + (width - left - right) * (double(n) + 0.5) / std::max<double>(1, double(trials.size()));
@@ -97,7 +95,7 @@ std::string picture_of(const std::vector<CellReport> &reports) {
                "\" y2=\"" + one + "\" stroke=\"#888\" stroke-dasharray=\"4 3\"/>\n";
         for (std::size_t n = 0; n < trials.size(); n++) {
             const Trial &t = trials[n];
-            const bool right_one = was_right(t), chosen = r.result.gain && t.numbers == r.result.chosen;
+            const bool right_one = t.was_right(), chosen = r.result.gain && t.numbers == r.result.chosen;
             const double x = x_of(n), y = right_one ? y_of(t.gain) : y0 + height - bottom + 14;
             svg += "<circle cx=\"" + program::formatted("%.1f", x) + "\" cy=\"" + program::formatted("%.1f", y) + "\" r=\"" +
                    (chosen ? "6" : "3") + "\" fill=\"" +

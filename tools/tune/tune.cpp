@@ -68,7 +68,7 @@ public:
 
 private:
     std::vector<Cell> find_cells() {
-        const std::string file = a_.shapes ? *a_.shapes : generators_.shapes_folder() + "/" + a_.op + ".csv";
+        const std::string file = shapes_file(a_.shapes, generators_.shapes_folder(), a_.op);
         Context context(ContextOptions{.threads = threads_});
         const std::vector<WeightedShape> shapes = read_weighted_shapes(file);
         const std::vector<Cell> cells = cells_of(a_.op, shapes, a_.variant, context, left_out_);
