@@ -2,14 +2,11 @@
 #include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"
 #include "generators/sdpa/builder.h"
+#include <numbers>
 
 namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
-
-namespace {
-constexpr double log2e = 1.4426950408889634;
-}
 
 BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type) {
     BackwardRowsStages s;
@@ -53,7 +50,7 @@ SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
     // A sink below every score that counts is none.
     Expr none = strict_float(sink < lowest);
     Expr below = cast(type, select(none, lowest, sink)) - in.row_lse(rows.x, h, rows.y);
-    Expr share = exp2_nonpositive(below * make_const(type, log2e));
+    Expr share = exp2_nonpositive(below * make_const(type, std::numbers::log2e));
     s.sum = Func("sum");
     s.sum(h) = make_const(wide, 0);
     s.sum(h) -= select(none, make_const(wide, 0), cast(wide, share) * cast(wide, in.row_delta(rows.x, h, rows.y)));

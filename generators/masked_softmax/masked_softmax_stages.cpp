@@ -1,6 +1,7 @@
 #include "generators/masked_softmax/masked_softmax_stages.h"
 #include "generators/math/exp2.h"
 #include <limits>
+#include <numbers>
 
 namespace attune {
 using namespace Halide;
@@ -26,7 +27,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     const Expr zero = make_const(t, 0), lowest = make_const(t, finite_lowest), seed = make_const(t, -1e6);
     const Expr length = min(in.lengths(i, b), in.keys);
     const Expr has_masked = in.seed && length < in.keys;
-    auto exp = [&](const Expr &x) { return exp2_nonpositive(x * make_const(t, 1.4426950408889634)); };
+    auto exp = [&](const Expr &x) { return exp2_nonpositive(x * make_const(t, std::numbers::log2e)); };
 
     // Whole blocks are read where they lie, twice; the keys after them once, into a block filled up with what weighs nothing.
     const Expr whole = clamp(length, 0, in.keys) / block, first = whole * block;

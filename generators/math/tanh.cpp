@@ -1,5 +1,6 @@
 #include "generators/math/tanh.h"
 #include "generators/math/nearest.h"
+#include <numbers>
 
 namespace attune {
 using namespace Halide;
@@ -79,7 +80,7 @@ Expr exp_of(Expr x) {
     const Type t = x.type();
     const bool narrow = t.bits() == 32;
     const Type bits = Int(t.bits());
-    const Expr log2_e = make_const(t, 1.4426950408889634);
+    const Expr log2_e = make_const(t, std::numbers::log2e);
     const Expr ln2_high = make_const(t, narrow ? 0.693359375 : 6.93147180369123816490e-01);
     const Expr ln2_low = make_const(t, narrow ? -2.12194440054690583e-4 : 1.90821492927058770002e-10);
     const Expr n = nearest(x * log2_e);

@@ -2,6 +2,7 @@
 #include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"
+#include <numbers>
 
 namespace attune {
 using namespace Halide;
@@ -20,7 +21,7 @@ struct RowOfParts {
     Expr a_is_larger = strict_float(lse_a >= lse_b);
     // exp(-|lse_a - lse_b|): the weight of the smaller part beside 1 of the larger.
     Expr smaller = strict_float(
-        exp2_nonpositive(select(a_is_larger, lse_b - lse_a, lse_a - lse_b) * make_const(type, 1.4426950408889634)));
+        exp2_nonpositive(select(a_is_larger, lse_b - lse_a, lse_a - lse_b) * make_const(type, std::numbers::log2e)));
     Expr sum = strict_float(one + smaller);
 
     static Expr is_minus_infinity(const Expr &x) {

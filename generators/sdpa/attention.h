@@ -49,6 +49,14 @@ struct Score {
             if (step.score) return true;
         return false;
     }
+    // `all`, and no step masks any of it. `whole_block` says so of steps in blocks; another that is asked can mask any key.
+    Halide::Expr and_unmasked(Halide::Expr all, const Halide::Expr &whole_block) const {
+        for (const ScoreStep &step : steps) {
+            if (!step.may_mask) continue;
+            all = all && (step.in_blocks ? whole_block : step.when.defined() ? !step.when : Halide::Internal::const_false());
+        }
+        return all;
+    }
 };
 
 }  // namespace attune

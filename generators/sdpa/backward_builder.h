@@ -23,8 +23,6 @@ struct BackwardBuilder {
     Halide::Type type = shape.accumulator;
 
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
-    // Of a tile that a mask touches: what is masked there is -0, which adds nothing and is known from a weight.
-    Expr counts(Expr x) const;
     bool in_pairs() const { return bool(shape.round_pairs); }
     Expr product(Expr x, Expr y) const { return Halide::cast(type, x) * Halide::cast(type, y); }
 

@@ -4,16 +4,13 @@
 #include "generators/math/precise.h"
 #include "generators/sdpa/backward_builder.h"
 #include "generators/sdpa/score_derivative.h"
+#include <numbers>
 
 namespace attune {
 using namespace Halide;
 using Halide::Internal::is_const_one;
 using Halide::Internal::make_const;
 using Halide::Internal::Variable;
-
-namespace {
-constexpr double log2e = 1.4426950408889634;
-}
 
 // Differences that are all negative, and not three comparisons: from those bounds inference would draw conclusions about tiles.
 Expr BackwardBuilder::seen_block(Expr k, Expr m) const {
@@ -148,13 +145,13 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         FuncRef ref = p.logit(r, q, u, h, t);
         Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
         // Subtracted before it is multiplied: the difference is small where both are large.
-        Expr power = (logit - in.row_lse(i, h)) * value_of(log2e);
+        Expr power = (logit - in.row_lse(i, h)) * value_of(std::numbers::log2e);
         Expr weight = in_pairs() ? exp2_nonpositive_for_bf16(power) : exp2_nonpositive(power);
         if (!masked) return Tuple(weight);
         Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
         Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
         kept = kept && !strict_float(logit < value_of(lowest_max));
-        return Tuple(reinterpret(type, select(kept, bits_of(weight), sign_bit(type))));
+        return Tuple(kept_or_marked(kept, weight));
     };
     p.weight_blocks = fill(p.weight, "weight" + suffix, masked, weight_of, Tuple(undef(type)));
     p.weight_gradient = channel_product("weight_gradient" + suffix, s.value_t, s.grad_rows, in.value_dim, p.value_channel,
@@ -169,7 +166,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         if (score.probability) gradient *= factor_at(r, q, masked);
         Expr by_score = w * (gradient - in.row_delta(i, h));
         if (bent && !of_capture) by_score *= Expr(p.logit(r, q, u, h, t)[0]);
-        return Tuple(masked ? reinterpret(type, select(counts(w), bits_of(by_score), sign_bit(type))) : by_score);
+        return Tuple(masked ? kept_or_marked(counts(w), by_score) : by_score);
     };
     p.gradient_blocks =
         fill(p.score_gradient, "score_gradient" + suffix, masked, gradient_of, Tuple(reinterpret(type, sign_bit(type))));
@@ -202,12 +199,11 @@ void BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
     }
     auto left = [&](Expr r, Expr q) {
         const Expr w = p.weight(r, q, u, h, t);
-        // The sign is kept: a masked weight stays -0.
-        Expr x = drops ? select(is_kept(p, r, q), w, reinterpret(type, bits_of(w) & sign_bit(type))) : w;
+        Expr x = drops ? select(is_kept(p, r, q), w, marked_zero(w)) : w;
         if (!score.probability) return Tuple(x);
         // A factor may have any sign.
         x *= factor_at(r, q, masked);
-        return Tuple(masked ? reinterpret(type, select(counts(w), bits_of(x), sign_bit(type))) : x);
+        return Tuple(masked ? kept_or_marked(counts(w), x) : x);
     };
     p.dropped_blocks = fill(p.dropped, "dropped" + suffix, masked, left, Tuple(undef(type)));
 }

@@ -1,11 +1,10 @@
 #include "generators/math/narrowed.h"
 #include "generators/sdpa/backward_builder.h"
+#include "generators/sdpa/scores.h"
 
 namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
-
-Expr BackwardBuilder::counts(Expr x) const { return bits_of(x) != sign_bit(x.type()); }
 
 // Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead.
 Expr BackwardBuilder::query_at(Expr q, bool inside) const {
@@ -30,15 +29,9 @@ Expr BackwardBuilder::whole(Expr u, Expr h, Expr t) const {
     Expr first = u * shape.tile_q, last = first + shape.tile_q - 1;
     Expr all = last < in.queries && t * shape.chunk >= max(0, last + in.band_begin) &&
                (t + 1) * shape.chunk <= min(in.shortest(u), first + in.band_end);
-    for (const ScoreStep &step : score.steps) {
-        if (!step.may_mask) continue;
-        const Expr none = step.in_blocks        ? BlockSpan::unpacked(in.blocks(t, u, h)).whole
-                          : step.when.defined() ? !step.when
-                                                : Internal::const_false();
-        all = all && none;
-    }
-    return all;
+    return score.and_unmasked(all, in.blocks.defined() ? BlockSpan::unpacked(in.blocks(t, u, h)).whole : Expr());
 }
+
 
 void BackwardBuilder::rows() {
     Var d = s.d, i = s.i, j = s.j, h = s.h, r = s.r, t = s.t;
@@ -84,17 +77,14 @@ void BackwardBuilder::magnitudes() {
 
 void BackwardBuilder::unit_rows() {
     Var i = s.i, j = s.j, h = s.h;
-    auto inverse = [&](const Expr &squares) {
-        return select(strict_float(squares == value_of(0)), value_of(0), value_of(1) / sqrt(squares));
-    };
     RDom channel(0, in.head_dim, "norm_channel");
     Func query_squares("query_squares"), key_squares("key_squares");
     Expr q = cast(type, in.query(channel, i, h)), k = cast(type, in.key(channel, j));
     query_squares(i, h) += q * q;
     key_squares(j) += k * k;
     s.query_norm = Func("query_norm"), s.key_norm = Func("key_norm");
-    s.query_norm(i, h) = inverse(query_squares(i, h));
-    s.key_norm(j) = inverse(key_squares(j));
+    s.query_norm(i, h) = inverse_norm(query_squares(i, h));
+    s.key_norm(j) = inverse_norm(key_squares(j));
 }
 
 Expr BackwardBuilder::all_finite() const {

@@ -4,18 +4,21 @@
 #include "generators/math/philox.h"
 #include "generators/math/precise.h"
 #include <map>
+#include <numbers>
 
 namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
-namespace {
-constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
-}
-
 Expr minus_infinity_bits(Type type) {
     return type.bits() == 32 ? make_const(UInt(32), 0xff800000u) : make_const(UInt(64), 0xfff0000000000000u);
 }
+
+Expr kept_or_marked(const Expr &kept, const Expr &x) {
+    return reinterpret(x.type(), select(kept, bits_of(x), sign_bit(x.type())));
+}
+Expr counts(const Expr &x) { return bits_of(x) != sign_bit(x.type()); }
+Expr marked_zero(const Expr &x) { return reinterpret(x.type(), bits_of(x) & sign_bit(x.type())); }
 
 Expr computed_term(const PairTerm &pair, const Expr &query, const Expr &key) {
     if (pair.computed) return pair.computed(query, key);
@@ -29,8 +32,8 @@ Expr weighted_term(const PairTerm &pair, const Expr &query, const Expr &key, con
     return pair.weight ? pair.weight(channel) * term : term;
 }
 
-Expr Builder::base2(Expr x) const { return score.changes_scores() ? x * value_of(log2e) : x; }
-Expr Builder::natural(Expr x) const { return score.changes_scores() ? x : x * value_of(ln2); }
+Expr Builder::base2(Expr x) const { return score.changes_scores() ? x * value_of(std::numbers::log2e) : x; }
+Expr Builder::natural(Expr x) const { return score.changes_scores() ? x : x * value_of(std::numbers::ln2); }
 // "Less": code generation makes "less or equal" of "not greater", which a NaN is.
 Expr Builder::is_masked(Expr logit) const { return strict_float(logit < value_of(lowest_max)); }
 
@@ -93,14 +96,7 @@ Expr Builder::within_intervals(Expr c) const {
 }
 
 Expr Builder::whole(Expr c) const {
-    Expr all = within_intervals(c);
-    for (const ScoreStep &step : score.steps) {
-        if (!step.may_mask) continue;
-        // One that is not in blocks can mask any key.
-        const Expr none = step.in_blocks ? block_span(c).whole : step.when.defined() ? !step.when : Internal::const_false();
-        all = all && none;
-    }
-    return all;
+    return score.and_unmasked(within_intervals(c), in.blocks.defined() ? block_span(c).whole : Expr());
 }
 
 void Builder::queries() {
@@ -117,9 +113,7 @@ Expr Builder::key_at(Expr k, bool inside) const {
     return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
 }
 
-Expr Builder::marked(Expr weight, Expr logit) const {
-    return reinterpret(type, select(is_masked(logit), sign_bit(type), bits_of(weight)));
-}
+Expr Builder::marked(Expr weight, Expr logit) const { return kept_or_marked(!is_masked(logit), weight); }
 
 Index Builder::index(Expr k, bool inside) const {
     Rows row = rows(s.r, s.t, s.h);
@@ -171,7 +165,7 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
     p.logit(r, k, c, t, h, b) = undef(type);
-    x = x * cast(type, score.changes_scores() ? in.scale : in.scale * make_const(Float(64), log2e));
+    x = x * cast(type, score.changes_scores() ? in.scale : in.scale * make_const(Float(64), std::numbers::log2e));
     if (score.steps.empty()) {
         p.logit(r, key, c, t, h, b) = masked ? select(kept(key), x, value_of(masked_score)) : x;
         return;
@@ -264,7 +258,7 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
         Expr v = p.wide_value.defined() ? p.wide_value(d, key, c, t, h, b)
                                         : cast(type, in.value(channel, key_at(key, !masked), rows(r, t, h).key_head, b));
         Expr w = (p.dropped.defined() ? p.dropped : p.weight)(r, key, c, t, h, b);
-        p.mixed(r, d, c, t, h, b) += leave_out ? w * select(bits_of(w) != sign_bit(type), v, value_of(0)) : w * v;
+        p.mixed(r, d, c, t, h, b) += leave_out ? w * select(counts(w), v, value_of(0)) : w * v;
         p.mixed_keys.push_back(keys.loop());
     };
     // A masked value may be NaN: it is replaced, not multiplied by 0, but where all values are known to be finite.
@@ -291,13 +285,12 @@ void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) 
         p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);
         FuncRef at = p.random(r, k / 4, c, t, h, b);
         Expr kept = mux(k % 4, {at[0], at[1], at[2], at[3]}) >= in.dropout.threshold;
-        // The sign is kept: a masked weight stays -0.
-        left = select(kept, w, reinterpret(type, bits_of(w) & sign_bit(type)));
+        left = select(kept, w, marked_zero(w));
     }
     if (score.probability) {
         left *= cast(type, precise(score.probability(index(k, !masked))));
         // A factor may have any sign.
-        if (masked) left = reinterpret(type, select(bits_of(w) == sign_bit(type), sign_bit(type), bits_of(left)));
+        if (masked) left = kept_or_marked(counts(w), left);
     }
     p.dropped = Func("dropped" + suffix);
     p.dropped(r, k, c, t, h, b) = left;
@@ -306,91 +299,6 @@ void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) 
 void Builder::all_partials() {
     s.part = partials(shape.rows_per_tile ? "_part" : "", true);
     if (shape.rows_per_tile) s.full = partials("", false);
-}
-
-Expr Builder::sink(Expr head) const {
-    Expr x = cast(type, in.sinks(head));
-    return select(in.has_sinks && !is_masked(x), x, value_of(lowest_max));
-}
-
-Expr Builder::sink_weight(Expr sink, Expr total_max) const {
-    return select(sink > value_of(lowest_max), exp2_nonpositive(base2(sink - total_max)), value_of(0));
-}
-
-void Builder::collect_chunks() {
-    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    auto [full, part] = chunk_domains();
-    s.chunk_max = Func("chunk_max");
-    s.chunk_sum = Func("chunk_sum");
-    s.chunk_mixed = Func("chunk_mixed");
-    s.chunk_max(r, c, t, h, b) = undef(type);
-    s.chunk_sum(r, c, t, h, b) = undef(type);
-    s.chunk_mixed(r, d, c, t, h, b) = undef(type);
-    for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
-        s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
-        s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
-        s.chunk_mixed(r, d, dom, t, h, b) = p.mixed(r, d, dom, t, h, b);
-    }
-}
-
-RDom Builder::chunks(const std::string &name) const { return RDom(0, (in.keys + shape.chunk - 1) / shape.chunk, name); }
-
-std::pair<RDom, RDom> Builder::chunk_domains() {
-    RDom full = chunks("full_chunk"), part = chunks("part_chunk");
-    full.where(seen(full));
-    full.where(whole(full));
-    part.where(seen(part));
-    part.where(!whole(part));
-    s.full_chunk = full.x, s.part_chunk = part.x;
-    return {full, part};
-}
-
-void Builder::merge_tiles() {
-    Var r = s.r, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
-    merge([&](Expr at) { return s.chunk_max(r, at, t, h, b); }, [&](Expr at) { return s.chunk_sum(r, at, t, h, b); },
-          [&](Expr at) { return s.chunk_mixed(r, d, at, t, h, b); });
-    const int tile = shape.rows_per_tile;
-    Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
-    s.out = Func("out_stage");
-    s.out(d, i, h, b) = Tuple(narrowed(s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
-}
-
-void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {
-    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    s.total_max = Func("total_max");
-    s.chunk_scale = Func("chunk_scale");
-    s.total_sum = Func("total_sum");
-    s.total_mixed = Func("total_mixed");
-    s.normalised = Func("normalised");
-    s.lse = Func("lse");
-    RDom max_chunk = chunks("max_chunk"), sum_chunk = chunks("sum_chunk"), mixed_chunk = chunks("mixed_chunk");
-    if (shape.rows_per_tile)
-        for (RDom *dom : {&max_chunk, &sum_chunk, &mixed_chunk}) dom->where(seen(*dom));
-    s.max_chunk = max_chunk.x, s.sum_chunk = sum_chunk.x, s.mixed_chunk = mixed_chunk.x;
-
-    // A sink is one more score, which has no value.
-    const bool sinks = in.sinks.defined();
-    Expr row_sink = sinks ? sink(rows(r, t, h).query_head) : value_of(lowest_max);
-    s.total_max(r, t, h, b) = row_sink;
-    s.total_max(r, t, h, b) = max(s.total_max(r, t, h, b), max_of(max_chunk));
-    s.chunk_scale(r, c, t, h, b) = exp2_nonpositive(base2(max_of(c) - s.total_max(r, t, h, b)));
-    s.total_sum(r, t, h, b) = sinks ? sink_weight(row_sink, s.total_max(r, t, h, b)) : value_of(0);
-    // Strict, or code generation may conclude that the sum is no NaN and drop the question below.
-    s.total_sum(r, t, h, b) = strict_float(s.total_sum(r, t, h, b) + s.chunk_scale(r, sum_chunk, t, h, b) * sum_of(sum_chunk));
-    s.total_mixed(r, d, t, h, b) = value_of(0);
-    s.total_mixed(r, d, t, h, b) += s.chunk_scale(r, mixed_chunk, t, h, b) * mixed_of(mixed_chunk);
-
-    // A row that sees no key has sum 0. Strict, so that a NaN sum is not taken for one; and -inf as a bit pattern,
-    // because arithmetic on it would be undefined.
-    Expr sum = s.total_sum(r, t, h, b);
-    Expr empty = strict_float(sum == value_of(0));
-    Expr mean = s.total_mixed(r, d, t, h, b) / sum;
-    if (in.dropout.keep_scale.defined()) mean *= cast(type, in.dropout.keep_scale);
-    s.normalised(r, d, t, h, b) = select(empty, value_of(0), mean);
-    const Type bits = UInt(type.bits());
-    Expr lse = reinterpret(bits, natural(s.total_max(r, t, h, b)) + log(sum));
-    lse = select(is_nan(sum), reinterpret(bits, sum), lse);  // log() of a NaN may be a number
-    s.lse(r, t, h, b) = reinterpret(type, select(empty, minus_infinity_bits(type), lse));
 }
 
 Builder query_rows(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {

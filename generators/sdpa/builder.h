@@ -9,6 +9,12 @@ namespace attune {
 // its weight is exactly 0, also in a chunk where every key is masked.
 constexpr double masked_score = -1e30, lowest_max = -1e29;
 
+// What is masked is -0 as a weight and as the gradient by a score: that adds nothing to a sum, and a product sees by it alone
+// that the pair is masked. x, or -0 where it is not kept; whether x is not masked; 0 with the mark of x, of what dropout drops.
+Halide::Expr kept_or_marked(const Halide::Expr &kept, const Halide::Expr &x);
+Halide::Expr counts(const Halide::Expr &x);
+Halide::Expr marked_zero(const Halide::Expr &x);
+
 // -inf as unsigned integer, because arithmetic on it would be undefined.
 Halide::Expr minus_infinity_bits(Halide::Type);
 
@@ -73,8 +79,7 @@ struct Builder {
     // The keys of chunk c in blocks of `width`; 0: as narrow as it takes to leave out what is not seen.
     ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
     Expr key_at(Expr k, bool inside) const;
-    // The weight, -0 where the key is masked: that adds nothing to a sum, and a product sees by the weight alone that the key is
-    // masked.
+    // The weight, marked where the logit is masked.
     Expr marked(Expr weight, Expr logit) const;
 
     // The score of the sink of a row's head, lowest_max if there is none.

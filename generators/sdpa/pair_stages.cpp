@@ -80,7 +80,7 @@ struct PairBuilder {
             if (when.defined()) keys.dom.where(when);
             Expr w = p.weight(keys.dom.x, r, keys.pair(), c, t, h, b)[0];
             Expr v = stages.packed_value(keys.dom.x, d, c * (build.shape.chunk / 2) + keys.pair(), key_head, b);
-            if (leave_out) v = select(reinterpret<uint16_t>(w) != Internal::make_const(UInt(16), 0x8000), v, bfloat16_t(0.0f));
+            if (leave_out) v = select(counts(w), v, bfloat16_t(0.0f));
             p.mixed(r, d, c, t, h, b) += product(w, v);
             p.mixed_keys.push_back(keys.loop());
             elements.mixed.push_back(keys.dom.x);

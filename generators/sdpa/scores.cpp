@@ -9,24 +9,28 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// 1 / |x(., s, h, b)|, 0 for a row of zeros.
-Func inverse_norm(const std::string &name, const Func &x, Expr head_dim, Type type) {
+// Of each row x(., s, h, b).
+Func inverse_norms(const std::string &name, const Func &x, Expr head_dim, Type type) {
     Var s("s"), h("h"), b("b");
     RDom d(0, head_dim, name + "_channel");
     Func squares(name + "_squares"), norm(name);
     Expr e = cast(type, x(d, s, h, b));
     squares(s, h, b) = make_const(type, 0);
     squares(s, h, b) += e * e;
-    Expr sum = squares(s, h, b), zero = make_const(type, 0);
-    norm(s, h, b) = select(strict_float(sum == zero), zero, make_const(type, 1) / sqrt(sum));
+    norm(s, h, b) = inverse_norm(squares(s, h, b));
     return norm;
 }
 
 }  // namespace
 
+Expr inverse_norm(const Expr &squares) {
+    const Expr zero = make_const(squares.type(), 0), one = make_const(squares.type(), 1);
+    return select(strict_float(squares == zero), zero, one / sqrt(squares));
+}
+
 PairTerm cosine_pair(const SdpaInputs &in, Type type) {
-    Func query_norm = inverse_norm("query_norm", in.query, in.head_dim, type);
-    Func key_norm = inverse_norm("key_norm", in.key, in.head_dim, type);
+    Func query_norm = inverse_norms("query_norm", in.query, in.head_dim, type);
+    Func key_norm = inverse_norms("key_norm", in.key, in.head_dim, type);
     PairTerm pair;
     pair.finish = [=](Expr sum, const Index &at) {
         return sum * query_norm(at.i, at.h, at.b) * key_norm(at.j, at.key_head, at.b);

@@ -7,6 +7,9 @@ namespace attune {
 // sum q k / (|q| |k|), 0 where q or k is all zeros.
 PairTerm cosine_pair(const SdpaInputs &, Halide::Type);
 
+// 1 / |x| of the sum of the squares of x, 0 for a row of zeros.
+Halide::Expr inverse_norm(const Halide::Expr &squares);
+
 // -1/2 sum (q - k)^2. Not as a product and two norms, which would cancel.
 PairTerm gaussian_pair(Halide::Type);
 

@@ -72,10 +72,6 @@ void check_name(const std::string &name, std::set<std::string> &seen) {
     if (!seen.insert(name).second) refuse("two captures are called " + name);
 }
 
-}  // namespace
-
-namespace {
-
 UserAttention checked_attention(const UserAttention &attention) {
     std::set<std::string> names;
     for (const auto &c : attention.captures) {

@@ -4,12 +4,12 @@
 //   struct Alibi {
 //       attune::Capture slopes{"slopes", 1};  // (Hq)
 //       Halide::Expr score(Halide::Expr x, attune::Index at) const {
-//           return x - slopes(at.h) * abs(cast<float>(at.position - at.j));
+//           return x - slopes(at.h) * Halide::abs(Halide::cast<float>(at.position - at.j));
 //       }
 //       Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
 //   };
 //
-// At least one of these members, none of them a template or overloaded:
+// At least one of these members, none of them a template or overloaded (Expr is Halide's):
 //   Expr score(Expr x, Index) const     the score that is normalised, from x = scale * q . k
 //   Expr mask(Index) const              true where key j takes part for query i; blocks of pairs without any are skipped
 //   Expr probability(Index) const       a factor of the weight behind the softmax, of indices and captures alone
@@ -76,7 +76,8 @@ private:
 };
 
 // 32 random bits of a pair: Philox4x32-10 in the convention of dropout (attune/dropout.h), so a function of the seed, batch
-// entry, head, query and key alone. A factor such as select(random_bits(at, seed) < limit, 0, 2) drops weights.
+// entry, head, query and key alone. A factor such as
+// Halide::select(attune::random_bits(at, seed_low, seed_high) < limit, 0, 2) drops weights.
 Halide::Expr random_bits(const Index &at, const Halide::Expr &seed_low, const Halide::Expr &seed_high);
 
 }  // namespace attune

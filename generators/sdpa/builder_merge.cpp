@@ -1,0 +1,93 @@
+// Attention: what leaves a chunk, the merge of chunks, and the output.
+#include "generators/math/exp2.h"
+#include "generators/sdpa/builder.h"
+
+namespace attune {
+using namespace Halide;
+
+Expr Builder::sink(Expr head) const {
+    Expr x = cast(type, in.sinks(head));
+    return select(in.has_sinks && !is_masked(x), x, value_of(lowest_max));
+}
+
+Expr Builder::sink_weight(Expr sink, Expr total_max) const {
+    return select(sink > value_of(lowest_max), exp2_nonpositive(base2(sink - total_max)), value_of(0));
+}
+
+void Builder::collect_chunks() {
+    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    auto [full, part] = chunk_domains();
+    s.chunk_max = Func("chunk_max");
+    s.chunk_sum = Func("chunk_sum");
+    s.chunk_mixed = Func("chunk_mixed");
+    s.chunk_max(r, c, t, h, b) = undef(type);
+    s.chunk_sum(r, c, t, h, b) = undef(type);
+    s.chunk_mixed(r, d, c, t, h, b) = undef(type);
+    for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
+        s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
+        s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
+        s.chunk_mixed(r, d, dom, t, h, b) = p.mixed(r, d, dom, t, h, b);
+    }
+}
+
+RDom Builder::chunks(const std::string &name) const { return RDom(0, (in.keys + shape.chunk - 1) / shape.chunk, name); }
+
+std::pair<RDom, RDom> Builder::chunk_domains() {
+    RDom full = chunks("full_chunk"), part = chunks("part_chunk");
+    full.where(seen(full));
+    full.where(whole(full));
+    part.where(seen(part));
+    part.where(!whole(part));
+    s.full_chunk = full.x, s.part_chunk = part.x;
+    return {full, part};
+}
+
+void Builder::merge_tiles() {
+    Var r = s.r, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
+    merge([&](Expr at) { return s.chunk_max(r, at, t, h, b); }, [&](Expr at) { return s.chunk_sum(r, at, t, h, b); },
+          [&](Expr at) { return s.chunk_mixed(r, d, at, t, h, b); });
+    const int tile = shape.rows_per_tile;
+    Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
+    s.out = Func("out_stage");
+    s.out(d, i, h, b) = Tuple(narrowed(s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
+}
+
+void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {
+    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    s.total_max = Func("total_max");
+    s.chunk_scale = Func("chunk_scale");
+    s.total_sum = Func("total_sum");
+    s.total_mixed = Func("total_mixed");
+    s.normalised = Func("normalised");
+    s.lse = Func("lse");
+    RDom max_chunk = chunks("max_chunk"), sum_chunk = chunks("sum_chunk"), mixed_chunk = chunks("mixed_chunk");
+    if (shape.rows_per_tile)
+        for (RDom *dom : {&max_chunk, &sum_chunk, &mixed_chunk}) dom->where(seen(*dom));
+    s.max_chunk = max_chunk.x, s.sum_chunk = sum_chunk.x, s.mixed_chunk = mixed_chunk.x;
+
+    // A sink is one more score, which has no value.
+    const bool sinks = in.sinks.defined();
+    Expr row_sink = sinks ? sink(rows(r, t, h).query_head) : value_of(lowest_max);
+    s.total_max(r, t, h, b) = row_sink;
+    s.total_max(r, t, h, b) = max(s.total_max(r, t, h, b), max_of(max_chunk));
+    s.chunk_scale(r, c, t, h, b) = exp2_nonpositive(base2(max_of(c) - s.total_max(r, t, h, b)));
+    s.total_sum(r, t, h, b) = sinks ? sink_weight(row_sink, s.total_max(r, t, h, b)) : value_of(0);
+    // Strict, or code generation may conclude that the sum is no NaN and drop the question below.
+    s.total_sum(r, t, h, b) = strict_float(s.total_sum(r, t, h, b) + s.chunk_scale(r, sum_chunk, t, h, b) * sum_of(sum_chunk));
+    s.total_mixed(r, d, t, h, b) = value_of(0);
+    s.total_mixed(r, d, t, h, b) += s.chunk_scale(r, mixed_chunk, t, h, b) * mixed_of(mixed_chunk);
+
+    // A row that sees no key has sum 0. Strict, so that a NaN sum is not taken for one; and -inf as a bit pattern,
+    // because arithmetic on it would be undefined.
+    Expr sum = s.total_sum(r, t, h, b);
+    Expr empty = strict_float(sum == value_of(0));
+    Expr mean = s.total_mixed(r, d, t, h, b) / sum;
+    if (in.dropout.keep_scale.defined()) mean *= cast(type, in.dropout.keep_scale);
+    s.normalised(r, d, t, h, b) = select(empty, value_of(0), mean);
+    const Type bits = UInt(type.bits());
+    Expr lse = reinterpret(bits, natural(s.total_max(r, t, h, b)) + log(sum));
+    lse = select(is_nan(sum), reinterpret(bits, sum), lse);  // log() of a NaN may be a number
+    s.lse(r, t, h, b) = reinterpret(type, select(empty, minus_infinity_bits(type), lse));
+}
+
+}  // namespace attune
