@@ -29,6 +29,8 @@ struct BackwardBuilder {
     // Some query of tile u of head h sees some key of tile t; all see all.
     Expr seen(Expr u, Expr h, Expr t) const;
     Expr whole(Expr u, Expr h, Expr t) const;
+    // Of an update's loops over tiles: those that are seen, and whole or not.
+    void take_tiles(RDom &, const Expr &u, const Expr &h, const Expr &t, bool full) const;
     Index index(Expr i, Expr j, Expr head) const;
 
     // In this order.

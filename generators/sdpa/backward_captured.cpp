@@ -54,8 +54,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
         RDom pairs({{0, int(reads.size())}, {0, shape.chunk}, {0, shape.tile_q}, {0, in.query_tiles}, {0, in.key_tiles}},
                    "pair" + suffix);
         const Expr x = in.first_query_tile + pairs[3], z = in.first_key_tile + pairs[4];
-        pairs.where(seen(x, 0, z));
-        pairs.where(full ? whole(x, 0, z) : !whole(x, 0, z));
+        take_tiles(pairs, x, 0, z, full);
         auto of_read = [&](const std::vector<Expr> &list) { return list.size() == 1 ? list[0] : mux(pairs[0], list); };
         (full ? s.full_tiles : s.part_tiles) = {pairs[3], {}, pairs[4], pairs[1], pairs[2], {}, {}};
         (full ? s.full_read : s.part_read) = pairs[0];

@@ -34,8 +34,7 @@ void BackwardBuilder::captures(const CaptureInputs &capture) {
         const BackwardTile &p = full ? s.full : s.part;
         RDom tiles(0, shape.tile_q, 0, in.query_tiles, 0, in.key_tiles, full ? "full" : "part");
         const Expr x = in.first_query_tile + tiles.y, z = in.first_key_tile + tiles.z;
-        tiles.where(seen(x, 0, z));
-        tiles.where(full ? whole(x, 0, z) : !whole(x, 0, z));
+        take_tiles(tiles, x, 0, z, full);
         (full ? s.full_tiles : s.part_tiles) = {tiles.y, {}, tiles.z, {}, {}, {}, {}};
         (full ? s.full_query : s.part_query) = tiles.x;
         const Index at = index(min(x * shape.tile_q + tiles.x, in.queries - 1), min(z * shape.chunk + r, in.keys - 1), 0);

@@ -6,6 +6,11 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
+namespace {
+// Bounds inference would draw conclusions about tiles from a condition on them, others for each of the Funcs of their loop.
+Expr opaque(const Expr &condition, const Expr &keys) { return (select(condition, keys, 0) & keys) > 0; }
+}  // namespace
+
 // Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead.
 Expr BackwardBuilder::query_at(Expr q, bool inside) const {
     Expr i = s.u * shape.tile_q + q;
@@ -32,6 +37,10 @@ Expr BackwardBuilder::whole(Expr u, Expr h, Expr t) const {
     return score.and_unmasked(all, in.blocks.defined() ? BlockSpan::unpacked(in.blocks(t, u, h)).whole : Expr());
 }
 
+void BackwardBuilder::take_tiles(RDom &tiles, const Expr &u, const Expr &h, const Expr &t, bool full) const {
+    tiles.where(opaque(seen(u, h, t), in.keys));
+    tiles.where(opaque(full ? whole(u, h, t) : !whole(u, h, t), in.keys));
+}
 
 void BackwardBuilder::rows() {
     Var d = s.d, i = s.i, j = s.j, h = s.h, r = s.r, t = s.t;
@@ -191,8 +200,6 @@ void BackwardBuilder::totals() {
         RDom all({{0, keys}, {0, queries}, {0, in.query_tiles}, {0, in.heads}, {0, in.key_tiles}}, name);
         return Tiles{all, in.first_query_tile + all[2], in.first_key_tile + all[4]};
     };
-    // Bounds inference would draw conclusions about tiles from these conditions, others for each of the Funcs.
-    auto opaque = [&](const Expr &condition) { return (select(condition, in.keys, 0) & in.keys) > 0; };
     // Of the tiles that are computed.
     const Expr keys = !bias ? Expr(0) : select(in.wants_bias, in.key_tiles * shape.chunk, 0);
     const Expr queries =
@@ -210,9 +217,7 @@ void BackwardBuilder::totals() {
         const BackwardTile &p = full ? s.full : s.part;
         auto some_tiles = [&](int keys, int queries) {
             Tiles x = tiles_of(keys, queries, full ? "full" : "part");
-            const Expr head = x.all[3];
-            for (const Expr &condition : {seen(x.u, head, x.t), full ? whole(x.u, head, x.t) : !whole(x.u, head, x.t)})
-                x.all.where(opaque(condition));
+            take_tiles(x.all, x.u, x.all[3], x.t, full);
             return x;
         };
         const Tiles x = some_tiles(1, 1);
@@ -230,7 +235,7 @@ void BackwardBuilder::totals() {
     }
     if (!bias) return;
     Tiles none = tiles_of(shape.chunk, shape.tile_q, "none");
-    none.all.where(opaque(!seen(none.u, none.all[3], none.t)));
+    none.all.where(opaque(!seen(none.u, none.all[3], none.t), in.keys));
     set_bias(none, false, value_of(0));
 }
 

@@ -54,8 +54,7 @@ void BackwardBuilder::term_totals() {
                       {0, in.key_tiles}},
                      name);
             u = in.first_query_tile + all[4], t = in.first_key_tile + all[6];
-            all.where(seen(u, all[5], t));
-            all.where(full ? whole(u, all[5], t) : !whole(u, all[5], t));
+            take_tiles(all, u, all[5], t, full);
             if (!full) {  // blocks beyond the ends hold nothing
                 all.where(u * shape.tile_q + all[3] * queries < in.queries);
                 all.where(t * shape.chunk + all[2] * keys < in.keys);
