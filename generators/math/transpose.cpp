@@ -6,6 +6,8 @@ using namespace Halide;
 BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vector<Var> &outer,
                                const std::function<Expr(Expr, Expr)> &source)
     : side(side) {
+    if (side < 2 || (side & (side - 1)) != 0)
+        throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
     auto with_outer = [&](std::vector<Var> vars) {
         vars.insert(vars.end(), outer.begin(), outer.end());
         return vars;

@@ -10,7 +10,7 @@ void schedule_root(PackStages &, Func packed) { packed.compute_root(); }
 
 void schedule_blocks(PackStages &s, Func packed, const BlockTuning &tuning, const Target &target) {
     const int words = target.natural_vector_size(packed.type());
-    require(s.transpose && tuning.block <= words, "block must be from 1 to the words of a vector, " + std::to_string(words));
+    require(s.transpose && tuning.block <= words, "block must be from 2 to the words of a vector, " + std::to_string(words));
     require_multiple("a packed weight's panel", PackedPanels::columns, "block", tuning.block);
     Var no("no"), ni("ni"), ko("ko"), ki("ki");
     // Along k within a block of columns: the addresses of its rows in memory are found once.

@@ -8,6 +8,7 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, const ImageParam &scores, c
                    const Target &target) {
     const int lanes = target.natural_vector_size(s.weight.type());
     require_multiple("block", tuning.block, "the vector width", lanes);
+    require(tuning.task_rows > 1, "task_rows must be at least 2: Halide does not compile tasks of one row");
     const Var e = s.e, j = s.j, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), jo("jo"), ji("ji");
     auto in_lanes = [&](Func f) -> Func { return f.bound(e, 0, tuning.block).vectorize(e, lanes).unroll(e); };

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <optional>
 #include <sstream>
+#include <sys/wait.h>
+#include <tuple>
 
 namespace attune::tune {
 namespace {
@@ -39,18 +41,37 @@ Kernel kernel_of(const std::string &line) {
     return k;
 }
 
+std::string command_of(const Kernel &k, const Numbers &numbers, const TemporaryFolder &folder) {
+    const std::string generators = ATTUNE_GENERATORS;
+    return generators + "/" + k.generator + ".generator -g " + k.generator + " -f kernel -n kernel -e stmt -o '" +
+           folder.path() + "' target=" + k.target + "-user_context-no_bounds_query-no_runtime" + k.others + " " +
+           text_of(numbers);
+}
+
+std::string text_of_file(const std::string &path) {
+    std::ifstream in(path, std::ios::binary);
+    REQUIRE(in);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
 // What Halide makes of it, before machine code: without names of files, it differs if and only if the kernel does.
 std::string code_of(const Kernel &k, const Numbers &numbers) {
     const TemporaryFolder folder;
-    const std::string generators = ATTUNE_GENERATORS;
-    const std::string command = generators + "/" + k.generator + ".generator -g " + k.generator +
-                                " -f kernel -n kernel -e stmt -o '" + folder.path() + "' target=" + k.target +
-                                "-user_context-no_bounds_query-no_runtime" + k.others + " " + text_of(numbers);
+    const std::string command = command_of(k, numbers, folder);
     CAPTURE(command);
     REQUIRE(std::system(command.c_str()) == 0);
-    std::ifstream in(folder / "kernel.stmt", std::ios::binary);
-    REQUIRE(in);
-    return {std::istreambuf_iterator<char>(in), {}};
+    return text_of_file(folder / "kernel.stmt");
+}
+
+// What a generator says of numbers that it refuses.
+std::string refusal_of(const Kernel &k, const Numbers &numbers) {
+    const TemporaryFolder folder;
+    const std::string command = command_of(k, numbers, folder) + " 2> '" + (folder / "said") + "'";
+    CAPTURE(command);
+    const int status = std::system(command.c_str());
+    CHECK(WIFEXITED(status));
+    CHECK(status != 0);
+    return text_of_file(folder / "said");
 }
 
 // Numbers that differ from these in the knob alone.
@@ -98,6 +119,31 @@ void turn_knobs_of(const std::vector<std::string> &generators) {
         kernels++;
     }
     REQUIRE(kernels > 0);
+}
+
+TEST_CASE("numbers that no kernel can be made of are refused in a line", "[tune][knobs]") {
+    const std::vector<std::tuple<std::string, std::string, int, std::string>> wrong = {
+        {"pack_linear_weight", "block", 1, "block is 1, must be a power of two, at least 2"},
+        {"pack_linear_weight", "block", 0, "block must be from 2 to the words of a vector, 4"},
+        {"linear", "block", 1, "block is 1, must be a power of two, at least 2"},
+        {"masked_softmax", "task_rows", 1, "task_rows must be at least 2: Halide does not compile tasks of one row"}};
+    for (const auto &[op, knob, value, expected] : wrong) {
+        std::ifstream in(ATTUNE_KNOB_KERNELS);
+        int kernels = 0;
+        for (std::string line; std::getline(in, line);) {
+            const Kernel k = kernel_of(line);
+            if (k.op != op || k.target != "x86-64-linux") continue;
+            Numbers numbers = k.numbers;
+            numbers[knob] = value;
+            const std::string said = refusal_of(k, numbers), why = "attune: " + expected + "\n";
+            CAPTURE(said);
+            CHECK(said.find(why) != said.npos);
+            CHECK(said.find_first_not_of('\n', said.find(why) + why.size()) == said.npos);
+            CHECK(std::count(said.begin(), said.end(), '\n') <= 2);
+            kernels++;
+        }
+        CHECK(kernels == 1);
+    }
 }
 
 TEST_CASE("every knob of attention changes its code", "[tune][knobs]") { turn_knobs_of({"sdpa"}); }
