@@ -23,8 +23,8 @@ void add_compare(CLI::App &app) {
     command->add_option("op", given->op, "sdpa, sdpa_backward, additive, linear...")->required();
     command->add_option(
         "--contender", given->contenders,
-        "\"label=schedule [name=number...]\", numbers in use where there are none; the first is what the others are "
-        "compared with [root, and what is in use]");
+        "\"label=schedule [name=number...]\", numbers in use where there are none, or \"label=schedule@target\", what is "
+        "recorded for that target; the first is what the others are compared with [root, and what is in use]");
     command->add_option("--shapes", given->shapes, "CSV of shapes [some of each class]");
     command->add_option("--picture", given->picture, "SVG");
     command->add_option("--build", given->build, "Folder of a build that has the programs which make kernels");
@@ -42,10 +42,7 @@ void add_compare(CLI::App &app) {
 void add_tune(CLI::App &app) {
     auto given = std::make_shared<tune::TuneArguments>();
     CLI::App *command = app.add_subcommand("tune", "Find better numbers for this machine, prove them right, and write them");
-    command
-        ->add_option("op", given->op,
-                     "sdpa, sdpa_backward, additive, linear...")
-        ->required();
+    command->add_option("op", given->op, "sdpa, sdpa_backward, additive, linear...")->required();
     command->add_option("--time", given->minutes, "Minutes for all of it [10]")->check(CLI::PositiveNumber);
     command->add_option("--shapes", given->shapes,
                         "CSV of shapes, such as ATTUNE_RECORD_SHAPES=FILE records [some of each class]");

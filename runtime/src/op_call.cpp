@@ -111,10 +111,13 @@ int worthwhile_threads(double multiply_adds, int threads) noexcept {
 
 void write_call_line(const Choice &choice, std::string_view op, const std::string &sizes, CallStart start) {
     const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-    const std::string_view name = choice.variant ? choice.variant->name : "no kernel";
-    std::fprintf(stderr, "attune: %.*s %.*s (%.*s) %s: %.1f us\n", static_cast<int>(op.size()), op.data(),
-                 static_cast<int>(name.size()), name.data(), static_cast<int>(choice.reason.size()), choice.reason.data(),
-                 sizes.c_str(), us);
+    std::string ran = "no kernel";
+    if (choice.variant) {
+        ran = choice.variant->name;
+        if (!choice.variant->numbers.empty()) ran.append(" [").append(choice.variant->numbers).append("]");
+    }
+    std::fprintf(stderr, "attune: %.*s %s (%.*s) %s: %.1f us\n", static_cast<int>(op.size()), op.data(), ran.c_str(),
+                 static_cast<int>(choice.reason.size()), choice.reason.data(), sizes.c_str(), us);
 }
 
 }  // namespace attune

@@ -119,7 +119,10 @@ TEST_CASE("environment: ATTUNE_VERBOSE writes one line for each call", "[runtime
     CHECK(ok);
     REQUIRE(written.size() == 3);
     for (const std::string &line : written) CHECK(line.rfind("attune: sdpa ", 0) == 0);
-    CHECK(written[0].find(variant) != std::string::npos);
+    const std::vector<attune::VariantInfo> all = attune::variants();
+    const auto ran = std::find_if(all.begin(), all.end(), [&](const auto &v) { return v.name == variant; });
+    REQUIRE(ran != all.end());
+    CHECK(written[0].find(variant + " [" + std::string(ran->numbers) + "]") != std::string::npos);
     CHECK(written[1].find("sdpa_f32_dany_generic_root") != std::string::npos);
     CHECK(written[1].find("forced") != std::string::npos);
     CHECK(written[2].find("no keys") != std::string::npos);

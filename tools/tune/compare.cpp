@@ -27,18 +27,28 @@ struct Contender {
     std::vector<double> seconds, ratios;  // to the first
 };
 
-// "label=schedule [name=number...]"
-Contender contender_of(const std::string &text, const Cell &cell) {
+// "label=schedule [name=number...]", or "label=schedule@target": the numbers that the files of `schedules` have for the target
+Contender contender_of(const std::string &text, const Cell &cell, const std::string &schedules) {
     const std::size_t equals = text.find('='), space = std::min(text.find(' ', equals), text.size());
-    if (equals == 0 || equals == std::string::npos || equals + 1 == space)
-        throw program::InputError("--contender", "must be \"label=schedule [name=number...]\", got \"" + text + "\"");
+    const std::size_t at = std::min(text.find('@', equals), space);
+    if (equals == 0 || equals == std::string::npos || equals + 1 == at || at + 1 == space ||
+        (at < space && space < text.size()))
+        throw program::InputError(
+            "--contender", "must be \"label=schedule [name=number...]\" or \"label=schedule@target\", got \"" + text + "\"");
     Contender c{text.substr(0, equals), cell, {}, "", 0, {}, {}};
-    c.cell.schedule = text.substr(equals + 1, space - equals - 1);
-    if (space < text.size())
-        c.candidate.numbers = parse_numbers(text.substr(space + 1));
-    else if (c.cell.schedule == cell.schedule)
-        c.candidate.numbers = cell.shipped;
+    c.cell.schedule = text.substr(equals + 1, at - equals - 1);
     if (c.cell.schedule != cell.schedule) c.cell.shape_class.clear();
+    if (at < space) {
+        const std::string target = text.substr(at + 1, space - at - 1);
+        c.candidate.numbers = numbers_in(schedules, c.cell, target);
+        if (c.candidate.numbers.empty())
+            throw program::InputError("--contender", target + " has no numbers of schedule " + c.cell.schedule + " for " +
+                                                         cell.variant + ": \"" + text + "\"");
+    } else if (space < text.size()) {
+        c.candidate.numbers = parse_numbers(text.substr(space + 1));
+    } else if (c.cell.schedule == cell.schedule) {
+        c.candidate.numbers = cell.shipped;
+    }
     return c;
 }
 
@@ -51,7 +61,9 @@ std::string table_of(const std::string &title, const std::vector<Contender> &all
             text += c.failure + " | | |\n";
             continue;
         }
-        text += program::formatted("%.4g", 1e3 * c.best) + " | " + program::formatted("%.3g", 1 / median(c.ratios)) + " | " +
+        const auto [least, most] = std::minmax_element(c.ratios.begin(), c.ratios.end());
+        text += program::formatted("%.4g", 1e3 * c.best) + " | " + program::formatted("%.3g", 1 / median(c.ratios)) + " (" +
+                program::formatted("%.3g", 1 / *most) + " to " + program::formatted("%.3g", 1 / *least) + ") | " +
                 (limit.peak > 0 ? program::formatted("%.2g", limit.work / c.best / limit.peak) : "-") + " |\n";
     }
     return text + "\n";
@@ -106,8 +118,8 @@ std::string compare(const CompareArguments &a) {
         const GeneratorProgram program = generators.program(cell.op, cell.dtype, cell.target);
         for (const WeightedShape &one : cell.shapes) {
             std::vector<Contender> all;
-            for (const std::string &given : a.contenders) all.push_back(contender_of(given, cell));
-            if (all.empty()) all = {contender_of("root=root", cell), contender_of("in use=" + cell.schedule, cell)};
+            for (const std::string &given : a.contenders) all.push_back(contender_of(given, cell, generators.schedules()));
+            if (all.empty()) all = {contender_of("root=root", cell, {}), contender_of("in use=" + cell.schedule, cell, {})};
             const Workers workers(cell, own_program(), (cache_folder() / "expected").string(), threads);
             std::vector<Candidate> right;
             std::vector<Contender *> of_right;
