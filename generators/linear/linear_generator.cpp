@@ -39,7 +39,9 @@ public:
         in.as_it_lies = packed;
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
-        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block};
+        // One row takes a block of weights from registers as it is transposed: no other row wants it.
+        const bool block_by_block = !packed && schedule_name == Schedule::panels && tile_rows == 1 && tile_columns.value() == block.value();
+        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, block_by_block};
         stages = schedule_name == Schedule::pairs   ? attune::linear_pair_stages(in, shape)
                  : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape)
                                                     : attune::linear_stages(in, shape);

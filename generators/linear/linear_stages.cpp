@@ -46,9 +46,19 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     }
 
     RDom r(0, shape.chunk, "partial_k");
-    r.where(c * shape.chunk + r < in.depth);
+    Expr first = c * shape.chunk;
+    if (shape.block_by_block) {
+        r = RDom(0, shape.block, 0, shape.chunk / shape.block, "partial_k");
+        s.block_by_block = true, s.partial_block = r.y;
+        first += r.y * shape.block;
+        // Two conditions: the first is one for the whole block. Halide 21 would join them but for likely().
+        r.where(likely(first < in.depth));
+        r.where(likely(first + r.x < in.depth));
+    } else {
+        r.where(first + r.x < in.depth);
+    }
     s.partial_k = r.x;
-    Expr at = unsafe_promise_clamped(c * shape.chunk + r, 0, in.depth - 1);
+    Expr at = unsafe_promise_clamped(first + r.x, 0, in.depth - 1);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     Expr x = in.x(at, min(m, in.rows - 1), h, b);

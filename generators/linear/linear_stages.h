@@ -26,6 +26,9 @@ struct LinearShape {
     // Weights that lie along k in memory go through square blocks of this side to lie along n; 0: element by element, as
     // suits weights that lie along n already. It changes no result.
     int block;
+    // Sums run over blocks, and along the depth within each, so that a block can be transposed where it is summed, and only
+    // where it begins within the depth. The order is the same.
+    bool block_by_block = false;
 };
 
 struct LinearStages {
@@ -37,6 +40,8 @@ struct LinearStages {
     Halide::Func product;                     // (n, m, h, b) bias + partials
     Halide::Func out;                         // (n, m, h, b)
     Halide::RVar partial_k, product_chunk;
+    bool block_by_block = false;  // as LinearShape: partial_k is within a block
+    Halide::RVar partial_block;
     // Of linear_pair_stages: the element of a pair, and panel is (e, n, k, h, b), where k counts pairs.
     bool in_pairs = false;
     Halide::RVar pair;

@@ -24,9 +24,6 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     // Constant extents, or stages would get strides known at run time only; lanes are columns.
     auto lanes_are_columns = [&](Func f) -> Func { return f.bound_extent(n, tuning.tile_columns).vectorize(n, lanes); };
 
-    // One row takes a block of weights from registers as it is transposed: no other row wants it.
-    const bool at_once = s.transpose && !s.in_pairs && tuning.tile_rows == 1 && tuning.tile_columns == tuning.block;
-
     // Tasks, columns first: neighbours share their rows of x.
     out.split(n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf)
         .split(m, mo, mi, tuning.task_rows, TailStrategy::GuardWithIf)
@@ -61,19 +58,23 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
         s.partial.store_in(MemoryType::Stack);
         Stage sums = s.partial.update();
-        const RVar block("block"), along("along");
-        if (at_once)
-            sums.split(s.partial_k, block, along, tuning.block).reorder(n, m, along, block).unroll(along);
+        if (s.block_by_block)
+            sums.reorder(n, s.partial_k, m, s.partial_block).unroll(s.partial_k).partition(s.partial_block, Partition::Always);
         else if (s.in_pairs)
             sums.reorder(s.pair, n, m, s.partial_k).atomic().vectorize(s.pair);
         else
             sums.reorder(n, m, s.partial_k);
         sums.vectorize(n, lanes).unroll(n).unroll(m);
-        if (at_once) schedule_transpose(*s.transpose, LoopLevel(s.partial, block));
+        if (s.block_by_block) {
+            // In the loop of the one row, which is within the condition that the block is there. All but the last block are
+            // whole, also of a chunk that is not.
+            schedule_transpose(*s.transpose, LoopLevel(s.partial, m));
+            s.product.update().partition(s.product_chunk, Partition::Never);
+        }
     }
     if (s.x_rows.defined()) s.x_rows.compute_at(s.product, s.product_chunk).vectorize(k, lanes, TailStrategy::RoundUp);
 
-    if (at_once || !s.panel.defined()) return;
+    if (s.block_by_block || !s.panel.defined()) return;
     s.panel.compute_at(s.product, s.product_chunk).bound_extent(n, tuning.tile_columns);
     if (s.in_pairs || s.in_tiles) s.panel.bound(s.e, 0, 2).vectorize(s.e);
     if (s.transpose) {
