@@ -1,4 +1,4 @@
-// algorithm 073f35a52133
+// algorithm bbdb5b993653
 #ifndef adams2019_SCHEDULE_H
 #define adams2019_SCHEDULE_H
 

@@ -1,4 +1,4 @@
-// algorithm 073f35a52133
+// algorithm bbdb5b993653
 #ifndef mullapudi2016_SCHEDULE_H
 #define mullapudi2016_SCHEDULE_H
 
