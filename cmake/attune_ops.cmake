@@ -17,15 +17,13 @@ set(attune_part_sdpa_backward_generator generators/sdpa/backward_generator.cpp g
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/mask_blocks/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/sdpa/describe_attention.cpp)
-set(attune_part_linear_generator generators/linear/linear_generator.cpp generators/linear/linear_stages.cpp
-  schedules/linear/root.cpp schedules/linear/panels.cpp)
+set(attune_part_linear_stages generators/linear/linear_stages.cpp schedules/linear/root.cpp schedules/linear/panels.cpp)
+set(attune_part_linear_generator generators/linear/linear_generator.cpp)
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
-set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp generators/linear/linear_stages.cpp
-  schedules/linear/root.cpp schedules/linear/panels.cpp)
+set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)
 set(attune_part_transposed_dot_generator generators/transposed_dot/transposed_dot_generator.cpp
-  generators/transposed_dot/transposed_dot_stages.cpp generators/linear/linear_stages.cpp
-  schedules/transposed_dot/panels.cpp schedules/linear/root.cpp schedules/linear/panels.cpp)
+  generators/transposed_dot/transposed_dot_stages.cpp schedules/transposed_dot/panels.cpp)
 set(attune_part_masked_softmax_generator generators/masked_softmax/masked_softmax_generator.cpp
   generators/masked_softmax/masked_softmax_stages.cpp schedules/masked_softmax/root.cpp schedules/masked_softmax/rows.cpp)
 set(attune_part_masked_softmax_backward_generator generators/masked_softmax_backward/masked_softmax_backward_generator.cpp
@@ -36,19 +34,22 @@ set(attune_part_merge_generator generators/merge/merge_generator.cpp generators/
   schedules/merge/root.cpp schedules/merge/rows.cpp)
 set(attune_part_max_magnitude_generator generators/max_magnitude/max_magnitude_generator.cpp
   generators/max_magnitude/max_magnitude_stages.cpp schedules/max_magnitude/root.cpp schedules/max_magnitude/rows.cpp)
+set(attune_part_backward_rows_stages generators/backward_rows/backward_rows_stages.cpp
+  schedules/backward_rows/backward_rows.cpp)
 foreach(program backward_rows sink_gradient capture_sum)
-  set(attune_part_${program}_generator generators/backward_rows/${program}_generator.cpp
-    generators/backward_rows/backward_rows_stages.cpp schedules/backward_rows/backward_rows.cpp)
+  set(attune_part_${program}_generator generators/backward_rows/${program}_generator.cpp)
 endforeach()
 
 # Programs: <name>.generator, which holds a generator of that name, and its parts.
 set(attune_program_sdpa sdpa_generator attention_generator generator_math)
 set(attune_program_sdpa_backward sdpa_backward_generator attention_generator generator_math)
 foreach(program backward_rows sink_gradient capture_sum)
-  set(attune_program_${program} ${program}_generator generator_math attention_generator)
+  set(attune_program_${program} ${program}_generator backward_rows_stages generator_math attention_generator)
 endforeach()
-foreach(program linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask
-    max_magnitude merge)
+foreach(program linear batch_dot transposed_dot)
+  set(attune_program_${program} ${program}_generator linear_stages generator_math)
+endforeach()
+foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropout_mask max_magnitude merge)
   set(attune_program_${program} ${program}_generator generator_math)
 endforeach()
 
