@@ -3,6 +3,7 @@
 usage: check_author.py BUILD_DIR SOURCE_DIR CMAKE HALIDE_DIR
 """
 
+import json
 import os
 import pathlib
 import re
@@ -20,8 +21,80 @@ for name, language in (("score.h", "cpp"), ("CMakeLists.txt", "cmake"), ("main.c
         sys.exit(f"the page does not show tests/install/author/{name} verbatim")
 if f"```cpp\n{(author / 'score.h').read_text()}```" not in (source / "README.md").read_text():
     sys.exit("the README does not show tests/install/author/score.h verbatim")
-install, make, another, variants, numbers = re.findall(r"```sh\n(.*?)```", page, re.S)
+install, make, another, variants, numbers, tune = re.findall(r"```sh\n(.*?)```", page, re.S)
 printed = re.search(r"```\n(gradient of .*?)```", page, re.S)[1]
+
+SLOW = {"chunk": 32, "tile_q": 16, "key_tile": 2, "channel_tile": 1}
+# What the library of the project lists.
+LIST = r"""#include <attune/variants.h>
+#include <cstdio>
+#include <recency.h>
+int main() {
+    auto *volatile forward = &recency::forward;  // so that the library is linked in
+    (void)forward;
+    for (const attune::VariantInfo &v : attune::variants())
+        if (v.op == "recency" && v.dtype == attune::DType::f32)
+            std::printf("%s %s\n", std::string(v.name).c_str(), std::string(v.numbers).c_str());
+}
+"""
+WRONG = """#pragma once
+#include <attune/generator/attention.h>
+struct Wrong {
+    attune::Capture rate{"rate", 1};
+    Halide::Expr score(Halide::Expr x, attune::Index at) const { return x - rate(at.h); }
+    Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
+};
+"""
+
+
+def check_tuner(project, run, tune):
+    """From slow numbers the commands of the page find better ones; a candidate that computes something else is rejected."""
+    file = project / "numbers" / "recency" / "generic.json"
+    file.write_text(json.dumps({"schema": 1, "op": "recency", "target": "generic", "records": [
+        {"dtype": "f32", "head_dim": 0, "schedule": "prefill", "class": of, "numbers": SLOW} for of in ("long", "short")]}))
+    (project / "list.cpp").write_text(LIST)
+    (project / "wrong_score.h").write_text(WRONG)
+    with open(project / "CMakeLists.txt", "a") as lists:
+        lists.write("add_executable(list list.cpp)\ntarget_link_libraries(list PRIVATE recency)\n"
+                    "attune_add_attention(wrong SOURCE wrong_score.h TYPE Wrong SCHEDULES prefill)\n")
+    start = time.monotonic()
+    output = run("cmake --build build --target list wrong.generator && build/list", "project")[0]
+    slow = "channel_tile=1 chunk=32 key_tile=2 tile_q=16"
+    if set(re.findall(r"_prefill_\w+ (.*)", output)) != {slow}:
+        sys.exit(f"the slow numbers are not in use:\n{output}")
+    output = run(tune, "project")[0]
+    print(output, end="")
+    records = [record for name in (project / "numbers" / "recency").glob("*.json") if name != file
+               for record in json.loads(name.read_text())["records"]]
+    if len(records) != 1 or "captures made up" not in records[0]["provenance"]["how"]:
+        sys.exit(f"the tuner wrote {records}")
+    numbers = records[0]["numbers"]
+    tuned = " ".join(f"{name}={value}" for name, value in sorted(numbers.items()))
+    output = run("build/list", "project")[0]
+    if slow == tuned or not re.search(rf"_prefill_{records[0]['class']} {tuned}$", output, re.M):
+        sys.exit(f"{tuned} was written, but the library has\n{output}")
+
+    # Candidates of other chunks are kernels of another struct from now on.
+    generators = project / "build" / "attune_generators.json"
+    known = json.loads(generators.read_text())
+    program, wrong = (known["programs"][f"{name}.generator"] for name in ("recency", "wrong"))
+    mixed = project / "mixed"
+    mixed.write_text(f'#!/bin/sh\ncase " $* " in\n*" chunk={numbers["chunk"]} "*) exec {program["file"]} "$@";;\nesac\n'
+                     f'exec {wrong["file"]} "$@"\n')
+    mixed.chmod(0o755)
+    program["file"] = str(mixed)
+    generators.write_text(json.dumps(known))
+    again = '"$HOME/attune/bin/attune" tune recency --build build --shapes shapes.csv --time 1 --dry-run --strategy random'
+    output = run(again, "project")[0]
+    print(output, end="")
+    others = [line for line in output.splitlines()
+              if line.startswith("recency_f32") and " chunk=" in line and f" chunk={numbers['chunk']} " not in line]
+    rejected = [line for line in others if ": rejected: " in line and ": out: element" in line]
+    taken = [line for line in others if " of the start" in line]
+    if not rejected or taken:
+        sys.exit(f"{len(rejected)} candidates of another struct were rejected, these were taken: {taken}")
+    print(f"{len(rejected)} wrong candidates rejected; {time.monotonic() - start:.1f} s to tune twice")
+
 
 with tempfile.TemporaryDirectory() as temporary:
     work = pathlib.Path(temporary)
@@ -56,3 +129,4 @@ with tempfile.TemporaryDirectory() as temporary:
     rows = (work / "project" / "build" / "recency.attention" / "recency_variants.inc").read_text()
     if not re.search(r"recency_f64_dany_\w+_prefill_short.*chunk=32 .*\n.*a guess", rows):
         sys.exit(f"the numbers of the page are not those of the kernel:\n{rows}")
+    check_tuner(work / "project", run, tune)

@@ -1,7 +1,7 @@
 // When numbers replace others: by an interval over processes, never by a median alone.
 #include "tests/support/catch.h"
-#include "tools/tune/cell_tuner.h"
 #include "tools/tune/decision.h"
+#include "tools/tune/finalists.h"
 #include <cmath>
 #include <random>
 
@@ -66,4 +66,16 @@ TEST_CASE("tune: median", "[tune]") {
     CHECK(median({4, 1}) == 2.5);
     CHECK(median({5, 1, 3}) == 3);
     CHECK(median({9, 1, 2, 4}) == 3);
+}
+
+TEST_CASE("tune: over shapes ratios count by their weights", "[tune]") {
+    MeanRatio mean;
+    CHECK(mean.value() == 1);
+    mean.add(0.5, 3), mean.add(8, 1);
+    CHECK(mean.value() == Approx(1));
+    mean.add(1, 4);
+    CHECK(mean.value() == Approx(1));
+    MeanRatio one;
+    one.add(0.7, 0.2);
+    CHECK(one.value() == Approx(0.7));
 }

@@ -23,21 +23,22 @@ Json candidate(const std::string &symbol) {
 Json job(const std::vector<std::string> &symbols) {
     Json candidates = Json::array();
     for (const std::string &symbol : symbols) candidates.push_back(candidate(symbol));
-    return {{"mode", "check"},
-            {"variant",
-             {{"name", "sdpa_f32_dany_generic_prefill_long"},
-              {"op", "sdpa"},
-              {"dtype", "f32"},
-              {"head_dim", 0},
-              {"target", "generic"},
-              {"schedule", "prefill"},
-              {"shape_class", "long"},
-              {"kind", "plain"}}},
-            {"candidates", candidates},
-            {"shape",
-             {{"op", "sdpa"}, {"dtype", "f32"}, {"b", 1}, {"h", 4}, {"kv", 4}, {"q", 128}, {"k", 128}, {"d", 32}, {"dv", 32}}},
-            {"threads", 2},
-            {"seed", 1}};
+    return {
+        {"mode", "check"},
+        {"variant",
+         {{"name", "sdpa_f32_dany_generic_prefill_long"},
+          {"op", "sdpa"},
+          {"dtype", "f32"},
+          {"head_dim", 0},
+          {"target", "generic"},
+          {"schedule", "prefill"},
+          {"shape_class", "long"},
+          {"kind", "plain"}}},
+        {"candidates", candidates},
+        {"shapes",
+         {{{"op", "sdpa"}, {"dtype", "f32"}, {"b", 1}, {"h", 4}, {"kv", 4}, {"q", 128}, {"k", 128}, {"d", 32}, {"dv", 32}}}},
+        {"threads", 2},
+        {"seed", 1}};
 }
 
 struct Answers {
@@ -165,11 +166,27 @@ TEST_CASE("worker: what is expected at the tuning shape is kept, and a spoiled f
     CHECK(work(of).last("right").value("right", false));
 }
 
+TEST_CASE("worker: awkward calls are checked once, whatever the number of shapes", "[tune]") {
+    const auto checks = [](const Answers &a) {
+        std::pair<int, int> counts;  // at awkward calls, at tuning shapes
+        for (const Json &line : a.lines)
+            if (line.contains("checking"))
+                (line["checking"].get<std::string>().find("tuning shape") == 0 ? counts.second : counts.first)++;
+        return counts;
+    };
+    Json of = job({"right"});
+    const auto one = checks(work(of));
+    CHECK(one.first > 10);
+    CHECK(one.second == 1);
+    of["shapes"].push_back(of["shapes"][0]), of["shapes"][1]["k"] = 64;
+    CHECK(checks(work(of)) == std::pair(one.first, 2));
+}
+
 TEST_CASE("worker: candidates are timed in turns", "[tune]") {
     Json of = job({"right", "coarse_weights", "absent"});
-    of["mode"] = "time", of["rounds"] = 3, of["sample_seconds"] = 0.001;
+    of["shape"] = of["shapes"][0], of.erase("shapes"), of["mode"] = "time", of["rounds"] = 3, of["sample_seconds"] = 0.001;
     for (const bool cold : {false, true}) {
-        of["cold"] = cold;
+        of["cold"] = cold, of["peak"] = cold;
         const Answers a = work(of);
         CHECK(a.status == 0);
         for (const char *id : {"right", "coarse_weights"}) {
@@ -181,6 +198,15 @@ TEST_CASE("worker: candidates are timed in turns", "[tune]") {
             for (const double s : seconds) CHECK(s > 0);
         }
         CHECK(a.last("absent").contains("reason"));
+        int peaks = 0;
+        for (const Json &line : a.lines)
+            if (line.contains("peak")) {
+                CHECK(line["peak"].get<double>() > 1e9);
+                CHECK(line["work"].get<double>() == 4.0 * 4 * 128 * 128 * 32);
+                CHECK(line["unit"] == "multiply-add peak");
+                peaks++;
+            }
+        CHECK(peaks == (cold ? 1 : 0));
         REQUIRE(!a.lines.empty());
         CHECK(a.lines.back().contains("foreign_load"));
     }
@@ -195,10 +221,12 @@ TEST_CASE("worker: a job that is wrong", "[tune]") {
     Json of = job({"right"});
     of["mode"] = "guess";
     CHECK(error_of(of) == "mode: expected check or time, is \"guess\"");
-    of = job({"right"}), of["shape"]["q"] = "many";
+    of = job({"right"}), of["shapes"][0]["q"] = "many";
     CHECK(error_of(of) == "shape: q cannot be 'many'");
-    of = job({"right"}), of["shape"]["heads"] = 3;
+    of = job({"right"}), of["shapes"][0]["heads"] = 3;
     CHECK(error_of(of) == "shape: no column is called 'heads'");
+    of = job({"right"}), of.erase("shapes");
+    CHECK(error_of(of) == "shapes: none given");
     of = job({"right"}), of.erase("variant");
     CHECK(error_of(of).find("variant") != std::string::npos);
     of = job({"right"}), of["variant"]["dtype"] = "i8";

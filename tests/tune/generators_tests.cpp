@@ -42,12 +42,15 @@ TEST_CASE("generators: those of the tree that a program was built in", "[tune]")
     CHECK(std::filesystem::exists(all.numbers_file("cosine", "generic")));
     CHECK(std::filesystem::exists(all.schedules() + "/targets.json"));
     CHECK(all.like("cosine") == "cosine");
+    CHECK_FALSE(all.is_users("cosine"));
 }
 
 TEST_CASE("generators: what is wrong is said", "[tune]") {
     const std::string unknown = error_of([] { Generators::find("spda", {}); });
     CHECK(contains(unknown, "spda: "));
     CHECK(contains(unknown, "sdpa_backward"));
+    CHECK_FALSE(contains(unknown, "backward_rows"));  // has no shapes
+    CHECK_FALSE(contains(unknown, "peers_"));         // attentions of this tree's benchmarks
     const Generators all = Generators::find("sdpa", {});
     CHECK(contains(error_of([&] { all.program("sdpa", "i32", "generic"); }), "i32: "));
     CHECK(contains(error_of([&] { all.program("sdpa", "f32", "zen40"); }), "zen40: "));
@@ -70,6 +73,8 @@ TEST_CASE("generators: of a user's attention, numbers are those of sdpa", "[tune
                        "module": {"target": "mine_tune", "file": "/none/libmine_tune.so"}}}})");
     const Generators all = Generators::find("mine", folder / "");
     CHECK(all.like("mine") == "sdpa");
+    CHECK(all.is_users("mine"));
+    CHECK(all.tunable() == "mine");
     CHECK(all.space_file("mine") == "/none/schedules/sdpa/space.json");
     CHECK(contains(error_of([&] { all.numbers_file("mine", "generic"); }), "--out: "));
     // A build that fails is the machine's error.

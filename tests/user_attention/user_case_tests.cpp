@@ -4,8 +4,13 @@
 #include "tests/tune/temporary.h"
 #include "tools/error.h"
 #include "tools/npy.h"
-#include "tools/tune/user_case.h"
+#include "tools/tune/gate.h"
+#include "tools/tune/user_captures.h"
+#include "tools/tune/worker.h"
 #include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 using namespace attune::tune;
 using attune::program::InputError;
@@ -114,4 +119,139 @@ TEST_CASE("user case: the module that the tuner loads has the attention and its 
     for (const char *op : {"every_other", "every_other_backward"})
         CHECK(defect(*make_user_case(op, shape(), {{"step", "3"}}), {}) == "");
     CHECK_THROWS_AS(load_attention("/there/is/no/module.so"), attune::program::MachineError);
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The answers of a worker in this process.
+std::vector<Json> work(const Json &job) {
+    std::istringstream in(job.dump());
+    std::ostringstream out;
+    run_worker(in, out);
+    std::vector<Json> answers;
+    std::istringstream lines(out.str());
+    for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
+    REQUIRE(!answers.empty());
+    return answers;
+}
+
+// every_other's own prefill kernel, as a candidate.
+Json job_of_module(const std::string &step) {
+    const attune::VariantInfo v = prefill_of("every_other", "prefill");
+    const auto text = [](std::string_view of) { return std::string(of); };
+    const Json shape = {{"b", 2}, {"h", 4}, {"kv", 2}, {"q", 37}, {"k", 70}, {"d", 16}, {"dv", 24}};
+    Json wide = shape;
+    wide["k"] = 90;
+    return {
+        {"mode", "check"},
+        {"variant",
+         {{"name", text(v.name)},
+          {"op", text(v.op)},
+          {"dtype", "f32"},
+          {"head_dim", v.head_dim},
+          {"target", text(v.target)},
+          {"schedule", text(v.schedule)},
+          {"shape_class", text(v.shape_class)},
+          {"kind", text(v.kind)}}},
+        {"candidates", {{{"id", "0"}, {"object", EVERY_OTHER_MODULE}, {"symbol", text(v.name)}, {"numbers", text(v.numbers)}}}},
+        {"attention", {{"module", EVERY_OTHER_MODULE}, {"captures", {{"step", step}}}}},
+        {"shapes", {shape, wide}},
+        {"threads", 2}};
+}
+
+// The prefill kernel of alibi_attention, but that its scale is another.
+int (*right_kernel)(void **) = nullptr;
+int wrong_kernel(void **arguments) {
+    *static_cast<double *>(arguments[9]) *= 1.01;
+    return right_kernel(arguments);
+}
+
+}  // namespace
+
+TEST_CASE("worker: a user's attention is checked with its captures, and what is expected is kept by them", "[tune]") {
+    const TemporaryFolder folder;
+    std::vector<std::ptrdiff_t> files;
+    for (const char *step : {"3", "2", "3"}) {
+        Json job = job_of_module(step);
+        job["expected"] = folder / "";
+        const std::vector<Json> answers = work(job);
+        INFO(answers.back().dump());
+        CHECK(answers.back().value("right", false));
+        std::size_t tuning_shapes = 0;
+        for (const Json &answer : answers) tuning_shapes += answer.value("checking", "").find("tuning shape") == 0;
+        CHECK(tuning_shapes == 2);
+        CHECK(answers.size() > 10);
+        files.push_back(std::distance(std::filesystem::directory_iterator(folder / ""), {}));
+    }
+    CHECK(files == std::vector<std::ptrdiff_t>{2, 4, 4});
+    Json job = job_of_module("3");
+    job["attention"]["captures"] = {{"step", "many"}};
+    CHECK(work(job).back().value("error", "").find("--capture step: ") == 0);
+    job["attention"]["module"] = "/there/is/no/module.so";
+    CHECK(work(job).back().value("error", "").find("/there/is/no/module.so: ") == 0);
+    job = job_of_module("3"), job["mode"] = "time", job["shape"] = job["shapes"][0], job["rounds"] = 2, job["peak"] = true;
+    job.erase("shapes");
+    const std::vector<Json> answers = work(job);
+    CHECK(answers.front()["seconds"].size() == 2);
+    CHECK(answers.back().contains("foreign_load"));
+    for (const Json &answer : answers) CHECK_FALSE(answer.contains("suspicious"));  // a mask leaves out what no shape knows of
+}
+
+TEST_CASE("gate: a user's attention that is wrong is refused", "[tune]") {
+    const TemporaryFolder folder;
+    const attune::VariantInfo v = prefill_of("alibi_attention", "prefill");
+    const attune::AttentionRecord *attention = attune::find_attention("alibi_attention");
+    REQUIRE(attention);
+    static attune::VariantRecord wrong;
+    for (const attune::VariantRecord &record : attention->variants)
+        if (record.name == v.name) wrong = record;
+    REQUIRE(wrong.kernel);
+    right_kernel = wrong.kernel;
+    wrong.name = "alibi_attention_wrong", wrong.kernel = wrong_kernel, wrong.dispatched = false;
+    const attune::VariantRegistration registration{{&wrong, 1}};
+    GateJob job{.variant = std::string(v.name), .shapes = {shape()}, .threads = 2};
+    job.user = {.module = EVERY_OTHER_MODULE,
+                .captures = {{"slopes", npy(folder, "slopes.npy", {0.5f, 0.25f, 0.125f, 0.0625f})}}};
+    const auto silent = [](const std::string &) {};
+    const Judgement of_right = judge_candidate(job, silent);
+    INFO(of_right.reason);
+    CHECK(of_right.right);
+    CHECK(of_right.error_ratio > 0);
+    job.variant = "alibi_attention_wrong";
+    const Judgement of_wrong = judge_candidate(job, silent);
+    CHECK_FALSE(of_wrong.right);
+    CHECK(of_wrong.reason.find("out: ") != std::string::npos);
+}
+
+TEST_CASE("user case: captures that are not given are made up, as large as calls read them", "[tune]") {
+    const TemporaryFolder folder;
+    bench::Shape small = shape(), large = shape();
+    small.h = small.kv = 2, large.h = 6, large.k = 300;
+    std::vector<std::string> made_up;
+    const auto extents = [&](const Captures &captures, const std::string &name) {
+        const attune::program::Array array =
+            attune::program::read_npy(name, captures.at(name), attune::program::ElementKind::floats);
+        return attune::program::text_of(array.shape);
+    };
+    const Captures alibi = complete_captures("alibi_attention_backward", {}, {small, large}, folder / "made", made_up);
+    CHECK(extents(alibi, "slopes") == "(6,)");
+    CHECK(made_up == std::vector<std::string>{"slopes (6,)"});
+    CHECK(defect(*make_user_case("alibi_attention_backward", large, alibi), {}) == "");
+    made_up.clear();
+    const Captures everything =
+        complete_captures("everything", {{"cap", "2"}, {"reach", "5"}}, {shape()}, folder / "made", made_up);
+    CHECK(extents(everything, "table") == "(4, 11)");
+    CHECK(extents(everything, "temperature") == "(2, 4)");
+    CHECK(everything.at("cap") == "2");
+    CHECK(made_up.size() == 5);
+    attune::Context context;
+    CHECK(make_user_case("everything", shape(), everything)->call(context, "").message() == "");
+    // One that is given stays, even where it is too small.
+    made_up.clear();
+    const Captures given = {{"slopes", npy(folder, "two.npy", {0.5f, 0.25f})}};
+    CHECK(complete_captures("alibi_attention", given, {large}, folder / "made", made_up) == given);
+    CHECK(made_up.empty());
+    CHECK(captures_key("alibi_attention", given) != captures_key("alibi_attention", alibi));
 }

@@ -5,10 +5,10 @@
 namespace attune::tune {
 
 struct LoadableCandidate {
-    std::string id;       // of the tuner
-    std::string object;   // the file
-    std::string symbol;   // of it <symbol>_argv is called
-    std::string numbers;  // "chunk=64 tile_q=64"
+    std::string id;                     // of the tuner
+    std::string object;                 // the file
+    std::string symbol;                 // of it <symbol>_argv is called
+    std::string numbers;                // "chunk=64 tile_q=64"
     std::string schedule, shape_class;  // where they are not those of the variant
 };
 

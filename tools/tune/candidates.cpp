@@ -1,10 +1,9 @@
 #include "candidates.h"
+#include "hash.h"
 #include "subprocess.h"
 #include "tools/error.h"
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <unistd.h>
 
 namespace attune::tune {
@@ -12,11 +11,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char *symbol = "attune_candidate";  // one for all: a different name would be different code
-
-std::string bytes_of(const fs::path &file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // What a generator program says is wrong, in a line.
 std::string complaint(const std::string &errors) {
@@ -49,22 +43,8 @@ void forget_environment() {
     for (const char *name : {"ATTUNE_FORCE_VARIANT", "ATTUNE_VERBOSE", "ATTUNE_RECORD_SHAPES"}) ::unsetenv(name);
 }
 
-std::uint64_t hash_of(const std::string &bytes, std::uint64_t from) {
-    for (unsigned char c : bytes) from = (from ^ c) * 1099511628211u;
-    return from;
-}
-
-std::string hex(std::uint64_t n) {
-    char text[17];
-    std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(n));
-    return text;
-}
-
 CandidateMaker::CandidateMaker(const Cell &cell, const GeneratorProgram &program, const fs::path &cache)
-    : program_(program.program), cache_(cache) {
-    const std::string code = bytes_of(program_);
-    if (code.empty()) throw program::MachineError(program_, "cannot be read");
-    program_hash_ = hash_of(code);
+    : program_(program.program), program_hash_(program.hash), cache_(cache) {
     arguments_ = {"-g",
                   program.generator,
                   "-e",

@@ -42,8 +42,4 @@ std::string own_program();
 // Takes out of the environment what would change the calls of the workers.
 void forget_environment();
 
-// Of bytes, not of what an adversary makes: FNV-1a.
-std::uint64_t hash_of(const std::string &bytes, std::uint64_t from = 14695981039346656037u);
-std::string hex(std::uint64_t);
-
 }  // namespace attune::tune

@@ -1,22 +1,16 @@
 #include "cell_tuner.h"
+#include "finalists.h"
+#include "strategy.h"
 #include <algorithm>
 #include <cmath>
-#include <ctime>
+#include <map>
+#include <memory>
 #include <set>
 
 namespace attune::tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double left(Deadline deadline) { return std::chrono::duration<double>(deadline - Clock::now()).count(); }
-
-std::string utc_now() {
-    const std::time_t now = std::time(nullptr);
-    char text[32];
-    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-    return text;
-}
 
 int log2_of(std::int64_t n) { return n < 1 ? 0 : static_cast<int>(std::lround(std::floor(std::log2(static_cast<double>(n))))); }
 
@@ -39,7 +33,7 @@ public:
     CellResult run() {
         baseline_ = s_.maker.make({result_.baseline}, 1, s_.limits.compile_seconds).front();
         if (!prepare_baseline()) return result_;
-        while (left(deadline_) > seconds_of_decision()) {
+        while (seconds_left(deadline_) > seconds_of_decision()) {
             const std::vector<Numbers> proposals = strategy_->propose(static_cast<std::size_t>(2 * s_.limits.jobs));
             if (proposals.empty()) {
                 result_.complete = true;
@@ -63,7 +57,8 @@ private:
         RecordKey key = s_.key;
         key.mask = mask_of(shape), key.group = std::to_string(shape.h / shape.kv);
         key.log2_queries = log2_of(shape.q), key.log2_keys = log2_of(shape.k);
-        key.shape = shape.label(), key.baseline = text_of(result_.baseline), key.cold = s_.limits.cold;
+        key.shape = shape.label() + (s_.captures.empty() ? "" : "/captures:" + s_.captures),
+        key.baseline = text_of(result_.baseline), key.cold = s_.limits.cold;
         return key;
     }
 
@@ -78,15 +73,14 @@ private:
             return false;
         }
         tell_progress("checking the numbers in use");
-        for (const WeightedShape &shape : s_.cell.shapes) {
-            const Verdict verdict = s_.workers.check(baseline_, shape.shape, s_.limits.check_seconds);
-            if (!verdict.right) {
-                result_.failure = "the numbers in use, " + text_of(result_.baseline) + ", are wrong: " + verdict.reason;
-                return false;
-            }
+        if (const Verdict verdict = check(baseline_); !verdict.right) {
+            result_.failure = "the numbers in use, " + text_of(result_.baseline) + ", are wrong: " + verdict.reason;
+            return false;
         }
         const auto start = Clock::now();
-        const Times alone = s_.workers.time({baseline_}, s_.cell.shapes.front().shape, job(1));
+        TimeJob with_peak = job(1);
+        with_peak.peak = true;
+        const Times alone = s_.workers.time({baseline_}, s_.cell.shapes.front().shape, with_peak);
         if (!alone.failure.empty()) {
             result_.failure = "the numbers in use cannot be timed: " + alone.failure;
             return false;
@@ -94,11 +88,25 @@ private:
         process_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
         call_seconds_ = *std::min_element(alone.seconds[0].begin(), alone.seconds[0].end());
         result_.baseline_seconds = result_.chosen_seconds = call_seconds_;
+        result_.limit = alone.limit;
         by_code_[baseline_.code] = 1.0;
         return true;
     }
 
-    TimeJob job(std::uint64_t seed) const { return {s_.limits.rounds, s_.limits.sample_seconds, s_.limits.cold, seed, 300}; }
+    // At awkward calls and at all shapes.
+    Verdict check(const Candidate &candidate) const {
+        std::vector<bench::Shape> shapes;
+        for (const WeightedShape &shape : s_.cell.shapes) shapes.push_back(shape.shape);
+        return s_.workers.check(candidate, shapes, s_.limits.check_seconds * double(shapes.size()));
+    }
+
+    TimeJob job(std::uint64_t seed) const {
+        return {.rounds = s_.limits.rounds,
+                .sample_seconds = s_.limits.sample_seconds,
+                .cold = s_.limits.cold,
+                .seed = seed,
+                .limit = 300};
+    }
 
     // What the decision will take at least, so that the search ends in time.
     double seconds_of_decision() const {
@@ -112,15 +120,15 @@ private:
         for (const Numbers &numbers : proposals)
             if (!recall(numbers)) unknown.push_back(numbers);
         tell_progress("compiling");
-        for (const Candidate &candidate :
-             s_.maker.make(unknown, s_.limits.jobs, std::max(1.0, std::min(s_.limits.compile_seconds, left(deadline_)))))
+        for (const Candidate &candidate : s_.maker.make(
+                 unknown, s_.limits.jobs, std::max(1.0, std::min(s_.limits.compile_seconds, seconds_left(deadline_)))))
             try_one(candidate);
     }
 
     // From the records of an earlier run, if they hold all that measuring would give.
     bool recall(const Numbers &numbers) {
         Trial trial{numbers, "timed", "", 0, 0, 0, true};
-        double log_sum = 0, weights = 0;
+        MeanRatio mean;
         std::string code;
         for (const WeightedShape &shape : s_.cell.shapes) {
             const RecordKey key = key_of(shape.shape);
@@ -132,13 +140,13 @@ private:
                 trial.verdict = found->verdict, trial.reason = found->reason;
                 break;
             }
-            log_sum += shape.weight * std::log(median(found->ratios)), weights += shape.weight;
+            mean.add(median(found->ratios), shape.weight);
             if (trial.seconds == 0) trial.seconds = found->seconds;
             trial.error_ratio = std::max(trial.error_ratio, found->error_ratio);
             code = found->object;
         }
         codes_[numbers] = code;
-        finish(trial, trial.verdict == "timed" ? Outcome(std::exp(log_sum / weights)) : Outcome(), code);
+        finish(trial, trial.verdict == "timed" ? Outcome(mean.value()) : Outcome(), code);
         return true;
     }
 
@@ -154,31 +162,30 @@ private:
             trial.verdict = "same code", trial.gain = 1 / same->second;
             return finish(trial, same->second, "");
         }
-        double log_sum = 0, weights = 0;
+        if (seconds_left(deadline_) <= 0) return;
+        tell_progress("checking " + text_of(candidate.numbers));
+        const Verdict verdict = check(candidate);
+        trial.error_ratio = verdict.error_ratio;
+        const auto reject = [&](const std::string &reason, const bench::Shape &shape, double foreign_load) {
+            trial.verdict = "rejected", trial.reason = reason;
+            write(trial, candidate, shape, {}, foreign_load);
+            finish(trial, {}, candidate.code);
+        };
+        if (!verdict.right) return reject(verdict.reason, s_.cell.shapes.front().shape, 0);
+        trial.verdict = "timed";
+        MeanRatio mean;
         for (const WeightedShape &shape : s_.cell.shapes) {
-            if (left(deadline_) <= 0) return;
-            tell_progress("checking " + text_of(candidate.numbers));
-            const Verdict verdict = s_.workers.check(candidate, shape.shape, s_.limits.check_seconds);
-            trial.error_ratio = std::max(trial.error_ratio, verdict.error_ratio);
-            Times times;
-            if (verdict.right) times = quiet_times(candidate, shape.shape);
-            if (!verdict.right || !times.failure.empty()) {
-                trial.verdict = "rejected", trial.reason = verdict.right ? times.failure : verdict.reason;
-                write(trial, candidate, shape.shape, {}, times.foreign_load);
-                return finish(trial, {}, candidate.code);
-            }
-            std::vector<double> ratios;
-            for (std::size_t n = 0; n < times.seconds[1].size(); n++)
-                ratios.push_back(times.seconds[1][n] / times.seconds[0][n]);
-            trial.verdict = "timed";
-            const double best = *std::min_element(times.seconds[1].begin(), times.seconds[1].end());
-            if (trial.seconds == 0) trial.seconds = best;
+            if (seconds_left(deadline_) <= 0) return;
+            const Times times = quiet_times(candidate, shape.shape);
+            if (!times.failure.empty()) return reject(times.failure, shape.shape, times.foreign_load);
+            const std::vector<double> ratios = times.ratios(1);
             Trial of_shape = trial;
-            of_shape.seconds = best;
+            of_shape.seconds = *std::min_element(times.seconds[1].begin(), times.seconds[1].end());
+            if (trial.seconds == 0) trial.seconds = of_shape.seconds;
             write(of_shape, candidate, shape.shape, ratios, times.foreign_load);
-            log_sum += shape.weight * std::log(median(ratios)), weights += shape.weight;
+            mean.add(median(ratios), shape.weight);
         }
-        finish(trial, std::exp(log_sum / weights), candidate.code);
+        finish(trial, mean.value(), candidate.code);
     }
 
     // The baseline and the candidate in turns; again where others were at work, or where the figure cannot be.
@@ -198,7 +205,7 @@ private:
     void write(const Trial &trial, const Candidate &candidate, const bench::Shape &shape, const std::vector<double> &ratios,
                double foreign_load) {
         s_.log.append({key_of(shape), trial.numbers, trial.verdict, trial.reason, ratios, trial.seconds, trial.error_ratio,
-                       candidate.code, foreign_load, utc_now()});
+                       candidate.code, foreign_load, utc("%Y-%m-%dT%H:%M:%SZ")});
     }
 
     void finish(Trial trial, const Outcome &outcome, const std::string &code) {
@@ -266,56 +273,6 @@ private:
 
 CellResult tune_cell(const Setting &setting, const Numbers &baseline, Deadline deadline) {
     return CellTuner(setting, baseline, deadline).run();
-}
-
-std::vector<Finalist> decide(const Setting &setting, const Candidate &baseline, const std::vector<Candidate> &others,
-                             Deadline deadline, CellResult &result) {
-    std::vector<Finalist> finalists;
-    for (const Candidate &candidate : others) finalists.push_back({candidate.numbers, {}, 0});
-    if (others.empty()) return finalists;
-    std::vector<Candidate> all = {baseline};
-    all.insert(all.end(), others.begin(), others.end());
-    std::vector<std::vector<std::vector<double>>> ratios(others.size());  // [finalist][process]: one, over all shapes
-    const Limits &limits = setting.limits;
-    for (int process = 0; process < limits.most_processes; process++) {
-        const bool open = std::any_of(finalists.begin(), finalists.end(), [](const Finalist &f) { return undecided(f.gain); });
-        if (process >= limits.processes && (!open || left(deadline) <= 0)) break;
-        if (setting.progress) setting.progress(result, "decision, process " + std::to_string(process + 1));
-        std::vector<double> log_sum(others.size());
-        double weights = 0;
-        bool complete = true;
-        for (const WeightedShape &shape : setting.cell.shapes) {
-            const Times times = setting.workers.time(all, shape.shape,
-                                                     {limits.rounds_of_process, limits.sample_seconds, limits.cold,
-                                                      setting.seed * 1000 + static_cast<std::uint64_t>(process), 600});
-            complete = complete && times.failure.empty();
-            if (!complete) break;
-            result.loudest = std::max(result.loudest, times.foreign_load);
-            weights += shape.weight;
-            for (std::size_t n = 0; n < others.size(); n++) {
-                std::vector<double> logs;
-                for (std::size_t round = 0; round < times.seconds[0].size(); round++)
-                    logs.push_back(std::log(times.seconds[n + 1][round] / times.seconds[0][round]));
-                log_sum[n] += shape.weight * median(logs);
-            }
-        }
-        for (std::size_t n = 0; complete && n < others.size(); n++) {
-            ratios[n].push_back({std::exp(log_sum[n] / weights)});
-            finalists[n].gain = gain_of(ratios[n]);
-        }
-    }
-    return finalists;
-}
-
-const Finalist *winner(const std::vector<Finalist> &finalists) {
-    const Finalist *best = nullptr;
-    for (const Finalist &f : finalists)
-        if (replaces(f.gain) && (!best || f.gain.value > best->gain.value)) best = &f;
-    if (!best) return nullptr;
-    const double quickest = best->gain.value;
-    for (const Finalist &f : finalists)
-        if (replaces(f.gain) && f.gain.value * 1.01 > quickest && f.error_ratio < best->error_ratio) best = &f;
-    return best;
 }
 
 }  // namespace attune::tune

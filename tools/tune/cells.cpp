@@ -29,34 +29,40 @@ nlohmann::json read_targets(const std::string &schedules) {
 
 }  // namespace
 
-std::vector<Cell> cells_of(const std::string &op, const std::vector<WeightedShape> &shapes, const std::string &variant_glob,
-                           Context &context, std::vector<std::string> &left_out) {
+std::vector<Cell> cells_of(Subject &subject, const std::string &variant_glob, Context &context) {
+    const std::string &op = subject.op;
     const std::vector<VariantInfo> all = variants();
     std::vector<Cell> cells;
-    for (const WeightedShape &one : shapes) {
+    for (const WeightedShape &one : subject.shapes) {
         const bench::Shape &shape = one.shape;
         const std::string label = shape.op + " " + shape.label();
-        const Status status = bench::make_case(shape)->call(context, "");
+        const Status status = make_case(op, shape, subject.user)->call(context, "");
         if (!status.ok()) {
-            left_out.push_back(label + ": " + status.message());
+            subject.left_out.push_back(label + ": " + status.message());
             continue;
         }
         const std::string name = context.last_variant();
         const auto variant = std::find_if(all.begin(), all.end(), [&](const VariantInfo &v) { return v.name == name; });
         if (variant == all.end()) {
-            left_out.push_back(label + ": no kernel runs");
+            subject.left_out.push_back(label + ": no kernel runs");
             continue;
         }
         if (variant->op != op || fnmatch(variant_glob.c_str(), name.c_str(), 0) != 0) continue;
         if (variant->numbers.empty()) {
-            left_out.push_back(label + ": " + name + " has no numbers");
+            subject.left_out.push_back(label + ": " + name + " has no numbers");
             continue;
         }
         auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell &c) { return c.variant == name; });
-        if (cell == cells.end()) cell = cells.insert(cells.end(), cell_of(*variant));
+        if (cell == cells.end()) {
+            cell = cells.insert(cells.end(), cell_of(*variant));
+            cell->like = subject.like, cell->user = subject.user;
+        }
         cell->shapes.push_back(one);
     }
-    return cells;
+    if (!cells.empty()) return cells;
+    throw program::InputError(op, subject.left_out.empty() ? "no shape of " + subject.file + " is run by a variant of " + op +
+                                                                 " that matches " + variant_glob
+                                                           : subject.left_out.front());
 }
 
 std::vector<std::string> chain_of(const std::string &schedules, const std::string &target) {
@@ -70,7 +76,7 @@ std::vector<std::string> chain_of(const std::string &schedules, const std::strin
 Numbers numbers_in(const std::string &schedules, const Cell &cell, const std::string &target) {
     Numbers nearest;
     for (const std::string &from : chain_of(schedules, target)) {
-        const NumbersFile file(schedules + "/" + cell.op + "/tuned/" + from + ".json", cell.op, from);
+        const NumbersFile file(schedules + "/" + cell.like + "/tuned/" + from + ".json", cell.like, from);
         if (const auto exact = file.find(cell)) return *exact;
         const auto near = file.near(cell);
         if (nearest.empty() && !near.empty()) nearest = near.front();
@@ -85,7 +91,7 @@ std::vector<Numbers> seeds_of(const std::string &schedules, const Cell &cell, co
         if (std::find(seeds.begin(), seeds.end(), numbers) == seeds.end()) seeds.push_back(numbers);
     };
     const auto add_from = [&](const std::string &target) {
-        const NumbersFile file(schedules + "/" + cell.op + "/tuned/" + target + ".json", cell.op, target);
+        const NumbersFile file(schedules + "/" + cell.like + "/tuned/" + target + ".json", cell.like, target);
         const auto near = file.near(cell);
         for (std::size_t n = 0; n < std::min<std::size_t>(near.size(), 3); n++) add(near[n]);
     };
@@ -97,7 +103,8 @@ std::vector<Numbers> seeds_of(const std::string &schedules, const Cell &cell, co
 
     std::vector<std::pair<double, const Record *>> measured;
     for (const Record &r : records) {
-        const bool like = r.key.op == key.op && r.key.dtype == key.dtype && r.key.schedule == key.schedule &&
+        const bool of_op = r.key.op == key.op || r.key.op == cell.like;
+        const bool like = of_op && r.key.dtype == key.dtype && r.key.schedule == key.schedule &&
                           r.key.shape_class == key.shape_class && r.key.head_dim == key.head_dim;
         const bool foreign = r.key.hardware != key.hardware || r.key.algorithm != key.algorithm || r.key.halide != key.halide;
         if (like && foreign && r.verdict == "timed") measured.emplace_back(median(r.ratios), &r);

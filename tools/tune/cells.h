@@ -2,6 +2,7 @@
 #pragma once
 #include "cell.h"
 #include "records.h"
+#include "subject.h"
 #include <attune/context.h>
 #include <attune/variants.h>
 #include <string>
@@ -9,10 +10,10 @@
 
 namespace attune::tune {
 
-// Shapes that dispatch gives to the same variant are one cell. Shapes of other ops than `op`, and variants that do not match
-// the glob, are left out; `left_out` says which and why. Each shape is run once to see.
-std::vector<Cell> cells_of(const std::string &op, const std::vector<WeightedShape> &, const std::string &variant_glob,
-                           Context &, std::vector<std::string> &left_out);
+// Shapes that dispatch gives to the same variant are one cell. Shapes of other ops, and variants that do not match the glob,
+// are left out, those that cannot be run with a word in left_out. Each shape is run once to see. Throws InputError where none
+// remains.
+std::vector<Cell> cells_of(Subject &, const std::string &variant_glob, Context &);
 
 // The numbers of the cell in the files of the target or of its fallbacks, the first that has them; of the nearest record else.
 // `schedules`: the folder schedules/ of a tree or a package. Empty if there are none.

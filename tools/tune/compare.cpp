@@ -3,20 +3,17 @@
 #include "decision.h"
 #include "generators.h"
 #include "machine.h"
-#include "shapes_file.h"
+#include "report.h"
 #include "tools/error.h"
 #include "tools/text.h"
 #include "workers.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 namespace attune::tune {
 namespace {
-namespace fs = std::filesystem;
 
 struct Contender {
     std::string label;
@@ -52,7 +49,7 @@ Contender contender_of(const std::string &text, const Cell &cell, const std::str
     return c;
 }
 
-std::string table_of(const std::string &title, const std::vector<Contender> &all, const Peaks::Limit &limit) {
+std::string table_of(const std::string &title, const std::vector<Contender> &all, const PeakLimit &limit) {
     std::string text = title + "\n\n| | schedule | numbers | ms, best | times " + all.front().label + " | share of the " +
                        (limit.unit.empty() ? "peak" : limit.unit) + " |\n|---|---|---|---:|---:|---:|\n";
     for (const Contender &c : all) {
@@ -64,7 +61,7 @@ std::string table_of(const std::string &title, const std::vector<Contender> &all
         const auto [least, most] = std::minmax_element(c.ratios.begin(), c.ratios.end());
         text += program::formatted("%.4g", 1e3 * c.best) + " | " + program::formatted("%.3g", 1 / median(c.ratios)) + " (" +
                 program::formatted("%.3g", 1 / *most) + " to " + program::formatted("%.3g", 1 / *least) + ") | " +
-                (limit.peak > 0 ? program::formatted("%.2g", limit.work / c.best / limit.peak) : "-") + " |\n";
+                (limit.peak > 0 ? program::formatted("%.2g", limit.share(c.best)) : "-") + " |\n";
     }
     return text + "\n";
 }
@@ -94,9 +91,7 @@ std::string chart_of(const std::vector<std::pair<std::string, std::vector<Conten
         }
         y += 14;
     }
-    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) + "\" height=\"" + std::to_string(y) +
-           "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + svg +
-           "</svg>\n";
+    return svg_document(width, y, svg);
 }
 
 }  // namespace
@@ -105,13 +100,11 @@ std::string compare(const CompareArguments &a) {
     forget_environment();
     const Generators generators = Generators::find(a.op, a.build);
     const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = a.threads > 0 ? a.threads : cores;
-    const std::string file = shapes_file(a.shapes, generators.shapes_folder(), a.op);
+    Subject subject = find_subject(a.op, generators, a.shapes, a.captures);
     Context context(ContextOptions{.threads = threads});
-    std::vector<std::string> left_out;
-    const std::vector<Cell> cells = cells_of(a.op, read_weighted_shapes(file), "*", context, left_out);
-    for (const std::string &line : left_out) std::fprintf(stderr, "left out: %s\n", line.c_str());
-    if (cells.empty()) throw program::InputError(file, "no shape is run by a variant of " + a.op);
-    Peaks peaks(threads);
+    const std::vector<Cell> cells = cells_of(subject, "*", context);
+    for (const std::string &line : subject.left_out) std::fprintf(stderr, "left out: %s\n", line.c_str());
+    for (const std::string &capture : subject.made_up) std::fprintf(stderr, "made up: %s\n", capture.c_str());
     std::string text;
     std::vector<std::pair<std::string, std::vector<Contender>>> tables;
     for (const Cell &cell : cells) {
@@ -129,33 +122,30 @@ std::string compare(const CompareArguments &a) {
                 c.candidate = maker.make({c.candidate.numbers}, 1, 600).front();
                 c.candidate.schedule = c.cell.schedule, c.candidate.shape_class = c.cell.shape_class;
                 c.failure = c.candidate.reason;
-                if (c.failure.empty()) c.failure = workers.check(c.candidate, one.shape, 600).reason;
+                if (c.failure.empty()) c.failure = workers.check(c.candidate, {one.shape}, 600).reason;
                 if (c.failure.empty()) right.push_back(c.candidate), of_right.push_back(&c);
             }
             if (!all.front().failure.empty()) throw program::MachineError(all.front().label, all.front().failure);
+            PeakLimit limit;
             for (int process = 0; process < a.processes; process++) {
-                const Times times =
-                    workers.time(right, one.shape, {3, 0.01, false, static_cast<std::uint64_t>(process + 1), 600});
+                const auto seed = static_cast<std::uint64_t>(process + 1);
+                const Times times = workers.time(right, one.shape, {.rounds = 3, .seed = seed, .limit = 600, .peak = true});
                 if (!times.failure.empty()) throw program::MachineError("worker", times.failure);
-                for (std::size_t n = 0; n < right.size(); n++)
-                    for (std::size_t round = 0; round < times.seconds[n].size(); round++) {
-                        Contender &c = *of_right[n];
-                        const double seconds = times.seconds[n][round];
-                        c.best = c.best == 0 ? seconds : std::min(c.best, seconds);
-                        c.ratios.push_back(seconds / times.seconds[0][round]);
-                    }
+                if (times.limit.peak >= limit.peak) limit = times.limit;
+                for (std::size_t n = 0; n < right.size(); n++) {
+                    Contender &c = *of_right[n];
+                    const double best = *std::min_element(times.seconds[n].begin(), times.seconds[n].end());
+                    const std::vector<double> ratios = times.ratios(n);
+                    c.best = process == 0 ? best : std::min(c.best, best);
+                    c.ratios.insert(c.ratios.end(), ratios.begin(), ratios.end());
+                }
             }
             const std::string title = one.shape.op + " " + name_of(one.shape.dtype) + " " + one.shape.label();
-            text += table_of(title, all, peaks.of(cell, one.shape));
+            text += table_of(title, all, limit);
             tables.emplace_back(title, std::move(all));
         }
     }
-    if (a.picture) {
-        std::ofstream out(*a.picture);
-        out << chart_of(tables);
-        out.close();
-        if (!out) throw program::MachineError(*a.picture, "cannot be written");
-    }
+    if (a.picture) write_picture(*a.picture, chart_of(tables));
     return hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
            std::to_string(3 * a.processes) + " rounds in " + std::to_string(a.processes) + " processes, in turns\n\n" + text;
 }

@@ -9,6 +9,7 @@ namespace attune::tune {
 struct CompareArguments {
     std::string op;
     std::optional<std::string> build, shapes, picture;
+    std::vector<std::string> captures;    // name=file.npy or name=number
     std::vector<std::string> contenders;  // "label=schedule [name=number...]" or "label=schedule@target": its numbers
     int threads = 0, processes = 3;
 };

@@ -23,6 +23,10 @@ double median(std::vector<double> x) {
     return (x[half] + *std::max_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(half))) / 2;
 }
 
+void MeanRatio::add(double ratio, double weight) { logs_ += weight * std::log(ratio), weights_ += weight; }
+
+double MeanRatio::value() const { return weights_ > 0 ? std::exp(logs_ / weights_) : 1; }
+
 Gain gain_of(const std::vector<std::vector<double>> &ratios) {
     std::vector<double> logs;
     for (const std::vector<double> &process : ratios) {

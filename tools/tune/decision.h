@@ -8,6 +8,16 @@ namespace attune::tune {
 
 double median(std::vector<double>);  // 0 of none
 
+// The geometric mean of ratios that have weights: of one candidate, over the shapes.
+class MeanRatio {
+public:
+    void add(double ratio, double weight);
+    double value() const;  // 1 of none
+
+private:
+    double logs_ = 0, weights_ = 0;
+};
+
 // How many times as quick a candidate is as what it is compared with, and the 95 % interval of it; 1 is alike.
 struct Gain {
     double value = 1, low = 0, high = 0;  // low 0: too few processes to say

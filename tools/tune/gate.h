@@ -3,17 +3,20 @@
 #pragma once
 #include "bench/cases/shapes.h"
 #include "checks.h"
+#include "user_case.h"
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace attune::tune {
 
 struct GateJob {
-    std::string variant;  // a variant that is linked in or registered
-    bench::Shape shape;   // for which it is tuned
-    int threads = 0;      // beside 1; 0: all cores
+    std::string variant;               // a variant that is linked in or registered
+    std::vector<bench::Shape> shapes;  // for which it is tuned
+    UserAttention user = {};           // whose module has been loaded
+    int threads = 0;                   // beside 1; 0: all cores
     unsigned seed = 1;
-    std::string expected;  // folder where what is right at the tuning shape is kept between processes; empty: nowhere
+    std::string expected = {};  // folder where what is right at the tuning shapes is kept between processes; empty: nowhere
 };
 
 struct Judgement {
@@ -29,7 +32,10 @@ Judgement judge_candidate(const GateJob &, const Say &);
 
 // One of them.
 Judgement run_check(const PlannedCheck &, const std::string &variant, int threads);
-// The tuning shape.
-PlannedCheck shape_check(const bench::Shape &, std::int64_t tile, const std::string &expected);
+// A tuning shape.
+PlannedCheck shape_check(const std::string &op, const bench::Shape &, const UserAttention &, std::int64_t tile,
+                         const std::string &expected);
+// Awkward calls of a user's attention, within those shapes.
+std::vector<PlannedCheck> user_checks(const attune::VariantInfo &, const std::vector<bench::Shape> &, const UserAttention &);
 
 }  // namespace attune::tune

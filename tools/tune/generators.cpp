@@ -1,12 +1,11 @@
 #include "generators.h"
 #include "candidates.h"
+#include "hash.h"
 #include "subprocess.h"
 #include "tools/error.h"
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
@@ -18,11 +17,6 @@ namespace {
 
 constexpr const char *list = "attune_generators.json";
 constexpr double build_limit = 1800;  // seconds; a minute where nothing else runs
-
-std::string text_in(const fs::path &file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::string tail_of(const std::string &text, std::size_t lines) {
     std::size_t at = text.size();
@@ -74,7 +68,7 @@ fs::path configure(const fs::path &share) {
 Generators::Generators(std::string folder) : folder_(std::move(folder)) {
     const std::string file = folder_ + "/" + list;
     try {
-        json_ = nlohmann::json::parse(text_in(file));
+        json_ = nlohmann::json::parse(bytes_of(file));
         if (json_.at("schema") != 1) throw InputError(file, "of another version of attune");
         source_dir_ = json_.at("source_dir").get<std::string>();
     } catch (const nlohmann::json::exception &e) {
@@ -111,11 +105,20 @@ Generators Generators::find(const std::string &op, const std::optional<std::stri
 const nlohmann::json &Generators::of_op(const std::string &op) const {
     const auto &ops = json_.at("ops");
     if (const auto found = ops.find(op); found != ops.end()) return *found;
-    std::string known;
-    for (const auto &[name, value] : ops.items()) known += (known.empty() ? "" : ", ") + name;
-    throw InputError(op, "no such op is made in " + folder_ + ", which has " + known +
-                             (json_.at("ops").contains("sdpa") ? "" : "; attentions of your own need --build"));
+    throw InputError(op, "no such op is made in " + folder_ + ", which has " + tunable() +
+                             "; an attention of your own is in the build folder of its project: --build");
 }
+
+std::string Generators::tunable() const {
+    std::string library, users;
+    for (const auto &[name, value] : json_.at("ops").items()) {
+        std::string &names = is_users(name) ? users : library;
+        if (is_users(name) || fs::exists(shapes_folder() + "/" + name + ".csv")) names += (names.empty() ? "" : ", ") + name;
+    }
+    return library.empty() ? users : library;  // a project of a user has no op of the library
+}
+
+bool Generators::is_users(const std::string &op) const { return of_op(op).contains("module"); }
 
 GeneratorProgram Generators::program(const std::string &op, const std::string &dtype, const std::string &target) const {
     static const std::map<std::string, std::string> types = {
@@ -126,15 +129,24 @@ GeneratorProgram Generators::program(const std::string &op, const std::string &d
     if (!types.contains(dtype)) throw InputError(dtype, "is no element type of a kernel");
     const std::string name = one.at("program");
     const auto &program = json_.at("programs").at(name);
-    if (!up_to_date(program)) {
-        say("making " + name);
-        build(name);
-    }
-    GeneratorProgram p{
-        program.at("file"), one.at("generator"), one.at("params"), targets.at(target), types.at(dtype), one.at("attention"), {},
-        json_.at("halide")};
-    std::uint64_t hash = hash_of({});
-    for (const std::string &file : files_of(program)) hash = hash_of(text_in(file), hash);
+    // What a user's sources include is known to their build alone.
+    const bool current = up_to_date(program);
+    if (!current) say("making " + name);
+    if (!current || is_users(op)) build(name);
+    GeneratorProgram p{.program = program.at("file"),
+                       .generator = one.at("generator"),
+                       .params = one.at("params"),
+                       .target = targets.at(target),
+                       .dtype = types.at(dtype),
+                       .attention = one.at("attention"),
+                       .algorithm = {},
+                       .halide = json_.at("halide"),
+                       .hash = 0};
+    const std::string bytes = bytes_of(p.program);
+    if (bytes.empty()) throw MachineError(p.program, "cannot be read");
+    p.hash = hash_of(bytes);
+    std::uint64_t hash = is_users(op) ? p.hash : hash_of({});
+    for (const std::string &file : files_of(program)) hash = hash_of(bytes_of(file), hash);
     p.algorithm = hex(hash);
     return p;
 }
@@ -185,7 +197,7 @@ std::string Generators::space_file(const std::string &op) const { return schedul
 
 std::string Generators::numbers_file(const std::string &op, const std::string &target) const {
     if (installed_) throw InputError("--out", "must be given: numbers are not written into an installed package");
-    if (of_op(op).contains("like")) throw InputError("--out", "must be given for an attention of your own");
+    if (is_users(op)) throw InputError("--out", "must be given for an attention of your own");
     return schedules() + "/" + op + "/tuned/" + target + ".json";
 }
 

@@ -1,6 +1,7 @@
 // The programs that make kernels, and what they have to be told: of a build tree, of an installed package, of a user's own
 // build.
 #pragma once
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@ struct GeneratorProgram {
     bool attention = false;           // whether it takes head_dim and kind
     std::string algorithm;            // hash of what the program is built from: equations and schedules
     std::string halide;               // version
+    std::uint64_t hash = 0;           // of the program
 };
 
 // attune_generators.json, which CMake writes into the build folder of every project that makes kernels
@@ -39,6 +41,8 @@ public:
     std::string numbers_file(const std::string &op, const std::string &target) const;
     // The op whose numbers and space serve where there are none of this one: sdpa for a user's attention; else itself.
     std::string like(const std::string &op) const;
+    bool is_users(const std::string &op) const;  // an attention of attune_add_attention(), or its gradients
+    std::string tunable() const;                 // ops that have shapes or, of a user's project, its attentions
     // Of a user's attention: the shared object that knows it (attune_add_attention), made up to date. Throws InputError for
     // other ops.
     std::string module(const std::string &op) const;

@@ -1,4 +1,5 @@
 #include "machine.h"
+#include <algorithm>
 #include <ctime>
 
 namespace attune::tune {
@@ -10,32 +11,33 @@ std::string field(const std::string &name) {
     return "unknown";
 }
 
+double fma_peak_f32(bench::Team &team) { return bench::fma_peak(team, DType::f32); }
+double fma_peak_f64(bench::Team &team) { return bench::fma_peak(team, DType::f64); }
+
 }  // namespace
 
 std::string hardware() { return field("cpu") + ", " + field("cores") + " cores"; }
 
-std::string today() {
+std::string utc(const char *format) {
     const std::time_t now = std::time(nullptr);
-    char text[16];
-    std::strftime(text, sizeof(text), "%Y-%m-%d", std::gmtime(&now));
+    char text[32];
+    std::strftime(text, sizeof(text), format, std::gmtime(&now));
     return text;
 }
 
-Peaks::Limit Peaks::of(const Cell &cell, const bench::Shape &s) {
-    const bool pairs = cell.schedule == "pairs";
-    const DType type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
-    Limit limit;
-    if (s.decode())
-        limit = {s.bytes(), 0, "plain read"};
-    else if (std::string(s.unit()) == "FLOP")
-        limit = {s.work(), 0, pairs ? "bf16 dot product peak" : "multiply-add peak"};
-    else
-        return limit;
-    double &peak = peaks_[limit.unit + name_of(type)];
-    if (peak == 0)
-        peak = s.decode() ? bench::read_bandwidth(team_) : pairs ? bench::bf16_dot_peak(team_) : bench::fma_peak(team_, type);
-    limit.peak = peak;
-    return limit;
+Peak::Peak(const std::string &schedule, const bench::Shape &s, int threads) : team_(threads) {
+    if (s.decode()) {
+        limit_.work = s.bytes(), limit_.unit = "plain read";
+        of_team_ = bench::read_bandwidth;
+    } else if (std::string(s.unit()) == "FLOP") {
+        const bool pairs = schedule == "pairs";
+        limit_.work = s.work(), limit_.unit = pairs ? "bf16 dot product peak" : "multiply-add peak";
+        of_team_ = pairs ? bench::bf16_dot_peak : s.dtype == DType::f64 ? fma_peak_f64 : fma_peak_f32;
+    }
+}
+
+void Peak::measure() {
+    if (of_team_) limit_.peak = std::max(limit_.peak, of_team_(team_));
 }
 
 }  // namespace attune::tune

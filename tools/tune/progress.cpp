@@ -25,10 +25,10 @@ Progress::~Progress() {
     if (open_) std::fputc('\n', stderr);
 }
 
-void Progress::start_cell(const Cell &cell, const Peaks::Limit &limit) {
+void Progress::start_cell(const Cell &cell) {
     cell_++;
     trials_ = 0;
-    name_ = cell.variant, limit_ = limit;
+    name_ = cell.variant;
     shown_ = {};
 }
 
@@ -50,8 +50,8 @@ std::string Progress::line(const CellResult &result, const std::string &phase) c
     if (rejected) text += ", " + std::to_string(rejected) + " rejected";
     if (known) text += ", " + std::to_string(known) + " known before";
     text += "  best " + program::formatted("%.3f", gain) + " of the start";
-    if (limit_.peak > 0 && seconds > 0)
-        text += ", " + program::formatted("%.2f", limit_.work / seconds / limit_.peak) + " of the " + limit_.unit;
+    if (const double share = result.limit.share(seconds); share > 0)
+        text += ", " + program::formatted("%.2f", share) + " of the " + result.limit.unit;
     return text + "  " + phase;
 }
 

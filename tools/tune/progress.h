@@ -1,8 +1,7 @@
 // What the tuner says while it works, on standard error: one line that is rewritten on a terminal, else a line for
 // each candidate.
 #pragma once
-#include "cell_tuner.h"
-#include "machine.h"
+#include "setting.h"
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -16,7 +15,7 @@ public:
     Progress(const Progress &) = delete;
     Progress &operator=(const Progress &) = delete;
 
-    void start_cell(const Cell &, const Peaks::Limit &);
+    void start_cell(const Cell &);
     void show(const CellResult &, const std::string &phase);
     void say(const std::string &line);  // on a line of its own
 
@@ -26,7 +25,6 @@ private:
     std::size_t cells_, cell_ = 0, trials_ = 0;
     std::chrono::steady_clock::time_point deadline_, shown_ = {};
     double seconds_;
-    Peaks::Limit limit_;
     std::string name_;
     bool terminal_, open_ = false;
 };

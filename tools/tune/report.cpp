@@ -1,14 +1,16 @@
 #include "report.h"
+#include "tools/error.h"
 #include "tools/text.h"
 #include <algorithm>
-#include <cstdio>
+#include <fstream>
 #include <map>
 
 namespace attune::tune {
 namespace {
 
 std::string share(const CellReport &r, double seconds) {
-    return r.limit.peak > 0 && seconds > 0 ? program::formatted("%.2f", r.limit.work / seconds / r.limit.peak) : "-";
+    const double share = r.result.limit.share(seconds);
+    return share > 0 ? program::formatted("%.2f", share) : "-";
 }
 
 std::string tried_text(const CellReport &r) {
@@ -111,10 +113,21 @@ std::string picture_of(const std::vector<CellReport> &reports) {
              "fill=\"#555\"");
         y0 += height;
     }
+    return svg_document(width, std::max(y0, 1), svg);
+}
+
+std::string svg_document(int width, int height, const std::string &elements) {
     return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) + "\" height=\"" +
-           std::to_string(std::max(y0, 1)) +
-           "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + svg +
-           "</svg>\n";
+           std::to_string(height) +
+           "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" +
+           elements + "</svg>\n";
+}
+
+void write_picture(const std::string &file, const std::string &svg) {
+    std::ofstream out(file);
+    out << svg;
+    out.close();
+    if (!out) throw program::MachineError(file, "cannot be written");
 }
 
 }  // namespace attune::tune

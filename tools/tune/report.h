@@ -1,7 +1,6 @@
 // What a run of the tuner found: a table, and a picture of the candidates.
 #pragma once
-#include "cell_tuner.h"
-#include "machine.h"
+#include "setting.h"
 #include <string>
 #include <vector>
 
@@ -10,7 +9,6 @@ namespace attune::tune {
 struct CellReport {
     Cell cell;
     CellResult result;
-    Peaks::Limit limit;  // of the first shape
 };
 
 // One row a cell: numbers before and after, the gain with its interval, shares of the peak, what was tried; then each cell
@@ -18,5 +16,9 @@ struct CellReport {
 std::string table_of(const std::vector<CellReport> &);
 // One panel a cell: each candidate by when it was tried and how quick it is, those rejected below, the chosen one marked.
 std::string picture_of(const std::vector<CellReport> &);
+
+// An SVG of elements on white, and its file. Throws MachineError where it cannot be written.
+std::string svg_document(int width, int height, const std::string &elements);
+void write_picture(const std::string &file, const std::string &svg);
 
 }  // namespace attune::tune

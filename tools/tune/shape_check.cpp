@@ -1,11 +1,15 @@
-// The check at the shape that is tuned for: the call of the benchmark, every element or a large sample, and what is expected
-// kept in a file, because it costs as much as all other checks together.
+// Checks by calls of the benchmark. At a shape that is tuned for: every element or a large sample, and what is expected kept
+// in a file, because it costs as much as all other checks together. And the awkward calls of a user's attention.
 #include "bench/cases/case.h"
 #include "gate.h"
+#include "hash.h"
+#include "tests/support/variant_grid.h"
+#include "user_captures.h"
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <unistd.h>
 
 namespace attune::tune {
@@ -14,18 +18,17 @@ namespace {
 // About two seconds of the definition.
 constexpr double most_operations = 5e9;
 
-std::span<const std::byte> bytes_of(const bench::Bytes &b) { return {static_cast<const std::byte *>(b.data), b.size}; }
+std::span<const std::byte> span_of(const bench::Bytes &b) { return {static_cast<const std::byte *>(b.data), b.size}; }
 
-// One file a shape and sample, its name a hash of what it is for, which stands in it.
-std::string key_of(const bench::Shape &s, std::int64_t tile) {
-    return s.op + "_" + attune::name_of(s.dtype) + "/" + s.label() + "/tile:" + std::to_string(tile);
+// One file a shape and sample, its name a hash of what it is for, which stands in it. A user's attention is right by its own
+// word: its code and captures belong to it.
+std::string key_of(const std::string &op, const bench::Shape &s, const UserAttention &user, std::int64_t tile) {
+    const std::string key = s.op + "_" + attune::name_of(s.dtype) + "/" + s.label() + "/tile:" + std::to_string(tile);
+    if (!user) return key;
+    return op + "/" + hex(hash_of(bytes_of(user.module))) + "/captures:" + captures_key(op, user.captures) + "/" + key;
 }
 std::string file_of(const std::string &folder, const std::string &key) {
-    std::uint64_t hash = 14695981039346656037u;
-    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-    char name[32];
-    std::snprintf(name, sizeof name, "%016llx.expected", static_cast<unsigned long long>(hash));
-    return (std::filesystem::path(folder) / name).string();
+    return (std::filesystem::path(folder) / (hex(hash_of(key)) + ".expected")).string();
 }
 
 bool read(const std::string &file, const std::string &key, bench::Expected &expected) {
@@ -68,10 +71,11 @@ void write(const std::string &file, const std::string &key, const bench::Expecte
 
 class ShapeCheck final : public Check {
 public:
-    ShapeCheck(const bench::Shape &shape, std::int64_t tile, const std::string &folder)
-        : case_(bench::make_case(shape)), key_(key_of(shape, tile)) {
+    ShapeCheck(const std::string &op, const bench::Shape &shape, const UserAttention &user, std::int64_t tile,
+               const std::string &folder)
+        : case_(make_case(op, shape, user)) {
         case_->sample(most_operations, tile);
-        if (!folder.empty()) file_ = file_of(folder, key_);
+        if (!folder.empty()) key_ = key_of(op, shape, user, tile), file_ = file_of(folder, key_);
     }
     attune::Status run(attune::Context &context, std::string_view variant) override { return case_->call(context, variant); }
     void forget_outputs() override { case_->forget_output(); }
@@ -91,7 +95,7 @@ public:
 private:
     static std::vector<NamedBytes> named(const std::vector<bench::Region> &regions) {
         std::vector<NamedBytes> all;
-        for (const bench::Region &r : regions) all.push_back({r.name, bytes_of(r.bytes)});
+        for (const bench::Region &r : regions) all.push_back({r.name, span_of(r.bytes)});
         return all;
     }
 
@@ -101,8 +105,22 @@ private:
 
 }  // namespace
 
-PlannedCheck shape_check(const bench::Shape &shape, std::int64_t tile, const std::string &expected) {
-    return {"tuning shape " + shape.label(), [=] { return std::make_unique<ShapeCheck>(shape, tile, expected); }};
+PlannedCheck shape_check(const std::string &op, const bench::Shape &shape, const UserAttention &user, std::int64_t tile,
+                         const std::string &expected) {
+    return {"tuning shape " + shape.label(), [=] { return std::make_unique<ShapeCheck>(op, shape, user, tile, expected); }};
+}
+
+std::vector<PlannedCheck> user_checks(const VariantInfo &v, const std::vector<bench::Shape> &shapes,
+                                      const UserAttention &user) {
+    std::vector<PlannedCheck> checks;
+    std::set<std::string> taken;
+    for (const bench::Shape &tuned : shapes)
+        for (const bench::Shape &shape : awkward_user_shapes(v, tuned))
+            if (const std::string label = shape.label(); taken.insert(label).second)
+                checks.push_back({label, [=, op = std::string(v.op), tile = attune_test::tile_of(v)] {
+                                      return std::make_unique<ShapeCheck>(op, shape, user, tile, std::string());
+                                  }});
+    return checks;
 }
 
 }  // namespace attune::tune

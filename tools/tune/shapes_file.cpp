@@ -3,9 +3,6 @@
 #include <filesystem>
 
 namespace attune::tune {
-std::string shapes_file(const std::optional<std::string> &given, const std::string &folder, const std::string &op) {
-    return given ? *given : folder + "/" + op + ".csv";
-}
 
 std::vector<WeightedShape> read_weighted_shapes(const std::string &file) {
     if (!std::filesystem::is_regular_file(file)) throw program::InputError(file, "there is no such file of shapes");

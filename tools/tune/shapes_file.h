@@ -2,14 +2,10 @@
 #pragma once
 #include "cell.h"
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace attune::tune {
-
-// The file that was given, else the op's own in the folder.
-std::string shapes_file(const std::optional<std::string> &given, const std::string &folder, const std::string &op);
 
 // Shapes with their shares of the time; equal shapes are one. Throws InputError that names the line.
 std::vector<WeightedShape> read_weighted_shapes(const std::string &file);

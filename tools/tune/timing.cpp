@@ -1,5 +1,6 @@
 // Samples in turns, and what is measured beside them.
 #include "timing.h"
+#include "attune/attention_library.h"
 #include "attune/context.h"
 #include "bench/cases/case.h"
 #include "bench/cases/machine.h"
@@ -35,7 +36,7 @@ std::size_t sets_of(const TimingJob &job) {
 class Measurement {
 public:
     explicit Measurement(const TimingJob &job) : context_({.threads = job.threads}), random_(job.seed) {
-        for (std::size_t n = 0; n < sets_of(job); n++) cases_.push_back(bench::make_case(job.shape));
+        for (std::size_t n = 0; n < sets_of(job); n++) cases_.push_back(make_case(job.op, job.shape, job.user));
     }
     int threads() const { return context_.threads(); }
     std::mt19937 &random() { return random_; }
@@ -60,9 +61,13 @@ private:
     std::size_t next_ = 0;
 };
 
+// Whether the shape says how much is computed: a user's mask leaves out pairs that no shape knows of.
+bool work_is_known(const TimingJob &job) { return !job.user || !find_attention(job.op)->has_mask; }
+
 // The products of a shape cannot take less than this; 0 where nothing is known: of other work, and of matrix tiles.
-double least_seconds(const bench::Shape &shape, int threads) {
-    if (shape.unit() != std::string_view("FLOP")) return 0;
+double least_seconds(const TimingJob &job, int threads) {
+    const bench::Shape &shape = job.shape;
+    if (shape.unit() != std::string_view("FLOP") || !work_is_known(job)) return 0;
     if (shape.dtype == attune::DType::bf16)
         for (const attune::TargetInfo &t : attune::targets())
             if (t.name == "sapphirerapids" && t.missing.empty()) return 0;
@@ -80,6 +85,8 @@ Timings time_variants(const TimingJob &job, const std::vector<std::string> &vari
         for (const std::string &variant : variants) fastest = std::min(fastest, measurement.sample(variant, 1));
     const int calls = static_cast<int>(std::clamp(std::ceil(job.sample_seconds / fastest), 1.0, 1e6));
 
+    std::optional<Peak> peak;
+    if (job.peak_of && work_is_known(job)) peak.emplace(*job.peak_of, job.shape, measurement.threads());
     Timings timings;
     timings.seconds.resize(variants.size());
     std::vector<std::size_t> order(variants.size());
@@ -88,10 +95,12 @@ Timings time_variants(const TimingJob &job, const std::vector<std::string> &vari
     for (int round = 0; round < job.rounds; round++) {
         std::shuffle(order.begin(), order.end(), measurement.random());
         for (const std::size_t n : order) timings.seconds[n].push_back(measurement.sample(variants[n], calls));
+        if (peak) peak->measure();
     }
+    if (peak) timings.limit = peak->limit();
     timings.foreign_load = std::max(0.0, bench::cpu_seconds_of_others() - others) / std::max(1e-9, now() - start);
 
-    const double least = least_seconds(job.shape, measurement.threads());
+    const double least = least_seconds(job, measurement.threads());
     for (const std::vector<double> &seconds : timings.seconds) {
         const double best = seconds.empty() ? least : *std::min_element(seconds.begin(), seconds.end());
         char text[160] = "";

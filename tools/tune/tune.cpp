@@ -1,18 +1,19 @@
 // attune tune: what is tuned and against what, cell by cell; then the files of numbers, the table and the picture.
+#include "cell_tuner.h"
 #include "cells.h"
-#include "generators.h"
-#include "machine.h"
+#include "finalists.h"
 #include "numbers_file.h"
 #include "progress.h"
 #include "report.h"
-#include "shapes_file.h"
+#include "subject.h"
 #include "tools/error.h"
 #include "tools/text.h"
 #include "tune_command.h"
+#include "user_captures.h"
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <thread>
 #include <unistd.h>
 
@@ -21,15 +22,37 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+// What the candidates of one cell are made and tried with.
+struct Tools {
+    Tools(const Cell &cell, const Generators &generators, const fs::path &cache, int threads)
+        : program(generators.program(cell.op, cell.dtype, cell.target)),
+          space(Space::read(generators.space_file(cell.op), cell.like, cell.schedule, cell.shape_class,
+                            facts_of(program.target, cell.dtype, cell.head_dim, caches_here()))),
+          maker(cell, program, cache / "kernels"), workers(cell, own_program(), (cache / "expected").string(), threads) {
+        key.target = cell.target, key.hardware = hardware(), key.algorithm = program.algorithm, key.halide = program.halide;
+        key.op = cell.op, key.dtype = cell.dtype, key.schedule = cell.schedule, key.shape_class = cell.shape_class;
+        key.kind = cell.kind, key.head_dim = cell.head_dim, key.threads = threads;
+        if (cell.user) captures = captures_key(cell.op, cell.user.captures);
+    }
+
+    GeneratorProgram program;
+    Space space;
+    CandidateMaker maker;
+    Workers workers;
+    RecordKey key;
+    std::string captures;
+};
+
 // All that one run shares.
 class Tuner {
 public:
     explicit Tuner(const TuneArguments &arguments)
         : a_(arguments), generators_(Generators::find(arguments.op, arguments.build)),
           threads_(arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency())),
-          jobs_(arguments.jobs > 0 ? arguments.jobs : static_cast<int>(std::thread::hardware_concurrency())), peaks_(threads_),
+          jobs_(arguments.jobs > 0 ? arguments.jobs : static_cast<int>(std::thread::hardware_concurrency())),
           cache_(cache_folder()) {
         forget_environment();
+        subject_ = find_subject(a_.op, generators_, a_.shapes, a_.captures);
         files_ = a_.records.empty() ? std::vector<std::string>{(cache_ / "records.jsonl").string()} : a_.records;
         for (const std::string &file : files_) {
             const std::vector<Record> some = read_records(file);
@@ -39,7 +62,8 @@ public:
     }
 
     std::string run() {
-        const std::vector<Cell> cells = find_cells();
+        Context context(ContextOptions{.threads = threads_});
+        const std::vector<Cell> cells = cells_of(subject_, a_.variant, context);
         if (a_.identical > 0) return try_identical(cells.front());
         const double seconds = a_.minutes * 60;
         const Deadline end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -47,14 +71,17 @@ public:
         {
             Progress progress(cells.size(), end, seconds);
             progress_ = &progress;
-            for (const std::string &line : left_out_) progress.say("left out: " + line);
+            for (const std::string &line : subject_.left_out) progress.say("left out: " + line);
+            for (const std::string &capture : subject_.made_up)
+                progress.say("captures made up: " + capture + "; yours: --capture NAME=FILE.npy or NAME=NUMBER");
+            for (const Cell &cell : cells) numbers_file(cell);  // said before an hour is spent, if there is none
             for (std::size_t n = 0; n < cells.size(); n++) {
                 const auto share = (end - Clock::now()) / static_cast<int>(cells.size() - n);
                 reports.push_back(tune_one(cells[n], Clock::now() + share));
             }
             progress_ = nullptr;
         }
-        write_picture(reports);
+        if (a_.picture) write_picture(*a_.picture, picture_of(reports));
         std::string text = table_of(reports) + notes_;
         text += "records: " + files_.front() + "\n";
         const bool wrong =
@@ -67,26 +94,6 @@ public:
     }
 
 private:
-    std::vector<Cell> find_cells() {
-        const std::string file = shapes_file(a_.shapes, generators_.shapes_folder(), a_.op);
-        Context context(ContextOptions{.threads = threads_});
-        const std::vector<WeightedShape> shapes = read_weighted_shapes(file);
-        const std::vector<Cell> cells = cells_of(a_.op, shapes, a_.variant, context, left_out_);
-        if (!cells.empty()) return cells;
-        std::string why = left_out_.empty()
-                              ? "no shape of " + file + " is run by a variant of " + a_.op + " that matches " + a_.variant
-                              : left_out_.front();
-        throw program::InputError(a_.op, why);
-    }
-
-    RecordKey key_of(const Cell &cell, const GeneratorProgram &program) const {
-        RecordKey key;
-        key.target = cell.target, key.hardware = hardware(), key.algorithm = program.algorithm, key.halide = program.halide;
-        key.op = cell.op, key.dtype = cell.dtype, key.schedule = cell.schedule, key.shape_class = cell.shape_class;
-        key.kind = cell.kind, key.head_dim = cell.head_dim, key.threads = threads_;
-        return key;
-    }
-
     Numbers baseline_of(const Cell &cell, const Space &space) const {
         if (!a_.from) return space.nearest(cell.shipped);
         const Numbers from = numbers_in(generators_.schedules(), cell, *a_.from);
@@ -94,36 +101,38 @@ private:
         return space.nearest(from);
     }
 
-    CellReport tune_one(const Cell &cell, Deadline deadline) {
-        CellReport report{cell, {}, {}};
-        const GeneratorProgram program = generators_.program(cell.op, cell.dtype, cell.target);
-        const Space space = Space::read(generators_.space_file(cell.op), cell.op, cell.schedule, cell.shape_class,
-                                        facts_of(program.target, cell.dtype, cell.head_dim, caches_here()));
-        const CandidateMaker maker(cell, program, cache_ / "kernels");
-        const Workers workers(cell, own_program(), (cache_ / "expected").string(), threads_);
-        const RecordKey key = key_of(cell, program);
-        const Numbers baseline = baseline_of(cell, space);
-        const std::string file = numbers_file(cell);  // said before an hour is spent, if there is none
-        std::vector<Numbers> seeds;
-        if (!a_.from) seeds = seeds_of(generators_.schedules(), cell, known_, key);
-        report.limit = peaks_.of(cell, cell.shapes.front().shape);
-        progress_->start_cell(cell, report.limit);
+    Setting setting_of(const Cell &cell, const Tools &tools) const {
         Limits limits;
         limits.jobs = jobs_, limits.cold = a_.cold;
-        const Setting setting{
-            cell,   space,
-            maker,  workers,
-            key,    known_,
-            *log_,  a_.strategy,
-            seeds,  a_.seed,
-            limits, [this](const CellResult &result, const std::string &phase) { progress_->show(result, phase); }};
+        return {.cell = cell,
+                .space = tools.space,
+                .maker = tools.maker,
+                .workers = tools.workers,
+                .key = tools.key,
+                .captures = tools.captures,
+                .known = known_,
+                .log = *log_,
+                .strategy = a_.strategy,
+                .seeds = {},
+                .seed = a_.seed,
+                .limits = limits,
+                .progress = {}};
+    }
+
+    CellReport tune_one(const Cell &cell, Deadline deadline) {
+        CellReport report{cell, {}};
+        const Tools tools(cell, generators_, cache_, threads_);
+        const Numbers baseline = baseline_of(cell, tools.space), shipped = tools.space.nearest(cell.shipped);
+        Setting setting = setting_of(cell, tools);
+        if (!a_.from) setting.seeds = seeds_of(generators_.schedules(), cell, known_, tools.key);
+        setting.progress = [this](const CellResult &result, const std::string &phase) { progress_->show(result, phase); };
+        progress_->start_cell(cell);
         report.result = tune_cell(setting, baseline, deadline);
         progress_->say(cell.variant + ": " + std::to_string(report.result.trials.size()) + " candidates" +
                        (report.result.complete ? ", the search had nothing more to ask" : ", time is up"));
         Numbers best = report.result.chosen;
-        const Numbers shipped = space.nearest(cell.shipped);
         if (a_.from && best != shipped) best = against_shipped(setting, best, report);
-        if (report.result.failure.empty() && best != shipped) write_numbers(report, best, program, file);
+        if (report.result.failure.empty() && best != shipped) write_numbers(report, best, tools.program);
         return report;
     }
 
@@ -149,10 +158,10 @@ private:
         if (r.gain)
             text += ", " + program::formatted("%.3f", r.gain->value) + " (" + program::formatted("%.3f", r.gain->low) + " to " +
                     program::formatted("%.3f", r.gain->high) + ") of the speed of " + text_of(r.baseline);
-        if (report.limit.peak > 0)
-            text += ", " + program::formatted("%.2f", report.limit.work / r.chosen_seconds / report.limit.peak) + " of the " +
-                    report.limit.unit;
+        if (const double share = r.limit.share(r.chosen_seconds); share > 0)
+            text += ", " + program::formatted("%.2f", share) + " of the " + r.limit.unit;
         for (const WeightedShape &s : report.cell.shapes) text += ", " + s.shape.label();
+        if (!subject_.made_up.empty()) text += ", captures made up";
         return text;
     }
 
@@ -161,9 +170,9 @@ private:
         return a_.out ? *a_.out + "/" + cell.op + "/" + cell.target + ".json" : generators_.numbers_file(cell.op, cell.target);
     }
 
-    void write_numbers(const CellReport &report, const Numbers &best, const GeneratorProgram &program,
-                       const std::string &file) {
+    void write_numbers(const CellReport &report, const Numbers &best, const GeneratorProgram &program) {
         const Cell &cell = report.cell;
+        const std::string file = numbers_file(cell);
         if (a_.dry) {
             notes_ += cell.variant + ": " + text_of(best) + " (not written)\n";
             return;
@@ -179,24 +188,12 @@ private:
         notes_ += cell.variant + ": written to " + file + "\n";
     }
 
-    void write_picture(const std::vector<CellReport> &reports) {
-        if (!a_.picture) return;
-        std::ofstream out(*a_.picture);
-        out << picture_of(reports);
-        out.close();
-        if (!out) throw program::MachineError(*a_.picture, "cannot be written");
-    }
-
     // How often the decision would replace numbers by themselves, and how small a gain it can see.
     std::string try_identical(const Cell &cell) {
-        const GeneratorProgram program = generators_.program(cell.op, cell.dtype, cell.target);
-        const Space space = Space::read(generators_.space_file(cell.op), cell.op, cell.schedule, cell.shape_class,
-                                        facts_of(program.target, cell.dtype, cell.head_dim, caches_here()));
-        const CandidateMaker maker(cell, program, cache_ / "kernels");
-        const Workers workers(cell, own_program(), (cache_ / "expected").string(), threads_);
-        Limits limits;
-        limits.cold = a_.cold;
-        const Candidate one = maker.make({space.nearest(cell.shipped)}, 1, limits.compile_seconds).front();
+        const Tools tools(cell, generators_, cache_, threads_);
+        Setting setting = setting_of(cell, tools);
+        const Limits &limits = setting.limits;
+        const Candidate one = tools.maker.make({tools.space.nearest(cell.shipped)}, 1, limits.compile_seconds).front();
         if (!one.verdict.empty()) throw program::MachineError(cell.variant, one.reason);
         // Each is a file of its own, as different candidates are: loaded twice, one file would be one code.
         const fs::path folder = fs::temp_directory_path() / ("attune-identical-" + std::to_string(::getpid()));
@@ -210,9 +207,7 @@ private:
         int replaced = 0;
         std::vector<double> widths;
         for (int trial = 0; trial < a_.identical; trial++) {
-            const Setting setting{cell,   space, maker,       workers, key_of(cell, program),
-                                  known_, *log_, a_.strategy, {},      a_.seed + static_cast<std::uint64_t>(trial),
-                                  limits, {}};
+            setting.seed = a_.seed + static_cast<std::uint64_t>(trial);
             CellResult result;
             const auto finalists = decide(setting, copies.front(), {copies.begin() + 1, copies.end()},
                                           Clock::now() + std::chrono::hours(1), result);
@@ -229,9 +224,9 @@ private:
     const TuneArguments &a_;
     Generators generators_;
     int threads_, jobs_;
-    Peaks peaks_;
     fs::path cache_;
-    std::vector<std::string> files_, left_out_;
+    Subject subject_;
+    std::vector<std::string> files_;
     std::vector<Record> known_;
     std::unique_ptr<RecordLog> log_;
     Progress *progress_ = nullptr;

@@ -7,7 +7,7 @@
 namespace attune::tune {
 
 struct TuneArguments {
-    std::string op;                      
+    std::string op;
     std::optional<std::string> build;    // folder of a build with generator programs
     std::optional<std::string> shapes;   // CSV
     std::optional<std::string> out;      // folder <op>/<target>.json is written to

@@ -1,8 +1,14 @@
 #include "user_captures.h"
+#include "hash.h"
 #include "tools/error.h"
+#include "tools/text.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
 
 namespace attune::tune {
 using program::InputError;
@@ -66,6 +72,52 @@ DType dtype_of(program::ElementType type) {
     }
 }
 
+// What a call says of a capture that it reads beyond its extents: the capture, the dimension, and how many elements are read.
+struct Lack {
+    std::size_t capture = 0, dimension = 0;
+    std::int64_t extent = 0;
+};
+std::optional<Lack> lack_in(const std::string &message, const AttentionRecord &attention) {
+    for (std::size_t n = 0; n < attention.captures.size(); n++) {
+        const std::string words = "capture_" + std::string(attention.captures[n].name) + " is accessed at ";
+        const std::size_t at = message.find(words);
+        if (at == message.npos) continue;
+        long long element = 0;
+        int from_innermost = 0;
+        const char *const pattern = "%lld, which is beyond the max (%*d) in dimension %d";
+        const int rank = attention.captures[n].rank;
+        if (std::sscanf(message.c_str() + at + words.size(), pattern, &element, &from_innermost) == 2 && from_innermost < rank)
+            return Lack{n, std::size_t(rank - 1 - from_innermost), element + 1};
+    }
+    return {};
+}
+
+// A file of made-up values, one for each type and shape.
+std::string made_up_file(const program::Shape &shape, program::ElementType type, const std::string &folder) {
+    std::string name = program::name_of(type);
+    for (const std::int64_t extent : shape) name += "_" + std::to_string(extent);
+    const std::string file = folder + "/" + name + ".npy";
+    if (std::filesystem::exists(file)) return file;
+    program::Array array(type, shape);
+    for (std::int64_t n = 0; n < array.elements(); n++) {
+        const double x = 0.5 + 0.5 * static_cast<double>(n * 2654435761 % 65536) / 65536;
+        if (type == program::ElementType::f32) array.as<float>()[n] = static_cast<float>(x);
+        if (type == program::ElementType::f64) array.as<double>()[n] = x;
+        if (type == program::ElementType::i32) array.as<std::int32_t>()[n] = 0;
+        if (type == program::ElementType::boolean) array.as<bool>()[n] = true;
+    }
+    const std::string beside = file + "." + std::to_string(::getpid());
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    std::ofstream out(beside, std::ios::binary);
+    out << program::npy_header(type, shape);
+    out.write(reinterpret_cast<const char *>(array.data.get()), static_cast<std::streamsize>(array.bytes()));
+    out.close();
+    if (out) std::filesystem::rename(beside, file, error);
+    if (!out || error) throw program::MachineError(file, "cannot be written");
+    return file;
+}
+
 }  // namespace
 
 CaptureSet::CaptureSet(const AttentionRecord &attention, const Captures &given) {
@@ -99,10 +151,57 @@ std::vector<CaptureArgument> CaptureSet::arguments(DType type) const {
     return arguments;
 }
 
+std::uint64_t CaptureSet::hash() const {
+    std::uint64_t hash = hash_of({});
+    for (const Capture &c : all_) {
+        hash =
+            hash_of(c.name + "=" + (c.number ? program::formatted("%.17g", *c.number) : program::text_of(c.array.shape)), hash);
+        if (!c.number) hash = hash_of({reinterpret_cast<const char *>(c.array.data.get()), c.array.bytes()}, hash);
+    }
+    return hash;
+}
+
 std::vector<bench::Region> CaptureSet::regions() const {
     std::vector<bench::Region> all;
     for (const Capture &c : all_)
         if (!c.number) all.push_back({c.name.c_str(), {c.array.data.get(), c.array.bytes()}});
+    return all;
+}
+
+std::string captures_key(const std::string &op, const Captures &captures) {
+    return hex(CaptureSet(*find_attention(op), captures).hash());
+}
+
+Captures complete_captures(const std::string &op, const Captures &given, const std::vector<bench::Shape> &shapes,
+                           const std::string &folder, std::vector<std::string> &made_up) {
+    constexpr std::int64_t most_elements = std::int64_t{1} << 28;
+    const AttentionRecord &attention = *find_attention(op);
+    const auto is_given = [&](const CaptureRecord &c) { return given.count(std::string(c.name)) > 0; };
+    Captures all = given;
+    std::vector<program::Shape> extents;
+    for (const CaptureRecord &c : attention.captures) {
+        const program::Shape &shape = extents.emplace_back(c.rank, 1);
+        if (!is_given(c)) all[std::string(c.name)] = c.rank == 0 ? "1" : made_up_file(shape, element_of(c), folder);
+    }
+    // The call says what it lacks, one dimension at a time. What else may be wrong with it is said where it is run.
+    for (const bench::Shape &shape : shapes)
+        while (true) {
+            Context context;
+            const Status status = make_user_case(std::string(attention.name), shape, all)->call(context, "");
+            const std::optional<Lack> lack = lack_in(status.message(), attention);
+            if (!lack || is_given(attention.captures[lack->capture])) break;
+            const CaptureRecord &c = attention.captures[lack->capture];
+            program::Shape &wanted = extents[lack->capture];
+            if (lack->extent <= wanted[lack->dimension]) break;
+            wanted[lack->dimension] = lack->extent;
+            const std::optional<std::int64_t> elements = program::elements_of(wanted);
+            if (!elements || *elements > most_elements)
+                throw InputError(argument_of(c.name), "must be given: " + op + " reads it up to " + program::text_of(wanted));
+            all[std::string(c.name)] = made_up_file(wanted, element_of(c), folder);
+        }
+    for (std::size_t n = 0; n < extents.size(); n++)
+        if (const CaptureRecord &c = attention.captures[n]; !is_given(c))
+            made_up.push_back(std::string(c.name) + (c.rank == 0 ? " 1" : " " + program::text_of(extents[n])));
     return all;
 }
 

@@ -4,6 +4,7 @@
 #include "tools/npy.h"
 #include "user_case.h"
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace attune::tune {
@@ -18,6 +19,8 @@ public:
     std::vector<CaptureArgument> arguments(DType) const;
     std::vector<bench::Region> regions() const;
 
+    std::uint64_t hash() const;  // of their values
+
 private:
     struct Capture {
         std::string name;
@@ -26,5 +29,14 @@ private:
     };
     std::vector<Capture> all_;
 };
+
+// A hash of the values that an attention's calls capture, as text.
+std::string captures_key(const std::string &op, const Captures &);
+
+// The captures, with made-up ones for those that are not given: numbers are 1, arrays as large as calls of the shapes read
+// them, floats from 0.5 to 1, integers 0, booleans true, in files of the folder. `made_up` says which. Throws InputError where a
+// call would read more than 2^28 elements.
+Captures complete_captures(const std::string &op, const Captures &given, const std::vector<bench::Shape> &,
+                           const std::string &folder, std::vector<std::string> &made_up);
 
 }  // namespace attune::tune

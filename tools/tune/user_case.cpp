@@ -140,11 +140,12 @@ public:
         SdpaOptions o = in_.options({});
         o.lse = View(lse_.as<float>(), {s.b, s.h, s.q});
         Context context;
-        require(run_user_attention(context, attention, in_.query_view(), in_.key_view(), in_.value_view(),
-                                   View(out_.as<T>(), {s.b, s.h, s.q, s.dv}), o, captures_.arguments(s.dtype), &blocks_));
+        forward_ = run_user_attention(context, attention, in_.query_view(), in_.key_view(), in_.value_view(),
+                                      View(out_.as<T>(), {s.b, s.h, s.q, s.dv}), o, captures_.arguments(s.dtype), &blocks_);
     }
 
     Status call(Context &context, std::string_view variant) const override {
+        if (!forward_.ok()) return forward_;
         return gradients(context, in_, grad_out_.data(), out_.template as<T>(), lse_.as<float>(),
                          {.query = output(0), .key = output(1), .value = output(2)}, variant, shape().dtype, blocks_);
     }
@@ -194,6 +195,7 @@ private:
     bench::AttentionInputs<T> in_;
     bench::Filled<T> grad_out_;
     bench::MappedArray out_, lse_;
+    Status forward_;
 };
 
 template<typename T>
@@ -221,6 +223,10 @@ std::unique_ptr<bench::Case> make_user_case(const std::string &op, const Shape &
     case DType::f16: return make<bench::Float16>(*attention, backward, s, captures);
     default: throw InputError(op, "there is nothing more exact to compare f64 with: tune it in f32");
     }
+}
+
+std::unique_ptr<bench::Case> make_case(const std::string &op, const Shape &shape, const UserAttention &user) {
+    return user ? make_user_case(op, shape, user.captures) : bench::make_case(shape);
 }
 
 std::vector<Shape> awkward_user_shapes(const VariantInfo &v, const Shape &tuned) {

@@ -13,6 +13,13 @@ namespace attune::tune {
 // By the name of a capture: a number, or a .npy file.
 using Captures = std::map<std::string, std::string>;
 
+// Of a user's attention: what a worker loads, and what its calls capture. Of the library's own ops: nothing.
+struct UserAttention {
+    std::string module;  // Generators::module()
+    Captures captures;
+    explicit operator bool() const { return !module.empty(); }
+};
+
 // Loads what attune_add_attention() makes for the tuner (Generators::module()). Throws MachineError if it cannot be loaded.
 void load_attention(const std::string &module);
 
@@ -20,6 +27,9 @@ void load_attention(const std::string &module);
 // is as those of sdpa, whatever its op. Right is what root in f64 says, as near as twice the error of root in f32; so there is
 // no case for f64 itself. Throws InputError for that, and for captures that are missing, unknown or not as the struct has them.
 std::unique_ptr<bench::Case> make_user_case(const std::string &op, const bench::Shape &, const Captures &);
+
+// A case of a user's attention, which has been loaded, or of the library's own ops.
+std::unique_ptr<bench::Case> make_case(const std::string &op, const bench::Shape &, const UserAttention &);
 
 // Sizes around a variant's tiles and chunks, masks and lengths, all within the shape that is tuned for: captures that serve
 // that one serve these. With a kind that knows more options, those too.

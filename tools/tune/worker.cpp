@@ -17,13 +17,23 @@ using Json = nlohmann::ordered_json;
 struct Job {
     CandidateVariant variant;
     std::vector<LoadableCandidate> candidates;
-    bench::Shape shape;
+    UserAttention user;
+    std::vector<bench::Shape> shapes;
     Json given;
 };
 
 std::string text_of(const Json &value) {
     if (value.is_string()) return value.get<std::string>();
     return value.is_boolean() ? (value.get<bool>() ? "1" : "0") : value.dump();
+}
+
+bench::Shape read_shape(const Json &given) {
+    bench::Columns columns;
+    for (const auto &[name, value] : given.items()) columns.emplace_back(name, text_of(value));
+    bench::Shape shape;
+    if (const std::string wrong = bench::read_columns(columns, shape); !wrong.empty())
+        throw program::InputError("shape", wrong);
+    return shape;
 }
 
 Job read_job(std::istream &in) {
@@ -43,10 +53,15 @@ Job read_job(std::istream &in) {
         job.candidates.push_back({c.at("id").get<std::string>(), c.at("object").get<std::string>(),
                                   c.at("symbol").get<std::string>(), c.at("numbers").get<std::string>(),
                                   c.value("schedule", std::string()), c.value("shape_class", std::string())});
-    bench::Columns columns;
-    for (const auto &[name, value] : job.given.at("shape").items()) columns.emplace_back(name, text_of(value));
-    if (const std::string wrong = bench::read_columns(columns, job.shape); !wrong.empty())
-        throw program::InputError("shape", wrong);
+    if (job.given.contains("attention")) {
+        const Json &user = job.given["attention"];
+        job.user.module = user.at("module").get<std::string>();
+        for (const auto &[name, value] : user.at("captures").items()) job.user.captures[name] = text_of(value);
+    }
+    if (job.given.contains("shape")) job.shapes.push_back(read_shape(job.given["shape"]));
+    if (job.given.contains("shapes"))
+        for (const Json &shape : job.given["shapes"]) job.shapes.push_back(read_shape(shape));
+    if (job.shapes.empty()) throw program::InputError("shapes", "none given");
     return job;
 }
 
@@ -57,6 +72,7 @@ public:
     void run() {
         const std::string mode = job_.given.at("mode").get<std::string>();
         if (mode != "check" && mode != "time") throw program::InputError("mode", "expected check or time, is \"" + mode + "\"");
+        if (job_.user) load_attention(job_.user.module);
         for (const LoadableCandidate &c : job_.candidates) {
             try {
                 loaded_.emplace_back(c.id, load_candidate(job_.variant, c));
@@ -76,7 +92,8 @@ private:
     void check() {
         for (const auto &[id, name] : loaded_) {
             const GateJob gate{.variant = name,
-                               .shape = job_.shape,
+                               .shapes = job_.shapes,
+                               .user = job_.user,
                                .threads = option("threads", 0),
                                .seed = option("seed", 1u),
                                .expected = option("expected", std::string())};
@@ -91,12 +108,15 @@ private:
     }
 
     void time() {
-        const TimingJob timing{.shape = job_.shape,
-                               .threads = option("threads", 0),
-                               .seed = option("seed", 1u),
-                               .rounds = option("rounds", 6),
-                               .sample_seconds = option("sample_seconds", 0.01),
-                               .cold = option("cold", false)};
+        TimingJob timing{.op = job_.variant.op,
+                         .shape = job_.shapes.front(),
+                         .user = job_.user,
+                         .threads = option("threads", 0),
+                         .seed = option("seed", 1u),
+                         .rounds = option("rounds", 6),
+                         .sample_seconds = option("sample_seconds", 0.01),
+                         .cold = option("cold", false)};
+        if (option("peak", false)) timing.peak_of = job_.variant.schedule;
         std::vector<std::string> variants;
         for (const auto &[id, name] : loaded_) variants.push_back(name);
         if (variants.empty()) return;
@@ -105,6 +125,7 @@ private:
             answer({{"id", loaded_[n].first}, {"seconds", timings.seconds[n]}});
             if (!timings.suspicious[n].empty()) answer({{"id", loaded_[n].first}, {"suspicious", timings.suspicious[n]}});
         }
+        if (timing.peak_of) answer({{"peak", timings.limit.peak}, {"work", timings.limit.work}, {"unit", timings.limit.unit}});
         answer({{"foreign_load", timings.foreign_load}});
     }
 

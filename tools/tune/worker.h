@@ -6,18 +6,23 @@
 //    "variant": {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind"},
 //    "candidates": [{"id": "0", "object": FILE.so, "symbol": NAME, "numbers": "chunk=64 tile_q=64"
 //                     and, where they are not the variant's, "schedule", "shape_class"}, ...],
-//    "shape": {"op", "dtype", "b", "h", "kv", "q", "k", "d", "dv", "causal", "left", "right", "length", "options"},
-//                                           as columns of bench/shapes (bench::columns_of), text or numbers; all optional
+//    "attention": {"module": FILE.so, "captures": {NAME: FILE.npy or number, ...}},
+//                                           only of a user's attention (user_case.h); the op of its shapes is sdpa
 //    "threads": 2, "seed": 1,               0 threads: all cores
-//    check: "expected": FOLDER              where references of the tuning shape are kept between processes; optional
-//    time:  "rounds": 6, "sample_seconds": 0.01, "cold": false}
+//    check: "shapes": [{"op", "dtype", "b", "h", "kv", "q", "k", "d", "dv", "causal", "left", "right", "length", "options"},
+//                      ...],                as columns of bench/shapes (bench::columns_of), text or numbers; all optional
+//           "expected": FOLDER              where references of these shapes are kept between processes; optional
+//    time:  "shape": {...},                 one of them
+//           "rounds": 6, "sample_seconds": 0.01, "cold": false, "peak": false}
 //
 //   check answers for each candidate {"id", "checking": "queries 65 keys 129..."} before each check, for the case that the
 //   process dies in it, and then {"id", "right": true, "error_ratio": 0.6} or {"id", "right": false, "reason": "queries 65
 //   keys 129 causal: out: element..."}.
 //   time answers for each candidate {"id", "seconds": [a call, of each round]}; rounds take all candidates in an order of
 //   their own, and a sample is as many calls as take sample_seconds. Where that is faster than this machine can be {"id",
-//   "suspicious": "..."} follows; last comes {"foreign_load": 0.02}: CPU seconds of others per second.
+//   "suspicious": "..."} follows; last comes {"foreign_load": 0.02}: CPU seconds of others per second. With "peak" also
+//   {"peak": 3e11, "work": 2e9, "unit": "multiply-add peak"}, of a second and of a call, measured in turns with the candidates
+//   (machine.h); 0 where no peak is known.
 //   A candidate that cannot be loaded: {"id", "right": false, "reason": "..."} in both modes; the others go on.
 //   {"error": "..."} where the job itself is wrong, or a call fails while it is timed; then the exit code is 1.
 #pragma once

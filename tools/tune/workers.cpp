@@ -34,7 +34,14 @@ std::string failure_of(const ProcessResult &result, const std::vector<Json> &ans
 Workers::Workers(const Cell &cell, std::string self, std::string expected, int threads)
     : cell_(cell), self_(std::move(self)), expected_(std::move(expected)), threads_(threads) {}
 
-Json Workers::job(const char *mode, const std::vector<Candidate> &candidates, const bench::Shape &shape) const {
+std::vector<double> Times::ratios(std::size_t candidate) const {
+    std::vector<double> ratios;
+    for (std::size_t round = 0; round < seconds[candidate].size(); round++)
+        ratios.push_back(seconds[candidate][round] / seconds[0][round]);
+    return ratios;
+}
+
+Json Workers::job(const char *mode, const std::vector<Candidate> &candidates) const {
     Json list = Json::array();
     for (std::size_t n = 0; n < candidates.size(); n++) {
         const Candidate &c = candidates[n];
@@ -42,24 +49,26 @@ Json Workers::job(const char *mode, const std::vector<Candidate> &candidates, co
             {{"id", std::to_string(n)}, {"object", c.object}, {"symbol", c.symbol}, {"numbers", text_of(c.numbers)}});
         if (!c.schedule.empty()) list.back()["schedule"] = c.schedule, list.back()["shape_class"] = c.shape_class;
     }
-    return {{"mode", mode},
-            {"variant",
-             {{"name", cell_.variant},
-              {"op", cell_.op},
-              {"dtype", cell_.dtype},
-              {"head_dim", cell_.head_dim},
-              {"target", cell_.target},
-              {"schedule", cell_.schedule},
-              {"shape_class", cell_.shape_class},
-              {"kind", cell_.kind}}},
-            {"candidates", list},
-            {"shape", json_of(shape)},
-            {"threads", threads_},
-            {"seed", 1}};
+    Json job = {{"mode", mode},
+                {"variant",
+                 {{"name", cell_.variant},
+                  {"op", cell_.op},
+                  {"dtype", cell_.dtype},
+                  {"head_dim", cell_.head_dim},
+                  {"target", cell_.target},
+                  {"schedule", cell_.schedule},
+                  {"shape_class", cell_.shape_class},
+                  {"kind", cell_.kind}}},
+                {"candidates", list},
+                {"threads", threads_},
+                {"seed", 1}};
+    if (cell_.user) job["attention"] = {{"module", cell_.user.module}, {"captures", cell_.user.captures}};
+    return job;
 }
 
-Verdict Workers::check(const Candidate &candidate, const bench::Shape &shape, double limit) const {
-    Json job = this->job("check", {candidate}, shape);
+Verdict Workers::check(const Candidate &candidate, const std::vector<bench::Shape> &shapes, double limit) const {
+    Json job = this->job("check", {candidate});
+    for (const bench::Shape &shape : shapes) job["shapes"].push_back(json_of(shape));
     job["expected"] = expected_;
     const ProcessResult result = run({{self_, "tune-worker"}, job.dump(), limit});
     const std::vector<Json> answers = answers_of(result.output);
@@ -70,7 +79,8 @@ Verdict Workers::check(const Candidate &candidate, const bench::Shape &shape, do
 }
 
 Times Workers::time(const std::vector<Candidate> &candidates, const bench::Shape &shape, const TimeJob &given) const {
-    Json job = this->job("time", candidates, shape);
+    Json job = this->job("time", candidates);
+    job["shape"] = json_of(shape), job["peak"] = given.peak;
     job["rounds"] = given.rounds, job["sample_seconds"] = given.sample_seconds, job["cold"] = given.cold;
     job["seed"] = given.seed;
     const ProcessResult result = run({{self_, "tune-worker"}, job.dump(), given.limit});
@@ -84,9 +94,13 @@ Times Workers::time(const std::vector<Candidate> &candidates, const bench::Shape
             answered++;
         }
         if (answer.contains("suspicious")) times.suspicious = true;
+        if (answer.contains("peak")) times.limit = {answer["work"], answer["peak"], answer["unit"]};
         times.foreign_load = answer.value("foreign_load", times.foreign_load);
     }
-    if (!result.ok() || answered != candidates.size()) times = {{}, failure_of(result, answers, given.limit)};
+    if (!result.ok() || answered != candidates.size()) {
+        times = {};
+        times.failure = failure_of(result, answers, given.limit);
+    }
     return times;
 }
 

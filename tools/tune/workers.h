@@ -1,6 +1,7 @@
 // The parent's side of tune-worker: jobs for fresh processes, and what their ends mean.
 #pragma once
 #include "candidates.h"
+#include "machine.h"
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -17,8 +18,12 @@ struct Verdict {
 struct Times {
     std::vector<std::vector<double>> seconds;
     std::string failure;
+    PeakLimit limit;          // where it was asked for and is known
     double foreign_load = 0;  // CPU seconds of others per second
     bool suspicious = false;  // quicker than the machine is
+
+    // Of each round, the time of a candidate over that of the first.
+    std::vector<double> ratios(std::size_t candidate) const;
 };
 
 struct TimeJob {
@@ -27,6 +32,7 @@ struct TimeJob {
     bool cold = false;
     std::uint64_t seed = 1;
     double limit = 120;
+    bool peak = false;  // measured, too
 };
 
 class Workers {
@@ -34,11 +40,12 @@ public:
     // `self`: the program attune. `expected`: a folder in which references of shapes are kept.
     Workers(const Cell &, std::string self, std::string expected, int threads);
 
-    Verdict check(const Candidate &, const bench::Shape &, double limit) const;
+    // At awkward calls, and at the shapes.
+    Verdict check(const Candidate &, const std::vector<bench::Shape> &, double limit) const;
     Times time(const std::vector<Candidate> &, const bench::Shape &, const TimeJob &) const;
 
 private:
-    nlohmann::json job(const char *mode, const std::vector<Candidate> &, const bench::Shape &) const;
+    nlohmann::json job(const char *mode, const std::vector<Candidate> &) const;
 
     const Cell &cell_;
     std::string self_, expected_;

@@ -1,0 +1,16 @@
+// The decision between the best of a search, in fresh processes.
+#pragma once
+#include "setting.h"
+#include <vector>
+
+namespace attune::tune {
+
+// Between a baseline and others that are all right. Beyond the deadline there are no more processes than the decision needs at
+// least.
+std::vector<Finalist> decide(const Setting &, const Candidate &baseline, const std::vector<Candidate> &others, Deadline,
+                             CellResult &);
+// Which finalist replaces the baseline: of those whose interval lies above the least gain the quickest; among those within 1 %
+// of it the one of the least error. Null: none.
+const Finalist *winner(const std::vector<Finalist> &);
+
+}  // namespace attune::tune

@@ -1,0 +1,85 @@
+// What the search for the numbers of one variant is given, and what it finds.
+#pragma once
+#include "candidates.h"
+#include "decision.h"
+#include "machine.h"
+#include "records.h"
+#include "space.h"
+#include "workers.h"
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace attune::tune {
+
+struct Limits {
+    int jobs = 1;                 // compilers at once
+    double compile_seconds = 60;  // of one candidate
+    double check_seconds = 60;
+    int rounds = 5;  // pairs with the baseline in a first measurement
+    double sample_seconds = 0.01;
+    std::size_t finalists = 5;
+    int processes = 6, most_processes = 12;  // of the decision; more while it is open
+    int rounds_of_process = 6;
+    bool cold = false;
+    double quiet = 0.05;  // foreign CPU seconds per second beyond which a measurement is taken again
+};
+
+// One candidate, as it was tried; for the picture and the report.
+struct Trial {
+    Numbers numbers;
+    std::string verdict, reason;
+    double gain = 0;  // speed over the baseline's by the first measurement
+    double seconds = 0;
+    double error_ratio = 0;
+    bool known = false;  // from a record of an earlier run
+
+    bool was_right() const { return verdict == "timed" || verdict == "same code"; }
+};
+
+struct Finalist {
+    Numbers numbers;
+    Gain gain;  // over the baseline
+    double error_ratio = 0;
+};
+
+struct CellResult {
+    Numbers baseline, chosen;  // the same where nothing replaces them
+    std::optional<Gain> gain;  // of what was chosen
+    std::vector<Finalist> finalists;
+    std::vector<Trial> trials;
+    std::vector<std::string> inert;                   // knobs that never changed the code
+    double baseline_seconds = 0, chosen_seconds = 0;  // of a call on the first shape, the best
+    PeakLimit limit;                                  // of the first shape, measured in turns with the baseline
+    double loudest = 0;                               // foreign load of the loudest measurement that counts
+    bool complete = false;                            // the strategy had nothing more to ask
+    std::string failure;                              // no candidate was right, or the baseline is not
+};
+
+// What the search needs; all of it outlives the tuner.
+struct Setting {
+    const Cell &cell;
+    const Space &space;
+    const CandidateMaker &maker;
+    const Workers &workers;
+    RecordKey key;                     // but for the shape
+    std::string captures;              // of a user's attention, a hash of what its calls capture; else empty
+    const std::vector<Record> &known;  // of earlier runs
+    RecordLog &log;
+    std::string strategy;
+    std::vector<Numbers> seeds;
+    std::uint64_t seed = 1;
+    Limits limits;
+    // Told of each trial and of each process of the decision, for the progress line.
+    std::function<void(const CellResult &, const std::string &phase)> progress;
+};
+
+using Deadline = std::chrono::steady_clock::time_point;
+inline double seconds_left(Deadline deadline) {
+    return std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
+}
+
+}  // namespace attune::tune
