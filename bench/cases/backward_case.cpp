@@ -1,5 +1,5 @@
-// Gradients of attention, also of additive scores, by query, key and value, and by the bias where there is one: their call,
-// and their definition from the forward's out and log-sum-exp, one row at a time.
+// Gradients of attention, also of cosine, Gaussian and additive scores, by query, key and value, and by the bias where there is
+// one: their call, and their definition from the forward's out and log-sum-exp, one row at a time.
 #include "attention_inputs.h"
 #include "attune/additive_backward.h"
 #include "attune/sdpa_backward.h"
@@ -18,7 +18,7 @@ public:
         add_output("grad_key", {s.b, s.kv, s.k}, s.d, s.dtype);
         add_output("grad_value", {s.b, s.kv, s.k}, s.dv, s.dtype);
         if (s.options.bias) add_output("grad_bias", {1, 1, s.q}, s.k, s.dtype);
-        attune::SdpaOptions o = in_.options({});
+        attune::SdpaOptions o = options({});
         o.lse = attune::View(lse_.template as<Sum<T>>(), {s.b, s.h, s.q});
         attune::Context context;
         const attune::View out(out_.template as<T>(), {s.b, s.h, s.q, s.dv});
@@ -37,7 +37,7 @@ public:
         gradients.query = output(0), gradients.key = output(1), gradients.value = output(2);
         if (s.options.bias) gradients.bias = attune::View(static_cast<T *>(output(3).data), {s.q, s.k});
         const attune::ConstView q = in_.query_view(), k = in_.key_view(), v = in_.value_view();
-        const attune::SdpaOptions o = in_.options(variant);
+        const attune::SdpaOptions o = options(variant);
         if (!additive()) return attune::scaled_dot_product_attention_backward(context, q, k, v, forward, gradients, o);
         attune::AdditiveGradients of_additive;
         of_additive.query = gradients.query, of_additive.key = gradients.key, of_additive.value = gradients.value;
@@ -84,30 +84,44 @@ private:
     }
     template<bool sizes, typename W> static W part(W x) { return sizes ? std::abs(x) : x; }
     bool additive() const { return shape().op == "additive_backward"; }
+    bool cosine() const { return shape().op == "cosine_backward"; }
+    bool gaussian() const { return shape().op == "gaussian_backward"; }
+    attune::SdpaOptions options(std::string_view variant) const {
+        attune::SdpaOptions o = in_.options(variant);
+        if (cosine()) o.score = attune::Score::cosine;
+        if (gaussian()) o.score = attune::Score::gaussian;
+        return o;
+    }
     attune::AdditiveOptions additive_options(const attune::SdpaOptions &o) const {
         attune::AdditiveOptions options;
         options.w_score = attune::ConstView(w_score_.data(), {shape().d});
         options.attention = o;
         return options;
     }
+    template<typename W> W norm(const T *x) const { return std::sqrt(dot<W, false>(x, x, shape().d)); }
     template<typename W> W score(const T *q, const T *k) const {
-        if (!additive()) return dot<W, false>(q, k, shape().d) / std::sqrt(static_cast<W>(shape().d));
+        if (cosine()) return dot<W, false>(q, k, shape().d) / (norm<W>(q) * norm<W>(k));
+        if (!additive() && !gaussian()) return dot<W, false>(q, k, shape().d) / std::sqrt(static_cast<W>(shape().d));
         W sum = 0;
-        for (std::int64_t c = 0; c < shape().d; c++)
-            sum += static_cast<W>(w_score_.data()[c]) * std::tanh(static_cast<W>(q[c]) + static_cast<W>(k[c]));
+        for (std::int64_t c = 0; c < shape().d; c++) {
+            const W x = static_cast<W>(q[c]), y = static_cast<W>(k[c]);
+            sum += gaussian() ? W(-0.5) * (x - y) * (x - y) : static_cast<W>(w_score_.data()[c]) * std::tanh(x + y);
+        }
         return sum;
     }
-    // Adds the gradient by one side of the score of q and k, where `other` is the other side.
-    template<typename W, bool sizes>
-    void add_by_side(std::vector<W> &sum, W by_score, const T *q, const T *k, const T *other) const {
-        const W scale = 1 / std::sqrt(static_cast<W>(shape().d));
+    // Adds the gradient by one side of a score, where `other` is the other side.
+    template<typename W, bool sizes> void add_by_side(std::vector<W> &sum, W by_score, const T *own, const T *other) const {
+        const W norms = cosine() ? norm<W>(own) * norm<W>(other) : std::sqrt(static_cast<W>(shape().d)),
+                by_own = cosine() ? score<W>(own, other) / dot<W, false>(own, own, shape().d) : W(gaussian());
         for (std::size_t c = 0; c < sum.size(); c++) {
-            W by_channel = scale * static_cast<W>(other[c]);
+            const W x = static_cast<W>(own[c]), y = static_cast<W>(other[c]);
             if (additive()) {
-                const W t = std::tanh(static_cast<W>(q[c]) + static_cast<W>(k[c]));
-                by_channel = static_cast<W>(w_score_.data()[c]) * (1 - t * t);
+                const W t = std::tanh(x + y);
+                sum[c] += part<sizes>(by_score * static_cast<W>(w_score_.data()[c]) * (1 - t * t));
+                continue;
             }
-            sum[c] += part<sizes>(by_score * by_channel);
+            const W of_other = gaussian() ? y : y / norms, of_own = by_own * x;
+            sum[c] += part<sizes>(by_score) * (sizes ? std::abs(of_other) + std::abs(of_own) : of_other - of_own);
         }
     }
 
@@ -151,14 +165,14 @@ void BackwardCase<T>::row_in(const Row &r, std::vector<long double> &out) const 
     };
     for (std::int64_t j = 0; j < s.k; j++) {
         const T *const k = in_.key.data() + key_index(r, j) * s.d;
-        add_by_side<W, sizes>(query, pair<W, sizes>(r, j).by_product, query_row(r), k, k);
+        add_by_side<W, sizes>(query, pair<W, sizes>(r, j).by_product, query_row(r), k);
     }
     const auto &[e, kv_head, j] = row_of(1, r);
     for (std::int64_t h = kv_head * (s.h / s.kv); h < (kv_head + 1) * (s.h / s.kv); h++)
         for (std::int64_t i = 0; i < s.q; i++) {
             const Pair<W> p = pair<W, sizes>({e, h, i}, j);
             const T *const q = query_row({e, h, i});
-            add_by_side<W, sizes>(key, p.by_product, q, in_.key.data() + key_index({e, h, i}, j) * s.d, q);
+            add_by_side<W, sizes>(key, p.by_product, in_.key.data() + key_index({e, h, i}, j) * s.d, q);
             add(value, p.weight, grad_row({e, h, i}));
         }
     for (const std::vector<W> *x : {&query, &key, &value}) out.insert(out.end(), x->begin(), x->end());
@@ -173,7 +187,7 @@ void BackwardCase<T>::row_in(const Row &r, std::vector<long double> &out) const 
 }  // namespace
 
 std::unique_ptr<Case> make_backward_case(const Shape &shape) {
-    if (shape.op == "additive_backward") return case_of_wide_type<BackwardCase>(shape);
+    if (shape.op != "sdpa_backward") return case_of_wide_type<BackwardCase>(shape);
     return case_of_type<BackwardCase>(shape);
 }
 

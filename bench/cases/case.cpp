@@ -180,7 +180,7 @@ std::string Case::check_output() {
 
 std::unique_ptr<Case> make_case(const Shape &shape) {
     if (shape.packed()) return make_packed_case(shape);
-    if (shape.op == "sdpa_backward" || shape.op == "additive_backward") return make_backward_case(shape);
+    if (shape.backward()) return make_backward_case(shape);
     if (shape.op == "linear_backward") return make_linear_backward_case(shape);
     return shape.attention() ? make_attention_case(shape) : make_layer_case(shape);
 }

@@ -18,8 +18,13 @@ int rank_of(std::string_view kind) {
 }  // namespace
 
 bool Shape::attention() const {
-    for (const char *name :
-         {"sdpa", "cosine", "gaussian", "general", "additive", "variable_length", "sdpa_backward", "additive_backward"})
+    for (const char *name : {"sdpa", "cosine", "gaussian", "general", "additive", "variable_length"})
+        if (op == name) return true;
+    return backward();
+}
+
+bool Shape::backward() const {
+    for (const char *name : {"sdpa_backward", "cosine_backward", "gaussian_backward", "additive_backward"})
         if (op == name) return true;
     return false;
 }
@@ -84,7 +89,7 @@ double Shape::work() const {
     if (layer()) return (op == "linear_backward" ? 2 : 1) * product(b, q, d, dv);
     if (op == "batch_dot") return product(b, h, q, k, dv);
     // Scores, gradients of weights and of values, and those of queries and of keys.
-    if (op == "sdpa_backward") return 2.0 * static_cast<double>(3 * d + 2 * dv) * pairs();
+    if (backward()) return 2.0 * static_cast<double>(3 * d + 2 * dv) * pairs();
     double flops = 2.0 * static_cast<double>(d + dv) * pairs();
     if (op == "general") flops += product(b, kv, k, d, d);
     if (op == "multi_head") flops += 2 * product(b, q, h * d, h * d) + 2 * product(b, k, kv * d, h * d);
@@ -115,7 +120,7 @@ double Shape::bytes() const {
         }
         rows += static_cast<double>(std::max<std::int64_t>(0, last - first));
     }
-    if (op == "sdpa_backward" || op == "additive_backward") {
+    if (backward()) {
         const double lse_and_bias = elements(b, h, q) + (options.bias ? 2 * elements(q, k) : 0);
         return size * (2 * elements(d + dv) * (static_cast<double>(kv) * rows + elements(b, h, q)) + lse_and_bias);
     }

@@ -17,6 +17,7 @@ struct Options {
 
 // b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. What they are for the other ops:
 //   sdpa_backward   gradients by query, key and value, and by the bias where `options` has one
+//   cosine_backward, gaussian_backward    the same of these scores
 //   additive_backward the same of additive; no gradient by the weights of its score
 //   additive        d is the width that tanh is summed over; no projections
 //   general         d is the width of query and key
@@ -41,6 +42,7 @@ struct Shape {
 
     // Whether the op is a score of attention, sdpa, cosine, gaussian, general or additive, or its gradients.
     bool attention() const;
+    bool backward() const;  // its gradients
     bool packed() const { return op == "variable_length"; }
     bool layer() const { return op == "linear" || op == "linear_packed" || op == "linear_backward"; }
     // Whether the variant can be forced on this shape, and is of the kind that its options need at least.

@@ -111,10 +111,10 @@ const std::map<std::string, Column> &columns() {
 bool agree(Shape &s) {
     if (std::min({s.b, s.h, s.kv, s.q, s.k, s.d, s.dv}) < 1 || s.h % s.kv != 0) return false;
     if (s.op == "multi_head" && s.dv != s.d) return false;
-    if ((s.op == "sdpa_backward" || s.op == "additive_backward") && s.options.weights) return false;
+    if (s.backward() && s.options.weights) return false;
     const bool half = s.dtype == attune::DType::bf16 || s.dtype == attune::DType::f16;
-    for (const char *wide :
-         {"cosine", "gaussian", "general", "additive", "additive_backward", "masked_softmax", "dropout_mask"})
+    for (const char *wide : {"cosine", "gaussian", "general", "additive", "cosine_backward", "gaussian_backward",
+                             "additive_backward", "masked_softmax", "dropout_mask"})
         if (half && s.op == wide) return false;
     // Nothing that the op would ignore.
     const Options &o = s.options;

@@ -182,7 +182,9 @@ def test_usage(attune):
     for arguments, argument in [((), "command"), (("run",), "command"), (("fly",), "fly"), (("run", "fly"), "fly"),
                                 (("--fast",), "--fast"), (("run", "sdpa"), "--query"), (("run", "linear"), "--x"),
                                 (("run", "sdpa", "--query", "q.npy"), "--key"), (("run", "sdpa", "--query"), "--query"),
-                                (("variants", "--xml"), "--xml"), (("doctor", "now"), "now"),
+                                (("variants", "--xml"), "--xml"), (("tune", "sdpa", "--time", "-1"), "--time"),
+                                (("tune", "sdpa", "--capture", "rate=1"), "--capture"), (("tune", "merge"), "merge"),
+                                (("doctor", "now"), "now"), (("tune", "spda"), "spda"),
                                 (("run", "sdpa", "--query", "a", "--query", "b"), "--query"),
                                 (("run", "dropout-mask", "--shape", "1,1,1", "--out", "o"), "--dropout"),
                                 (("variants", "--json", "a\nb"), "a?b")]:

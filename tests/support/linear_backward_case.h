@@ -36,8 +36,8 @@ template<typename T> struct LinearBackwardArrays {
     bool untouched() { return grad_x.untouched() && grad_weight.untouched() && grad_bias.untouched(); }
 };
 
-// What is wrong with the wanted gradients, or nothing.
-template<typename T> std::string defect(LinearBackwardArrays<T> &a, unsigned wanted = want_layer) {
+// What is wrong with the wanted gradients, or nothing; `ratio` becomes the largest error over what is allowed.
+template<typename T> std::string defect(LinearBackwardArrays<T> &a, unsigned wanted = want_layer, double *ratio = nullptr) {
     const auto exact = a.template reference<Reference<T>>();
     const auto plain = a.template reference<Sum<T>, T>();
     std::string found;
@@ -49,8 +49,10 @@ template<typename T> std::string defect(LinearBackwardArrays<T> &a, unsigned wan
             found = std::string(name) + " was written outside its elements";
         } else if (!array.all_written()) {
             found = std::string(name) + " has elements that were not written";
-        } else if (const Verdict verdict = judge(expected, in_type, array.values()); !verdict.right) {
-            found = std::string(name) + ": " + verdict.why;
+        } else {
+            const Verdict verdict = judge(expected, in_type, array.values());
+            if (ratio) *ratio = std::max(*ratio, verdict.ratio);
+            if (!verdict.right) found = std::string(name) + ": " + verdict.why;
         }
     };
     judged("grad_x", want_x, a.grad_x, exact.x, plain.x);

@@ -10,8 +10,9 @@ namespace {
 
 bench::Shape small_shape(const attune::VariantInfo &v) {
     bench::Shape s;
-    s.op = v.op == "additive_separable" ? "additive" : std::string(v.op), s.dtype = v.dtype;
-    s.b = 2, s.h = 4, s.kv = s.op == "masked_softmax" || s.op == "batch_dot" ? 1 : 2, s.q = 70, s.k = 150;
+    s.op = v.op == "additive_separable" ? "additive" : v.op == "transposed_dot" ? "linear_backward" : std::string(v.op);
+    s.dtype = v.dtype;
+    s.b = 2, s.h = 4, s.kv = s.attention() ? 2 : 1, s.q = 70, s.k = 150;
     s.d = s.dv = v.head_dim ? v.head_dim : 64;
     s.options.weights = v.kind == "weights", s.options.bias = v.kind == "scored", s.options.dropout = v.kind == "training";
     return s;
@@ -28,7 +29,8 @@ TEST_CASE("gate: what ships passes", "[tune]") {
         if (!taken || attune::tune::awkward_checks(v, 1).empty()) continue;
         if (!seen.emplace(v.op, v.dtype, v.schedule, v.kind).second) continue;
         std::string last;
-        const attune::tune::GateJob job{.variant = std::string(v.name), .shape = small_shape(v), .threads = 2, .expected = {}};
+        const attune::tune::GateJob job{
+            .variant = std::string(v.name), .shapes = {small_shape(v)}, .threads = 2, .expected = {}};
         const attune::tune::Judgement judged = judge_candidate(job, [&](const std::string &text) { last = text; });
         INFO(v.name << " " << v.numbers << ": " << judged.reason << " at " << last);
         CHECK(judged.right);

@@ -31,7 +31,7 @@ bench::Shape shape(attune::DType dtype = attune::DType::f32) {
 
 attune::VariantInfo prefill_of(std::string_view op, std::string_view schedule) {
     for (const attune::VariantInfo &v : attune::variants())
-        if (v.op == op && v.dtype == attune::DType::f32 && v.schedule == schedule && v.runs_here) return v;
+        if (v.op == op && v.dtype == attune::DType::f32 && v.schedule == schedule && v.runs_here && v.dispatched) return v;
     FAIL("no variant of " << op);
     return {};
 }

@@ -62,8 +62,8 @@ private:
 };
 
 attune::Score score_of(std::string_view op) {
-    if (op == "cosine") return attune::Score::cosine;
-    return op == "gaussian" ? attune::Score::gaussian : attune::Score::dot_product;
+    if (op.starts_with("cosine")) return attune::Score::cosine;
+    return op.starts_with("gaussian") ? attune::Score::gaussian : attune::Score::dot_product;
 }
 
 }  // namespace
@@ -82,7 +82,8 @@ std::vector<PlannedCheck> attention_checks(const attune::VariantInfo &v, unsigne
 std::vector<PlannedCheck> gradient_checks(const attune::VariantInfo &v, unsigned seed) {
     std::vector<PlannedCheck> checks;
     with_type(v.dtype, [&](auto zero) {
-        for (const SdpaCase &c : awkward_attention(v, seed)) {
+        for (SdpaCase c : awkward_attention(v, seed)) {
+            c.score = score_of(v.op);
             const Layout layout = c.out_layout == Layout::broadcast ? Layout::dense : c.out_layout;
             checks.push_back(plan<GradientCheck<decltype(zero)>>(
                 SdpaBackwardCase{.forward = c, .grad_lse = c.seed % 3 == 0, .grad_layout = layout}));

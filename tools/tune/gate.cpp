@@ -95,10 +95,10 @@ Judgement run_check(const PlannedCheck &planned, const std::string &variant, int
 std::vector<PlannedCheck> awkward_checks(const attune::VariantInfo &v, unsigned seed) {
     const auto is = [&](std::initializer_list<std::string_view> ops) { return std::count(ops.begin(), ops.end(), v.op) > 0; };
     if (is({"sdpa", "cosine", "gaussian"})) return attention_checks(v, seed);
-    if (is({"sdpa_backward"})) return gradient_checks(v, seed);
+    if (is({"sdpa_backward", "cosine_backward", "gaussian_backward"})) return gradient_checks(v, seed);
     if (is({"additive", "additive_separable"})) return additive_checks(v, seed);
     if (is({"additive_backward"})) return additive_gradient_checks(v, seed);
-    if (is({"linear", "linear_packed", "batch_dot", "masked_softmax"})) return layer_checks(v, seed);
+    if (is({"linear", "linear_packed", "batch_dot", "transposed_dot", "masked_softmax"})) return layer_checks(v, seed);
     return {};
 }
 

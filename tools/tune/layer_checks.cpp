@@ -1,6 +1,6 @@
-// Checks of linear, of packed weights too, batch_dot and masked_softmax.
+// Checks of linear, of packed weights too, its gradients, batch_dot and masked_softmax.
 #include "check_parts.h"
-#include "tests/support/linear_case.h"
+#include "tests/support/linear_backward_case.h"
 #include "tests/support/masked_softmax_case.h"
 
 namespace attune::tune {
@@ -23,6 +23,26 @@ public:
 
 private:
     LinearArrays<T> a_;
+};
+
+// The gradient by the weight is what a candidate of transposed_dot computes.
+template<typename T> class LinearGradientCheck final : public Check {
+public:
+    explicit LinearGradientCheck(const LinearCase &c) : a_(c) {}
+    attune::Status run(attune::Context &context, std::string_view variant) override { return a_.run(context, variant); }
+    void forget_outputs() override { a_.grad_x.forget(), a_.grad_weight.forget(), a_.grad_bias.forget(); }
+    std::vector<NamedBytes> inputs() override {
+        std::vector<NamedBytes> all;
+        add_bytes(all, "x", a_.layer.x), add_bytes(all, "weight", a_.layer.weight), add_bytes(all, "grad_out", a_.grad_out);
+        return all;
+    }
+    std::vector<NamedBytes> outputs() override {
+        return {{"grad_x", a_.grad_x.bytes()}, {"grad_weight", a_.grad_weight.bytes()}, {"grad_bias", a_.grad_bias.bytes()}};
+    }
+    std::string defect(double &error_ratio) override { return attune_test::defect(a_, want_layer, &error_ratio); }
+
+private:
+    LinearBackwardArrays<T> a_;
 };
 
 template<typename T> class SoftmaxCheck final : public Check {
@@ -66,7 +86,8 @@ std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned 
         LinearCase c{
             .leading = {rows}, .columns = columns(n), .depth = depth, .bias = seed % 2 == 0, .order = order, .seed = seed};
         c.packed = v.op == "linear_packed";
-        if (order != Order::dense) c.leading = {2, 3, rows};
+        if (v.op == "transposed_dot") c.leading = {depth}, c.columns = rows, c.depth = n;  // a^T x: a is (depth, rows)
+        if (order != Order::dense) c.leading.insert(c.leading.begin(), {2, 3});
         cases.push_back(c), seed++;
     };
     add(1, 1, 1), add(1, wide + 1, chunk + 1), add(tile + 1, wide - 1 > 0 ? wide - 1 : 1, block + 1);
@@ -115,7 +136,10 @@ std::vector<PlannedCheck> layer_checks(const attune::VariantInfo &v, unsigned se
         with_type(v.dtype, [&](auto zero) {
             const bool batched = v.op == "batch_dot";
             for (const LinearCase &c : awkward_products(v, seed))
-                checks.push_back({describe(c), [=] { return std::make_unique<ProductCheck<decltype(zero)>>(c, batched); }});
+                if (v.op == "transposed_dot")
+                    checks.push_back(plan<LinearGradientCheck<decltype(zero)>>(c));
+                else
+                    checks.push_back({describe(c), [=] { return std::make_unique<ProductCheck<decltype(zero)>>(c, batched); }});
         });
     return checks;
 }
