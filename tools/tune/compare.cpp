@@ -140,7 +140,7 @@ std::string compare(const CompareArguments &a) {
                     c.ratios.insert(c.ratios.end(), ratios.begin(), ratios.end());
                 }
             }
-            const std::string title = one.shape.op + " " + name_of(one.shape.dtype) + " " + one.shape.label();
+            const std::string title = (cell.user ? cell.op : one.shape.op) + " " + name_of(one.shape.dtype) + " " + one.shape.label();
             text += table_of(title, all, limit);
             tables.emplace_back(title, std::move(all));
         }
