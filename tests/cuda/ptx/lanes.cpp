@@ -130,11 +130,22 @@ template<typename To, typename From> To converted(From x, const Instruction &in)
     return static_cast<To>(x);
 }
 
+// Ties to even; PTX has one NaN.
+u16 bf16_of(float x) {
+    const u32 bits = std::bit_cast<u32>(x);
+    return x != x ? u16(0x7fff) : u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 Lanewise conversion(const Instruction &in) {
     const std::string &to = in.parts[in.parts.size() - 2], &from = in.type;
     // Of 16 bits there is nothing but conversion.
     if (to == "f16" && from == "f32") return computes<u16, float>([](float x) { return std::bit_cast<u16>(f16(x)); });
     if (to == "f32" && from == "f16") return computes<float, u16>([](u16 x) { return float(std::bit_cast<f16>(x)); });
+    if (to == "f16x2" && from == "f32")
+        return computes<u32, float, float>(
+            [](float high, float low) { return u32(std::bit_cast<u16>(f16(high))) << 16 | std::bit_cast<u16>(f16(low)); });
+    if (to == "bf16x2" && from == "f32")
+        return computes<u32, float, float>([](float high, float low) { return u32(bf16_of(high)) << 16 | bf16_of(low); });
     Lanewise result;
     with_type(from, [&]<typename From>(From) {
         with_type(to, [&]<typename To>(To) { result = computes<To, From>([&in](From x) { return converted<To>(x, in); }); });

@@ -1,6 +1,7 @@
 // Runs a kernel one block at a time, its warps one after the other up to a barrier. The lanes of a warp that stand at the same
 // instruction go on together, the furthest behind first, so that lanes that parted meet again.
 #include "lanes.h"
+#include "matrices.h"
 #include <cstring>
 #include <stdexcept>
 
@@ -87,6 +88,8 @@ private:
             move_memory(in, mask);
         else if (op == "shfl")
             exchange(in, mask);
+        else if (op == "mma")
+            multiply(in, mask);
         else if (mask)
             fail(in, "not known here");
     }
@@ -133,6 +136,14 @@ private:
                 static_cast<unsigned>(lane) ^ static_cast<unsigned>(registers_.at(in.operands[2].places[0], lane));
             registers_.at(in.operands[0].places[0], lane) = before[other % lanes];
         }
+    }
+
+    void multiply(const Instruction &in, std::uint32_t mask) {
+        const bool halves = in.text.find("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") != std::string::npos;
+        if (!halves && in.text.find("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") == std::string::npos)
+            fail(in, "not known here");
+        if (mask != ~std::uint32_t(0)) fail(in, "lanes are missing in a product of matrices");
+        multiply_matrices(registers_, in, halves ? float_of_f16 : float_of_bf16);
     }
 
     Block &block_;
