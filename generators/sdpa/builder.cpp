@@ -1,7 +1,6 @@
 #include "generators/sdpa/builder.h"
 #include "generators/math/bits.h"
 #include "generators/math/exp2.h"
-#include "generators/math/philox.h"
 #include "generators/math/precise.h"
 #include <map>
 #include <numbers>
@@ -82,6 +81,8 @@ Expr Builder::seen_keys(Expr c, Expr first, int width) const {
 BlockSpan Builder::block_span(Expr c) const { return BlockSpan::unpacked(in.blocks(c, s.t, s.h, s.b)); }
 
 ChunkKeys Builder::chunk_keys(const std::string &name, bool masked, Expr c, int width) const {
+    // Its keys lie apart: none of them is left out.
+    if (share.keys) return {RDom(0, share.keys, 0, 1, name), share.keys};
     if (width == 0) width = masked && shape.rows_per_tile ? shape.key_block : shape.chunk;
     ChunkKeys keys{RDom(0, width, 0, shape.chunk / width, name), width};
     if (masked && shape.rows_per_tile) keys.dom.where(seen_keys(c, keys.dom.y * width, width));
@@ -107,9 +108,11 @@ void Builder::queries() {
     s.query_t(r, d, t, h, b) = score.pair.query ? score.pair.query(q) : q;
 }
 
+Expr Builder::key_in_chunk(Expr k) const { return share.keys ? share.key(k, s.r) : k; }
+
 // A masked chunk may reach beyond the last key; what is read there instead never counts. One that lies inside cannot.
 Expr Builder::key_at(Expr k, bool inside) const {
-    Expr j = s.c * shape.chunk + k;
+    Expr j = s.c * shape.chunk + key_in_chunk(k);
     return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
 }
 
@@ -161,7 +164,7 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
     Expr x = p.score(r, key, c, t, h, b);
     if (score.pair.finish) x = score.pair.finish(x, index(key, !masked));
     auto kept = [&](Expr k) {
-        Expr j = c * shape.chunk + k;
+        Expr j = c * shape.chunk + key_in_chunk(k);
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
     p.logit(r, k, c, t, h, b) = undef(type);
@@ -174,7 +177,7 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
     apply_steps(p, suffix, masked);
     if (masked) {
         ChunkKeys kept_keys = chunk_keys("kept_key" + suffix, true, c);
-        if (shape.rows_per_tile) kept_keys.dom.where(!within_intervals(c));
+        if (shape.rows_per_tile && !share.keys) kept_keys.dom.where(!within_intervals(c));
         Expr key = kept_keys.key();
         p.logit(r, key, c, t, h, b) = select(kept(key), p.logit(r, key, c, t, h, b), value_of(masked_score));
         p.steps.push_back({int(p.steps.size()) + 1, kept_keys.loop(), {}});
@@ -269,31 +272,6 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
         mix(masked, Expr());
     }
     return p;
-}
-
-void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) const {
-    const bool drops = in.dropout.threshold.defined();
-    if (!drops && !score.probability) return;
-    Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b, four("four");
-    Expr w = p.weight(r, k, c, t, h, b), left = w;
-    if (drops) {
-        Rows row = rows(r, t, h);
-        const Expr head = cast(UInt(32), b * in.query_heads + row.query_head) + in.dropout.first_head;
-        const auto words = dropout_words(c * (shape.chunk / 4) + four, row.query, head, in.dropout.offset,
-                                         {in.dropout.seed_low, in.dropout.seed_high});
-        p.random = Func("random" + suffix);
-        p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);
-        FuncRef at = p.random(r, k / 4, c, t, h, b);
-        Expr kept = mux(k % 4, {at[0], at[1], at[2], at[3]}) >= in.dropout.threshold;
-        left = select(kept, w, marked_zero(w));
-    }
-    if (score.probability) {
-        left *= cast(type, precise(score.probability(index(k, !masked))));
-        // A factor may have any sign.
-        if (masked) left = kept_or_marked(counts(w), left);
-    }
-    p.dropped = Func("dropped" + suffix);
-    p.dropped(r, k, c, t, h, b) = left;
 }
 
 void Builder::all_partials() {

@@ -36,6 +36,13 @@ struct ChunkKeys {
     KeyLoop loop() const { return {dom.x, dom.y}; }
 };
 
+// Where a row's keys of a chunk are dealt to several rows of a tile that stand for one query: how many each has, and which key
+// of the chunk the k-th one of row r is.
+struct KeyShare {
+    int keys = 0;  // 0: all of them, in order
+    std::function<Halide::Expr(Halide::Expr k, Halide::Expr r)> key;
+};
+
 struct Builder {
     using Expr = Halide::Expr;
     using Func = Halide::Func;
@@ -49,6 +56,7 @@ struct Builder {
     SdpaStages s = {};
     Halide::Type type = shape.accumulator;
     Func prepared_key = {};
+    KeyShare share = {};
 
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
     // Scores are kept in base 2 where nothing else happens to them, else in natural units: what turns them into base 2.
@@ -78,6 +86,7 @@ struct Builder {
     void row_max(SdpaPartials &, const std::string &suffix, bool masked) const;
     // The keys of chunk c in blocks of `width`; 0: as narrow as it takes to leave out what is not seen.
     ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
+    Expr key_in_chunk(Expr k) const;
     Expr key_at(Expr k, bool inside) const;
     // The weight, marked where the logit is masked.
     Expr marked(Expr weight, Expr logit) const;

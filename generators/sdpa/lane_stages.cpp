@@ -1,31 +1,10 @@
 #include "generators/sdpa/lane_stages.h"
-#include "generators/math/bits.h"
-#include "generators/sdpa/builder.h"
+#include "generators/sdpa/running_chunks.h"
 
 namespace attune {
 using namespace Halide;
 
 namespace {
-
-// Calls of Funcs as what they are defined as: Halide asks a condition that calls none once for a chunk, not for each of its
-// keys and rows.
-class WithoutCalls : public Internal::IRMutator {
-    using IRMutator::visit;
-    Expr visit(const Internal::Call *op) override {
-        if (op->call_type != Internal::Call::Halide) return IRMutator::visit(op);
-        const Internal::Function f(op->func);
-        std::map<std::string, Expr> args;
-        for (std::size_t n = 0; n < op->args.size(); n++) args[f.args()[n]] = mutate(op->args[n]);
-        return mutate(Internal::substitute(args, f.values()[static_cast<std::size_t>(op->value_index)]));
-    }
-};
-// Kept from Halide's solver: by a lower end it narrows the bounds of a stage to what it cannot show to be one chunk.
-Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
-Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
-
-struct ChunkSpan {
-    Expr begin, end;
-};
 
 struct LaneBuilder {
     const LaneShape &lanes;
@@ -40,29 +19,6 @@ struct LaneBuilder {
         const auto known = as_const_int(channels);
         if (known && *known == lanes.channels) return read(channel);
         return select(channel < channels, read(min(channel, channels - 1)), 0.0f);
-    }
-
-    // Chunks of which a group's rows see some key, and those that all rows see whole by their intervals. As bounds of the
-    // chunk's number, unlike Builder::seen(), so that Halide trims the loop at its end. A group behind the last query sees none.
-    ChunkSpan seen_chunks() const {
-        auto [first, last] = build.queries_of(build.s.t);
-        const int chunk = build.shape.chunk;
-        const Expr b = build.s.b, begin = max(0, first + build.in.band_begin(b));
-        const Expr end = min(build.in.longest(build.s.t, b), last + build.in.band_end(b));
-        return {begin / chunk, select(first < build.in.queries, (end + chunk - 1) / chunk, 0)};
-    }
-    ChunkSpan whole_chunks() const {
-        auto [first, last] = build.queries_of(build.s.t);
-        const int chunk = build.shape.chunk;
-        const Expr b = build.s.b, begin = max(0, last + build.in.band_begin(b));
-        return {(begin + chunk - 1) / chunk, min(build.in.shortest(build.s.t, b), first + build.in.band_end(b)) / chunk};
-    }
-    // By a step of the score.
-    Expr pairs_may_be_masked() const {
-        Expr any = Internal::const_false();
-        for (const ScoreStep &step : build.score.steps)
-            if (step.may_mask) any = any || (step.when.defined() ? step.when : Internal::const_true());
-        return any;
     }
 
     void query() {
@@ -105,11 +61,8 @@ struct LaneBuilder {
         Var r = s.r, t = s.t, h = s.h, b = s.b;
         const int channels = lanes.lane_channels();
         RDom at(0, build.shape.chunk, 0, (build.in.keys + build.shape.chunk - 1) / build.shape.chunk, "running" + suffix);
-        const ChunkSpan seen = seen_chunks(), whole = whole_chunks();
-        const Expr chunk = at.y, not_whole = chunk < whole.begin || chunk >= whole.end || pairs_may_be_masked();
-        at.where(without_calls(chunk < (masked ? seen.end : min(seen.end, whole.end))));
-        at.where(without_calls(unsolved(chunk >= seen.begin)));
-        at.where(without_calls(unsolved(masked ? not_whole : chunk >= whole.begin && !pairs_may_be_masked())));
+        const Expr chunk = at.y;
+        take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole);
         l.running_key = at.x, l.running_chunk = at.y;
         FuncRef before = stages.running(r, t, h, b);
         const Expr old_sum = before[channels], old_max = before[channels + 1], first = at.x == 0;
@@ -152,13 +105,7 @@ struct LaneBuilder {
         const int channels = lanes.lane_channels();
         FuncRef total = stages.running(r, t, h, b);
         stages.lse = Func("lse");
-        // A row that sees no key has sum 0; -inf as a bit pattern, because arithmetic on it would be undefined.
-        auto empty = [](const Expr &sum) { return strict_float(sum == 0.0f); };
-        const Expr sum = total[channels], sum_bits = bits_of(sum);
-        Expr lse = bits_of(build.natural(total[channels + 1]) + log(sum));
-        // log() of a NaN may be a number; a NaN is told by its bits, because code generation may take it that there are none.
-        lse = select((sum_bits & 0x7fffffff) > 0x7f800000, sum_bits, lse);
-        stages.lse(r, t, h, b) = reinterpret(Float(32), select(empty(sum), minus_infinity_bits(Float(32)), lse));
+        stages.lse(r, t, h, b) = running_lse(build, total[channels + 1], total[channels]);
 
         RDom at(0, channels, 0, lanes.rows, 0, lanes.channel_lanes, 0,
                 (in.queries + tile_q - 1) / tile_q * (tile_q / lanes.rows), "out");
@@ -168,7 +115,7 @@ struct LaneBuilder {
         FuncRef own = stages.running(at.y, lane, h, b);
         std::vector<Expr> mixed;
         for (int n = 0; n < channels; n++) mixed.push_back(own[n]);
-        const Expr value = select(empty(own[channels]), 0.0f, mux(at.x, mixed) * does.reciprocal(own[channels]));
+        const Expr value = select(is_empty_sum(own[channels]), 0.0f, mux(at.x, mixed) * does.reciprocal(own[channels]));
         s.out = Func("out_stage");
         const Expr result = stored(value);
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());

@@ -1,4 +1,5 @@
 #include "generators/math/exp2.h"
+#include "schedules/sdpa/device_instructions.h"
 #include "schedules/sdpa/lane_schedules.h"
 
 namespace attune {
@@ -6,21 +7,13 @@ using namespace Halide;
 
 namespace {
 
-// Halide 21 takes the name of an LLVM intrinsic for an instruction.
-Expr instruction(const std::string &name, const std::vector<Expr> &args) {
-    return Internal::Call::make(Float(32), name, args, Internal::Call::PureExtern);
-}
-
 LaneInstructions of_cuda() {
     LaneInstructions does{true, {}, {}, {}, {}};
-    // Halide's own exp is a polynomial, and its max a comparison and a selection.
-    does.exp2 = [](const Expr &x) { return instruction("llvm.nvvm.ex2.approx.ftz.f", {x}); };
-    does.reciprocal = [](const Expr &x) { return instruction("llvm.nvvm.rcp.approx.ftz.f", {x}); };
-    does.max = [](const Expr &x, const Expr &y) { return instruction("llvm.maxnum.f32", {x, y}); };
+    does.exp2 = cuda_exp2, does.reciprocal = cuda_reciprocal, does.max = cuda_max;
     // The lanes of a row are neighbours in their warp; exchanged in pairs, all of them have the same sum.
     does.sum = [](const std::function<Expr(Expr)> &term, const Expr &t, int lanes) {
         Expr sum = term(t);
-        for (int n = 1; n < lanes; n *= 2) sum = sum + instruction("llvm.nvvm.shfl.sync.bfly.f32", {-1, sum, n, 31});
+        for (int n = 1; n < lanes; n *= 2) sum = sum + cuda_exchange(sum, n);
         return sum;
     };
     return does;

@@ -1,0 +1,84 @@
+#include "generators/sdpa/running_chunks.h"
+#include "generators/math/bits.h"
+#include <map>
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+// Calls of Funcs as what they are defined as: Halide asks a condition that calls none once for a chunk, not for each of its
+// keys and rows.
+class WithoutCalls : public Internal::IRMutator {
+    using IRMutator::visit;
+    Expr visit(const Internal::Call *op) override {
+        if (op->call_type != Internal::Call::Halide) return IRMutator::visit(op);
+        const Internal::Function f(op->func);
+        std::map<std::string, Expr> args;
+        for (std::size_t n = 0; n < op->args.size(); n++) args[f.args()[n]] = mutate(op->args[n]);
+        return mutate(Internal::substitute(args, f.values()[static_cast<std::size_t>(op->value_index)]));
+    }
+};
+Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
+
+struct ChunkSpan {
+    Expr begin, end;
+};
+
+// The keys that some row of a tile sees.
+ChunkSpan seen_keys(const Builder &build) {
+    auto [first, last] = build.queries_of(build.s.t);
+    const Expr b = build.s.b;
+    return {max(0, first + build.in.band_begin(b)), min(build.in.longest(build.s.t, b), last + build.in.band_end(b))};
+}
+ChunkSpan seen_chunks(const Builder &build) {
+    const ChunkSpan keys = seen_keys(build);
+    const int chunk = build.shape.chunk;
+    return {keys.begin / chunk,
+            select(build.queries_of(build.s.t).first < build.in.queries, (keys.end + chunk - 1) / chunk, 0)};
+}
+// By the intervals of the rows.
+ChunkSpan whole_chunks(const Builder &build) {
+    auto [first, last] = build.queries_of(build.s.t);
+    const int chunk = build.shape.chunk;
+    const Expr b = build.s.b, begin = max(0, last + build.in.band_begin(b));
+    return {(begin + chunk - 1) / chunk, min(build.in.shortest(build.s.t, b), first + build.in.band_end(b)) / chunk};
+}
+// By a step of the score.
+Expr pairs_may_be_masked(const Score &score) {
+    Expr any = Internal::const_false();
+    for (const ScoreStep &step : score.steps)
+        if (step.may_mask) any = any || (step.when.defined() ? step.when : Internal::const_true());
+    return any;
+}
+
+}  // namespace
+
+Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
+
+void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which) {
+    const ChunkSpan seen = seen_chunks(build), whole = whole_chunks(build);
+    const Expr by_steps = pairs_may_be_masked(build.score);
+    at.where(without_calls(chunk < (which == SeenChunks::whole ? min(seen.end, whole.end) : seen.end)));
+    at.where(without_calls(unsolved(chunk >= seen.begin)));
+    if (which == SeenChunks::whole) at.where(without_calls(unsolved(chunk >= whole.begin && !by_steps)));
+    if (which == SeenChunks::part) at.where(without_calls(unsolved(chunk < whole.begin || chunk >= whole.end || by_steps)));
+}
+
+Expr within_tile(const Expr &j, const Builder &build) {
+    const ChunkSpan keys = seen_keys(build);
+    return j >= keys.begin && j < keys.end;
+}
+
+Expr is_empty_sum(const Expr &sum) { return strict_float(sum == 0.0f); }
+
+// -inf as a bit pattern, because arithmetic on it would be undefined.
+Expr running_lse(const Builder &build, const Expr &max, const Expr &sum) {
+    const Expr sum_bits = bits_of(sum);
+    Expr lse = bits_of(build.natural(max) + log(sum));
+    // log() of a NaN may be a number; a NaN is told by its bits, because code generation may take it that there are none.
+    lse = select((sum_bits & 0x7fffffff) > 0x7f800000, sum_bits, lse);
+    return reinterpret(Float(32), select(is_empty_sum(sum), minus_infinity_bits(Float(32)), lse));
+}
+
+}  // namespace attune

@@ -1,0 +1,22 @@
+// Instructions of CUDA as expressions: Halide 21 takes the name of an LLVM intrinsic for an instruction.
+#pragma once
+#include "Halide.h"
+
+namespace attune {
+
+inline Halide::Expr cuda_instruction(const std::string &name, const std::vector<Halide::Expr> &args) {
+    return Halide::Internal::Call::make(Halide::Float(32), name, args, Halide::Internal::Call::PureExtern);
+}
+
+// Halide's own exp is a polynomial, and its max a comparison and a selection.
+inline Halide::Expr cuda_exp2(const Halide::Expr &x) { return cuda_instruction("llvm.nvvm.ex2.approx.ftz.f", {x}); }
+inline Halide::Expr cuda_reciprocal(const Halide::Expr &x) { return cuda_instruction("llvm.nvvm.rcp.approx.ftz.f", {x}); }
+inline Halide::Expr cuda_max(const Halide::Expr &x, const Halide::Expr &y) {
+    return cuda_instruction("llvm.maxnum.f32", {x, y});
+}
+// x of the lane whose number in the warp differs in these bits.
+inline Halide::Expr cuda_exchange(const Halide::Expr &x, int bits) {
+    return cuda_instruction("llvm.nvvm.shfl.sync.bfly.f32", {-1, x, bits, 31});
+}
+
+}  // namespace attune
