@@ -1,10 +1,26 @@
 # Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
 attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp)
 attune_add_generator_objects(attune_sdpa_lanes_generator generators/sdpa/lane_stages.cpp
-  generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/cuda_simt.cpp)
+  generators/sdpa/fragment_stages.cpp generators/sdpa/running_chunks.cpp generators/sdpa/sdpa_lanes_generator.cpp
+  schedules/private_registers.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp
+  schedules/sdpa/cuda_simt.cpp schedules/sdpa/cuda_mma.cpp)
 attune_need_parts(objects attention_generator generator_math)
 add_executable(sdpa_lanes.generator $<TARGET_OBJECTS:attune_sdpa_lanes_generator> $<TARGET_OBJECTS:attune_device_kernel>
   ${objects})
+
+# What kernels call that Halide's own module does not have. Without clang there are no variants of it.
+find_program(ATTUNE_CLANG NAMES clang clang-14 clang-15 clang-16 clang-17 clang-18 clang-19 clang-20 clang-21)
+if(ATTUNE_CLANG)
+  set(device_module ${CMAKE_CURRENT_BINARY_DIR}/device_module)
+  add_custom_command(OUTPUT ${device_module}.cpp BYPRODUCTS ${device_module}.bc
+    COMMAND ${ATTUNE_CLANG} -x cl -cl-std=CL1.2 -target nvptx64-nvidia-cuda -O2 -emit-llvm
+      -c ${ATTUNE_SOURCE_DIR}/schedules/device_module.cl -o ${device_module}.bc
+    COMMAND ${CMAKE_COMMAND} -DIN=${device_module}.bc -DOUT=${device_module}.cpp -P ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake
+    DEPENDS ${ATTUNE_SOURCE_DIR}/schedules/device_module.cl ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake VERBATIM)
+  target_sources(sdpa_lanes.generator PRIVATE ${device_module}.cpp)
+else()
+  message(STATUS "attune: no clang: no variants for tensor cores")
+endif()
 target_link_libraries(sdpa_lanes.generator PRIVATE Halide::Halide)
 set_target_properties(attune_device_kernel attune_sdpa_lanes_generator sdpa_lanes.generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
@@ -39,11 +55,15 @@ function(attune_add_device_kernels library)
   set(names "")
   foreach(key IN LISTS ATTUNE_KEYS)
     attune_describe_variant(sdpa ${target} "${key}")
-    if(A_ONLY AND NOT variant MATCHES "${A_ONLY}")
+    if((A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule STREQUAL "mma" AND NOT ATTUNE_CLANG))
       continue()
     endif()
+    set(instruction "")
+    if(schedule STREQUAL "mma")
+      set(instruction --instruction mma.sync)
+    endif()
     add_custom_command(OUTPUT ${folder}/${variant}.o BYPRODUCTS ${folder}/${variant}.ptx
-      COMMAND sdpa_lanes.generator -g sdpa_lanes -f ${variant} -o ${folder} ${tools}
+      COMMAND sdpa_lanes.generator -g sdpa_lanes -f ${variant} -o ${folder} ${tools} ${instruction}
         target=${halide}-user_context-no_bounds_query-no_runtime ${params}
       DEPENDS sdpa_lanes.generator COMMENT "kernel ${variant}" VERBATIM)
     target_sources(${library} PRIVATE ${folder}/${variant}.o)

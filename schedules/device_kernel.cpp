@@ -1,8 +1,9 @@
 // Main of the programs that make kernels for devices: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
 // given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX: nothing is compiled at the first call.
 //
-// <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] target=TARGET [parameter=value...]
-// writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx.
+// <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] [--instruction TEXT] target=TARGET [parameter=value...]
+// writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a block takes. Fails where
+// the PTX lacks that instruction, or has what would be slow or would not load.
 #include "schedules/require.h"
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +15,7 @@ namespace {
 using namespace Halide;
 
 struct Arguments {
-    std::string generator, name, folder = ".", tools;
+    std::string generator, name, folder = ".", tools, instruction;
     std::vector<std::pair<std::string, std::string>> parameters;
 };
 
@@ -35,6 +36,8 @@ Arguments parse(int argc, char **argv) {
             a.folder = value;
         else if (word == "--cuda-tools")
             a.tools = value;
+        else if (word == "--instruction")
+            a.instruction = value;
         else
             attune::require(false, "unknown argument " + word);
     }
@@ -45,10 +48,38 @@ void run(const std::string &command) {
     if (std::system(command.c_str())) throw std::runtime_error("attune: failed: " + command + "\n");
 }
 
-// What would be slow or would not load is no kernel.
-void check(const std::string &ptx) {
+// Bytes of shared memory of a block, as kernels are launched with them. Halide's runtime asks the driver for no more than it
+// gives without being asked.
+class SharedMemory : public Internal::IRVisitor {
+    using IRVisitor::visit;
+    void visit(const Internal::Call *op) override {
+        constexpr std::size_t argument = 8;
+        if (op->name == "halide_cuda_run") {
+            const Expr given = Internal::simplify(op->args.at(argument));
+            const auto known = Internal::as_const_int(given);
+            attune::require(known.has_value(), "shared memory is not known when the kernel is made");
+            bytes = std::max(bytes, *known);
+        }
+        IRVisitor::visit(op);
+    }
+
+public:
+    static constexpr std::int64_t most = 48 * 1024;
+    std::int64_t bytes = 0;
+};
+std::int64_t shared_memory(const Module &module) {
+    SharedMemory shared;
+    for (const Internal::LoweredFunc &function : module.functions()) function.body.accept(&shared);
+    attune::require(shared.bytes <= SharedMemory::most, "a block takes " + std::to_string(shared.bytes) +
+                                                            " bytes of shared memory, more than " +
+                                                            std::to_string(SharedMemory::most));
+    return shared.bytes;
+}
+
+void check(const std::string &ptx, const std::string &instruction) {
     for (const char *wrong : {".extern .func", "__local_depot"})
         attune::require(ptx.find(wrong) == std::string::npos, std::string("the PTX has ") + wrong);
+    attune::require(ptx.find(instruction) != std::string::npos, "the PTX has no " + instruction);
 }
 
 std::string fat_binary(const std::string &ptx, const std::string &file, const std::string &tools) {
@@ -73,8 +104,8 @@ Module with_image(const Module &module, const Arguments &a) {
             continue;
         }
         const std::string file = a.folder + "/" + a.name, ptx(static_cast<const char *>(buffer.data()));
-        std::ofstream(file + ".ptx") << ptx;
-        check(ptx);
+        std::ofstream(file + ".ptx") << "// shared memory: " << shared_memory(module) << " bytes\n" << ptx;
+        check(ptx, a.instruction);
         const std::string image = a.tools.empty() ? ptx + '\0' : fat_binary(file + ".ptx", file, a.tools);
         Buffer<std::uint8_t> embedded(static_cast<int>(image.size()), buffer.name());
         std::memcpy(embedded.data(), image.data(), image.size());
@@ -101,8 +132,10 @@ int main(int argc, char **argv) {
     try {
         make(parse(argc, argv));
         return 0;
+    } catch (const Halide::Error &e) {
+        std::cerr << e.what() << '\n';
     } catch (const std::exception &e) {
         std::cerr << e.what() << '\n';
-        return 1;
     }
+    return 1;
 }

@@ -1,17 +1,20 @@
-// Wiring only: attention in the form of lane_stages.h. Its inputs differ from those of sdpa_generator.cpp, because nothing of a
-// call may be computed or copied from host memory here: bands are numbers, lengths and offsets what the caller gave.
+// Wiring only: attention in the forms of lane_stages.h and fragment_stages.h. Its inputs differ from those of
+// sdpa_generator.cpp, because nothing of a call may be computed or copied from host memory here: bands are numbers, lengths
+// and offsets what the caller gave.
 #include "generators/math/bf16_bits.h"
 #include "generators/sdpa/scores.h"
+#include "schedules/private_registers.h"
+#include "schedules/sdpa/fragment_schedules.h"
 #include "schedules/sdpa/lane_schedules.h"
 
 namespace {
 using namespace Halide;
-enum class Schedule { simt };
+enum class Schedule { simt, mma };
 enum class Kind { plain, scored };
 
 class SdpaLanes : public Halide::Generator<SdpaLanes> {
 public:
-    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::simt, {{"simt", Schedule::simt}}};
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::simt, {{"simt", Schedule::simt}, {"mma", Schedule::mma}}};
     GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
@@ -45,14 +48,29 @@ public:
     }
 
     void generate() {
-        stages = attune::lane_stages(inputs(), lanes(), chunk, tile_q, score(), attune::lane_instructions(target),
-                                     [this](const Expr &x) { return stored(x); });
-        *out = stages.s.out;
+        auto narrowed = [this](const Expr &x) { return stored(x); };
+        if (schedule_name == Schedule::mma) {
+            const attune::HalfInputs halves{in_bits(query, "query_bits"), in_bits(key, "key_bits"),
+                                            in_bits(value, "value_bits")};
+            fragments = attune::fragment_stages(inputs(), halves, fragment(), score(),
+                                                attune::fragment_instructions(target, held_type()), narrowed);
+            *out = fragments.s.out;
+        } else {
+            stages =
+                attune::lane_stages(inputs(), lanes(), chunk, tile_q, score(), attune::lane_instructions(target), narrowed);
+            *out = stages.s.out;
+        }
     }
 
     void schedule() {
         constrain_layout();
-        attune::schedule_lanes(stages, *out, {lanes(), chunk, tile_q, together(), attune::lane_instructions(target).exchange});
+        if (schedule_name == Schedule::mma) {
+            attune::schedule_fragments(fragments, *out, fragment());
+            attune::keep_registers_private(get_pipeline());
+        } else {
+            attune::schedule_lanes(stages, *out,
+                                   {lanes(), chunk, tile_q, together(), attune::lane_instructions(target).exchange});
+        }
     }
 
 private:
@@ -61,12 +79,14 @@ private:
     Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
     Output<Func> *out = nullptr;
     attune::LaneStages stages;
+    attune::FragmentStages fragments;
 
     Type held_type() const { return static_cast<Type>(dtype).is_bfloat() ? Type(UInt(16)) : static_cast<Type>(dtype); }
     Expr widened(const Expr &x) const { return x.type().is_uint() ? attune::bf16_bits_widened(x) : cast<float>(x); }
     Expr stored(const Expr &x) const { return held_type().is_uint() ? attune::bf16_bits_of(x) : cast(held_type(), x); }
     int most_channels() const { return channels == 0 ? head_dim : channels; }
     attune::LaneShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }
+    attune::FragmentShape fragment() const { return {tile_q, most_channels(), chunk}; }
     // Elements of 16 bytes, as loads are widest.
     int together() const { return head_dim == 0 ? 1 : 16 / held_type().bytes(); }
 
@@ -75,6 +95,14 @@ private:
         Func f(name);
         const std::vector<Var> at = from.args();
         f(at) = widened(from(std::vector<Expr>(at.begin(), at.end())));
+        return f;
+    }
+
+    // Elements of 16 bits as these.
+    Func in_bits(const Func &from, const std::string &name) const {
+        Func f(name);
+        const std::vector<Var> at = from.args();
+        f(at) = reinterpret<uint16_t>(from(std::vector<Expr>(at.begin(), at.end())));
         return f;
     }
 

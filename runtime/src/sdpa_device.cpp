@@ -96,10 +96,12 @@ bool fits(const VariantRecord &v, const SdpaCall &c) {
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && aligned(c.query) && aligned(c.key) && aligned(c.value);
 }
 
-// The one of this head size, else the smallest of any size; and rather one that knows no more options than the call has.
+// The one of this head size, else the smallest of any size; rather one that multiplies matrices; and rather one that knows no
+// more options than the call has.
 bool better(const VariantRecord &a, const VariantRecord &b) {
     if (channels_of(a) != channels_of(b)) return channels_of(a) < channels_of(b);
     if ((a.head_dim == 0) != (b.head_dim == 0)) return b.head_dim == 0;
+    if (a.schedule != b.schedule) return a.schedule == "mma";
     return a.kind == "plain" && b.kind != "plain";
 }
 

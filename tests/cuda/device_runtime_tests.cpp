@@ -58,6 +58,32 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
     CHECK(counts->waits == before.waits);
 }
 
+TEST_CASE("device: matrices are multiplied where type, head size and strides allow it", "[device]") {
+    bool linked = false;
+    for (const attune::VariantInfo &v : attune::variants()) linked = linked || v.name == "sdpa_f16_d64_cuda80_as_ptx_mma";
+    if (!linked) {
+        WARN("SKIPPED: there are no variants for tensor cores, because there was no clang when this was configured");
+        return;
+    }
+    attune::Context context;
+    const auto chosen = [&](auto zero, const SdpaCase &c) {
+        SdpaArrays<decltype(zero)> a(c);
+        attune::SdpaOptions options;
+        options.softcap = c.softcap;
+        REQUIRE(attune::scaled_dot_product_attention(context, on_device(a.query.view()), on_device(a.key.view()),
+                                                     on_device(a.value.view()), on_device(a.out.view()), options)
+                    .message() == "");
+        return context.last_variant();
+    };
+    CHECK(chosen(Float16(0), {}) == "sdpa_f16_d64_cuda80_as_ptx_mma");
+    CHECK(chosen(Float16(0), {.softcap = 2}) == "sdpa_f16_d64_cuda80_as_ptx_mma_scored");
+    CHECK(chosen(BFloat16(0), {.head_dim = 128, .value_dim = 128}) == "sdpa_bf16_d128_cuda80_as_ptx_mma");
+    CHECK(chosen(BFloat16(0), {.head_dim = 128}) == "sdpa_bf16_dany_cuda80_as_ptx_simt_c128");
+    CHECK(chosen(Float16(0), {.head_dim = 32, .value_dim = 32}) == "sdpa_f16_d32_cuda80_as_ptx_simt");
+    CHECK(chosen(Float16(0), {.key_layout = Layout::padded}) == "sdpa_f16_dany_cuda80_as_ptx_simt_c64");
+    CHECK(chosen(0.0f, {}) == "sdpa_f32_d64_cuda80_as_ptx_simt");
+}
+
 TEST_CASE("device: no keys, and no queries", "[device]") {
     attune::Context context;
     SdpaArrays<float> no_keys(SdpaCase{.batch = 1, .queries = 5, .keys = 0});

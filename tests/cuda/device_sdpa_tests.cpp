@@ -140,3 +140,35 @@ TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "
         }
     });
 }
+
+// Of the same tile some rows see them and others do not. The longer of both is what those that multiply matrices compute in
+// several stretches.
+TEST_CASE("device: infinite values and NaN behind a diagonal", "[device]") {
+    attune::Context context;
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    for_each_device_variant({"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_sizes_of(v, 0);
+        for (const float spoil : {nan, infinity, -infinity}) {
+            const std::int64_t keys = v.schedule == "mma" && spoil == infinity ? 1051 : 23;
+            DeviceArrays<T> a(SdpaCase{.queries = 21,
+                                       .keys = keys,
+                                       .head_dim = head_dim,
+                                       .value_dim = value_dim,
+                                       .causal = attune::Causal::bottom_right});
+            for (std::int64_t h = 0; h < a.the.key_heads; h++) {
+                a.value(0, h, keys - 14, 0) = a.value(1, h, keys - 1, value_dim - 1) = T(spoil);
+                if (value_dim > 1) a.value(0, h, keys - 12, 1) = T(spoil);
+            }
+            check_arrays(context, a, v.name);
+        }
+    });
+}
+
+TEST_CASE("device: heads that share keys", "[device]") {
+    check_options({"plain", "scored"},
+                  {[](SdpaCase &c) { c.query_heads = 6, c.key_heads = 2, c.causal = attune::Causal::bottom_right; },
+                   [](SdpaCase &c) {
+                       c.query_heads = 3, c.key_heads = 1, c.valid_lens = {2, 30};
+                   }});
+}

@@ -1,0 +1,69 @@
+#include "schedules/private_registers.h"
+#include <map>
+
+namespace attune {
+using namespace Halide;
+using namespace Halide::Internal;
+
+namespace {
+
+class WithoutThread : public IRMutator {
+    using IRMutator::visit;
+    Expr visit(const Variable *op) override {
+        if (op->name.find(".thread_id_") == std::string::npos) return op;
+        found = true;
+        return make_zero(op->type);
+    }
+
+public:
+    bool found = false;
+};
+
+class PrivateRegisters : public IRMutator {
+    using IRMutator::visit;
+    std::map<std::string, Expr> lets_;    // those that depend on the thread
+    std::map<std::string, Expr> arrays_;  // and the part of their indices that does
+
+    Expr expanded(Expr e) const {
+        for (;;) {
+            const Expr next = substitute(lets_, e);
+            if (next.same_as(e)) return e;
+            e = next;
+        }
+    }
+    Expr own(const std::string &name, const Expr &index) {
+        const Ramp *ramp = index.as<Ramp>();
+        const Expr full = simplify(expanded(ramp ? ramp->base : index));
+        WithoutThread of_first;
+        const Expr first = simplify(of_first.mutate(full)), part = simplify(full - first);
+        Expr &known = arrays_[name];
+        if (!known.defined()) known = part;
+        if (!is_const_zero(simplify(known - part))) throw CompileError("attune: threads do not index " + name + " alike\n");
+        return ramp ? Ramp::make(first, ramp->stride, ramp->lanes) : first;
+    }
+
+    Stmt visit(const LetStmt *op) override {
+        WithoutThread depends;
+        depends.mutate(expanded(op->value));
+        if (depends.found) lets_[op->name] = op->value;
+        return IRMutator::visit(op);
+    }
+    Stmt visit(const Allocate *op) override {
+        if (op->memory_type == MemoryType::Register) arrays_[op->name] = Expr();
+        return IRMutator::visit(op);
+    }
+    Expr visit(const Load *op) override {
+        if (!arrays_.count(op->name)) return IRMutator::visit(op);
+        return Load::make(op->type, op->name, own(op->name, op->index), op->image, op->param, mutate(op->predicate), {});
+    }
+    Stmt visit(const Store *op) override {
+        if (!arrays_.count(op->name)) return IRMutator::visit(op);
+        return Store::make(op->name, mutate(op->value), own(op->name, op->index), op->param, mutate(op->predicate), {});
+    }
+};
+
+}  // namespace
+
+void keep_registers_private(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new PrivateRegisters); }
+
+}  // namespace attune
