@@ -15,7 +15,8 @@ if(ATTUNE_CLANG)
   add_custom_command(OUTPUT ${device_module}.cpp BYPRODUCTS ${device_module}.bc
     COMMAND ${ATTUNE_CLANG} -x cl -cl-std=CL1.2 -target nvptx64-nvidia-cuda -O2 -emit-llvm
       -c ${ATTUNE_SOURCE_DIR}/schedules/device_module.cl -o ${device_module}.bc
-    COMMAND ${CMAKE_COMMAND} -DIN=${device_module}.bc -DOUT=${device_module}.cpp -P ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake
+    COMMAND ${CMAKE_COMMAND} -DIN=${device_module}.bc -DOUT=${device_module}.cpp
+      -P ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake
     DEPENDS ${ATTUNE_SOURCE_DIR}/schedules/device_module.cl ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake VERBATIM)
   target_sources(sdpa_lanes.generator PRIVATE ${device_module}.cpp)
 else()
@@ -55,6 +56,7 @@ function(attune_add_device_kernels library)
   set(names "")
   foreach(key IN LISTS ATTUNE_KEYS)
     attune_describe_variant(sdpa ${target} "${key}")
+    # Without clang, none for tensor cores.
     if((A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule STREQUAL "mma" AND NOT ATTUNE_CLANG))
       continue()
     endif()

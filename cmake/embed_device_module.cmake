@@ -1,5 +1,5 @@
-# cmake -DIN=device_module.bc -DOUT=device_module.cpp -P: the bitcode as the symbols by which Halide's library asks for its module
-# for CUDA. A program that defines them is asked first.
+# cmake -DIN=device_module.bc -DOUT=device_module.cpp -P: the bitcode as the symbols by which Halide's library asks for its
+# module for CUDA. A program that defines them is asked first.
 file(READ ${IN} hex HEX)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
 file(WRITE ${OUT} "extern \"C\" {

@@ -6,37 +6,36 @@ typedef unsigned Words __attribute__((ext_vector_type(4)));
 #define ATTUNE_DEVICE __attribute__((always_inline, weak, const))
 
 // a b + sum, of 16 x 16 and 16 x 8 elements; all lanes of a warp together. PTX ISA, "Matrix fragments for mma.m16n8k16".
-#define ATTUNE_MULTIPLY(type)                                                                                            \
-    ATTUNE_DEVICE Floats attune_multiply_##type##x4(Words a, Words b, Floats sum) {          \
-        float d0, d1, d2, d3;                                                                                            \
-        __asm__("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 "                                         \
-                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                                    \
-                : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)                                                                 \
-                : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "f"(sum.x), "f"(sum.y), "f"(sum.z),        \
-                  "f"(sum.w));                                                                                           \
-        return (Floats){d0, d1, d2, d3};                                                                                 \
+#define ATTUNE_MULTIPLY(type) \
+    ATTUNE_DEVICE Floats attune_multiply_##type##x4(Words a, Words b, Floats sum) { \
+        float d0, d1, d2, d3; \
+        __asm__("mma.sync.aligned.m16n8k16.row.col.f32." #type "." #type ".f32 " \
+                "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};" \
+                : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3) \
+                : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "f"(sum.x), "f"(sum.y), "f"(sum.z), "f"(sum.w)); \
+        return (Floats){d0, d1, d2, d3}; \
     }
 ATTUNE_MULTIPLY(f16)
 ATTUNE_MULTIPLY(bf16)
 
 // Two floats, rounded to nearest, in one word.
-#define ATTUNE_PAIR(type)                                                                      \
-    ATTUNE_DEVICE unsigned attune_pair_##type(float low, float high) {                         \
-        unsigned pair;                                                                         \
-        __asm__("cvt.rn." #type "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));      \
-        return pair;                                                                           \
+#define ATTUNE_PAIR(type) \
+    ATTUNE_DEVICE unsigned attune_pair_##type(float low, float high) { \
+        unsigned pair; \
+        __asm__("cvt.rn." #type "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low)); \
+        return pair; \
     }
 ATTUNE_PAIR(f16)
 ATTUNE_PAIR(bf16)
 
 // By the names that Halide calls.
-#define ATTUNE_CONSTANT(name, bits)                 \
-    ATTUNE_DEVICE float name(void) {                \
-        union {                                     \
-            unsigned as_bits;                       \
-            float value;                            \
-        } of = {bits};                        \
-        return of.value;                            \
+#define ATTUNE_CONSTANT(name, bits) \
+    ATTUNE_DEVICE float name(void) { \
+        union { \
+            unsigned as_bits; \
+            float value; \
+        } of = {bits}; \
+        return of.value; \
     }
 ATTUNE_CONSTANT(nan_f32, 0x7fc00000)
 ATTUNE_CONSTANT(inf_f32, 0x7f800000)

@@ -58,8 +58,8 @@ struct FragmentStages {
     FragmentPartials full, part;
     Halide::Func running;   // (r, t, h, b) Tuple {weighted values of each channel of the slot, sum of its keys, maximum}
     Halide::Func sum, lse;  // (r, t, h, b) of all keys
-    // (r, t, h, b) whether a row is computed once more, key by key (c counts keys), and Tuple {weighted values} then; (r, u, t, h, b)
-    // of a stretch of keys.
+    // (r, t, h, b) of how many keys a row is computed once more, key by key (c counts keys): all or none; and Tuple {weighted
+    // values} in the end; (r, u, t, h, b) those of a stretch of keys.
     Halide::Func spoilt, settled, again;
     SdpaPartials of_key;
     Halide::RVar stretch, key_again;
