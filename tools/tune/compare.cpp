@@ -20,6 +20,7 @@ struct Contender {
     Cell cell;  // of a schedule of its own
     Candidate candidate;
     std::string failure;
+    std::string limits;  // where it is right at the shape and not at every call
     double best = 0;
     std::vector<double> seconds, ratios;  // to the first
 };
@@ -32,7 +33,7 @@ Contender contender_of(const std::string &text, const Cell &cell, const std::str
         (at < space && space < text.size()))
         throw program::InputError(
             "--contender", "must be \"label=schedule [name=number...]\" or \"label=schedule@target\", got \"" + text + "\"");
-    Contender c{text.substr(0, equals), cell, {}, "", 0, {}, {}};
+    Contender c{text.substr(0, equals), cell, {}, "", "", 0, {}, {}};
     c.cell.schedule = text.substr(equals + 1, at - equals - 1);
     if (c.cell.schedule != cell.schedule) c.cell.shape_class.clear();
     if (at < space) {
@@ -63,6 +64,9 @@ std::string table_of(const std::string &title, const std::vector<Contender> &all
                 program::formatted("%.3g", 1 / *most) + " to " + program::formatted("%.3g", 1 / *least) + ") | " +
                 (limit.peak > 0 ? program::formatted("%.2g", limit.share(c.best)) : "-") + " |\n";
     }
+    for (const Contender &c : all)
+        if (c.failure.empty() && !c.limits.empty())
+            text += "\n" + c.label + " is right at this shape and not everywhere: " + c.limits + "\n";
     return text + "\n";
 }
 
@@ -74,7 +78,7 @@ std::string chart_of(const std::vector<std::pair<std::string, std::vector<Conten
     for (const auto &[title, all] : tables) {
         double most = 0;
         for (const Contender &c : all) most = std::max(most, c.ratios.empty() ? 0 : 1 / median(c.ratios));
-        svg += "<text x=\"10\" y=\"" + std::to_string(y + 16) + "\" font-weight=\"bold\">" + program::xml_escaped(title) +
+        svg += "<text x=\"10\" y=\"" + std::to_string(y + 16) + "\" font-weight=\"bold\">" + program::xml_escaped(program::shortened(title, 70)) +
                ": speed, times " + program::xml_escaped(all.front().label) + " (logarithmic)</text>\n";
         y += 28;
         for (const Contender &c : all) {
@@ -122,7 +126,9 @@ std::string compare(const CompareArguments &a) {
                 c.candidate = maker.make({c.candidate.numbers}, 1, 600).front();
                 c.candidate.schedule = c.cell.schedule, c.candidate.shape_class = c.cell.shape_class;
                 c.failure = c.candidate.reason;
-                if (c.failure.empty()) c.failure = workers.check(c.candidate, {one.shape}, 600).reason;
+                if (c.failure.empty()) c.limits = workers.check(c.candidate, {one.shape}, 600).reason;
+                // What an autoscheduler finds for one shape need not serve others.
+                if (!c.limits.empty()) c.failure = workers.check(c.candidate, {one.shape}, 600, false).reason;
                 if (c.failure.empty()) right.push_back(c.candidate), of_right.push_back(&c);
             }
             if (!all.front().failure.empty()) throw program::MachineError(all.front().label, all.front().failure);
@@ -140,7 +146,8 @@ std::string compare(const CompareArguments &a) {
                     c.ratios.insert(c.ratios.end(), ratios.begin(), ratios.end());
                 }
             }
-            const std::string title = (cell.user ? cell.op : one.shape.op) + " " + name_of(one.shape.dtype) + " " + one.shape.label();
+            const std::string title =
+                (cell.user ? cell.op : one.shape.op) + " " + name_of(one.shape.dtype) + " " + one.shape.label();
             text += table_of(title, all, limit);
             tables.emplace_back(title, std::move(all));
         }

@@ -14,6 +14,7 @@ struct GateJob {
     std::string variant;               // a variant that is linked in or registered
     std::vector<bench::Shape> shapes;  // for which it is tuned
     UserAttention user = {};           // whose module has been loaded
+    bool awkward = true;               // calls besides those shapes, too
     int threads = 0;                   // beside 1; 0: all cores
     unsigned seed = 1;
     std::string expected = {};  // folder where what is right at the tuning shapes is kept between processes; empty: nowhere

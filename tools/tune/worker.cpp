@@ -94,6 +94,7 @@ private:
             const GateJob gate{.variant = name,
                                .shapes = job_.shapes,
                                .user = job_.user,
+                               .awkward = option("awkward", true),
                                .threads = option("threads", 0),
                                .seed = option("seed", 1u),
                                .expected = option("expected", std::string())};

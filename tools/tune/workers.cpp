@@ -66,10 +66,10 @@ Json Workers::job(const char *mode, const std::vector<Candidate> &candidates) co
     return job;
 }
 
-Verdict Workers::check(const Candidate &candidate, const std::vector<bench::Shape> &shapes, double limit) const {
+Verdict Workers::check(const Candidate &candidate, const std::vector<bench::Shape> &shapes, double limit, bool awkward) const {
     Json job = this->job("check", {candidate});
     for (const bench::Shape &shape : shapes) job["shapes"].push_back(json_of(shape));
-    job["expected"] = expected_;
+    job["expected"] = expected_, job["awkward"] = awkward;
     const ProcessResult result = run({{self_, "tune-worker"}, job.dump(), limit});
     const std::vector<Json> answers = answers_of(result.output);
     for (const Json &answer : answers)

@@ -40,8 +40,8 @@ public:
     // `self`: the program attune. `expected`: a folder in which references of shapes are kept.
     Workers(const Cell &, std::string self, std::string expected, int threads);
 
-    // At awkward calls, and at the shapes.
-    Verdict check(const Candidate &, const std::vector<bench::Shape> &, double limit) const;
+    // At awkward calls, if asked for, and at the shapes.
+    Verdict check(const Candidate &, const std::vector<bench::Shape> &, double limit, bool awkward = true) const;
     Times time(const std::vector<Candidate> &, const bench::Shape &, const TimeJob &) const;
 
 private:
