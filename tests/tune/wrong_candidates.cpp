@@ -4,9 +4,11 @@
 #include "wrong_candidates.h"
 #include "HalideRuntime.h"
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 namespace {
 
@@ -134,7 +136,10 @@ template<Defect defect> int run_tile(void *user_context, int task, std::uint8_t 
             float *const own = partials + n * width;
             float *const partial = defect == race && width <= 64 ? shared_partials : own;
             compute_chunk<defect>(c, entry, h, i, n, partial);
-            if (partial != own) std::memcpy(own, partial, sizeof(float) * static_cast<std::size_t>(width));
+            if (partial == own) continue;
+            // Long enough for another thread to get there, also where cores are few and busy.
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            std::memcpy(own, partial, sizeof(float) * static_cast<std::size_t>(width));
         }
         merge<defect>(c, entry, h, i, partials);
     }

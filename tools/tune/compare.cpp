@@ -78,8 +78,9 @@ std::string chart_of(const std::vector<std::pair<std::string, std::vector<Conten
     for (const auto &[title, all] : tables) {
         double most = 0;
         for (const Contender &c : all) most = std::max(most, c.ratios.empty() ? 0 : 1 / median(c.ratios));
-        svg += "<text x=\"10\" y=\"" + std::to_string(y + 16) + "\" font-weight=\"bold\">" + program::xml_escaped(program::shortened(title, 70)) +
-               ": speed, times " + program::xml_escaped(all.front().label) + " (logarithmic)</text>\n";
+        svg += "<text x=\"10\" y=\"" + std::to_string(y + 16) + "\" font-weight=\"bold\">" +
+               program::xml_escaped(program::shortened(title, 70)) + ": speed, times " +
+               program::xml_escaped(all.front().label) + " (logarithmic)</text>\n";
         y += 28;
         for (const Contender &c : all) {
             const double speed = c.ratios.empty() ? 0 : 1 / median(c.ratios);
