@@ -171,9 +171,12 @@ void run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)
                 std::vector<Warp> warps;
                 for (unsigned first = 0; first < threads; first += lanes)
                     warps.emplace_back(block, index, size, first, threads);
-                for (bool more = true; more;) {
+                // First to last, and last to first up to the next barrier: where one is missing a warp reads what another has
+                // not written yet, or overwrites what it still reads.
+                for (bool more = true, forward = true; more; forward = !forward) {
                     more = false;
-                    for (Warp &warp : warps) more = warp.run() || more;
+                    for (std::size_t n = 0; n < warps.size(); n++)
+                        more = warps[forward ? n : warps.size() - 1 - n].run() || more;
                 }
             }
 }
