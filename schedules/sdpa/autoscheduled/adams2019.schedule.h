@@ -1,4 +1,4 @@
-// algorithm bbdb5b993653
+// algorithm 8d245f9864da
 #ifndef adams2019_SCHEDULE_H
 #define adams2019_SCHEDULE_H
 

@@ -1,4 +1,4 @@
-// algorithm bbdb5b993653
+// algorithm 8d245f9864da
 #ifndef mullapudi2016_SCHEDULE_H
 #define mullapudi2016_SCHEDULE_H
 
