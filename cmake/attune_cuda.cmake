@@ -1,12 +1,6 @@
 # Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
 attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp)
-attune_add_generator_objects(attune_sdpa_lanes_generator generators/sdpa/lane_stages.cpp
-  generators/sdpa/fragment_stages.cpp generators/sdpa/running_chunks.cpp generators/sdpa/sdpa_lanes_generator.cpp
-  schedules/private_registers.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp
-  schedules/sdpa/cuda_simt.cpp schedules/sdpa/cuda_mma.cpp)
-attune_need_parts(objects attention_generator generator_math)
-add_executable(sdpa_lanes.generator $<TARGET_OBJECTS:attune_sdpa_lanes_generator> $<TARGET_OBJECTS:attune_device_kernel>
-  ${objects})
+set_target_properties(attune_device_kernel PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
 # What kernels call that Halide's own module does not have. Without clang there are no variants of it.
 find_program(ATTUNE_CLANG NAMES clang clang-14 clang-15 clang-16 clang-17 clang-18 clang-19 clang-20 clang-21)
@@ -18,22 +12,47 @@ if(ATTUNE_CLANG)
     COMMAND ${CMAKE_COMMAND} -DIN=${device_module}.bc -DOUT=${device_module}.cpp
       -P ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake
     DEPENDS ${ATTUNE_SOURCE_DIR}/schedules/device_module.cl ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake VERBATIM)
-  target_sources(sdpa_lanes.generator PRIVATE ${device_module}.cpp)
+  add_library(attune_device_module OBJECT ${device_module}.cpp)
+  set_target_properties(attune_device_module PROPERTIES EXCLUDE_FROM_ALL TRUE)
 else()
   message(STATUS "attune: no clang: no variants for tensor cores")
 endif()
-target_link_libraries(sdpa_lanes.generator PRIVATE Halide::Halide)
-set_target_properties(attune_device_kernel attune_sdpa_lanes_generator sdpa_lanes.generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
+
+# attune_add_device_program(name part...): the program <name>.generator, which holds a generator of that name, of the part
+# <name>_generator and others of cmake/attune_ops.cmake.
+function(attune_add_device_program name)
+  attune_need_parts(objects ${name}_generator ${ARGN})
+  add_executable(${name}.generator $<TARGET_OBJECTS:attune_device_kernel> ${objects})
+  if(TARGET attune_device_module)
+    target_sources(${name}.generator PRIVATE $<TARGET_OBJECTS:attune_device_module>)
+  endif()
+  target_link_libraries(${name}.generator PRIVATE Halide::Halide)
+  set_target_properties(${name}.generator attune_${name}_generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
+endfunction()
+
+# Ops that have variants for devices, and the program of each: lanes and warps are other forms than the CPU's.
+set(attune_part_private_registers schedules/private_registers.cpp)
+set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/sdpa/fragment_stages.cpp
+  generators/sdpa/running_chunks.cpp generators/sdpa/sdpa_lanes_generator.cpp
+  schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp schedules/sdpa/cuda_simt.cpp
+  schedules/sdpa/cuda_mma.cpp)
+attune_add_device_program(sdpa_lanes private_registers attention_generator generator_math)
+set(ATTUNE_DEVICE_PROGRAM_sdpa sdpa_lanes)
+set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_softmax_lane_stages.cpp
+  generators/masked_softmax/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
+  schedules/masked_softmax/cuda_simt.cpp)
+attune_add_device_program(masked_softmax_lanes generator_math)
+set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)
 
 # Where they are installed, kernels hold code for GPUs beside the PTX.
 find_program(ATTUNE_PTXAS ptxas HINTS /usr/local/cuda/bin)
 find_program(ATTUNE_FATBINARY fatbinary HINTS /usr/local/cuda/bin)
 
-# attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of
-# sdpa of a target of "device_targets", joined to the library. In the library attune they are rows of its table, elsewhere a
-# source registers them. AS: the same schedules and numbers for another device, under another name, and without code for GPUs.
-# ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names, and ATTUNE_DEVICE_KERNELS_FOLDER, which
-# holds <name>.ptx beside the objects.
+# attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of a
+# target of "device_targets", of every op that has a program for devices, joined to the library. In the library attune they are
+# rows of its table, elsewhere a source registers them. AS: the same schedules and numbers for another device, under another
+# name, and without code for GPUs. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names, and
+# ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.ptx beside the objects.
 function(attune_add_device_kernels library)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "TARGET;AS;HALIDE;ONLY" "")
   string(JSON halide GET "${ATTUNE_TARGETS_JSON}" device_targets ${A_TARGET} halide)
@@ -50,36 +69,42 @@ function(attune_add_device_kernels library)
   endif()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${library}_kernels)
   file(MAKE_DIRECTORY ${folder})
-  attune_list_variants(sdpa ${A_TARGET})
   set(symbols "")
   set(rows "")
   set(names "")
-  foreach(key IN LISTS ATTUNE_KEYS)
-    attune_describe_variant(sdpa ${target} "${key}")
-    # Without clang, none for tensor cores.
-    if((A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule STREQUAL "mma" AND NOT ATTUNE_CLANG))
+  foreach(op IN LISTS ATTUNE_OPS)
+    if(NOT ATTUNE_DEVICE_PROGRAM_${op})
       continue()
     endif()
-    set(instruction "")
-    if(schedule STREQUAL "mma")
-      set(instruction --instruction mma.sync)
-    endif()
-    add_custom_command(OUTPUT ${folder}/${variant}.o BYPRODUCTS ${folder}/${variant}.ptx
-      COMMAND sdpa_lanes.generator -g sdpa_lanes -f ${variant} -o ${folder} ${tools} ${instruction}
-        target=${halide}-user_context-no_bounds_query-no_runtime ${params}
-      DEPENDS sdpa_lanes.generator COMMENT "kernel ${variant}" VERBATIM)
-    target_sources(${library} PRIVATE ${folder}/${variant}.o)
-    set_source_files_properties(${folder}/${variant}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-    list(APPEND names ${variant})
-    if(library STREQUAL "attune")
-      attune_add_table_row(${variant} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
+    set(program ${ATTUNE_DEVICE_PROGRAM_${op}})
+    attune_list_variants(${op} ${A_TARGET})
+    foreach(key IN LISTS ATTUNE_KEYS)
+      attune_describe_variant(${op} ${target} "${key}")
+      # Without clang, none for tensor cores.
+      if((A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule STREQUAL "mma" AND NOT ATTUNE_CLANG))
+        continue()
+      endif()
+      set(instruction "")
+      if(schedule STREQUAL "mma")
+        set(instruction --instruction mma.sync)
+      endif()
+      add_custom_command(OUTPUT ${folder}/${variant}.o BYPRODUCTS ${folder}/${variant}.ptx
+        COMMAND ${program}.generator -g ${program} -f ${variant} -o ${folder} ${tools} ${instruction}
+          target=${halide}-user_context-no_bounds_query-no_runtime ${params}
+        DEPENDS ${program}.generator COMMENT "kernel ${variant}" VERBATIM)
+      target_sources(${library} PRIVATE ${folder}/${variant}.o)
+      set_source_files_properties(${folder}/${variant}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+      list(APPEND names ${variant})
+      if(library STREQUAL "attune")
+        attune_add_table_row(${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
+          "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
+        continue()
+      endif()
+      attune_table_row(row ${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
         "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
-      continue()
-    endif()
-    attune_table_row(row ${variant} sdpa ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}" "${ATTUNE_NUMBERS_${key}}"
-      "${ATTUNE_PROVENANCE_${key}}" true)
-    string(APPEND symbols "int ${variant}_argv(void **);\n")
-    string(APPEND rows "${row}")
+      string(APPEND symbols "int ${variant}_argv(void **);\n")
+      string(APPEND rows "${row}")
+    endforeach()
   endforeach()
   if(NOT library STREQUAL "attune")
     configure_file(${ATTUNE_SOURCE_DIR}/cmake/device_variants.cpp.in ${folder}/variants.cpp @ONLY)

@@ -109,9 +109,8 @@ template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &v, bool 
 template BasicView<void> as_rank4(const BasicView<void> &, bool);
 template BasicView<const void> as_rank4(const BasicView<const void> &, bool);
 
-Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
-                        ConstView &as2) {
-    const std::string_view name = "valid_lens";
+Status check_row_ints(std::string_view name, const ConstView &lens, std::string_view other, std::int64_t batch,
+                      std::int64_t rows, ConstView &as2) {
     if (lens.rank != 1 && lens.rank != 2) return invalid(name, "rank must be 1 (B) or 2 (B, Sq), got " + text(lens.rank));
     if (Status s = check_ints(name, lens); !s.ok()) return s;
     if (Status s = check_extent(name, "batch (first extent)", lens.extent[0], other, batch); !s.ok()) return s;
@@ -120,9 +119,15 @@ Status check_valid_lens(const ConstView &lens, std::string_view other, std::int6
     if (lens.rank == 1) {
         as2.extent[1] = rows;
         as2.stride[1] = 0;
-    } else if (Status s = check_extent(name, "number of queries (last extent)", lens.extent[1], other, rows); !s.ok()) {
-        return s;
+        return {};
     }
+    return check_extent(name, "number of queries (last extent)", lens.extent[1], other, rows);
+}
+
+Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
+                        ConstView &as2) {
+    const std::string_view name = "valid_lens";
+    if (Status s = check_row_ints(name, lens, other, batch, rows, as2); !s.ok()) return s;
     const auto *data = static_cast<const std::int32_t *>(lens.data);
     const std::int64_t columns = lens.rank == 1 ? 1 : lens.extent[1];
     for (std::int64_t b = 0; b < lens.extent[0]; b++)

@@ -56,7 +56,10 @@ Status check_dense(std::string_view name, const ConstView &);
 // array would have. Rank 3 is (B, S, D) and becomes (B, 1, S, D), where `heads_second`.
 template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool heads_second);
 
-// valid_lens: int32 (B) or (B, rows), each from 0 to `keys`; `as2` is the same memory as (B, rows).
+// int32 (B) or (B, rows), whatever it holds; `as2` is the same memory as (B, rows).
+Status check_row_ints(std::string_view name, const ConstView &, std::string_view other, std::int64_t batch, std::int64_t rows,
+                      ConstView &as2);
+// valid_lens: the same, each from 0 to `keys`.
 Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
                         ConstView &as2);
 

@@ -3,7 +3,9 @@
 #pragma once
 #include "halide_call.h"
 #include "sdpa_call.h"
-#include <memory>
+#include <cstring>
+#include <deque>
+#include <functional>
 
 namespace attune {
 
@@ -15,7 +17,26 @@ struct DeviceCall {
     // Of buffers: what the caller did not ask for and the kernel writes; and its size.
     halide_buffer_t *scratch = nullptr;
     std::size_t scratch_bytes = 0;
+
+    // The arguments, in the kernel's order; held here. With an innermost extent: as HalideBuffer.
+    explicit DeviceCall(const VariantRecord &variant) : kernel(variant.kernel), args{nullptr} {}
+    template<typename T> void number(T x) {
+        static_assert(std::is_arithmetic_v<T> && sizeof(T) <= sizeof(std::uint64_t));
+        std::memcpy(&numbers_.emplace_back(), &x, sizeof x);
+        args.push_back(&numbers_.back());
+    }
+    halide_buffer_t *buffer(const ConstView &);
+    halide_buffer_t *buffer(const ConstView &, std::int64_t innermost_extent);
+
+private:
+    halide_buffer_t *add(HalideBuffer &);
+    std::deque<std::uint64_t> numbers_;
+    std::deque<HalideBuffer> held_;
 };
+
+// What is not given is never used, but read: it stands for some memory of the call, with strides 0.
+ConstView stand_in(const ConstView &memory, DType, std::initializer_list<std::int64_t> extents);
+inline const ConstView &given_or(const ConstView &v, const ConstView &other) { return v.given() ? v : other; }
 
 struct DeviceBackend {
     std::string_view target;          // of the variants that it runs
@@ -28,6 +49,25 @@ struct DeviceBackend {
 const DeviceBackend *device_backend() noexcept;
 void use_device_backend(const DeviceBackend *) noexcept;
 
+// Whether a call whose argument `name` is on a device can be run there. `instead` is set where the caller's Context has the CPU
+// compute, and then nothing else is to be done there; it says why.
+Status find_device(const Context::State &, std::string_view name, std::string &instead);
+// All that are given are on the device, as `name` is.
+Status check_places(std::span<const NamedView>, std::string_view name);
+
+// What a call asks of a variant for a device. Of those that fit the forced one is chosen, else the best.
+struct DeviceNeeds {
+    std::string_view op;
+    DType dtype;
+    std::function<bool(const VariantRecord &)> fits;  // of this op and type
+    std::function<bool(const VariantRecord &, const VariantRecord &)> better;
+    std::function<std::string()> sizes;  // of the call, for messages
+};
+Status choose_on_device(const Context::State &, const DeviceNeeds &, std::string_view variant, Choice &);
+
+// A number called `name` of a variant, as CMake wrote it: "chunk=128 tile_q=64".
+int number_of(const VariantRecord &, std::string_view name, int otherwise);
+
 // The same memory, called the host's.
 template<typename Data> BasicView<Data> as_host(BasicView<Data> v) {
     v.place = Place::host;
@@ -35,8 +75,10 @@ template<typename Data> BasicView<Data> as_host(BasicView<Data> v) {
 }
 SdpaOptions as_host(const SdpaOptions &);
 
-// Attention of tensors on a device. `instead` is set where the caller's Context has the CPU compute, and then nothing was done.
-Status sdpa_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
-                      const SdpaOptions &, std::string &instead);
+// Attention of tensors on a device, which find_device() lets be run there. `more` are inputs of the op itself; `complete`
+// checks them and sets op, scale and pair of a checked call.
+Status attention_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                           const SdpaOptions &, std::span<const NamedView> more,
+                           const std::function<Status(SdpaCall &)> &complete);
 
 }  // namespace attune

@@ -33,7 +33,12 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
            const SdpaOptions &options, std::string_view why_here = {}) {
     if (query.place == Place::device) {
         std::string instead;
-        if (Status s = sdpa_on_device(context, query, key, value, out, options, instead); !s.ok() || instead.empty()) return s;
+        if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
+        if (instead.empty())
+            return attention_on_device(context, query, key, value, out, options, {}, [&](SdpaCall &call) {
+                call.scale = scale_of(options, call.sizes.head_dim);
+                return Status();
+            });
         return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
     }
     const CallStart start = start_of_call();

@@ -1,7 +1,8 @@
 // Calls with tensors on a device, beside their results: the stream, what is not copied and not waited for, what is refused,
 // and a machine without a driver.
-#include "device_call.h"
+#include "tests/cuda/device_variants.h"
 #include "tests/cuda/ptx/driver_counts.h"
+#include "tests/support/masked_softmax_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/sdpa_arrays.h"
 #include <dlfcn.h>
@@ -9,11 +10,6 @@
 using namespace attune_test;
 
 namespace {
-
-template<typename V> V on_device(V view) {
-    view.place = attune::Place::device;
-    return view;
-}
 
 struct Tensors {
     SdpaArrays<float> of{SdpaCase{.batch = 1, .queries = 5, .keys = 7}};
@@ -160,4 +156,11 @@ TEST_CASE("device: a machine without a driver refuses, or computes on the CPU wh
     REQUIRE(t.run(allowed, options).message() == "");
     CHECK(defect(t.of) == "");
     CHECK(allowed.last_variant().find("cuda80") == std::string::npos);
+
+    // The same of the other functions.
+    SoftmaxCase rows{.place = attune::Place::device};
+    check_case<float>(allowed, rows);
+    SoftmaxArrays<float> softmax(rows);
+    CHECK(attune::masked_softmax(context, on_device(softmax.scores.view()), on_device(softmax.out.view())).message() ==
+          "scores: is on a device, but " + missing);
 }

@@ -1,5 +1,6 @@
 // Every variant of sdpa for a device against the reference, by whichever backend this program is linked with.
 #include "device_call.h"
+#include "tests/cuda/device_variants.h"
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
@@ -14,47 +15,23 @@ template<typename T> struct DeviceArrays : SdpaArrays<T> {
     std::vector<float> standard_slopes;
 
     attune::Status run(attune::Context &context, std::string_view variant) {
-        auto there = [](auto view) {
-            view.place = attune::Place::device;
-            return view;
-        };
         attune::SdpaOptions o = this->options(variant);
         if (o.alibi) {
             standard_slopes = attune::alibi_slopes(this->the.query_heads);
             o.alibi_slopes = attune::ConstView(standard_slopes.data(), {this->the.query_heads});
         }
-        for (attune::ConstView *v : {&o.bias, &o.alibi_slopes, &o.mask, &o.offsets, &o.valid_lens, &o.sinks}) *v = there(*v);
-        o.lse = there(o.lse);
-        return attune::scaled_dot_product_attention(context, there(this->query.view()), there(this->key.view()),
-                                                    there(this->value.view()), there(this->out.view()), o);
+        for (attune::ConstView *v : {&o.bias, &o.alibi_slopes, &o.mask, &o.offsets, &o.valid_lens, &o.sinks})
+            *v = on_device(*v);
+        o.lse = on_device(o.lse);
+        return attune::scaled_dot_product_attention(context, on_device(this->query.view()), on_device(this->key.view()),
+                                                    on_device(this->value.view()), on_device(this->out.view()), o);
     }
 };
-
-// f(variant, a zero of its type) for each variant of the backend's target whose kind is one of those.
-template<typename F> void for_each_device_variant(const std::vector<std::string_view> &kinds, const F &f) {
-    REQUIRE(attune::device_backend());
-    const std::string missing = attune::device_backend()->missing();
-    if (!missing.empty()) {
-        WARN("SKIPPED: " << missing);
-        return;
-    }
-    int found = 0;
-    for (const attune::VariantRecord *v : attune::variant_records()) {
-        if (v->target != attune::device_backend()->target) continue;
-        if (std::find(kinds.begin(), kinds.end(), v->kind) == kinds.end()) continue;
-        found++;
-        if (v->dtype == attune::DType::f32) f(*v, 0.0f);
-        if (v->dtype == attune::DType::bf16) f(*v, BFloat16(0));
-        if (v->dtype == attune::DType::f16) f(*v, Float16(0));
-    }
-    CHECK(found > 0);
-}
 
 // Head sizes of query and value.
 std::pair<std::int64_t, std::int64_t> head_sizes_of(const attune::VariantRecord &v, unsigned seed) {
     if (v.head_dim) return {v.head_dim, v.head_dim};
-    int channels = 0;
-    sscanf(v.numbers.data() + v.numbers.find("channels="), "channels=%d", &channels);
+    const int channels = attune::number_of(v, "channels", 0);
     const std::pair<std::int64_t, std::int64_t> sizes[] = {{channels, channels - 3}, {channels / 2 + 1, channels}, {1, 5}};
     return sizes[seed % 3];
 }
@@ -68,7 +45,7 @@ template<typename T> void check_device_case(attune::Context &context, const Sdpa
 
 void check_options(const std::vector<std::string_view> &kinds, const std::vector<SetOption> &options) {
     attune::Context context;
-    for_each_device_variant(kinds, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant("sdpa", kinds, [&](const attune::VariantRecord &v, auto zero) {
         // Where scores are scaled by 40 and capped, one seed in ten breaks the rule here and on the CPU alike, because the plain
         // sums happen to round less. These do not.
         unsigned seed = 5000;
@@ -86,7 +63,7 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
 
 TEST_CASE("device: sizes around a tile and a chunk", "[device]") {
     attune::Context context;
-    for_each_device_variant({"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
         unsigned seed = 1;
         for (std::int64_t queries :
              {std::int64_t(1), std::int64_t(7), std::int64_t(v.tile_q - 1), std::int64_t(v.tile_q), std::int64_t(v.tile_q + 1)})
@@ -113,7 +90,7 @@ TEST_CASE("device: everything at once", "[device]") { check_options({"scored"}, 
 TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "[device]") {
     attune::Context context;
     constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-    for_each_device_variant({"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
         using T = decltype(zero);
         for (const bool by_mask : {false, true}) {
             if (by_mask && v.kind == "plain") continue;
@@ -146,7 +123,7 @@ TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "
 TEST_CASE("device: infinite values and NaN behind a diagonal", "[device]") {
     attune::Context context;
     constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-    for_each_device_variant({"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_sizes_of(v, 0);
         for (const float spoil : {nan, infinity, -infinity}) {

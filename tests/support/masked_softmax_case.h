@@ -20,6 +20,7 @@ struct SoftmaxCase {
     double spread = 4;  // scores are uniform in +-spread
     Layout scores_layout = Layout::dense, out_layout = Layout::dense;
     bool in_place = false;
+    attune::Place place = attune::Place::host;  // that its tensors are said to be at
     unsigned seed = 1;
 };
 inline std::ostream &operator<<(std::ostream &o, const SoftmaxCase &c) {
@@ -67,12 +68,17 @@ template<typename T> struct SoftmaxArrays {
 template<typename T> void check_case(attune::Context &context, const SoftmaxCase &c, std::string_view variant = {}) {
     INFO(c);
     SoftmaxArrays<T> a(c);
-    const auto options = a.options(variant);
+    auto options = a.options(variant);
     const auto reference = masked_softmax_reference<Reference<T>, T>(a.scores.view(), options);
     const auto plain = masked_softmax_reference<T, T>(a.scores.view(), options);
     const std::vector<T> before = a.scores.values();
     Array<T> &out = c.in_place ? a.scores : a.out;
-    const auto status = attune::masked_softmax(context, a.scores.view(), out.view(), options);
+    const auto there = [&](auto view) {
+        view.place = c.place;
+        return view;
+    };
+    options.valid_lens = there(options.valid_lens);
+    const auto status = attune::masked_softmax(context, there(a.scores.view()), there(out.view()), options);
     INFO(status.message());
     REQUIRE(status.ok());
     const Verdict verdict = judge(reference, plain, out.values());

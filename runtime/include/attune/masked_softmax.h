@@ -23,7 +23,7 @@ struct MaskedSoftmaxOptions {
 //
 // Both f32 or both f64, any strides with a dense last dimension, any extents from 0. What masked scores hold has no effect;
 // NaN in others propagates to their row. out may be the same memory as scores with the same strides; else they must not
-// overlap.
+// overlap. All may be on a device (f32): lengths are then taken within the keys, and not checked.
 Status masked_softmax(Context &, const ConstView &scores, const View &out, const MaskedSoftmaxOptions & = {}) noexcept;
 
 }  // namespace attune
