@@ -44,6 +44,11 @@ set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_
 attune_add_device_program(masked_softmax_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)
 
+set(attune_part_linear_lanes_generator generators/linear/linear_lane_stages.cpp
+  generators/linear/linear_lanes_generator.cpp schedules/linear/cuda_simt.cpp)
+attune_add_device_program(linear_lanes private_registers generator_math)
+set(ATTUNE_DEVICE_PROGRAM_linear linear_lanes)
+
 # Where they are installed, kernels hold code for GPUs beside the PTX.
 find_program(ATTUNE_PTXAS ptxas HINTS /usr/local/cuda/bin)
 find_program(ATTUNE_FATBINARY fatbinary HINTS /usr/local/cuda/bin)

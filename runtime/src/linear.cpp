@@ -1,4 +1,5 @@
 #include "attune/linear.h"
+#include "device_call.h"
 #include "halide_call.h"
 #include "linear_call.h"
 #include "op_call.h"
@@ -66,7 +67,40 @@ Status run_kernel(Context::State &context, const Product &p, const VariantRecord
     return call_kernel(context, variant.kernel, args, threads);
 }
 
-Status run(Context::State &context, const Product &p, const LinearOptions &options, CallStart start) {
+std::string sizes_text(const Product &p) {
+    return "entries " + text(p.out.extent[0] * p.out.extent[1]) + " rows " + text(p.out.extent[2]) + " columns " +
+           text(p.columns) + " depth " + text(p.depth);
+}
+
+Status run_on_device(Context::State &context, const Product &p, const LinearOptions &options, CallStart start) {
+    Choice choice = {nullptr, "no rows"};
+    constexpr std::int64_t entries_at_most = 65535;  // of the last dimension of a grid
+    const std::int64_t entries = p.out.extent[0] * p.out.extent[1];
+    if (entries > entries_at_most)
+        return unsupported("x", text(entries) + " entries whose rows do not follow each other, more than " +
+                                    text(entries_at_most) + " on a device");
+    if (entries * p.out.extent[2] != 0) {
+        // All sum in the same order, so the choice may depend on anything: the largest tile of which the rows fill half.
+        const auto tile = [](const VariantRecord &v) { return number_of(v, "tile_rows", 1); };
+        const auto filled = [&](const VariantRecord &v) { return tile(v) <= 2 * p.out.extent[2]; };
+        const auto better = [&](const VariantRecord &a, const VariantRecord &b) {
+            return filled(a) != filled(b) ? filled(a) : filled(a) ? tile(a) > tile(b) : tile(a) < tile(b);
+        };
+        const DeviceNeeds needs{p.op, p.x.dtype, [](const VariantRecord &) { return true; }, better,
+                                [&] { return sizes_text(p); }};
+        if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
+        DeviceCall call(*choice.variant);
+        call.buffer(p.x), call.buffer(p.weight);
+        call.number(p.bias.given()), call.buffer(given_or(p.bias, stand_in(p.x, p.x.dtype, {p.columns})));
+        call.buffer(p.out);
+        if (Status s = device_backend()->run(context, call); !s.ok()) return s;
+    }
+    record_call(context, choice, p.op, start, [&] { return sizes_text(p); });
+    return {};
+}
+
+Status run(Context::State &context, const Product &p, const LinearOptions &options, CallStart start,
+           std::string_view why_here) {
     Choice choice;
     const VariantNeeds needs{.op = p.op, .dtype = p.x.dtype};
     const Forced forced = forced_variant(context, options.variant, p.op);
@@ -88,9 +122,8 @@ Status run(Context::State &context, const Product &p, const LinearOptions &optio
     } else if (Status s = run_kernel(context, p, *choice.variant); !s.ok()) {
         return s;
     }
-    record_call(context, choice, p.op, start, [&] {
-        return "entries " + text(entries) + " rows " + text(rows) + " columns " + text(p.columns) + " depth " + text(p.depth);
-    });
+    if (!why_here.empty()) choice.reason = why_here;
+    record_call(context, choice, p.op, start, [&] { return sizes_text(p); });
     record_shape(context, start, [&] {
         if (p.op == "batch_dot")
             return ShapeLine{.op = p.op,
@@ -181,15 +214,36 @@ Status check_batch_dot(const ConstView &a, const ConstView &x, const View &out, 
     return {};
 }
 
+Status linear_on_device(Context::State &context, const ConstView &x, const ConstView &weight, const ConstView &bias,
+                        const View &out, const LinearOptions &options) {
+    const CallStart start = start_of_call();
+    const std::array<NamedView, 3> others{{{"weight", weight}, {"bias", bias}, {"out", out}}};
+    if (Status s = check_places(others, "x"); !s.ok()) return s;
+    if (weight.rank == packed_rank) return unsupported("weight", "a packed one is not multiplied on a device");
+    Product p;
+    if (Status s = check_linear(as_host(x), as_host(weight), as_host(bias), as_host(out), p); !s.ok()) return s;
+    if (x.dtype == DType::f64) return unsupported("x", "there are no kernels for f64 on a device");
+    return run_on_device(context, p, options, start);
+}
+
+Status linear_here(Context::State &context, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
+                   const LinearOptions &options, std::string_view why_here) {
+    const CallStart start = start_of_call();
+    Product p;
+    if (Status s = check_linear(x, weight, bias, out, p); !s.ok()) return s;
+    return run(context, p, options, start, why_here);
+}
+
 }  // namespace
 
 Status linear(Context &context, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
               const LinearOptions &options) noexcept {
     return answer(context, [&](Context::State &state) -> Status {
-        const CallStart start = start_of_call();
-        Product p;
-        if (Status s = check_linear(x, weight, bias, out, p); !s.ok()) return s;
-        return run(state, p, options, start);
+        if (x.place != Place::device) return linear_here(state, x, weight, bias, out, options, {});
+        std::string instead;
+        if (Status s = find_device(state, "x", instead); !s.ok()) return s;
+        if (instead.empty()) return linear_on_device(state, x, weight, bias, out, options);
+        return linear_here(state, as_host(x), as_host(weight), as_host(bias), as_host(out), options, instead);
     });
 }
 
@@ -199,7 +253,7 @@ Status batch_dot(Context &context, const ConstView &a, const ConstView &x, const
         const CallStart start = start_of_call();
         Product p;
         if (Status s = check_batch_dot(a, x, out, p); !s.ok()) return s;
-        return run(state, p, options, start);
+        return run(state, p, options, start, {});
     });
 }
 

@@ -2,6 +2,7 @@
 // and a machine without a driver.
 #include "tests/cuda/device_variants.h"
 #include "tests/cuda/ptx/driver_counts.h"
+#include "tests/support/linear_case.h"
 #include "tests/support/masked_softmax_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/sdpa_arrays.h"
@@ -163,4 +164,13 @@ TEST_CASE("device: a machine without a driver refuses, or computes on the CPU wh
     SoftmaxArrays<float> softmax(rows);
     CHECK(attune::masked_softmax(context, on_device(softmax.scores.view()), on_device(softmax.out.view())).message() ==
           "scores: is on a device, but " + missing);
+    LinearArrays<float> product({});
+    const auto multiply = [&](attune::Context &by) {
+        return attune::linear(by, on_device(product.x.view()), on_device(product.weight.view()), on_device(product.bias_view()),
+                              on_device(product.out.view()))
+            .message();
+    };
+    CHECK(multiply(context) == "x: is on a device, but " + missing);
+    CHECK(multiply(allowed) == "");
+    CHECK(defect(product) == "");
 }

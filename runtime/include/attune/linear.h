@@ -19,7 +19,7 @@ struct LinearOptions {
 // any strides with a dense last dimension, so heads are split and merged by strides: out (B, S, N) may be a (B, S, H, D) array.
 // Any extents from 1, and 0 for the leading ones. Bits of a row depend on that row of x and on the type and sizes K and N
 // alone. out must not overlap itself or an input. A weight of rank 3 is one that pack_linear_weight() wrote; the bits are those
-// of the weight that it was given.
+// of the weight that it was given. All may be on a device (f32, bf16, f16, a weight that is not packed).
 Status linear(Context &, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
               const LinearOptions & = {}) noexcept;
 

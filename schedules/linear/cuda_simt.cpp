@@ -1,0 +1,84 @@
+// A block computes a tile of the result. Tiles of x and of the weight are copied to shared memory, the depth outermost, so that
+// a lane reads side by side what it multiplies; its sums stay in registers from the first product to the last.
+#include "schedules/linear/lane_schedules.h"
+#include "schedules/require.h"
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+// Columns side by side that a lane reads together, 16 bytes. Its other columns are those of as many lanes further on: so
+// neighbours read without gaps, and meet in no bank.
+constexpr int columns_together = 4;
+
+struct InBlock {
+    LinearLaneStages &s;
+    const LinearLanesTuning &tuning;
+
+    int row_lanes() const { return tuning.tile_rows / tuning.lane_rows; }
+    int column_lanes() const { return tuning.tile_columns / tuning.lane_columns; }
+
+    // Rows and columns of a tile, dealt to lanes; `within` are loops of each lane around them, `around` those around the lanes.
+    void deal(Stage f, const Var &column, const Var &row, const std::vector<VarOrRVar> &within = {},
+              const std::vector<VarOrRVar> &around = {}) const {
+        Var far("far"), near("near"), lane("lane"), row_lane("row_lane"), own("own");
+        f.split(column, far, near, columns_together * column_lanes())
+            .split(near, lane, near, columns_together)
+            .split(row, row_lane, own, tuning.lane_rows);
+        std::vector<VarOrRVar> order = {near, far, own};
+        order.insert(order.end(), within.begin(), within.end());
+        order.insert(order.end(), {lane, row_lane});
+        order.insert(order.end(), around.begin(), around.end());
+        f.reorder(order).gpu_threads(lane, row_lane).unroll(near).unroll(far).unroll(own).never_partition_all();
+    }
+
+    // A tile of an operand: neighbours read along the depth, as it lies in memory, and write to shared memory transposed.
+    void staged(Func f, const Var &across, int extent) const {
+        constexpr int gap = 4;  // words between rows of shared memory, which keep to 16 bytes
+        Var all("all"), rest("rest"), lane("lane"), row_lane("row_lane");
+        f.compute_at(s.product, s.tile).store_in(MemoryType::GPUShared);
+        for (const Var &v : f.args())
+            f.bound_extent(v, v.name() == across.name() ? extent : v.name() == s.k.name() ? tuning.tile_depth : 1);
+        f.align_storage(across, extent + gap)
+            .reorder(s.k, across)
+            .fuse(s.k, across, all)
+            .split(all, all, lane, column_lanes())
+            .split(all, rest, row_lane, row_lanes())
+            .reorder(rest, lane, row_lane)
+            .unroll(rest)
+            .gpu_threads(lane, row_lane);
+    }
+};
+
+}  // namespace
+
+void schedule_linear_lanes(LinearLaneStages &s, Func out, const LinearLanesTuning &tuning) {
+    const InBlock block{s, tuning};
+    require_multiple("tile_rows", tuning.tile_rows, "lane_rows", tuning.lane_rows);
+    require_multiple("tile_columns", tuning.tile_columns, "lane_columns", tuning.lane_columns);
+    require_multiple("lane_columns", tuning.lane_columns, "the columns that a lane reads together", columns_together);
+    for (const int across : {tuning.tile_rows, tuning.tile_columns})
+        require_multiple("a tile", across * tuning.tile_depth, "the lanes of a block",
+                         block.row_lanes() * block.column_lanes());
+
+    Var column("column"), row("row"), column_tile("column_tile"), row_tile("row_tile"), entry("entry");
+    out.split(s.n, column_tile, column, tuning.tile_columns, TailStrategy::GuardWithIf)
+        .split(s.m, row_tile, row, tuning.tile_rows, TailStrategy::GuardWithIf)
+        .fuse(s.h, s.b, entry)
+        .reorder(column, row, row_tile, column_tile, entry)
+        .gpu_blocks(row_tile, column_tile, entry);
+    block.deal(out, column, row);
+
+    Func product = s.product;
+    product.compute_at(out, row_tile).store_in(MemoryType::Register);
+    for (const Var &v : {s.h, s.b}) product.bound_extent(v, 1);
+    product.bound_extent(s.n, tuning.tile_columns).bound_extent(s.m, tuning.tile_rows);
+    block.deal(product, s.n, s.m);
+    block.deal(product.update(), s.n, s.m, {s.tile_k}, {s.tile});
+    product.update().unroll(s.tile_k);
+    block.staged(s.x_tile, s.m, tuning.tile_rows);
+    block.staged(s.weight_tile, s.n, tuning.tile_columns);
+}
+
+}  // namespace attune
