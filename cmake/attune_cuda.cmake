@@ -37,7 +37,9 @@ set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/
   schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp schedules/sdpa/cuda_simt.cpp
   schedules/sdpa/cuda_mma.cpp)
 attune_add_device_program(sdpa_lanes private_registers attention_generator generator_math)
-set(ATTUNE_DEVICE_PROGRAM_sdpa sdpa_lanes)
+foreach(op sdpa additive)
+  set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_lanes)
+endforeach()
 set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_softmax_lane_stages.cpp
   generators/masked_softmax/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
   schedules/masked_softmax/cuda_simt.cpp)

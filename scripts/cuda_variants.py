@@ -65,8 +65,8 @@ def table(results):
     yield "# Variants for CUDA"
     yield ""
     yield "Made by `scripts/cuda_variants.py --table` from what ptxas says of the PTX, for compute capability 8.0 / 9.0, and"
-    yield "from the instructions in the PTX: both loops over keys, of whole chunks and of the others, and what surrounds them."
-    yield "Shared memory is what a block is launched with, in bytes."
+    yield "from the instructions in the PTX: every loop once (of attention both over keys, of whole chunks and of the others), and what"
+    yield "surrounds them. Shared memory is what a block is launched with, in bytes."
     yield ""
     yield "| variant | registers | spilled | shared memory | " + " | ".join(MIX) + " | all |"
     yield "|---|---:|---:|---:|" + "---:|" * (len(MIX) + 1)

@@ -11,11 +11,13 @@ namespace {
 using namespace Halide;
 enum class Schedule { simt, mma };
 enum class Kind { plain, scored };
+enum class Pair { dot_product, additive };
 
 class SdpaLanes : public Halide::Generator<SdpaLanes> {
 public:
     GeneratorParam<Schedule> schedule_name{"schedule", Schedule::simt, {{"simt", Schedule::simt}, {"mma", Schedule::mma}}};
     GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
+    GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
     GeneratorParam<int> channels{"channels", 0, 0, 256};  // 0: head_dim
@@ -36,6 +38,11 @@ public:
     // The order of these is that of the arguments (runtime/src/sdpa_device_kernel.cpp).
     void configure() {
         query.set_type(held_type()), key.set_type(held_type()), value.set_type(held_type());
+        if (pair == Pair::additive) {
+            has_pair_weight = add_input<bool>("has_pair_weight");
+            pair_weight = add_input<Buffer<>>("pair_weight", Float(32), 1);  // (d), any stride
+            pair_bias = add_input<float>("pair_bias");
+        }
         if (kind == Kind::scored) {
             softcap = add_input<float>("softcap");
             has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held_type(), 4);
@@ -74,9 +81,10 @@ public:
     }
 
 private:
-    Input<float> *softcap = nullptr;
-    Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr;
-    Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
+    Input<float> *softcap = nullptr, *pair_bias = nullptr;
+    Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
+                *has_sinks = nullptr;
+    Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
     Output<Func> *out = nullptr;
     attune::LaneStages stages;
     attune::FragmentStages fragments;
@@ -134,6 +142,12 @@ private:
 
     attune::Score score() {
         attune::Score score;
+        if (pair == Pair::additive) {
+            Func weight("pair_weight_f32");
+            Var d("d");
+            weight(d) = select(*has_pair_weight, (*pair_weight)(min(d, pair_weight->dim(0).extent() - 1)), 1.0f);
+            score.pair = attune::additive_pair({weight, cast<double>(*pair_bias)}, Float(32));
+        }
         if (kind == Kind::plain) return score;
         score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)),
                        attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
@@ -154,6 +168,7 @@ private:
         offsets.dim(0).set_min(0).set_stride(Expr());
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Expr());
+        if (pair == Pair::additive) pair_weight->dim(0).set_min(0).set_stride(Expr());
         if (kind == Kind::scored) {
             for (auto *table : {bias, mask})
                 for (int n = 0; n < 4; n++) table->dim(n).set_min(0);

@@ -1,4 +1,5 @@
 #include "additive_call.h"
+#include "device_call.h"
 #include "max_magnitude.h"
 #include "projection.h"
 #include "sdpa_call.h"
@@ -128,10 +129,40 @@ Status run_by_range(Context &context, const SdpaCall &call, std::string_view var
     return {};
 }
 
+Status run_on_device(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                     const AdditiveOptions &options) {
+    if (Status s = check_additive_options(options); !s.ok()) return s;
+    if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
+    const NamedView projections[] = {
+        {"w_query", options.w_query}, {"w_key", options.w_key}, {"b_query", options.b_query}, {"b_key", options.b_key}};
+    for (const NamedView &v : projections)
+        if (v.view.given()) return unsupported(v.name, "on a device query and key are given projected, as by linear()");
+    const NamedView w_score[] = {{"w_score", options.w_score}};
+    return attention_on_device(context, query, key, value, out, options.attention, w_score, [&](SdpaCall &call) {
+        call.op = per_pair;
+        call.scale = options.attention.scale.value_or(1);
+        call.pair_weight = as_host(options.w_score), call.pair_bias = options.b_score;
+        return options.w_score.given() ? check_w_score(call.pair_weight, call.sizes) : Status();
+    });
+}
+
+AdditiveOptions as_host(const AdditiveOptions &options) {
+    AdditiveOptions o = options;
+    for (ConstView *v : {&o.w_query, &o.w_key, &o.b_query, &o.b_key, &o.w_score}) v->place = Place::host;
+    o.attention = as_host(o.attention);
+    return o;
+}
+
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
-           const AdditiveOptions &options) {
-    const CallStart start = start_of_call();
+           const AdditiveOptions &options, std::string_view why_here = {}) {
     Context::State &state = context.state();
+    if (query.place == Place::device) {
+        std::string instead;
+        if (Status s = find_device(state, "query", instead); !s.ok()) return s;
+        if (instead.empty()) return run_on_device(context, query, key, value, out, options);
+        return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
+    }
+    const CallStart start = start_of_call();
     if (Status s = check_additive_options(options); !s.ok()) return s;
     if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
     Projection q({"query", query}, {"w_query", options.w_query}, {"b_query", options.b_query});
@@ -164,6 +195,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     } else if (Status s = run_slice(context, call, 0, call.sizes.batch, per_pair, options.attention.variant, choice); !s.ok()) {
         return s;
     }
+    if (!why_here.empty()) choice.values.reason = why_here;
     record_call(state, choice.values, "additive", start, [&] { return sizes_text(call.sizes); });
     record_shape(state, start, [&] { return shape_line("additive", call); });
     return {};

@@ -123,6 +123,10 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     for (const std::int32_t n : {b.begin, b.end, b.offset, b.length}) call.number(n);
     call.number(b.offsets.given()), call.number(b.lengths.given());
     call.buffer(offsets), call.buffer(given_or(b.lengths, instead(DType::i32, {p.batch, p.queries})));
+    if (c.op == "additive") {
+        call.number(c.pair_weight.given()), call.buffer(given_or(c.pair_weight, instead(DType::f32, {p.head_dim})));
+        call.number(static_cast<float>(c.pair_bias));
+    }
     if (variant.kind == "scored") {
         call.number(static_cast<float>(c.softcap));
         call.number(c.bias.given()), call.buffer(table(c.bias, p.dtype));

@@ -2,10 +2,10 @@
 // and a machine without a driver.
 #include "tests/cuda/device_variants.h"
 #include "tests/cuda/ptx/driver_counts.h"
+#include "tests/support/additive_case.h"
 #include "tests/support/linear_case.h"
 #include "tests/support/masked_softmax_case.h"
 #include "tests/support/refusals.h"
-#include "tests/support/sdpa_arrays.h"
 #include <dlfcn.h>
 
 using namespace attune_test;
@@ -173,4 +173,15 @@ TEST_CASE("device: a machine without a driver refuses, or computes on the CPU wh
     CHECK(multiply(context) == "x: is on a device, but " + missing);
     CHECK(multiply(allowed) == "");
     CHECK(defect(product) == "");
+    AdditiveArrays<float> additive({.attention = {.queries = 3, .keys = 5}, .hidden = 8, .w_query = false, .w_key = false});
+    const auto attend = [&](attune::Context &by) {
+        attune::AdditiveOptions o = additive.options({});
+        o.w_score = on_device(o.w_score), o.attention.lse = on_device(o.attention.lse);
+        return attune::additive_attention(by, on_device(additive.base.query.view()), on_device(additive.base.key.view()),
+                                          on_device(additive.base.value.view()), on_device(additive.base.out.view()), o)
+            .message();
+    };
+    CHECK(attend(context) == "query: is on a device, but " + missing);
+    CHECK(attend(allowed) == "");
+    CHECK(defect(additive) == "");
 }
