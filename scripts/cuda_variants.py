@@ -27,16 +27,16 @@ def ptx_of(folder, name):
 
 
 def assemble(ptx, capability):
-    """ptxas's figures: registers, spilled bytes, stack, shared bytes."""
+    """ptxas's figures of all kernels of a variant: registers of the one that has most, spilled bytes, stack."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "kernel.ptx"
         source.write_text(ptx)
         said = subprocess.run(["ptxas", "-v", f"-arch={capability}", source, "-o", os.devnull], capture_output=True, text=True)
     if said.returncode:
         return {"error": said.stderr.strip()}
-    find = lambda pattern: sum(int(n) for n in re.findall(pattern, said.stderr))
-    return {"registers": find(r"Used (\d+) registers"), "spilled": find(r"(\d+) bytes spill"),
-            "stack": find(r"(\d+) bytes stack frame")}
+    find = lambda pattern: [int(n) for n in re.findall(pattern, said.stderr)]
+    return {"registers": max(find(r"Used (\d+) registers")), "spilled": sum(find(r"(\d+) bytes spill")),
+            "stack": sum(find(r"(\d+) bytes stack frame"))}
 
 
 def shared_memory(ptx):
@@ -65,8 +65,9 @@ def table(results):
     yield "# Variants for CUDA"
     yield ""
     yield "Made by `scripts/cuda_variants.py --table` from what ptxas says of the PTX, for compute capability 8.0 / 9.0, and"
-    yield "from the instructions in the PTX: every loop once (of attention both over keys, of whole chunks and of the others), and what"
-    yield "surrounds them. Shared memory is what a block is launched with, in bytes."
+    yield "from the instructions in the PTX of all kernels of a variant: every loop once (of attention both over keys, of whole"
+    yield "chunks and of the others), and what surrounds them. Registers are those of the kernel that has most."
+    yield "Shared memory is what a block is launched with, in bytes."
     yield ""
     yield "| variant | registers | spilled | shared memory | " + " | ".join(MIX) + " | all |"
     yield "|---|---:|---:|---:|" + "---:|" * (len(MIX) + 1)

@@ -11,14 +11,20 @@ struct LaneBuilder {
     const LaneInstructions &does;
     Builder &build;
     LaneStages &stages;
+    int part = 0;  // keys of a part; 0: they are in one
 
-    // Channel of element j of lane t.
-    Expr channel(Expr j, Expr t) const { return t % lanes.channel_lanes * lanes.lane_channels() + j; }
-    // A channel beyond the last counts as 0: heads may be smaller than what lanes hold.
+    // What a lane keeps while it walks its keys.
+    FuncRef running(const Expr &r, const Expr &t, const Expr &p) const {
+        const Var h = build.s.h, b = build.s.b;
+        return part ? stages.running(r, t, p, h, b) : stages.running(r, t, h, b);
+    }
+    Expr chunks() const {
+        return part ? part / build.shape.chunk : (build.in.keys + build.shape.chunk - 1) / build.shape.chunk;
+    }
+
+    Expr channel(Expr j, Expr t) const { return channel_of_lane(lanes, j, t); }
     Expr within(Expr channel, Expr channels, const std::function<Expr(Expr)> &read) const {
-        const auto known = as_const_int(channels);
-        if (known && *known == lanes.channels) return read(channel);
-        return select(channel < channels, read(min(channel, channels - 1)), 0.0f);
+        return within_head(lanes, channel, channels, read);
     }
 
     void query() {
@@ -60,11 +66,11 @@ struct LaneBuilder {
         const SdpaStages &s = build.s;
         Var r = s.r, t = s.t, h = s.h, b = s.b;
         const int channels = lanes.lane_channels();
-        RDom at(0, build.shape.chunk, 0, (build.in.keys + build.shape.chunk - 1) / build.shape.chunk, "running" + suffix);
-        const Expr chunk = at.y;
+        RDom at(0, build.shape.chunk, 0, chunks(), "running" + suffix);
+        const Expr chunk = part ? stages.p * chunks() + at.y : Expr(at.y);
         take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole);
         l.running_key = at.x, l.running_chunk = at.y;
-        FuncRef before = stages.running(r, t, h, b);
+        FuncRef before = running(r, t, stages.p);
         const Expr old_sum = before[channels], old_max = before[channels + 1], first = at.x == 0;
         const Expr new_max = select(first, does.max(old_max, l.p.row_max(r, chunk, t, h, b)), old_max);
         const Expr rescale = select(first, does.exp2(build.base2(old_max - new_max)), 1.0f);
@@ -80,50 +86,107 @@ struct LaneBuilder {
         }
         after.push_back(old_sum * rescale + weight);
         after.push_back(new_max);
-        stages.running(r, t, h, b) = Tuple(after);
+        running(r, t, stages.p) = Tuple(after);
     }
 
     void run() {
         const SdpaInputs &in = build.in;
-        Var r = build.s.r, t = build.s.t, h = build.s.h, b = build.s.b;
+        Var r = build.s.r, t = build.s.t, h = build.s.h;
         stages.running = Func("running");
         std::vector<Expr> start(lanes.lane_channels(), 0.0f);
-        // A sink is one more score, which has no value.
+        // A sink is one more score, which has no value; of parts it is the merge's.
         const Expr lowest = build.value_of(lowest_max);
-        const Expr sink = in.sinks.defined() ? build.sink(build.rows(r, t, h).query_head) : lowest;
+        const Expr sink = in.sinks.defined() && !part ? build.sink(build.rows(r, t, h).query_head) : lowest;
         start.push_back(select(sink > lowest, 1.0f, 0.0f));
         start.push_back(sink);
-        stages.running(r, t, h, b) = Tuple(start);
+        running(r, t, stages.p) = Tuple(start);
         take_up(stages.full, "", false);
         take_up(stages.part, "_part", true);
     }
 
-    void finish(int tile_q, const std::function<Expr(Expr)> &stored) {
-        SdpaStages &s = build.s;
-        const SdpaInputs &in = build.in;
-        Var r = s.r, t = s.t, h = s.h, b = s.b, d = s.d, i = s.i;
-        const int channels = lanes.lane_channels();
-        FuncRef total = stages.running(r, t, h, b);
-        stages.lse = Func("lse");
-        stages.lse(r, t, h, b) = running_lse(build, total[channels + 1], total[channels]);
+    void walk() {
+        build.prepare();
+        build.intervals();
+        query();
+        stages.full = partials("", false);
+        stages.part = partials("_part", true);
+        run();
+    }
 
-        RDom at(0, channels, 0, lanes.rows, 0, lanes.channel_lanes, 0,
-                (in.queries + tile_q - 1) / tile_q * (tile_q / lanes.rows), "out");
-        stages.element = at.x, stages.row = at.y, stages.share = at.z, stages.row_lane = at.w;
-        const Expr lane = at.w * lanes.channel_lanes + at.z, query = at.w * lanes.rows + at.y, element = channel(at.x, lane);
-        at.where(unsolved(element < in.value_dim && query < in.queries));
-        FuncRef own = stages.running(at.y, lane, h, b);
+    // What lanes hold at the end, in the loops over them and their elements.
+    struct Held {
+        Expr lane, row, element, channel, sum, max;
+    };
+    Held held(const std::string &name, const Expr &rows, int tile_rows, const Expr &parts) {
+        const int channels = lanes.lane_channels();
+        const Expr row_lanes = (rows + tile_rows - 1) / tile_rows * (tile_rows / lanes.rows);
+        std::vector<Range> loops = {{0, channels}, {0, lanes.rows}, {0, lanes.channel_lanes}, {0, row_lanes}};
+        if (part) loops.emplace_back(0, parts);
+        RDom at(loops, name);
+        stages.element = at[0], stages.row = at[1], stages.share = at[2], stages.row_lane = at[3];
+        if (part) stages.state_part = at[4];
+        const Expr lane = at[3] * lanes.channel_lanes + at[2], row = at[3] * lanes.rows + at[1], of = channel(at[0], lane);
+        at.where(unsolved(of < build.in.value_dim && row < rows));
+        FuncRef own = running(at[1], lane, part ? Expr(at[4]) : Expr());
         std::vector<Expr> mixed;
         for (int n = 0; n < channels; n++) mixed.push_back(own[n]);
-        const Expr value = select(is_empty_sum(own[channels]), 0.0f, mux(at.x, mixed) * does.reciprocal(own[channels]));
+        return {lane, min(row, rows - 1), mux(at[0], mixed), min(of, build.in.value_dim - 1), own[channels], own[channels + 1]};
+    }
+    Expr normalised(const Expr &mixed, const Expr &sum) const {
+        return select(is_empty_sum(sum), 0.0f, mixed * does.reciprocal(sum));
+    }
+
+    void finish(int tile_q, const std::function<Expr(Expr)> &stored) {
+        SdpaStages &s = build.s;
+        Var r = s.r, t = s.t, h = s.h, b = s.b, d = s.d, i = s.i;
+        const int channels = lanes.lane_channels();
+        FuncRef total = running(r, t, {});
+        stages.lse = Func("lse");
+        stages.lse(r, t, h, b) = running_lse(build, total[channels + 1], total[channels]);
+        const Held own = held("out", build.in.queries, tile_q, {});
         s.out = Func("out_stage");
-        const Expr result = stored(value);
+        const Expr result = stored(normalised(own.element, own.sum));
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
-        s.out(min(element, in.value_dim - 1), min(query, in.queries - 1), h, b) = Tuple(result, stages.lse(at.y, lane, h, b));
+        s.out(own.channel, own.row, h, b) = Tuple(result, stages.lse(stages.row, own.lane, h, b));
+    }
+
+    // The parts of a row as they are, and their merge.
+    void finish_parts(int tile_rows, const std::function<Expr(Expr)> &stored) {
+        const SdpaInputs &in = build.in;
+        SdpaStages &s = build.s;
+        Var t = s.t, h = s.h, b = s.b, d = s.d, i = s.i, row("row");
+        const Expr group = in.query_heads / in.key_heads, parts = (in.keys + part - 1) / part;
+        const Held own = held("state", group * in.queries, tile_rows, parts);
+        stages.state = Func("state_stage");
+        stages.state(d, row, h, b) = Tuple(undef<float>(), undef<float>(), undef<float>());
+        stages.state(own.channel, own.row * parts + stages.state_part, h, b) = Tuple(own.element, own.sum, own.max);
+
+        // As chunks of so many keys, of tiles of one query.
+        const SdpaShape shape{Float(32), part, part, 1, false};
+        Builder merge = query_rows(in, shape, build.score);
+        auto state = [&](const Expr &channel, const Expr &at) {
+            return stages.state(channel, (h % max(group, 1) * in.queries + t) * parts + at, h / group, b);
+        };
+        merge.merge([&](Expr at) { return state(0, at)[2]; }, [&](Expr at) { return state(0, at)[1]; },
+                    [&](Expr at) { return state(d, at)[0]; });
+        stages.merged = merge.s;
+        const Expr sum = stages.merged.total_sum(0, i, h, b);
+        s.out = Func("out_stage");
+        s.out(d, i, h, b) = Tuple(stored(normalised(stages.merged.total_mixed(0, d, i, h, b), sum)),
+                                  running_lse(build, stages.merged.total_max(0, i, h, b), sum));
     }
 };
 
 }  // namespace
+
+Expr channel_of_lane(const LaneShape &lanes, const Expr &j, const Expr &t) {
+    return t % lanes.channel_lanes * lanes.lane_channels() + j;
+}
+Expr within_head(const LaneShape &lanes, const Expr &channel, const Expr &channels, const std::function<Expr(Expr)> &read) {
+    const auto known = as_const_int(channels);
+    if (known && *known == lanes.channels) return read(channel);
+    return select(channel < channels, read(min(channel, channels - 1)), 0.0f);
+}
 
 LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, int tile_q, const Score &score,
                        const LaneInstructions &does, const std::function<Expr(Expr)> &stored) {
@@ -141,13 +204,28 @@ LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, 
                       return std::pair(first, min(first + group_rows, queries) - 1);
                   }};
     LaneBuilder lane{lanes, does, build, stages};
-    build.prepare();
-    build.intervals();
-    lane.query();
-    stages.full = lane.partials("", false);
-    stages.part = lane.partials("_part", true);
-    lane.run();
+    lane.walk();
     lane.finish(tile_q, stored);
+    stages.s = build.s;
+    return stages;
+}
+
+LaneStages lane_split_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, int part, int tile_rows,
+                             const Score &score, const LaneInstructions &does, const std::function<Expr(Expr)> &stored) {
+    LaneStages stages;
+    const SdpaShape shape{Float(32), chunk, chunk, lanes.rows, false};
+    const Expr group = in.query_heads / in.key_heads, queries = in.queries, rows = group * queries;
+    const int group_rows = lanes.group_rows();
+    Builder build{in, shape, score,
+                  [=](Expr r, Expr t, Expr h) {
+                      Expr n = min(t / lanes.channel_lanes * lanes.rows + r, rows - 1);
+                      return Rows{n % queries, h * group + n / queries, h};
+                  },
+                  // Of lanes behind the last row none.
+                  [=](Expr t) { return std::pair(select(t / lanes.group * group_rows < rows, 0, queries), queries - 1); }};
+    LaneBuilder lane{lanes, does, build, stages, part};
+    lane.walk();
+    lane.finish_parts(tile_rows, stored);
     stages.s = build.s;
     return stages;
 }

@@ -19,6 +19,11 @@ struct LaneShape {
     int group_rows() const { return group / channel_lanes * rows; }
 };
 
+// The channel that element j of lane t is; and what `read` says of it, or 0 where heads are smaller than what lanes hold.
+Halide::Expr channel_of_lane(const LaneShape &, const Halide::Expr &j, const Halide::Expr &t);
+Halide::Expr within_head(const LaneShape &, const Halide::Expr &channel, const Halide::Expr &channels,
+                         const std::function<Halide::Expr(Halide::Expr)> &read);
+
 // What instructions of a target compute. sum: the sum of term(lane) over the lanes that share the channels of lane t's rows.
 struct LaneInstructions {
     bool exchange;  // lanes read each other's registers: sum asks term(t) alone
@@ -43,6 +48,12 @@ struct LaneStages {
     // out is an update over these, the lane being row_lane * channel_lanes + share: no lane but its own gives a lane's values.
     Halide::RVar element, share, row, row_lane;
     Halide::Var j{"j"};
+    // Of split form only: running has a part p of the keys behind t, and `state` is that update, of rows and parts, instead of
+    // out: (d, row * parts + p, h, b) Tuple {weighted values, sum, maximum}. out is their merge.
+    Halide::Func state;
+    Halide::RVar state_part;
+    SdpaStages merged;  // total_max to total_mixed
+    Halide::Var p{"p"};
 };
 
 // Inputs as those of sdpa_stages(), query, key and value in f32; t of shortest and longest counts lanes, and finite_values is
@@ -50,5 +61,10 @@ struct LaneStages {
 // nothing.
 LaneStages lane_stages(const SdpaInputs &, const LaneShape &, int chunk, int tile_q, const Score &, const LaneInstructions &,
                        const std::function<Halide::Expr(Halide::Expr)> &stored);
+
+// Rows are the queries of all query heads that share a key head, and keys are cut in parts of `part` (a multiple of chunk),
+// each with a running softmax of its own, which are merged in the order of parts. lse and out are those of sdpa_split_stages().
+LaneStages lane_split_stages(const SdpaInputs &, const LaneShape &, int chunk, int part, int tile_rows, const Score &,
+                             const LaneInstructions &, const std::function<Halide::Expr(Halide::Expr)> &stored);
 
 }  // namespace attune

@@ -9,20 +9,22 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { simt, mma };
+enum class Schedule { simt, split, mma };
 enum class Kind { plain, scored };
 enum class Pair { dot_product, additive };
 
 class SdpaLanes : public Halide::Generator<SdpaLanes> {
 public:
-    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::simt, {{"simt", Schedule::simt}, {"mma", Schedule::mma}}};
+    GeneratorParam<Schedule> schedule_name{
+        "schedule", Schedule::simt, {{"simt", Schedule::simt}, {"split", Schedule::split}, {"mma", Schedule::mma}}};
     GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
     GeneratorParam<int> channels{"channels", 0, 0, 256};  // 0: head_dim
     GeneratorParam<int> chunk{"chunk", 8, 1, 64};
-    GeneratorParam<int> tile_q{"tile_q", 128, 1, 1024};
+    GeneratorParam<int> tile_q{"tile_q", 128, 1, 1024};  // split: of the rows of a key head
+    GeneratorParam<int> part{"part", 128, 1, 1 << 20};   // split: keys of a part
     GeneratorParam<int> lane_rows{"lane_rows", 4, 1, 16};
     GeneratorParam<int> channel_lanes{"channel_lanes", 4, 1, 32};
 
@@ -52,6 +54,8 @@ public:
         }
         // lse is the second value of out: the runtime gives it stride 0 along d.
         out = add_output<Func>("out", {held_type(), Float(32)}, 4);
+        // Its sums and maxima have stride 0 along d likewise.
+        if (schedule_name == Schedule::split) state = add_output<Func>("state", {Float(32), Float(32), Float(32)}, 4);
     }
 
     void generate() {
@@ -62,6 +66,10 @@ public:
             fragments = attune::fragment_stages(inputs(), halves, fragment(), score(),
                                                 attune::fragment_instructions(target, held_type()), narrowed);
             *out = fragments.s.out;
+        } else if (schedule_name == Schedule::split) {
+            stages = attune::lane_split_stages(inputs(), lanes(), chunk, part, tile_q, score(),
+                                               attune::lane_instructions(target), narrowed);
+            *out = stages.s.out, *state = stages.state;
         } else {
             stages =
                 attune::lane_stages(inputs(), lanes(), chunk, tile_q, score(), attune::lane_instructions(target), narrowed);
@@ -75,8 +83,10 @@ public:
             attune::schedule_fragments(fragments, *out, fragment());
             attune::keep_registers_private(get_pipeline());
         } else {
-            attune::schedule_lanes(stages, *out,
-                                   {lanes(), chunk, tile_q, together(), attune::lane_instructions(target).exchange});
+            if (schedule_name == Schedule::split)
+                attune::schedule_split_lanes(stages, *out, *state, lanes_tuning(), part);
+            else
+                attune::schedule_lanes(stages, *out, lanes_tuning());
         }
     }
 
@@ -85,7 +95,7 @@ private:
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
     Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
-    Output<Func> *out = nullptr;
+    Output<Func> *out = nullptr, *state = nullptr;
     attune::LaneStages stages;
     attune::FragmentStages fragments;
 
@@ -94,6 +104,10 @@ private:
     Expr stored(const Expr &x) const { return held_type().is_uint() ? attune::bf16_bits_of(x) : cast(held_type(), x); }
     int most_channels() const { return channels == 0 ? head_dim : channels; }
     attune::LaneShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }
+    attune::LanesTuning lanes_tuning() const {
+        return {lanes(), chunk, tile_q, std::min(together(), lanes().lane_channels()),
+                attune::lane_instructions(target).exchange};
+    }
     attune::FragmentShape fragment() const { return {tile_q, most_channels(), chunk}; }
     // Elements of 16 bytes, as loads are widest.
     int together() const { return head_dim == 0 ? 1 : 16 / held_type().bytes(); }
@@ -181,6 +195,10 @@ private:
         for (int n = 0; n < 4; n++) outputs[0].dim(n).set_min(0);
         if (head_dim != 0) outputs[0].dim(0).set_extent(head_dim);
         outputs[1].dim(0).set_stride(0);
+        if (!state) return;
+        auto states = static_cast<Func>(*state).output_buffers();
+        for (int n = 0; n < 4; n++) states[0].dim(n).set_min(0);
+        for (int n = 1; n < 3; n++) states[n].dim(0).set_stride(0);
     }
 };
 }  // namespace

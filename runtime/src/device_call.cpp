@@ -16,6 +16,21 @@ halide_buffer_t *DeviceCall::buffer(const ConstView &v, std::int64_t innermost_e
     return add(held_.emplace_back(v, innermost_extent));
 }
 
+void DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, DType type) {
+    View v(static_cast<float *>(nullptr), extents);
+    v.dtype = type;
+    std::int64_t bytes = size_of(type);
+    for (const std::int64_t extent : extents) bytes *= extent;
+    halide_buffer_t *added = buffer(v);
+    scratch.push_back({added, static_cast<std::size_t>(bytes)});
+}
+void DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, std::int64_t innermost_extent) {
+    std::int64_t bytes = size_of(DType::f32);
+    for (const std::int64_t extent : extents) bytes *= extent;
+    halide_buffer_t *added = buffer(View(static_cast<float *>(nullptr), extents), innermost_extent);
+    scratch.push_back({added, static_cast<std::size_t>(bytes)});
+}
+
 ConstView stand_in(const ConstView &memory, DType type, std::initializer_list<std::int64_t> extents) {
     ConstView v(static_cast<const float *>(memory.data), extents);
     v.dtype = type;

@@ -14,9 +14,12 @@ struct DeviceCall {
     int (*kernel)(void **) = nullptr;
     std::vector<void *> args;
     std::vector<halide_buffer_t *> buffers;
-    // Of buffers: what the caller did not ask for and the kernel writes; and its size.
-    halide_buffer_t *scratch = nullptr;
-    std::size_t scratch_bytes = 0;
+    // Of buffers: what the caller did not ask for and the kernel writes. Memory for it is the backend's.
+    struct Scratch {
+        halide_buffer_t *buffer;
+        std::size_t bytes;
+    };
+    std::vector<Scratch> scratch;
 
     // The arguments, in the kernel's order; held here. With an innermost extent: as HalideBuffer.
     explicit DeviceCall(const VariantRecord &variant) : kernel(variant.kernel), args{nullptr} {}
@@ -27,6 +30,9 @@ struct DeviceCall {
     }
     halide_buffer_t *buffer(const ConstView &);
     halide_buffer_t *buffer(const ConstView &, std::int64_t innermost_extent);
+    // The same of what the caller did not give: dense, of f32 where it says no type.
+    void scratch_buffer(std::initializer_list<std::int64_t> extents, DType = DType::f32);
+    void scratch_buffer(std::initializer_list<std::int64_t> extents, std::int64_t innermost_extent);
 
 private:
     halide_buffer_t *add(HalideBuffer &);

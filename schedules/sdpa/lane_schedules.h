@@ -13,9 +13,25 @@ struct LanesTuning {
     int tile_q;     // rows of a block, a multiple of those of a warp
     int loaded;     // channels that a lane loads together
     bool exchange;  // of the stages' instructions: else each lane computes the shares of its neighbours, too
+
+    int terms() const { return exchange ? 1 : lanes.channel_lanes; }  // lanes whose shares a lane computes
 };
 // One warp is one tile of queries of one head; all that it holds is in registers, keys and values are read through the cache.
 void schedule_lanes(LaneStages &, Halide::Func out, const LanesTuning &);
+// Split form: a block is tile_q rows of one key head and one part of its keys, and the merge is a kernel of its own.
+void schedule_split_lanes(LaneStages &, Halide::Func out, Halide::Func state, const LanesTuning &, int part);
+
+// Parts of them. Result is an update over these loops: a block is some warps, a warp its lanes; a lane writes what it holds. The
+// loop over lanes is what is left inside of `block`.
+struct LaneLoops {
+    Halide::RVar element, row, share, row_lane;
+};
+Halide::RVar deal_to_lanes(Halide::Func result, const LaneLoops &, const LanesTuning &, const Halide::RVar &block);
+// Registers of a lane, for its rows and as many of what they meet and of its neighbours: of constant extents, or they would be
+// memory.
+Halide::Func keep_in_lane(Halide::Func, const Halide::LoopLevel &, const LanesTuning &, int met = 1, int lanes = 1);
+// What is read from memory, in the widest loads.
+void load_in_lane(Halide::Func, const LanesTuning &);
 
 // By the instructions of CUDA; for any other target by plain expressions, each lane computing what its neighbours do.
 LaneInstructions lane_instructions(const Halide::Target &);

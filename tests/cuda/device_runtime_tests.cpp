@@ -81,6 +81,53 @@ TEST_CASE("device: matrices are multiplied where type, head size and strides all
     CHECK(chosen(0.0f, {}) == "sdpa_f32_d64_cuda80_as_ptx_simt");
 }
 
+TEST_CASE("device: keys are cut in parts where queries are few and keys many", "[device]") {
+    attune::Context context;
+    const auto chosen = [&](auto zero, const SdpaCase &c) {
+        SdpaArrays<decltype(zero)> a(c);
+        attune::SdpaOptions options;
+        options.lse = on_device(a.lse.view());
+        REQUIRE(attune::scaled_dot_product_attention(context, on_device(a.query.view()), on_device(a.key.view()),
+                                                     on_device(a.value.view()), on_device(a.out.view()), options)
+                    .message() == "");
+        CHECK(defect(a) == "");
+        return context.last_variant();
+    };
+    const SdpaCase few{.query_heads = 8, .key_heads = 2, .queries = 1, .keys = 300};
+    CHECK(chosen(0.0f, few) == "sdpa_f32_d64_cuda80_as_ptx_split_scored");
+    CHECK(chosen(Float16(0), few) == "sdpa_f16_d64_cuda80_as_ptx_split_scored");
+    SdpaCase other = few;
+    other.keys = 256;
+    CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_simt");
+    other = few, other.queries = 5;  // 20 rows for each key head
+    CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_simt");
+    other = few, other.head_dim = 50;
+    CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_c64_scored");
+}
+
+TEST_CASE("device: the bits of a batch entry do not depend on the others", "[device]") {
+    attune::Context context;
+    const SdpaCase c{.batch = 3, .query_heads = 4, .key_heads = 2, .queries = 2, .keys = 300};
+    SdpaArrays<float> all(c);
+    REQUIRE(attune::scaled_dot_product_attention(context, on_device(all.query.view()), on_device(all.key.view()),
+                                                 on_device(all.value.view()), on_device(all.out.view()))
+                .ok());
+    const auto entry = [](auto view, std::int64_t b) {
+        view.data =
+            static_cast<decltype(view.data)>((char *)view.data + b * view.stride[0] * static_cast<std::int64_t>(sizeof(float)));
+        view.extent[0] = 1;
+        return on_device(view);
+    };
+    SdpaArrays<float> one(c);
+    REQUIRE(attune::scaled_dot_product_attention(context, entry(attune::ConstView(all.query.view()), 1),
+                                                 entry(attune::ConstView(all.key.view()), 1),
+                                                 entry(attune::ConstView(all.value.view()), 1), entry(one.out.view(), 1))
+                .ok());
+    for (std::int64_t h = 0; h < 4; h++)
+        for (std::int64_t i = 0; i < 2; i++)
+            for (std::int64_t d = 0; d < 64; d++) CHECK(same_bits(one.out(1, h, i, d), all.out(1, h, i, d)));
+}
+
 TEST_CASE("device: no keys, and no queries", "[device]") {
     attune::Context context;
     SdpaArrays<float> no_keys(SdpaCase{.batch = 1, .queries = 5, .keys = 0});

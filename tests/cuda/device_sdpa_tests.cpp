@@ -149,3 +149,36 @@ TEST_CASE("device: heads that share keys", "[device]") {
                        c.query_heads = 3, c.key_heads = 1, c.valid_lens = {2, 30};
                    }});
 }
+
+TEST_CASE("device: keys cut in parts", "[device]") {
+    attune::Context context;
+    for_each_device_variant("sdpa", {"scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        if (v.schedule != "split") return;
+        const std::int64_t part = attune::number_of(v, "part", 0);
+        const std::vector<SetOption> options = {
+            [](SdpaCase &c) { c.causal = attune::Causal::bottom_right; },
+            [](SdpaCase &c) {
+                c.valid_lens = {0, std::int32_t(c.keys / 2 + 1)}, c.sinks = true;
+            },
+            [](SdpaCase &c) {
+                c.window = {70, 3}, c.offsets = {0, 150};
+            },
+            [](SdpaCase &c) { c.bias = "bhij", c.mask = "b11j", c.softcap = 3, c.scale = 1; },
+        };
+        unsigned seed = 9000;
+        for (const auto &[queries, query_heads, key_heads] :
+             {std::tuple<std::int64_t, std::int64_t, std::int64_t>(1, 2, 2), {1, 8, 2}, {5, 3, 1}})
+            for (const std::int64_t keys : {part - 1, part, part + 1, 3 * part + 5}) {
+                const auto [head_dim, value_dim] = head_sizes_of(v, seed);
+                SdpaCase c{.query_heads = query_heads,
+                           .key_heads = key_heads,
+                           .queries = queries,
+                           .keys = keys,
+                           .head_dim = head_dim,
+                           .value_dim = value_dim,
+                           .seed = seed++};
+                options[seed % options.size()](c);
+                check_device_case<decltype(zero)>(context, c, v.name);
+            }
+    });
+}

@@ -76,6 +76,9 @@ void install_hooks() {
 
 const std::string &missing() { return driver().missing; }
 
+// To where the next begins, as the driver's own do.
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
 Status run(Context::State &context, DeviceCall &call) {
     Current here{context.device.cuda_context, context.device.cuda_stream};
     if (!here.context) driver().current_context(&here.context);
@@ -84,12 +87,19 @@ Status run(Context::State &context, DeviceCall &call) {
                 "no CUDA context is current in this thread, and ContextOptions::device names none"};
     install_hooks();
     std::uint64_t scratch = 0;
-    if (call.scratch && driver().allocate(&scratch, call.scratch_bytes, here.stream))
+    std::size_t scratch_bytes = 0;
+    for (const DeviceCall::Scratch &s : call.scratch) scratch_bytes += padded(s.bytes);
+    if (scratch_bytes && driver().allocate(&scratch, scratch_bytes, here.stream))
         return {StatusCode::out_of_memory, "the device has no memory for this call"};
+    std::uint64_t next = scratch;
+    for (const DeviceCall::Scratch &s : call.scratch) {
+        s.buffer->host = reinterpret_cast<std::uint8_t *>(next);
+        next += padded(s.bytes);
+    }
     current = &here;
     bool wrapped = true;
     for (halide_buffer_t *b : call.buffers) {
-        const auto pointer = b == call.scratch ? scratch : reinterpret_cast<std::uint64_t>(b->host);
+        const auto pointer = reinterpret_cast<std::uint64_t>(b->host);
         b->host = nullptr;
         wrapped = wrapped && halide_cuda_wrap_device_ptr(nullptr, b, pointer) == 0;
         b->set_device_dirty();
