@@ -33,13 +33,14 @@ endfunction()
 # Ops that have variants for devices, and the program of each: lanes and warps are other forms than the CPU's.
 set(attune_part_private_registers schedules/private_registers.cpp)
 set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/sdpa/fragment_stages.cpp
-  generators/sdpa/running_chunks.cpp generators/sdpa/sdpa_lanes_generator.cpp
+  generators/sdpa/lane_gradient_stages.cpp generators/sdpa/running_chunks.cpp generators/sdpa/sdpa_lanes_generator.cpp
   schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp schedules/sdpa/cuda_simt.cpp
-  schedules/sdpa/cuda_mma.cpp)
-attune_add_device_program(sdpa_lanes private_registers attention_generator generator_math)
-foreach(op sdpa additive)
+  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/cuda_mma.cpp)
+attune_add_device_program(sdpa_lanes private_registers attention_generator backward_rows_stages generator_math)
+foreach(op sdpa sdpa_backward additive)
   set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_lanes)
 endforeach()
+set(ATTUNE_DEVICE_PARAMS_sdpa_backward gradients=true)
 set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_softmax_lane_stages.cpp
   generators/masked_softmax/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
   schedules/masked_softmax/cuda_simt.cpp)
@@ -97,7 +98,7 @@ function(attune_add_device_kernels library)
       endif()
       add_custom_command(OUTPUT ${folder}/${variant}.o BYPRODUCTS ${folder}/${variant}.ptx
         COMMAND ${program}.generator -g ${program} -f ${variant} -o ${folder} ${tools} ${instruction}
-          target=${halide}-user_context-no_bounds_query-no_runtime ${params}
+          target=${halide}-user_context-no_bounds_query-no_runtime ${params} ${ATTUNE_DEVICE_PARAMS_${op}}
         DEPENDS ${program}.generator COMMENT "kernel ${variant}" VERBATIM)
       target_sources(${library} PRIVATE ${folder}/${variant}.o)
       set_source_files_properties(${folder}/${variant}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)

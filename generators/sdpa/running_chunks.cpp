@@ -21,10 +21,6 @@ class WithoutCalls : public Internal::IRMutator {
 };
 Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
 
-struct ChunkSpan {
-    Expr begin, end;
-};
-
 // The keys that some row of a tile sees.
 ChunkSpan seen_keys(const Builder &build) {
     auto [first, last] = build.queries_of(build.s.t);
@@ -44,7 +40,9 @@ ChunkSpan whole_chunks(const Builder &build) {
     const Expr b = build.s.b, begin = max(0, last + build.in.band_begin(b));
     return {(begin + chunk - 1) / chunk, min(build.in.shortest(build.s.t, b), first + build.in.band_end(b)) / chunk};
 }
-// By a step of the score.
+
+}  // namespace
+
 Expr pairs_may_be_masked(const Score &score) {
     Expr any = Internal::const_false();
     for (const ScoreStep &step : score.steps)
@@ -52,17 +50,18 @@ Expr pairs_may_be_masked(const Score &score) {
     return any;
 }
 
-}  // namespace
-
 Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
 
-void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which) {
-    const ChunkSpan seen = seen_chunks(build), whole = whole_chunks(build);
-    const Expr by_steps = pairs_may_be_masked(build.score);
+void take_chunks(RDom &at, const Expr &chunk, const TileChunks &of, SeenChunks which) {
+    const auto &[seen, whole, by_steps] = of;
     at.where(without_calls(chunk < (which == SeenChunks::whole ? min(seen.end, whole.end) : seen.end)));
     at.where(without_calls(unsolved(chunk >= seen.begin)));
     if (which == SeenChunks::whole) at.where(without_calls(unsolved(chunk >= whole.begin && !by_steps)));
     if (which == SeenChunks::part) at.where(without_calls(unsolved(chunk < whole.begin || chunk >= whole.end || by_steps)));
+}
+
+void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which) {
+    take_chunks(at, chunk, {seen_chunks(build), whole_chunks(build), pairs_may_be_masked(build.score)}, which);
 }
 
 Expr within_tile(const Expr &j, const Builder &build) {

@@ -10,8 +10,20 @@ Halide::Expr unsolved(const Halide::Expr &condition);
 // Of the chunks of which some row of a tile sees some key: all, those that every row sees whole, or the others.
 enum class SeenChunks { all, whole, part };
 
+struct ChunkSpan {
+    Halide::Expr begin, end;
+};
+// Of a tile: the chunks of which something is seen, those that every row sees whole by the intervals of the rows alone, and
+// whether a step of the score may mask pairs besides.
+struct TileChunks {
+    ChunkSpan seen, whole;
+    Halide::Expr masked_by_steps;
+};
+Halide::Expr pairs_may_be_masked(const Score &);
+
 // Leaves a loop those chunks; `chunk` is a variable of `at`. As bounds of the chunk's number, unlike Builder::seen(), so that
 // Halide trims the loop at its end. A tile behind the last query sees none.
+void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const TileChunks &, SeenChunks which);
 void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const Builder &, SeenChunks which);
 
 // Some row of the tile may see key j.

@@ -1,6 +1,7 @@
-// Wiring only: attention in the forms of lane_stages.h and fragment_stages.h. Its inputs differ from those of
-// sdpa_generator.cpp, because nothing of a call may be computed or copied from host memory here: bands are numbers, lengths
-// and offsets what the caller gave.
+// Wiring only: attention in the forms of lane_stages.h and fragment_stages.h, and its gradients in that of
+// lane_gradient_stages.h. Its inputs differ from those of sdpa_generator.cpp, because nothing of a call may be computed or copied
+// from host memory here: bands are numbers, lengths and offsets what the caller gave.
+#include "generators/backward_rows/backward_rows_stages.h"
 #include "generators/math/bf16_bits.h"
 #include "generators/sdpa/scores.h"
 #include "schedules/private_registers.h"
@@ -18,6 +19,7 @@ public:
     GeneratorParam<Schedule> schedule_name{
         "schedule", Schedule::simt, {{"simt", Schedule::simt}, {"split", Schedule::split}, {"mma", Schedule::mma}}};
     GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
+    GeneratorParam<bool> gradients{"gradients", false};
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
@@ -52,14 +54,46 @@ public:
             has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
             has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
         }
+        if (gradients) {
+            forward_out = add_input<Buffer<>>("forward_out", held_type(), 4);
+            grad_out = add_input<Buffer<>>("grad_out", held_type(), 4);
+            lse = add_input<Buffer<>>("lse", Float(32), 3);
+            has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
+            rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
+            for (const auto &[name, gradient] :
+                 {std::pair("grad_query", &of_query), {"grad_key", &of_key}, {"grad_value", &of_value}})
+                *gradient = add_output<Func>(name, held_type(), 4);
+            return;
+        }
         // lse is the second value of out: the runtime gives it stride 0 along d.
         out = add_output<Func>("out", {held_type(), Float(32)}, 4);
-        // Its sums and maxima have stride 0 along d likewise.
+        // So have the sums and maxima of state.
         if (schedule_name == Schedule::split) state = add_output<Func>("state", {Float(32), Float(32), Float(32)}, 4);
     }
 
     void generate() {
         auto narrowed = [this](const Expr &x) { return stored(x); };
+        if (gradients) {
+            const Func grads = in_f32(*grad_out, "grad_out_f32");
+            row_stages = attune::backward_rows_stages(
+                {in_f32(*forward_out, "forward_out_f32"), grads, *lse, *grad_lse, *has_grad_lse, inputs().value_dim},
+                Float(32));
+            *rows = row_stages.out;
+            Func row_lse("row_lse"), row_delta("row_delta");
+            const std::vector<Var> at = row_stages.out.args();
+            const std::vector<Expr> of_row(at.begin(), at.end());
+            row_lse(at) = row_stages.out(of_row)[0], row_delta(at) = row_stages.out(of_row)[1];
+            const attune::LaneGradientInputs in{inputs(), grads, row_lse, row_delta};
+            int n = 0;
+            for (const auto &[of, out] : {std::pair(attune::GradientOf::query, of_query),
+                                          {attune::GradientOf::key, of_key},
+                                          {attune::GradientOf::value, of_value}}) {
+                lane_gradients[n] =
+                    attune::lane_gradient(of, in, lanes(), chunk, tile_q, score(), attune::lane_instructions(target), narrowed);
+                *out = lane_gradients[n++].out;
+            }
+            return;
+        }
         if (schedule_name == Schedule::mma) {
             const attune::HalfInputs halves{in_bits(query, "query_bits"), in_bits(key, "key_bits"),
                                             in_bits(value, "value_bits")};
@@ -79,6 +113,11 @@ public:
 
     void schedule() {
         constrain_layout();
+        if (gradients) {
+            attune::schedule_device_rows(row_stages, *rows);
+            for (attune::LaneGradient &g : lane_gradients) attune::schedule_lane_gradient(g, lanes_tuning());
+            return;
+        }
         if (schedule_name == Schedule::mma) {
             attune::schedule_fragments(fragments, *out, fragment());
             attune::keep_registers_private(get_pipeline());
@@ -95,8 +134,13 @@ private:
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
     Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
-    Output<Func> *out = nullptr, *state = nullptr;
+    // Of gradients.
+    Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
+    Input<bool> *has_grad_lse = nullptr;
+    Output<Func> *out = nullptr, *state = nullptr, *rows = nullptr, *of_query = nullptr, *of_key = nullptr, *of_value = nullptr;
     attune::LaneStages stages;
+    attune::LaneGradient lane_gradients[3];
+    attune::BackwardRowsStages row_stages;
     attune::FragmentStages fragments;
 
     Type held_type() const { return static_cast<Type>(dtype).is_bfloat() ? Type(UInt(16)) : static_cast<Type>(dtype); }
@@ -190,6 +234,20 @@ private:
             for (int n = 0; n < 2; n++) slopes->dim(n).set_min(0);
             slopes->dim(0).set_stride(Expr());
             sinks->dim(0).set_min(0).set_stride(Expr());
+        }
+        if (gradients) {
+            constrain(*forward_out), constrain(*grad_out);
+            for (auto *of_row : {lse, grad_lse})
+                for (int n = 0; n < 3; n++) of_row->dim(n).set_min(0);
+            lse->dim(0).set_stride(Expr()), grad_lse->dim(0).set_stride(Expr());
+            for (auto *gradient : {of_query, of_key, of_value}) {
+                auto buffer = static_cast<Func>(*gradient).output_buffer();
+                for (int n = 0; n < 4; n++) buffer.dim(n).set_min(0);
+                if (head_dim != 0) buffer.dim(0).set_extent(head_dim);
+            }
+            auto of_rows = static_cast<Func>(*rows).output_buffers();
+            for (int n = 0; n < 3; n++) of_rows[0].dim(n).set_min(0);
+            return;
         }
         auto outputs = static_cast<Func>(*out).output_buffers();
         for (int n = 0; n < 4; n++) outputs[0].dim(n).set_min(0);

@@ -1,6 +1,7 @@
 #include "attune/sdpa_backward.h"
 #include "projection.h"
 #include "sdpa_backward_call.h"
+#include "sdpa_device_call.h"
 #include "shape_record.h"
 
 namespace attune {
@@ -115,6 +116,15 @@ Status check(const Arguments &a, BackwardCall &call) {
     return check_overlaps(inputs, outputs);
 }
 
+}  // namespace
+
+Status check_sdpa_backward(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
+                           const SdpaGradients &gradients, const SdpaOptions &options, BackwardCall &call) {
+    return check({query, key, value, forward, gradients, options}, call);
+}
+
+namespace {
+
 // q . (W k) is the dot product of projected keys.
 Status check_score_weight(const Arguments &a) {
     if (a.query.rank < 1 || a.query.rank > max_rank) return {};  // refused with the others
@@ -127,7 +137,16 @@ std::string_view backward_op_of(Score score) {
     return score == Score::gaussian ? "gaussian_backward" : "sdpa_backward";
 }
 
+Status run_on_device(Context &context, const Arguments &a) {
+    std::string instead;
+    if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
+    if (instead.empty()) return sdpa_backward_on_device(context, a.query, a.key, a.value, a.forward, a.gradients, a.options);
+    return scaled_dot_product_attention_backward(context, as_host(a.query), as_host(a.key), as_host(a.value),
+                                                 as_host(a.forward), as_host(a.gradients), as_host(a.options));
+}
+
 Status run(Context &context, Arguments &a) {
+    if (a.query.place == Place::device) return run_on_device(context, a);
     const CallStart start = start_of_call();
     if (Status s = check_score(a.options); !s.ok()) return s;
     const bool general = a.options.score == Score::general;

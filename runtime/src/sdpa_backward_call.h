@@ -23,6 +23,9 @@ struct BackwardRows {
 // Checks everything, in the order of the arguments, but the score and overlaps, and fills `call` but for op, scale and pair.
 Status check_backward(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &,
                       const SdpaGradients &, const SdpaOptions &, BackwardCall &call);
+// The same for scaled_dot_product_attention_backward(), overlaps among it.
+Status check_sdpa_backward(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &,
+                           const SdpaGradients &, const SdpaOptions &, BackwardCall &call);
 std::vector<NamedView> named_backward_inputs(const ConstView &query, const ConstView &key, const ConstView &value,
                                              const SdpaForward &, const SdpaOptions &);
 // A gradient is as the tensor that it is of; and of one with a dense last dimension, as rank 4.

@@ -67,8 +67,8 @@ RVar deal_to_lanes(Func result, const LaneLoops &loops, const LanesTuning &tunin
                      lanes.channel_lanes * tuning.loaded);
     require_multiple("tile_q", tuning.tile_q, "the rows of a warp", warp_rows);
     RVar warp("warp"), row_lane("row_lane"), lane("lane");
-    // The pure stage defines nothing, but if it is not the device's the host is taken to write it. Not partitioned, or the whole
-    // body would be there twice.
+    // The pure stage defines nothing, but if it is not the device's the host is taken to write it. Not partitioned, or the
+    // whole body would be there twice.
     result.gpu_blocks(result.args().back()).gpu_threads(result.args().front());
     result.update()
         .allow_race_conditions()

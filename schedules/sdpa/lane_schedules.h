@@ -1,5 +1,7 @@
 // How attention in the form of lane_stages.h is computed: on a GPU. No equation, no Func of its own.
 #pragma once
+#include "generators/backward_rows/backward_rows_stages.h"
+#include "generators/sdpa/lane_gradient_stages.h"
 #include "generators/sdpa/lane_stages.h"
 
 namespace attune {
@@ -21,8 +23,13 @@ void schedule_lanes(LaneStages &, Halide::Func out, const LanesTuning &);
 // Split form: a block is tile_q rows of one key head and one part of its keys, and the merge is a kernel of its own.
 void schedule_split_lanes(LaneStages &, Halide::Func out, Halide::Func state, const LanesTuning &, int part);
 
-// Parts of them. Result is an update over these loops: a block is some warps, a warp its lanes; a lane writes what it holds. The
-// loop over lanes is what is left inside of `block`.
+// Rows are of the gradient, and each of them is a kernel of its own.
+void schedule_lane_gradient(LaneGradient &, const LanesTuning &);
+// What gradients need of each query alone: a lane is a query.
+void schedule_device_rows(BackwardRowsStages &, Halide::Func rows);
+
+// Parts of them. Result is an update over these loops: a block is some warps, a warp its lanes; a lane writes what it holds.
+// The loop over lanes is what is left inside of `block`.
 struct LaneLoops {
     Halide::RVar element, row, share, row_lane;
 };
