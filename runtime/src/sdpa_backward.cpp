@@ -137,15 +137,21 @@ std::string_view backward_op_of(Score score) {
     return score == Score::gaussian ? "gaussian_backward" : "sdpa_backward";
 }
 
+Status run(Context &context, Arguments &a, std::string_view why_here = {});
+
 Status run_on_device(Context &context, const Arguments &a) {
     std::string instead;
     if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
     if (instead.empty()) return sdpa_backward_on_device(context, a.query, a.key, a.value, a.forward, a.gradients, a.options);
-    return scaled_dot_product_attention_backward(context, as_host(a.query), as_host(a.key), as_host(a.value),
-                                                 as_host(a.forward), as_host(a.gradients), as_host(a.options));
+    const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
+    const SdpaForward forward = as_host(a.forward);
+    const SdpaGradients gradients = as_host(a.gradients);
+    const SdpaOptions options = as_host(a.options);
+    Arguments here{query, key, value, forward, gradients, options};
+    return run(context, here, instead);
 }
 
-Status run(Context &context, Arguments &a) {
+Status run(Context &context, Arguments &a, std::string_view why_here) {
     if (a.query.place == Place::device) return run_on_device(context, a);
     const CallStart start = start_of_call();
     if (Status s = check_score(a.options); !s.ok()) return s;
@@ -165,6 +171,7 @@ Status run(Context &context, Arguments &a) {
     call.forward.scale = scale_of(a.options, call.forward.sizes.head_dim);
     BackwardChoice choice;
     if (Status s = choose_backward(context.state(), call, a.options.variant, choice); !s.ok()) return s;
+    if (!why_here.empty()) choice.tiles.reason = why_here;
     if (Status s = run_backward(context, call, choice); !s.ok()) return s;
     if (Status s = of_key.run(context); !s.ok()) return s;
     record_call(context.state(), choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });

@@ -163,3 +163,17 @@ TEST_CASE("device: gradients that are refused", "[device]") {
               .message() == "forward.out: is on the host, query is on a device");
     CHECK(a.grad_query.untouched());
 }
+
+TEST_CASE("device: gradients on a machine without a driver", "[no_driver]") {
+    if (attune::device_backend()->missing().empty()) {
+        WARN("SKIPPED: this machine has a driver");
+        return;
+    }
+    attune::Context context, allowed({.device = {.cpu_instead = true}});
+    SdpaBackwardArrays<float> a(SdpaBackwardCase{});
+    REQUIRE(a.run_forward(context).ok());
+    CHECK(run_on_device(context, a, {}).message() == "query: is on a device, but " + attune::device_backend()->missing());
+    CHECK(a.grad_query.untouched());
+    CHECK(run_on_device(allowed, a, {}).message() == "");
+    CHECK(defect(a, ExpectedGradients<float>(a), computed) == "");
+}
