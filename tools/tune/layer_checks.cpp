@@ -77,8 +77,9 @@ std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned 
     const auto number = [&](const char *name, int otherwise) { return std::int64_t(number_of(v, name, otherwise)); };
     const std::int64_t chunk = number("chunk", 256), tile = number("tile_rows", 4), task = number("task_rows", 8),
                        wide = number("tile_columns", 8), block = number("block", 4);
-    // Class whole takes columns that fill its tiles and refuses others.
-    const auto columns = [&](std::int64_t n) { return v.shape_class == "whole" ? (n + wide - 1) / wide * wide : n; };
+    // Class whole takes columns that fill 256 bytes of sums, whatever its tiles, and refuses others.
+    const std::int64_t filled = v.shape_class != "whole" ? 1 : v.dtype == attune::DType::f64 ? 32 : 64;
+    const auto columns = [&](std::int64_t n) { return (n + filled - 1) / filled * filled; };
     const std::int64_t least_depth = v.schedule == "pairs" ? 2 : 1;
     std::vector<LinearCase> cases;
     const auto add = [&](std::int64_t rows, std::int64_t n, std::int64_t depth, Order order = Order::dense) {
