@@ -1,5 +1,6 @@
 #pragma once
-// A question that Halide's compiler asks millions of times a kernel. Half of the time of a kernel of attention were its answers.
+// A question that Halide's compiler asks millions of times a kernel: half of the time that a kernel of attention took to make
+// went into its answers.
 #include <Halide.h>
 
 namespace attune {
