@@ -1,4 +1,5 @@
 #include "matrices.h"
+#include <cstring>
 
 namespace ptx {
 
@@ -31,6 +32,22 @@ void multiply_matrices(Registers &r, const Instruction &in, float (*element)(std
             float total = sum[row][column];
             for (int k = 0; k < depth; k++) total += a[row][k] * b[k][column];
             of_sum(0, n, lane) = bits_of(total);
+        }
+}
+
+void load_matrices(Registers &r, const Instruction &in, const char *const (&rows)[lanes], bool transposed) {
+    constexpr int size = 8;
+    auto element = [&](int matrix, int row, int column) {
+        if (transposed) std::swap(row, column);
+        std::uint16_t bits;
+        std::memcpy(&bits, rows[matrix * size + row] + column * 2, sizeof bits);
+        return bits;
+    };
+    for (int n = 0; n < 4; n++)
+        for (int lane = 0; lane < lanes; lane++) {
+            const int row = lane / 4, column = lane % 4 * 2;
+            r.at(in.operands[0].places[static_cast<std::size_t>(n)], lane) =
+                element(n, row, column) | std::uint32_t(element(n, row, column + 1)) << 16;
         }
 }
 

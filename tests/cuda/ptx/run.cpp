@@ -3,6 +3,7 @@
 #include "lanes.h"
 #include "matrices.h"
 #include <cstring>
+#include <deque>
 #include <stdexcept>
 
 namespace ptx {
@@ -19,6 +20,17 @@ struct Block {
     const std::vector<Lanewise> &lanewise;
     const std::map<std::string, std::uint64_t> &arguments;
     std::vector<char> shared;
+};
+
+// A copy that a lane has asked for (cp.async), and those that it has not waited for yet.
+struct Copy {
+    char *to;
+    const char *from;
+    std::size_t bytes, given;  // the rest is 0
+};
+struct Copies {
+    std::vector<Copy> open;
+    std::deque<std::vector<Copy>> groups;
 };
 
 class Warp {
@@ -90,21 +102,24 @@ private:
             exchange(in, mask);
         else if (op == "mma")
             multiply(in, mask);
+        else if (op == "ldmatrix")
+            load_fragments(in, mask);
+        else if (op == "cp")
+            copy(in, mask);
         else if (mask)
             fail(in, "not known here");
     }
 
     void move_memory(const Instruction &in, std::uint32_t mask) {
         const bool store = in.operation == "st";
-        const Operand &address = in.operands[store ? 0 : 1], &values = in.operands[store ? 1 : 0];
+        const Operand &place = in.operands[store ? 0 : 1], &values = in.operands[store ? 1 : 0];
         const auto size = static_cast<std::size_t>(bytes_of(in));
         if (in.has("param")) {
-            const std::uint64_t value = block_.arguments.at(address.symbol);
+            const std::uint64_t value = block_.arguments.at(place.symbol);
             return each_lane(mask, [&](int lane) { registers_.at(values.places[0], lane) = value; });
         }
         each_lane(mask, [&](int lane) {
-            const std::uint64_t base = (address.places.empty() ? 0 : registers_.at(address.places[0], lane)) +
-                                       static_cast<std::uint64_t>(address.offset);
+            const std::uint64_t base = address(place, lane);
             if (base % (size * values.places.size())) fail(in, "a vector that is not aligned");
             for (std::size_t n = 0; n < values.places.size(); n++) {
                 char *at = memory(in, base + n * size, size);
@@ -122,6 +137,59 @@ private:
         if (!in.has("shared")) return reinterpret_cast<char *>(address);
         if (address + size > block_.shared.size()) fail(in, "beyond shared memory");
         return block_.shared.data() + address;
+    }
+
+    std::uint64_t address(const Operand &operand, int lane) {
+        return (operand.places.empty() ? 0 : registers_.at(operand.places[0], lane)) +
+               static_cast<std::uint64_t>(operand.offset);
+    }
+
+    void load_fragments(const Instruction &in, std::uint32_t mask) {
+        const bool transposed = in.has("trans");
+        if (in.text.find(transposed ? "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+                                    : "ldmatrix.sync.aligned.m8n8.x4.shared.b16 ") == std::string::npos)
+            fail(in, "not known here");
+        if (mask != ~std::uint32_t(0)) fail(in, "lanes are missing where matrices are loaded");
+        constexpr std::size_t row = 16;
+        const char *rows[lanes];
+        for (int lane = 0; lane < lanes; lane++) {
+            const std::uint64_t at = address(in.operands[1], lane);
+            if (at % row) fail(in, "a row that is not aligned");
+            rows[lane] = memory(in, at, row);
+        }
+        load_matrices(registers_, in, rows, transposed);
+    }
+
+    // Done as late as the manual allows: when the lane waits for the group. Until then its target holds neither what was there
+    // before nor what will be.
+    void copy(const Instruction &in, std::uint32_t mask) {
+        const bool commits = in.parts == std::vector<std::string>{"cp", "async", "commit_group"};
+        const bool waits = in.parts == std::vector<std::string>{"cp", "async", "wait_group"};
+        constexpr std::size_t size = 16;
+        if (!commits && !waits && in.parts != std::vector<std::string>{"cp", "async", "cg", "shared", "global"})
+            fail(in, "not known here");
+        each_lane(mask, [&](int lane) {
+            Copies &of_lane = copies_[lane];
+            if (commits) {
+                of_lane.groups.push_back(std::move(of_lane.open));
+                of_lane.open.clear();
+            } else if (waits) {
+                const auto left = registers_.at(in.operands[0].places[0], lane);
+                for (; of_lane.groups.size() > left; of_lane.groups.pop_front())
+                    for (const Copy &c : of_lane.groups.front()) {
+                        std::memset(c.to, 0, c.bytes);
+                        std::memcpy(c.to, c.from, c.given);
+                    }
+            } else {
+                auto number = [&](std::size_t n) { return registers_.at(in.operands[n].places[0], lane) & 0xffffffff; };
+                const std::uint64_t to = address(in.operands[0], lane), from = address(in.operands[1], lane);
+                const std::size_t given = in.operands.size() > 3 ? number(3) : size;
+                if (number(2) != size || given > size || to % size || from % size) fail(in, "size or alignment");
+                char *target = memory(in, to, size);
+                std::memset(target, 0xff, size);
+                of_lane.open.push_back({target, reinterpret_cast<const char *>(from), size, given});
+            }
+        });
     }
 
     // What a lane reads of another, which has to be there.
@@ -149,6 +217,7 @@ private:
     Block &block_;
     Registers registers_;
     int at_[lanes];
+    Copies copies_[lanes];
 };
 
 }  // namespace
