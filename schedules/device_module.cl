@@ -18,6 +18,48 @@ typedef unsigned Words __attribute__((ext_vector_type(4)));
 ATTUNE_MULTIPLY(f16)
 ATTUNE_MULTIPLY(bf16)
 
+// One element of it: calls with the same operands become one.
+#define ATTUNE_ELEMENT(type) \
+    ATTUNE_DEVICE float attune_element_##type(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, \
+                                              float s0, float s1, float s2, float s3, int e) { \
+        const Words a = {a0, a1, a2, a3}, b = {b0, b1, b0, b1}; \
+        const Floats d = attune_multiply_##type##x4(a, b, (Floats){s0, s1, s2, s3}); \
+        return e == 0 ? d.x : e == 1 ? d.y : e == 2 ? d.z : d.w; \
+    }
+ATTUNE_ELEMENT(f16)
+ATTUNE_ELEMENT(bf16)
+
+// What is in shared memory changes: no reads of it are joined.
+#define ATTUNE_OF_MEMORY __attribute__((always_inline, weak, convergent))
+
+// Four matrices of 8 x 8 elements of 16 bits, of rows of 16 bytes in shared memory. PTX ISA, "ldmatrix".
+#define ATTUNE_MATRICES(name, how) \
+    ATTUNE_OF_MEMORY Words name##x4(Words address, Words of) { \
+        unsigned d0, d1, d2, d3; \
+        __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];" \
+                         : "=r"(d0), "=r"(d1), "=r"(d2), "=r"(d3) \
+                         : "r"(address.x) \
+                         : "memory"); \
+        return (Words){d0, d1, d2, d3}; \
+    }
+ATTUNE_MATRICES(attune_matrices, "")
+ATTUNE_MATRICES(attune_matrices_transposed, ".trans")
+
+// 16 bytes to shared from global memory, of which `given` are read and the others are 0; such copies as a group; and waiting
+// for all groups but the last. PTX ISA, "cp.async".
+ATTUNE_OF_MEMORY int attune_copy(unsigned to, unsigned long from, int given) {
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(given) : "memory");
+    return 0;
+}
+ATTUNE_OF_MEMORY int attune_close_copies(void) {
+    __asm__ volatile("cp.async.commit_group;" ::: "memory");
+    return 0;
+}
+ATTUNE_OF_MEMORY int attune_wait_for_copies(void) {
+    __asm__ volatile("cp.async.wait_group 1;" ::: "memory");
+    return 0;
+}
+
 // Two floats, rounded to nearest, in one word.
 #define ATTUNE_PAIR(type) \
     ATTUNE_DEVICE unsigned attune_pair_##type(float low, float high) { \

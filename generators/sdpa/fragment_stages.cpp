@@ -9,12 +9,9 @@ namespace {
 
 Expr word_of(const Expr &low, const Expr &high) { return concat_bits({low, high}); }
 
-// Of 32 columns of scores or weighted values a lane is left with 8 that follow on each other: the n-th group of 8 columns is
-// dealt out to that end. Column 2 * (l % 4) of group n is element 2 * n of lane l.
-Expr column(const Expr &n, const Expr &of_group) { return n / 4 * 32 + of_group / 2 * 8 + n % 4 * 2 + of_group % 2; }
-Expr element_of_lane(const Expr &j, const Expr &l) { return j / 8 * 32 + l % lanes_of_row * 8 + j % 8; }
-// The terms of a sum are taken in an order in which the words that a lane needs follow on each other, four of them in 32 terms.
-Expr word_in_sum(const Expr &word, const Expr &l, const Expr &m) { return word + l % lanes_of_row * 4 + m * 16; }
+// A lane has two columns of each group of 8, and two words of 16 terms.
+Expr element_of_lane(const Expr &j, const Expr &l) { return j / 2 * 8 + l % lanes_of_row * 2 + j % 2; }
+Expr word_in_sum(const Expr &half, const Expr &l, const Expr &m) { return m * 8 + half * 4 + l % lanes_of_row; }
 
 struct FragmentBuilder {
     const HalfInputs &halves;
@@ -23,7 +20,19 @@ struct FragmentBuilder {
     Builder &build;
     FragmentStages &stages;
 
-    Expr column_of_lane(const Expr &l) const { return l % lanes_of_warp / lanes_of_row; }
+    const RunningPart held{shape};
+
+    // What the lane of a slot has of its running softmax; `at` says where for each row of a lane.
+    Expr of_slot(const Expr &r, const std::function<int(int row)> &at) const {
+        const SdpaStages &s = build.s;
+        std::vector<Expr> rows;
+        for (int row = 0; row < shape.lane_rows; row++)
+            rows.push_back(stages.running(r / shape.lane_rows, s.t, s.h, s.b)[static_cast<std::size_t>(at(row))]);
+        return mux(r % shape.lane_rows, rows);
+    }
+    Expr max_of_slot(const Expr &r) const {
+        return of_slot(r, [&](int row) { return held.max(row); });
+    }
     Expr over_row(Expr x, const std::function<Expr(Expr, Expr)> &combine) const {
         for (int bits = 1; bits < lanes_of_row; bits *= 2) x = combine(x, does.exchange(x, bits));
         return x;
@@ -31,124 +40,118 @@ struct FragmentBuilder {
 
     void query() {
         const SdpaStages &s = build.s;
-        Var e = stages.e, l = stages.l, m = stages.m, t = s.t, h = s.h, b = s.b;
-        const Rows row = build.rows(l * 2 + e % 2, t, h);
-        const Expr d = word_in_sum(m % 2 * 2 + e / 2, l, m / 2) * 2;
+        Var e = stages.e, l = stages.l, p = stages.p, m = stages.m, t = s.t, h = s.h, b = s.b;
+        const Rows row = build.rows(l * shape.lane_rows + p * 2 + e % 2, t, h);
+        const Expr d = word_in_sum(e / 2, l, m) * 2;
         auto read = [&](const Expr &d) { return halves.query(d, row.query, row.query_head, b); };
         stages.query_words = Func("query_words");
-        stages.query_words(e, l, m, t, h, b) = word_of(read(d), read(d + 1));
+        stages.query_words(e, l, p, m, t, h, b) = word_of(read(d), read(d + 1));
     }
 
     // Keys and values of a chunk, for all lanes of a block.
     void stage(FragmentPartials &f, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
-        Var w = stages.w, k = s.k, d = s.d, c = s.c, t = s.t, h = s.h, b = s.b;
-        const Expr head = build.rows(0, t, h).key_head, last = build.in.keys - 1;
-        auto key_of = [&](const Expr &k) {
-            const Expr j = c * shape.chunk + k;
-            return masked ? min(j, last) : unsafe_promise_clamped(j, 0, last);
-        };
-        f.key_pairs = Func("key_pairs" + suffix);
-        auto key = [&](const Expr &d) { return halves.key(d, key_of(k), head, b); };
-        f.key_pairs(w, k, c, t, h, b) = word_of(key(w * 2), key(w * 2 + 1));
-        f.value_pairs = Func("value_pairs" + suffix);
+        Var w = stages.w, k = s.k, g = stages.g, c = s.c, t = s.t, h = s.h, b = s.b;
+        const Expr head = build.rows(0, t, h).key_head, last = build.in.keys - 1, j = c * shape.chunk + k;
+        const Expr key = masked ? min(j, last) : unsafe_promise_clamped(j, 0, last);
         // What lies outside the tile's keys may be no number: it is left out here, once for all rows.
-        auto value = [&](const Expr &k) {
-            const Expr v = halves.value(d, key_of(k), head, b);
-            return masked ? select(within_tile(c * shape.chunk + k, build), v, cast<uint16_t>(0)) : v;
-        };
-        f.value_pairs(w, d, c, t, h, b) = word_of(value(w * 2), value(w * 2 + 1));
+        constexpr int together = 16;
+        const Expr given = masked ? select(g == 0 || within_tile(j, build), together, 0) : Expr(together);
+        f.rows = Func("rows" + suffix);
+        f.rows(w, k, g, c, t, h, b) =
+            does.copied(select(g == 0, halves.key(w * 2, key, head, b), halves.value(w * 2, key, head, b)), given);
 
         Var e = stages.e, l = stages.l, n = stages.n, m = stages.m;
-        const Expr at = column(n, column_of_lane(l));
         f.key_words = Func("key_words" + suffix), f.value_words = Func("value_words" + suffix);
-        f.key_words(e, l, n, m, c, t, h, b) = f.key_pairs(word_in_sum(e, l, m), at, c, t, h, b);
-        f.value_words(e, l, n, m, c, t, h, b) = f.value_pairs(word_in_sum(e, l, m), at, c, t, h, b);
+        // Two groups of columns, and of each both halves of 16 terms.
+        const Expr in_matrix = l % 8, half = l / 8 % 2, group = n * 2 + l % lanes_of_warp / 16;
+        f.key_words(e, l, n, m, c, t, h, b) =
+            does.matrices(f.rows(m * 8 + half * 4, group * 8 + in_matrix, 0, c, t, h, b), e, false);
+        f.value_words(e, l, n, m, c, t, h, b) =
+            does.matrices(f.rows(group * 4, m * 16 + half * 8 + in_matrix, 1, c, t, h, b), e, true);
     }
 
     void scores(FragmentPartials &f, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
-        Var e = stages.e, l = stages.l, n = stages.n, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+        Var e = stages.e, l = stages.l, p = stages.p, n = stages.n, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
         RDom step(0, shape.channels / 16, "channels" + suffix);
         f.channel = step.x;
         f.product = Func("product" + suffix);
-        f.product(e, l, n, c, t, h, b) = 0.0f;
-        f.product(e, l, n, c, t, h, b) =
-            does.multiply(stages.query_words(e, l, step, t, h, b),
-                          f.key_words(step % 2 * 2 + e % 2, l, n, step / 2, c, t, h, b), f.product(e, l, n, c, t, h, b));
+        f.product(e, l, p, n, c, t, h, b) = 0.0f;
+        f.product(e, l, p, n, c, t, h, b) =
+            does.multiply(stages.query_words(e, l, p, step, t, h, b),
+                          f.key_words(n % 2 * 2 + e % 2, l, n / 2, step, c, t, h, b), f.product(e, l, p, n, c, t, h, b));
+        const Expr row = r % shape.lane_rows;
         f.p.score = Func("score" + suffix);
-        f.p.score(r, k, c, t, h, b) = f.product(r % 2 * 2 + k % 2, r / 2, k / 2, c, t, h, b);
+        f.p.score(r, k, c, t, h, b) = f.product(row % 2 * 2 + k % 2, r / shape.lane_rows, row / 2, k / 2, c, t, h, b);
         f.p.logit = Func("logit" + suffix);
         build.finish_scores(f.p, suffix, masked);
-    }
 
-    void weights(FragmentPartials &f, const std::string &suffix, bool masked) const {
-        const SdpaStages &s = build.s;
-        Var e = stages.e, l = stages.l, n = stages.n, m = stages.m, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-        RDom max_key(0, shape.lane_keys(), "max_keys" + suffix), sum_key(0, shape.lane_keys(), "sum_keys" + suffix);
-        f.max_key = max_key.x, f.sum_key = sum_key.x;
+        RDom max_key(0, shape.lane_keys(), "max_keys" + suffix);
+        f.max_key = max_key.x;
         f.lane_max = Func("lane_max" + suffix), f.row_max = Func("row_max" + suffix);
         f.lane_max(r, c, t, h, b) = build.value_of(lowest_max);
         f.lane_max(r, c, t, h, b) = does.max(f.lane_max(r, c, t, h, b), f.p.logit(r, max_key, c, t, h, b));
         f.row_max(r, c, t, h, b) = over_row(f.lane_max(r, c, t, h, b), does.max);
-
-        const Expr logit = f.p.logit(r, k, c, t, h, b);
-        Expr weight = does.exp2(build.base2(logit - f.row_max(r, c, t, h, b)));
-        if (masked) weight = select(build.is_masked(logit), 0.0f, weight);
-        f.weight = Func("weight" + suffix);
-        f.weight(r, k, c, t, h, b) = weight;
-        // Of the weights as they were before they were rounded: lse is more accurate than those.
-        f.lane_sum = Func("lane_sum" + suffix);
-        f.lane_sum(r, c, t, h, b) = 0.0f;
-        f.lane_sum(r, c, t, h, b) += f.weight(r, sum_key, c, t, h, b);
-
-        auto rounded = [&](int n) { return f.weight(l * 2 + e % 2, m * 4 + e / 2 * 2 + n, c, t, h, b); };
-        f.weight_words = Func("weight_words" + suffix);
-        f.weight_words(e, l, m, c, t, h, b) = does.pair(rounded(0), rounded(1));
-        RDom step(0, shape.chunk / 16, "keys" + suffix);
-        f.key = step.x;
-        f.mixed = Func("mixed" + suffix);
-        f.mixed(e, l, n, c, t, h, b) = 0.0f;
-        f.mixed(e, l, n, c, t, h, b) =
-            does.multiply(f.weight_words(e, l, step, c, t, h, b),
-                          f.value_words(step % 2 * 2 + e % 2, l, n, step / 2, c, t, h, b), f.mixed(e, l, n, c, t, h, b));
     }
 
-    // The running softmax takes up a chunk.
+    // The running softmax takes up a chunk, 16 keys after the other: weights are relative to the maximum up to this chunk, so
+    // products of matrices add to what there is.
     void take_up(FragmentPartials &f, const std::string &suffix, bool masked) const {
-        Var r = build.s.r, t = build.s.t, h = build.s.h, b = build.s.b;
-        const int channels = shape.lane_channels();
-        RDom at(0, (build.in.keys + shape.chunk - 1) / shape.chunk, "running" + suffix);
-        f.running_chunk = at.x;
-        const Expr chunk = at.x;
+        Var l = stages.l, t = build.s.t, h = build.s.h, b = build.s.b;
+        RDom at(0, shape.chunk / 16, 0, (build.in.keys + shape.chunk - 1) / shape.chunk, "running" + suffix);
+        f.running_keys = at.x, f.running_chunk = at.y;
+        const Expr step = at.x, chunk = at.y;
         take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole);
-        FuncRef before = stages.running(r, t, h, b);
-        const Expr old_max = before[channels + 1], chunk_max = f.row_max(r, chunk, t, h, b);
-        const Expr new_max = does.max(old_max, chunk_max);
-        const Expr rescale = does.exp2(build.base2(old_max - new_max)), scale = does.exp2(build.base2(chunk_max - new_max));
-        std::vector<Expr> after;
-        for (int j = 0; j < channels; j++)
-            after.push_back(before[j] * rescale + f.mixed(r % 2 * 2 + j % 2, r / 2, j / 2, chunk, t, h, b) * scale);
-        after.push_back(before[channels] * rescale + f.lane_sum(r, chunk, t, h, b) * scale);
-        after.push_back(new_max);
-        stages.running(r, t, h, b) = Tuple(after);
+        auto before = [&](int n) -> Expr { return stages.running(l, t, h, b)[static_cast<std::size_t>(n)]; };
+        std::vector<Expr> after(static_cast<std::size_t>(held.size()));
+        auto set = [&](int n, const Expr &x) { after[static_cast<std::size_t>(n)] = x; };
+        for (int product = 0; product < shape.products(); product++) {
+            std::array<Expr, 2> rescale;
+            std::array<std::array<Expr, 4>, 2> weight;
+            for (int n = 0; n < 2; n++) {
+                const int row = product * 2 + n;
+                const Expr r = l * shape.lane_rows + row, old_max = before(held.max(row));
+                const Expr new_max = does.max(old_max, f.row_max(r, chunk, t, h, b));
+                rescale[n] = select(step == 0, does.exp2(build.base2(old_max - new_max)), 1.0f);
+                Expr sum = before(held.sum(row)) * rescale[n];
+                for (int k = 0; k < 4; k++) {
+                    const Expr logit = f.p.logit(r, step * 4 + k, chunk, t, h, b);
+                    weight[n][k] = does.exp2(build.base2(logit - new_max));
+                    if (masked) weight[n][k] = select(build.is_masked(logit), 0.0f, weight[n][k]);
+                    // Of the weights as they are before they are rounded: lse is more accurate than those.
+                    sum += weight[n][k];
+                }
+                set(held.sum(row), sum), set(held.max(row), new_max);
+            }
+            std::array<Expr, 4> weights;
+            for (int e = 0; e < 4; e++) weights[e] = does.pair(weight[e % 2][e / 2 * 2], weight[e % 2][e / 2 * 2 + 1]);
+            for (int group = 0; group < shape.channels / 8; group++) {
+                auto values = [&](int e) { return f.value_words(group % 2 * 2 + e, l, group / 2, step, chunk, t, h, b); };
+                std::array<Expr, 4> mixed;
+                for (int e = 0; e < 4; e++) mixed[e] = before(held.weighted(product, group, e)) * rescale[e / 2];
+                for (int e = 0; e < 4; e++)
+                    set(held.weighted(product, group, e), does.element(weights, {values(0), values(1)}, mixed, e));
+            }
+        }
+        stages.running(l, t, h, b) = Tuple(after);
     }
 
     void run() {
-        Var r = build.s.r, t = build.s.t, h = build.s.h, b = build.s.b;
+        Var l = stages.l, t = build.s.t, h = build.s.h, b = build.s.b;
         stages.running = Func("running");
-        std::vector<Expr> start(static_cast<std::size_t>(shape.lane_channels()), 0.0f);
+        std::vector<Expr> start(static_cast<std::size_t>(shape.lane_rows * shape.lane_channels()), 0.0f);
         // A sink is one more score, which has no value; the first lane of a row has it in its sum.
         const Expr lowest = build.value_of(lowest_max);
-        const Expr sink = build.in.sinks.defined() ? build.sink(build.rows(r, t, h).query_head) : lowest;
-        start.push_back(select(sink > lowest && r / 2 % lanes_of_row == 0, 1.0f, 0.0f));
-        start.push_back(sink);
-        stages.running(r, t, h, b) = Tuple(start);
+        const Expr sink = build.in.sinks.defined() ? build.sink(build.rows(0, t, h).query_head) : lowest;
+        const auto rows = static_cast<std::size_t>(shape.lane_rows);
+        start.insert(start.end(), rows, select(sink > lowest && l % lanes_of_row == 0, 1.0f, 0.0f));
+        start.insert(start.end(), rows, sink);
+        stages.running(l, t, h, b) = Tuple(start);
         for (auto [f, masked] : {std::pair(&stages.full, false), std::pair(&stages.part, true)}) {
             const std::string suffix = masked ? "_part" : "";
             stage(*f, suffix, masked);
             scores(*f, suffix, masked);
-            weights(*f, suffix, masked);
             take_up(*f, suffix, masked);
         }
     }
@@ -172,15 +175,15 @@ struct FragmentBuilder {
         by_key.finish_scores(p, "_of_key", true);
 
         const int channels = shape.lane_channels();
-        FuncRef total = stages.running(r, t, h, b);
+        auto total = [&](int channel) { return of_slot(r, [&](int row) { return held.weighted(row, channel); }); };
         auto not_a_number = [](const Expr &x) { return (bits_of(x) & 0x7fffffff) > 0x7f800000; };
         Expr spoilt = Internal::const_false();
-        for (int j = 0; j < channels; j++) spoilt = spoilt || not_a_number(total[j]);
+        for (int j = 0; j < channels; j++) spoilt = spoilt || not_a_number(total(j));
         stages.spoilt = Func("spoilt");
         stages.spoilt(r, t, h, b) = select(spoilt && !not_a_number(stages.sum(r, t, h, b)), in.keys, 0);
         const Expr is_spoilt = stages.spoilt(r, t, h, b) > 0;
         std::vector<Expr> start, after;
-        for (int j = 0; j < channels; j++) start.push_back(select(is_spoilt, 0.0f, total[j]));
+        for (int j = 0; j < channels; j++) start.push_back(select(is_spoilt, 0.0f, total(j)));
         stages.settled = Func("settled");
         stages.settled(r, t, h, b) = Tuple(start);
         // In stretches of keys, because a lane asks for each of them whether it takes part.
@@ -191,13 +194,13 @@ struct FragmentBuilder {
         const Expr key = u * stretch + at.x;
         take_chunks(at, key, by_key, SeenChunks::all);
         const Expr logit = p.logit(r, 0, key, t, h, b), masked = build.is_masked(logit);
-        const Expr weight = does.exp2(build.base2(logit - total[channels + 1]));
+        const Expr weight = does.exp2(build.base2(logit - max_of_slot(r)));
         stages.again = Func("again");
         stages.again(r, u, t, h, b) = Tuple(std::vector<Expr>(static_cast<std::size_t>(channels), 0.0f));
         stretches.where(stages.spoilt(r, t, h, b) > stretches.x * stretch);
         std::vector<Expr> sums;
         for (int j = 0; j < channels; j++) {
-            const Expr value = in.value(element_of_lane(j, r / 2), min(key, in.keys - 1), row.key_head, b);
+            const Expr value = in.value(element_of_lane(j, r / shape.lane_rows), min(key, in.keys - 1), row.key_head, b);
             after.push_back(stages.again(r, u, t, h, b)[j] + select(masked, 0.0f, weight) * select(masked, 0.0f, value));
             sums.push_back(stages.settled(r, t, h, b)[j] + stages.again(r, stretches, t, h, b)[j]);
         }
@@ -212,9 +215,9 @@ struct FragmentBuilder {
         const int channels = shape.lane_channels();
         stages.sum = Func("row_sum");
         stages.sum(r, t, h, b) =
-            over_row(Expr(stages.running(r, t, h, b)[channels]), [](const Expr &x, const Expr &y) { return x + y; });
+            over_row(of_slot(r, [&](int row) { return held.sum(row); }), [](const Expr &x, const Expr &y) { return x + y; });
         stages.lse = Func("lse");
-        stages.lse(r, t, h, b) = running_lse(build, stages.running(r, t, h, b)[channels + 1], stages.sum(r, t, h, b));
+        stages.lse(r, t, h, b) = running_lse(build, max_of_slot(r), stages.sum(r, t, h, b));
         settle(by_key);
 
         RDom at(0, channels, 0, shape.slots(), 0, (in.queries + shape.rows - 1) / shape.rows, "out");
@@ -228,12 +231,14 @@ struct FragmentBuilder {
         const Expr result = stored(select(is_empty_sum(sum), 0.0f, mux(at.x, mixed) * does.reciprocal(sum)));
         s.out = Func("out_stage");
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
-        s.out(element_of_lane(at.x, at.y / 2), min(query, in.queries - 1), h, b) = Tuple(result, stages.lse(at.y, at.z, h, b));
+        s.out(element_of_lane(at.x, at.y / shape.lane_rows), min(query, in.queries - 1), h, b) =
+            Tuple(result, stages.lse(at.y, at.z, h, b));
     }
 
     static Expr unclamped_query(const FragmentShape &shape, const Expr &r, const Expr &t) {
-        const Expr l = r / 2;
-        return t * shape.rows + l / lanes_of_warp * rows_of_warp + l % lanes_of_warp / lanes_of_row + r % 2 * 8;
+        const Expr l = r / shape.lane_rows, row = r % shape.lane_rows;
+        return t * shape.rows + l / lanes_of_warp * shape.warp_rows() + row / 2 * rows_of_product +
+               l % lanes_of_warp / lanes_of_row + row % 2 * 8;
     }
 };
 
@@ -252,7 +257,7 @@ FragmentStages fragment_stages(const SdpaInputs &in, const HalfInputs &halves, c
         return std::pair(first, min(first + fragment.rows, queries) - 1);
     };
     Builder build{in, shape, score, rows, queries_of};
-    build.share = {fragment.lane_keys(), [](Expr k, Expr r) { return element_of_lane(k, r / 2); }};
+    build.share = {fragment.lane_keys(), [fragment](Expr k, Expr r) { return element_of_lane(k, r / fragment.lane_rows); }};
     FragmentBuilder fragments{halves, fragment, does, build, stages};
     build.prepare();
     build.intervals();

@@ -7,6 +7,7 @@
 #include "schedules/private_registers.h"
 #include "schedules/sdpa/fragment_schedules.h"
 #include "schedules/sdpa/lane_schedules.h"
+#include "schedules/shared_memory.h"
 
 namespace {
 using namespace Halide;
@@ -39,7 +40,7 @@ public:
     Input<Buffer<int32_t, 1>> offsets{"offsets"};
     Input<Buffer<int32_t, 2>> lengths{"lengths"};
 
-    // The order of these is that of the arguments (runtime/src/sdpa_device_kernel.cpp).
+    // The order of these is that of the arguments (runtime/src/sdpa_device.cpp).
     void configure() {
         query.set_type(held_type()), key.set_type(held_type()), value.set_type(held_type());
         if (pair == Pair::additive) {
@@ -47,6 +48,8 @@ public:
             pair_weight = add_input<Buffer<>>("pair_weight", Float(32), 1);  // (d), any stride
             pair_bias = add_input<float>("pair_bias");
         }
+        if (schedule_name == Schedule::mma)
+            key_address = add_input<uint64_t>("key_address"), value_address = add_input<uint64_t>("value_address");
         if (kind == Kind::scored) {
             softcap = add_input<float>("softcap");
             has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held_type(), 4);
@@ -95,8 +98,8 @@ public:
             return;
         }
         if (schedule_name == Schedule::mma) {
-            const attune::HalfInputs halves{in_bits(query, "query_bits"), in_bits(key, "key_bits"),
-                                            in_bits(value, "value_bits")};
+            const attune::HalfInputs halves{in_bits(query, "query_bits"), address_in(key, *key_address),
+                                            address_in(value, *value_address)};
             fragments = attune::fragment_stages(inputs(), halves, fragment(), score(),
                                                 attune::fragment_instructions(target, held_type()), narrowed);
             *out = fragments.s.out;
@@ -121,6 +124,7 @@ public:
         if (schedule_name == Schedule::mma) {
             attune::schedule_fragments(fragments, *out, fragment());
             attune::keep_registers_private(get_pipeline());
+            attune::take_shared_addresses(get_pipeline());
         } else {
             if (schedule_name == Schedule::split)
                 attune::schedule_split_lanes(stages, *out, *state, lanes_tuning(), part);
@@ -130,6 +134,7 @@ public:
     }
 
 private:
+    Input<uint64_t> *key_address = nullptr, *value_address = nullptr;  // of their first elements
     Input<float> *softcap = nullptr, *pair_bias = nullptr;
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
@@ -152,7 +157,7 @@ private:
         return {lanes(), chunk, tile_q, std::min(together(), lanes().lane_channels()),
                 attune::lane_instructions(target).exchange};
     }
-    attune::FragmentShape fragment() const { return {tile_q, most_channels(), chunk}; }
+    attune::FragmentShape fragment() const { return {tile_q, lane_rows, most_channels(), chunk}; }
     // Elements of 16 bytes, as loads are widest.
     int together() const { return head_dim == 0 ? 1 : 16 / held_type().bytes(); }
 
@@ -170,6 +175,13 @@ private:
         const std::vector<Var> at = from.args();
         f(at) = reinterpret<uint16_t>(from(std::vector<Expr>(at.begin(), at.end())));
         return f;
+    }
+
+    static attune::HalfInputs::Address address_in(const Input<Buffer<void, 4>> &in, const Expr &begin) {
+        return [&in, begin](const Expr &d, const Expr &j, const Expr &h, const Expr &b) {
+            auto far = [&](const Expr &index, int dim) { return cast<int64_t>(index) * cast<int64_t>(in.dim(dim).stride()); };
+            return begin + cast<uint64_t>((cast<int64_t>(d) + far(j, 1) + far(h, 2) + far(b, 3)) * 2);
+        };
     }
 
     attune::SdpaInputs inputs() {

@@ -1,6 +1,7 @@
 #include "schedules/require.h"
 #include "schedules/device_instructions.h"
 #include "schedules/sdpa/fragment_schedules.h"
+#include "schedules/shared_memory.h"
 
 namespace attune {
 using namespace Halide;
@@ -18,6 +19,17 @@ FragmentInstructions fragment_instructions(const Target &target, const Type &typ
     does.multiply = [=](const Expr &a, const Expr &b, const Expr &sum) {
         return call(Float(32), "attune_multiply_", {a, b, sum});
     };
+    does.element = [=](const std::array<Expr, 4> &a, const std::array<Expr, 2> &b, const std::array<Expr, 4> &sum, int e) {
+        std::vector<Expr> args(a.begin(), a.end());
+        args.insert(args.end(), b.begin(), b.end());
+        args.insert(args.end(), sum.begin(), sum.end());
+        args.emplace_back(e);
+        return call(Float(32), "attune_element_", args);
+    };
+    does.matrices = [](const Expr &row, const Expr &e, bool transposed) {
+        return matrices_in_shared_memory(row, e, transposed);
+    };
+    does.copied = copied_to_shared_memory;
     return does;
 }
 

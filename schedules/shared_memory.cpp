@@ -1,0 +1,186 @@
+#include "schedules/shared_memory.h"
+#include "schedules/require.h"
+#include <map>
+#include <set>
+
+namespace attune {
+using namespace Halide;
+using namespace Halide::Internal;
+
+namespace {
+
+// Of schedules/device_module.cl. The value of a copy stands for itself until its store is known.
+const std::string matrices = "attune_matrices", matrices_transposed = "attune_matrices_transposed";
+const std::string copied = "attune_copied", copy = "attune_copy", close_group = "attune_close_copies",
+                  wait = "attune_wait_for_copies";
+
+const Call *copied_value(const Store *op) {
+    const Call *call = op->value.as<Call>();
+    return call && call->name == copied ? call : nullptr;
+}
+bool is_barrier(const Evaluate *op) {
+    const Call *call = op->value.as<Call>();
+    return call && call->is_intrinsic(Call::gpu_thread_barrier);
+}
+Stmt called(const std::string &name, const std::vector<Expr> &args) {
+    return Evaluate::make(Call::make(Int(32), name, args, Call::Extern));
+}
+
+// Bytes of shared memory, and whether anything is copied there.
+class SharedMemoryUse : public IRVisitor {
+    using IRVisitor::visit;
+    void visit(const Allocate *op) override {
+        if (op->memory_type == MemoryType::GPUShared) {
+            const auto elements = Allocate::constant_allocation_size(op->extents, op->name);
+            require(bytes == 0 && elements > 0, "shared memory is not one array of a constant size");
+            bytes = elements * op->type.bytes();
+        }
+        IRVisitor::visit(op);
+    }
+    void visit(const Store *op) override {
+        copies = copies || copied_value(op);
+        IRVisitor::visit(op);
+    }
+
+public:
+    std::int64_t bytes = 0;
+    bool copies = false;
+};
+SharedMemoryUse use_of(const Stmt &s) {
+    SharedMemoryUse use;
+    s.accept(&use);
+    return use;
+}
+
+// Nothing but the copies of an iteration and what they depend on. Halide's code generation begins shared memory at address 0.
+class OnlyCopies : public IRMutator {
+    using IRMutator::visit;
+    const Expr half_;
+    static Expr first_of(const Expr &e) { return e.type().is_scalar() ? e : Shuffle::make_extract_element(e, 0); }
+    Stmt visit(const Store *op) override {
+        const Call *value = copied_value(op);
+        if (!value) return Evaluate::make(0);
+        const Expr to = first_of(op->index) * op->value.type().element_of().bytes() + half_;
+        return called(copy,
+                      {simplify(cast<uint32_t>(to)), simplify(first_of(value->args[0])), simplify(first_of(value->args[1]))});
+    }
+    Stmt visit(const Evaluate *) override { return Evaluate::make(0); }
+    Stmt visit(const Allocate *op) override { return mutate(op->body); }
+    Stmt visit(const Free *) override { return Evaluate::make(0); }
+
+public:
+    explicit OnlyCopies(Expr half) : half_(std::move(half)) {}
+};
+
+// All the rest; behind copies the barrier waits for them first.
+class WithoutCopies : public IRMutator {
+    using IRMutator::visit;
+    bool copies_ = false;
+    Stmt visit(const Store *op) override {
+        if (!copied_value(op)) return IRMutator::visit(op);
+        copies_ = true;
+        return Evaluate::make(0);
+    }
+    Stmt visit(const Evaluate *op) override {
+        if (!copies_ || !is_barrier(op)) return IRMutator::visit(op);
+        copies_ = false;
+        return Block::make(called(wait, {}), op);
+    }
+};
+
+// What a loop loads again in each iteration although it does not change: conditions on lengths and the like. LLVM leaves such
+// loads where they are, because instructions that it cannot look into change memory.
+class SameInEachIteration : public IRMutator {
+    using IRMutator::visit;
+    const std::set<std::string> &arrays_;  // that the kernel writes
+    Scope<void> changing_;
+
+    template<typename Op> auto within(const Op *op) {
+        ScopedBinding<void> changes(changing_, op->name);
+        return IRMutator::visit(op);
+    }
+    Stmt visit(const For *op) override { return within(op); }
+    Stmt visit(const LetStmt *op) override { return within(op); }
+    Expr visit(const Let *op) override { return within(op); }
+    Expr visit(const Load *op) override {
+        if (!op->type.is_scalar() || arrays_.count(op->name) || expr_uses_vars(op->index, changing_))
+            return IRMutator::visit(op);
+        for (const auto &[name, load] : loads)
+            if (equal(load, op)) return Variable::make(op->type, name);
+        loads.emplace_back(unique_name("same"), op);
+        return Variable::make(op->type, loads.back().first);
+    }
+
+public:
+    SameInEachIteration(const std::set<std::string> &arrays, const std::string &loop) : arrays_(arrays) {
+        changing_.push(loop);
+    }
+    std::vector<std::pair<std::string, Expr>> loads;
+};
+
+class SharedAddresses : public IRMutator {
+    using IRMutator::visit;
+    std::map<std::string, Expr> lets_;
+    std::set<std::string> arrays_;
+    std::int64_t bytes_ = 0;  // of shared memory, where it is to be doubled
+    Expr half_ = Expr(0);     // where in it this iteration reads
+
+    Expr address(const Expr &e) const {
+        if (const Broadcast *b = e.as<Broadcast>()) return Broadcast::make(address(b->value), b->lanes);
+        if (const Variable *v = e.as<Variable>(); v && lets_.count(v->name)) return address(lets_.at(v->name));
+        const Load *load = e.as<Load>();
+        require(load && load->type.is_scalar(), "matrices are not loaded from shared memory");
+        return simplify(cast<uint32_t>(load->index * load->type.bytes() + half_));
+    }
+    Expr half_of(const Expr &iteration) const { return (iteration & 1) * static_cast<int>(bytes_); }
+
+    Stmt visit(const LetStmt *op) override {
+        lets_[op->name] = op->value;
+        return IRMutator::visit(op);
+    }
+    Expr visit(const Let *op) override {
+        lets_[op->name] = op->value;
+        return IRMutator::visit(op);
+    }
+    Expr visit(const Call *op) override {
+        if (op->name != matrices && op->name != matrices_transposed) return IRMutator::visit(op);
+        return Call::make(op->type, op->name, {address(op->args[0]), op->args[1]}, Call::Extern);
+    }
+    Stmt visit(const Allocate *op) override {
+        arrays_.insert(op->name);
+        if (op->memory_type != MemoryType::GPUShared || !use_of(op->body).copies) return IRMutator::visit(op);
+        ScopedValue<std::int64_t> doubled(bytes_, use_of(op).bytes);
+        const Expr elements = static_cast<int>(2 * bytes_ / op->type.bytes());
+        return Allocate::make(op->name, op->type, op->memory_type, {elements}, op->condition, mutate(op->body));
+    }
+    Stmt visit(const For *op) override {
+        if (bytes_ == 0 || op->for_type != ForType::Serial || !use_of(op->body).copies) return IRMutator::visit(op);
+        const Expr here = Variable::make(Int(32), op->name);
+        ScopedValue<Expr> reads(half_, half_of(here));
+        SameInEachIteration same(arrays_, op->name);
+        const Stmt body = same.mutate(op->body), copies = OnlyCopies(half_).mutate(body);
+        const Stmt close = called(close_group, {});
+        auto copies_of = [&](const Expr &iteration) { return substitute(op->name, iteration, copies); };
+        const Stmt ahead = IfThenElse::make(here + 1 < op->min + op->extent, copies_of(here + 1));
+        const Stmt rest = mutate(WithoutCopies().mutate(body));
+        const Stmt loop = For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api,
+                                    Block::make({ahead, close, rest}));
+        Stmt all = simplify(Block::make({IfThenElse::make(op->extent > 0, copies_of(op->min)), close, loop}));
+        for (const auto &[name, load] : same.loads) all = LetStmt::make(name, load, all);
+        return all;
+    }
+};
+
+}  // namespace
+
+Expr matrices_in_shared_memory(const Expr &row, const Expr &e, bool transposed) {
+    return Call::make(row.type(), transposed ? matrices_transposed : matrices, {row, e}, Call::Extern);
+}
+
+Expr copied_to_shared_memory(const Expr &address, const Expr &given) {
+    return Call::make(UInt(32), copied, {address, given}, Call::Extern);
+}
+
+void take_shared_addresses(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new SharedAddresses); }
+
+}  // namespace attune
