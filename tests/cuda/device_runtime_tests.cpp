@@ -75,6 +75,9 @@ TEST_CASE("device: matrices are multiplied where type, head size and strides all
     CHECK(chosen(Float16(0), {}) == "sdpa_f16_d64_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.softcap = 2}) == "sdpa_f16_d64_cuda80_as_ptx_mma_scored");
     CHECK(chosen(BFloat16(0), {.head_dim = 128, .value_dim = 128}) == "sdpa_bf16_d128_cuda80_as_ptx_mma");
+    CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256}) == "sdpa_f16_d256_cuda80_as_ptx_mma");
+    // No kernel of matrices knows changes of scores there.
+    CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f16_d256_cuda80_as_ptx_simt_scored");
     CHECK(chosen(BFloat16(0), {.head_dim = 128}) == "sdpa_bf16_dany_cuda80_as_ptx_simt_c128");
     CHECK(chosen(Float16(0), {.head_dim = 32, .value_dim = 32}) == "sdpa_f16_d32_cuda80_as_ptx_simt");
     CHECK(chosen(Float16(0), {.key_layout = Layout::padded}) == "sdpa_f16_dany_cuda80_as_ptx_simt_c64");
