@@ -12,7 +12,7 @@ SCORES = {"dot_product": 0, "general": 1, "cosine": 2, "gaussian": 3}
 
 class Tensor(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
-                ("extent", ctypes.c_int64 * 4), ("stride", ctypes.c_int64 * 4)]
+                ("place", ctypes.c_int32), ("extent", ctypes.c_int64 * 4), ("stride", ctypes.c_int64 * 4)]
 
 
 class Options(ctypes.Structure):
@@ -34,8 +34,14 @@ class MultiHead(ctypes.Structure):
 
 
 def tensor(array):
+    """Of NumPy, or of PyTorch on the CPU or a GPU."""
     t = Tensor()
-    if array is not None:
+    if hasattr(array, "data_ptr"):
+        t.data, t.dtype, t.rank = array.data_ptr(), DTYPES[str(array.dtype).removeprefix("torch.")], array.dim()
+        t.place = array.is_cuda
+        t.extent[: t.rank] = array.shape
+        t.stride[: t.rank] = array.stride()
+    elif array is not None:
         t.data, t.dtype, t.rank = array.ctypes.data, DTYPES[array.dtype.name], array.ndim
         t.extent[: array.ndim] = array.shape
         t.stride[: array.ndim] = [s // array.itemsize for s in array.strides]
@@ -54,7 +60,7 @@ def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout
 class Attune:
     """Functions answer a call: it has no arguments, writes `out` and returns it."""
 
-    def __init__(self, path, threads):
+    def __init__(self, path, threads, stream=None):
         self.library = ctypes.CDLL(str(path))
         for name in ("sdpa", "sdpa_backward", "variable_length", "additive", "additive_backward", "multi_head", "linear",
                      "pack_linear_weight", "batch_dot", "masked_softmax", "dropout_mask", "write", "read", "status",
@@ -63,7 +69,7 @@ class Attune:
         self._function("open").restype = ctypes.c_void_p
         for name in ("fma_peak", "dot_peak", "cpu_seconds_of_others"):
             self._function(name).restype = ctypes.c_double
-        self.session = ctypes.c_void_p(self._function("open")(threads))
+        self.session = ctypes.c_void_p(self._function("open")(threads, ctypes.c_void_p(stream)))
         self._checked(self._function("status")(self.session))
         self.machine = dict(line.split("\t", 1) for line in self._function("machine")(self.session).decode().splitlines())
 

@@ -29,7 +29,9 @@ struct PeersMultiHead {
 namespace {
 
 struct Session {
-    explicit Session(int threads) : context({.threads = threads}), team(context.threads() > 0 ? context.threads() : 1) {}
+    Session(int threads, void *stream)
+        : context({.threads = threads, .device = {.cuda_stream = stream}}),
+          team(context.threads() > 0 ? context.threads() : 1) {}
     attune::Context context;
     bench::Team team;
     std::string message, text;
@@ -63,7 +65,8 @@ const char *answer(Session &s, const attune::Status &status) {
 
 extern "C" {
 
-Session *attune_peers_open(int threads) { return new Session(threads); }
+// A CUstream for tensors on a device; null: its default stream.
+Session *attune_peers_open(int threads, void *stream) { return new Session(threads, stream); }
 void attune_peers_close(Session *s) { delete s; }
 const char *attune_peers_status(Session *s) { return answer(*s, s->context.status()); }
 const char *attune_peers_last_variant(Session *s) { return s->context.last_variant().c_str(); }

@@ -6,7 +6,7 @@
 extern "C" {
 struct PeersTensor {
     void *data;
-    std::int32_t dtype, rank;  // an attune::DType; rank 0: not given
+    std::int32_t dtype, rank, place;  // an attune::DType; rank 0: not given; an attune::Place
     std::int64_t extent[attune::max_rank], stride[attune::max_rank];
 };
 }
@@ -16,6 +16,7 @@ namespace bench {
 template<typename View = attune::ConstView> View view(const PeersTensor &t) {
     View v;
     v.data = t.data, v.dtype = static_cast<attune::DType>(t.dtype), v.rank = t.rank;
+    v.place = static_cast<attune::Place>(t.place);
     std::memcpy(v.extent, t.extent, sizeof(v.extent));
     std::memcpy(v.stride, t.stride, sizeof(v.stride));
     return v;

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""This library and PyTorch on one GPU, in turns, on the same tensors: times by events of the stream, results against f64."""
+
+import argparse
+import datetime
+import math
+import pathlib
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from attune_library import Attune
+
+TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+CALLS_MS = 3  # of calls between two events
+ALLOWED = 2  # times the error of the plain computation in the type, and a floor for rounding
+
+
+@dataclass(frozen=True)
+class Problem:
+    dtype: str
+    batch: int
+    heads: int
+    key_heads: int
+    queries: int
+    keys: int
+    dim: int
+    causal: bool = False
+    backward: bool = False
+
+    def __str__(self):
+        heads = f"{self.heads}/{self.key_heads}" if self.heads != self.key_heads else str(self.heads)
+        kind = "backward" if self.backward else "decode" if self.queries == 1 else "prefill"
+        return (f"{kind} {self.batch}x{heads}x{self.queries}x{self.keys}x{self.dim}, {self.dtype}" + ", causal" * self.causal)
+
+    @property
+    def flops(self):
+        pairs = self.queries * self.keys
+        if self.causal:  # bottom right
+            pairs = sum(min(self.keys, self.keys - self.queries + i + 1) for i in range(self.queries))
+        return (10 if self.backward else 4) * self.batch * self.heads * self.dim * pairs
+
+    @property
+    def bytes(self):
+        return 2 * self.batch * self.key_heads * self.keys * self.dim * TYPES[self.dtype].itemsize
+
+    @property
+    def peer(self):
+        return SDPBackend.EFFICIENT_ATTENTION if self.dtype == "f32" else SDPBackend.FLASH_ATTENTION
+
+
+def problems(scale):
+    for dtype in TYPES:
+        for queries, dim in ((1024, 64), (2048, 64), (2048, 128), (2048, 256)):
+            yield from (Problem(dtype, 4, 16, 16, queries // scale, queries // scale, dim, causal) for causal in (False, True))
+        for batch, keys in ((1, 32768), (16, 8192)):
+            yield Problem(dtype, batch, 32, 8, 1, keys // scale, 128)
+        yield from (Problem(dtype, 4, 16, 16, 2048 // scale, 2048 // scale, dim, backward=True) for dim in (64, 128))
+
+
+def plain(problem, q, k, v):
+    """The definition, in the type of the tensors."""
+    group = problem.heads // problem.key_heads
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(problem.dim)
+    if problem.causal:
+        keep = torch.ones(problem.queries, problem.keys, dtype=torch.bool, device=q.device).tril(problem.keys - problem.queries)
+        scores = scores.masked_fill(~keep, -math.inf)
+    return scores.softmax(-1) @ v
+
+
+def gradients(call, inputs, grad):
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    return torch.autograd.grad(call(*inputs), inputs, grad)
+
+
+def share_of_allowed(found, in_type, truth):
+    allowed = ALLOWED * (in_type.double() - truth).abs().max() + 8 * torch.finfo(found.dtype).eps * truth.abs().max()
+    return float((found.double() - truth).abs().max() / allowed)
+
+
+class Device:
+    def __init__(self, name):
+        self.name, self.gpu = name, name == "cuda"
+
+    def seconds(self, call):
+        """Of a call, of as many as take some milliseconds."""
+        elapsed, calls = self.elapsed(call, 1), 1
+        if elapsed < CALLS_MS / 1e3:
+            calls = math.ceil(CALLS_MS / 1e3 / max(elapsed, 1e-6))
+            elapsed = self.elapsed(call, calls)
+        return elapsed / calls
+
+    def elapsed(self, call, calls):
+        if not self.gpu:
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            return time.perf_counter() - start
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+    def describe(self):
+        if not self.gpu:
+            return "the CPU: this tries the script, and measures no GPU", 0
+        asked = ["nvidia-smi", "--query-gpu=name,clocks.max.sm,driver_version", "--format=csv,noheader,nounits"]
+        answer = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        name, clock, driver = answer.splitlines()[0].split(", ")
+        units = torch.cuda.get_device_properties(0).multi_processor_count
+        lanes = 64 if torch.cuda.get_device_capability() == (8, 0) else 128  # multiply-adds in f32 a clock
+        what = f"{name}, {units} multiprocessors, driver {driver}, PyTorch {torch.__version__}"
+        return what, units * lanes * 2e6 * float(clock)
+
+
+def programs(attune, device, problem):
+    shape = lambda heads, rows: (problem.batch, heads, rows, problem.dim)
+    draw = lambda *size: torch.randn(size, device=device.name, dtype=torch.float32).to(TYPES[problem.dtype])
+    q, k, v = (draw(*shape(h, rows)) for h, rows in
+               ((problem.heads, problem.queries), (problem.key_heads, problem.keys), (problem.key_heads, problem.keys)))
+    one = slice(0, 1)
+    group = slice(0, problem.heads // problem.key_heads)
+    few = (q[one, group], k[one, one], v[one, one])  # what the definition is computed of
+    sdpa = lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=problem.causal, enable_gqa=problem.heads != problem.key_heads)
+
+    def peer(call):
+        with sdpa_kernel([problem.peer] if device.gpu else [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):
+            return call()
+
+    out = torch.empty_like(q)
+    if not problem.backward:
+        ours = attune.sdpa(q, k, v, out, causal=problem.causal)
+        call = lambda: peer(lambda: sdpa(q, k, v))
+        truth = lambda: plain(problem, *(x.double() for x in few))
+        check = lambda: share_of_allowed(ours()[one, group], plain(problem, *few), truth())
+        return ours, call, check
+    lse, grad = torch.empty(q.shape[:3], device=device.name), draw(*q.shape)
+    attune.sdpa(q, k, v, out, causal=problem.causal, lse=lse)()
+    wanted = [torch.empty_like(x) for x in (q, k, v)]
+    ours = attune.sdpa_backward(q, k, v, out, lse, grad, wanted, causal=problem.causal)
+    leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
+    forward = peer(lambda: sdpa(*leaves))
+    call = lambda: torch.autograd.grad(forward, leaves, grad, retain_graph=True)
+
+    def check():
+        found = [x[one, one] for x in ours()]
+        in_type = gradients(lambda *x: plain(problem, *x), few, grad[one, group])
+        truth = gradients(lambda *x: plain(problem, *x), [x.double() for x in few], grad[one, group].double())
+        return max(map(share_of_allowed, found, in_type, truth))
+
+    return ours, call, check
+
+
+def measure(attune, device, problem, rounds):
+    torch.manual_seed(1)
+    ours, peer, check = programs(attune, device, problem)
+    share, variant = check(), attune.last_variant()
+    times = {ours: [], peer: []}
+    for n in range(-1, rounds):  # the first warms up
+        for call in ((ours, peer), (peer, ours))[n % 2]:
+            seconds = device.seconds(call)
+            if n >= 0:
+                times[call].append(seconds)
+    ratios = sorted(b / a for a, b in zip(times[ours], times[peer]))
+    return statistics.median(times[ours]), ratios, share, variant
+
+
+def bandwidth(device, rounds):
+    """Bytes a second of a copy, read and written, of what no cache holds."""
+    memory = torch.empty((1 << 30 if device.gpu else 1 << 26) // 4, device=device.name)
+    to = torch.empty_like(memory)
+    return 2 * memory.nbytes / min(device.seconds(lambda: to.copy_(memory)) for _ in range(rounds))
+
+
+def targets_of(problem, seconds, ratio, peak, reads):
+    """(figure, measured, at least)"""
+    if problem.queries == 1:
+        yield f"{problem}: bytes of keys and values, of a copy's", problem.bytes / seconds / reads, 0.7
+    elif not problem.backward and problem.dtype == "f32" and not problem.causal:
+        if peak:
+            yield f"{problem}: of the f32 peak", problem.flops / seconds / peak, 0.35
+        yield f"{problem}: PyTorch's time / ours", ratio, 1.0
+    elif not problem.backward and problem.dtype == "f16" and problem.dim == 128:
+        yield f"{problem}: PyTorch's time / ours", ratio, 0.4
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", required=True, type=pathlib.Path, help="libattune_peers.so of a build of preset cuda")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", help="cells whose names have this in them")
+    parser.add_argument("--out", type=pathlib.Path, help="a folder, such as bench/results")
+    parser.add_argument("--cpu", action="store_true", help="small sizes on the CPU, to try this script")
+    given = parser.parse_args()
+    if not given.cpu and not torch.cuda.is_available():
+        parser.exit(2, "PyTorch finds no GPU (--cpu tries the script without)\n")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    device = Device("cpu" if given.cpu else "cuda")
+    attune = Attune(given.library, 0 if given.cpu else 1, torch.cuda.current_stream().cuda_stream if device.gpu else None)
+    what, peak = device.describe()
+    reads = bandwidth(device, given.rounds)
+    lines = [f"# Beside PyTorch on a GPU, {datetime.date.today()}", "", what + f"; a copy moves {reads / 1e9:.0f} GB/s.", "",
+             f"In turns, {given.rounds} rounds on the same tensors; ratios are medians over rounds of its time / ours. "
+             "PyTorch's is `efficient_attention` in f32 (TF32 off), `flash_attention` in f16 and bf16. Error: 1 is what is allowed.", "",
+             "| cell | variant | ours ms | TFLOP/s | of f32 peak | of a copy's bytes | its time / ours | 10 to 90 % | error |",
+             "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+    print("\n".join(lines), flush=True)
+    targets = []
+    for problem in problems(16 if given.cpu else 1):
+        if given.only not in str(problem):
+            continue
+        try:
+            seconds, ratios, share, variant = measure(attune, device, problem, given.rounds)
+        except RuntimeError as failure:
+            line = f"| {problem} | {str(failure).splitlines()[0]} | | | | | | | |"
+        else:
+            of_peak = f"{problem.flops / seconds / peak:.2f}" if peak and problem.dtype == "f32" else "-"
+            of_copy = f"{problem.bytes / seconds / reads:.2f}" if problem.queries == 1 else "-"
+            targets += targets_of(problem, seconds, statistics.median(ratios), peak, reads)
+            low, high = (ratios[round(x * (len(ratios) - 1))] for x in (0.1, 0.9))
+            line = (f"| {problem} | `{variant}` | {seconds * 1e3:.3f} | {problem.flops / seconds / 1e12:.2f} | {of_peak} "
+                    f"| {of_copy} | {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {share:.2f} |")
+        print(line, flush=True)
+        lines.append(line)
+    lines += ["", *(f"{'held' if value >= least else 'NOT HELD'}: {what}: {value:.2f}, target >= {least}"
+                    for what, value, least in targets)]
+    print("\n".join(lines[-len(targets) - 1 :]))
+    if given.out:
+        file = given.out / f"{'gpu' if device.gpu else 'trial'}-{datetime.date.today()}.md"
+        file.write_text("\n".join(lines) + "\n")
+        print(f"\nwritten: {file}")
+
+
+if __name__ == "__main__":
+    main()
