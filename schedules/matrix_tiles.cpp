@@ -4,14 +4,15 @@ namespace attune {
 using namespace Halide;
 
 void schedule_matrix_tiles(Func tiles, Func product, const Var &x, const Var &y, const RVar &along) {
-    Var tile(y.name() + "_row_tile"), lane("tile_lane");
+    const std::string prefix = product.name();
+    Var column(prefix + "_column_tile"), row(prefix + "_row_tile"), lane("tile_lane"), line("tile_line");
     RVar step("tile_step"), term("tile_term");
-    tiles.bound_extent(y, matrix_tile_side)
-        .split(x, tile, lane, matrix_tile_side)
-        .reorder(lane, y, tile)
+    tiles.split(x, column, lane, matrix_tile_side)
+        .split(y, row, line, matrix_tile_side)
+        .reorder(lane, line, column, row)
         .vectorize(lane)
-        .vectorize(y);
-    product.compute_at(tiles, tile).store_in(MemoryType::AMXTile);
+        .vectorize(line);
+    product.compute_at(tiles, column).store_in(MemoryType::AMXTile);
     for (const Var &v : product.args()) product.bound_extent(v, v.same_as(x) || v.same_as(y) ? matrix_tile_side : 1);
     product.vectorize(x).vectorize(y);
     product.update()

@@ -155,25 +155,32 @@ SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
     return p;
 }
 
-void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool masked) const {
+void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool masked, bool where_read) const {
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-    ChunkKeys keys = chunk_keys("logit_key" + suffix, masked, c, shape.rows_per_tile ? shape.key_block : 0);
-    p.logit_keys = keys.loop();
-    Expr key = keys.key();
-    // Scaled here and not in the query: rounding the query would cost more accuracy than the product saves time.
-    Expr x = p.score(r, key, c, t, h, b);
-    if (score.pair.finish) x = score.pair.finish(x, index(key, !masked));
     auto kept = [&](Expr k) {
         Expr j = c * shape.chunk + key_in_chunk(k);
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
-    p.logit(r, k, c, t, h, b) = undef(type);
-    x = x * cast(type, score.changes_scores() ? in.scale : in.scale * make_const(Float(64), std::numbers::log2e));
-    if (score.steps.empty()) {
-        p.logit(r, key, c, t, h, b) = masked ? select(kept(key), x, value_of(masked_score)) : x;
+    // Scaled here and not in the query: rounding the query would cost more accuracy than the product saves time.
+    auto scaled = [&](Expr k) {
+        Expr x = p.score(r, k, c, t, h, b);
+        if (score.pair.finish) x = score.pair.finish(x, index(k, !masked));
+        return x * cast(type, score.changes_scores() ? in.scale : in.scale * make_const(Float(64), std::numbers::log2e));
+    };
+    auto scaled_and_masked = [&](Expr k) { return masked ? select(kept(k), scaled(k), value_of(masked_score)) : scaled(k); };
+    if (score.steps.empty() && where_read) {
+        p.logit(r, k, c, t, h, b) = scaled_and_masked(k);
         return;
     }
-    p.logit(r, key, c, t, h, b) = x;
+    ChunkKeys keys = chunk_keys("logit_key" + suffix, masked, c, shape.rows_per_tile ? shape.key_block : 0);
+    p.logit_keys = keys.loop();
+    Expr key = keys.key();
+    p.logit(r, k, c, t, h, b) = undef(type);
+    if (score.steps.empty()) {
+        p.logit(r, key, c, t, h, b) = scaled_and_masked(key);
+        return;
+    }
+    p.logit(r, key, c, t, h, b) = scaled(key);
     apply_steps(p, suffix, masked);
     if (masked) {
         ChunkKeys kept_keys = chunk_keys("kept_key" + suffix, true, c);

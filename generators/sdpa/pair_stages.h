@@ -2,7 +2,7 @@
 // and key's channels and of the weights' and values' keys. Scores, masks and merge are those of sdpa_stages.h. It differs from
 // them in rounding: weights are rounded to bf16 before they are multiplied with values.
 #pragma once
-#include "generators/sdpa/sdpa_stages.h"
+#include "generators/sdpa/builder.h"
 
 namespace attune {
 
@@ -11,10 +11,6 @@ namespace attune {
 struct PairStages {
     SdpaStages s;
     Halide::Func packed_value;  // (e, d, k, h, b) pairs of keys, of the whole of V
-    // Where products are of whole matrix tiles, full chunks take them: the rows of one factor lie along the reduction, the other
-    // is in pairs, and RVars channel and mixed of `full` count elements, not pairs.
-    bool in_tiles = false;
-    Halide::Func key_rows, value_rows;  // (d, k, h, b) the whole of K; (k, d, h, b) the whole of V, transposed
     // Of full and of part.
     struct Pairs {
         Halide::Func pair_sum;              // (e, r, c, t, h, b) the exact weights of every other key
@@ -25,12 +21,32 @@ struct PairStages {
     Halide::Var e{"e"};
 };
 
+using RoundPairs = std::function<Halide::Expr(Halide::Expr)>;
+
 // query, key and value are bf16, their head size is even. round_pairs turns a float (of e, r) into bf16.
-PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &,
-                       const std::function<Halide::Expr(Halide::Expr)> &round_pairs, bool in_tiles);
+PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
 
 // The same where rows are those of sdpa_split_stages.
-PairStages pair_split_stages(const SdpaInputs &, const SdpaShape &, const Score &,
-                             const std::function<Halide::Expr(Halide::Expr)> &round_pairs);
+PairStages pair_split_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
+
+// Parts of them, which tiles share (tile_stages.h): a reduction over the keys of a chunk, two at a time; query_t and
+// packed_value; and what follows from those within a chunk.
+struct PairKeys {
+    Halide::RDom dom;  // element, pair in block, block
+    int width;
+    Halide::Expr pair() const { return dom.z * (width / 2) + dom.y; }
+    Halide::Expr key() const { return pair() * 2 + dom.x; }
+    KeyLoop loop() const { return {dom.y, dom.z}; }
+};
+inline Halide::Expr widened_product(const Halide::Expr &x, const Halide::Expr &y) {
+    return Halide::cast<float>(x) * Halide::cast<float>(y);
+}
+PairKeys pair_keys(const Builder &, const std::string &name, bool masked);
+void queries_in_pairs(Builder &, const Halide::Var &e);
+Halide::Func packed_values(const Builder &, const Halide::Var &e);
+void weigh_pairs(SdpaPartials &, PairStages::Pairs &, const Halide::Var &e, const Builder &, const RoundPairs &round_pairs,
+                 Halide::Expr (*exp2)(Halide::Expr), const std::string &suffix, bool masked);
+SdpaPartials pair_partials(const PairStages &, const Builder &, const RoundPairs &round_pairs,
+                           Halide::Expr (*exp2)(Halide::Expr), const std::string &suffix, bool masked, PairStages::Pairs &);
 
 }  // namespace attune

@@ -95,10 +95,13 @@ public:
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
+        } else if (schedule_name == Schedule::tiles) {
+            tile_stages = attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target));
+            *out = tile_stages.s.out;
         } else if (in_pairs()) {
             const auto round = attune::rounding_to_bf16(target);
             pair_stages = split ? attune::pair_split_stages(in, shape, score, round)
-                                : attune::pair_stages(in, shape, score, round, schedule_name == Schedule::tiles);
+                                : attune::pair_stages(in, shape, score, round);
             *out = pair_stages.s.out;
         } else {
             stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
@@ -122,6 +125,8 @@ public:
             attune::schedule_decode(in_pairs() ? pair_stages.s : stages, *out,
                                     {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows}, target,
                                     value_dim, in_pairs() ? &pair_stages : nullptr);
+        } else if (schedule_name == Schedule::tiles) {
+            attune::schedule_matrix_tiles(tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target, value_dim);
         } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::split) {
@@ -146,13 +151,14 @@ private:
     attune::UserInputs user_inputs;
     attune::SdpaStages stages;
     attune::PairStages pair_stages;
+    attune::TileStages tile_stages;
     attune::WeightsStages weights;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
     int keys_together() const { return key_block == 0 ? key_tile : key_block; }
     // Decode takes pairs of bf16 wherever the target can: where few rows share a key, widening it is most of the work.
     bool in_pairs() const {
-        if (schedule_name == Schedule::pairs || schedule_name == Schedule::tiles) return true;
+        if (schedule_name == Schedule::pairs) return true;
         const attune::UserAttention *user = attune::user_attention();
         if (user && user->probability) return false;
         return schedule_name == Schedule::decode && kind != Kind::training && pair == Pair::dot_product &&

@@ -52,7 +52,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         require_multiple("tile_columns", tuning.tile_columns, "the side of a matrix tile", matrix_tile_side);
         require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
         Func tiles = s.partial.in(s.product);
-        tiles.compute_at(s.product, mo).bound_extent(n, tuning.tile_columns);
+        tiles.compute_at(s.product, mo).bound_extent(n, tuning.tile_columns).bound_extent(m, matrix_tile_side);
         schedule_matrix_tiles(tiles, s.partial, n, m, s.partial_k);
     } else {
         lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);

@@ -1,6 +1,5 @@
 // As prefill, with products of pairs of bf16. The values are packed in pairs of keys once for all queries; a key's pairs of
 // channels lie in memory as they are.
-#include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
@@ -12,10 +11,9 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
     const int lanes = target.natural_vector_size(Float(32));
     require_tiles(tuning, lanes, value_dim);
     require_multiple("key_tile", tuning.key_tile, "the keys of a pair", 2);
-    const Var e = stages.e, r = s.r, k = s.k, c = s.c, d = s.d, h = s.h, b = s.b;
+    const Var e = stages.e, r = s.r, d = s.d, k = s.k, h = s.h, b = s.b;
     Var panel("panel");
     const OneTask one_task = one_task_of(s, tuning.tile_q);
-    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task);
     one_task(s.query_t.compute_at(out, loops.task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
     stages.packed_value.compute_root()
@@ -26,63 +24,53 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
         .vectorize(d, 2 * lanes, TailStrategy::GuardWithIf)
         .unroll(e);
 
-    if (stages.in_tiles) {
-        require(tuning.key_tile == matrix_tile_side, "key_tile must be 16");
-        require(tuning.channel_tile == matrix_tile_side, "channel_tile must be 16");
-        require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
-        stages.key_rows.compute_root().fuse(h, b, panel).parallel(panel).vectorize(d, lanes, TailStrategy::GuardWithIf);
-        stages.value_rows.compute_root()
-            .reorder(k, d, h, b)
-            .fuse(h, b, panel)
-            .parallel(panel)
-            .vectorize(k, lanes, TailStrategy::RoundUp);
-    }
+    for (const bool full : {true, false})
+        schedule_pair_chunk(s, full ? s.full : s.part, full ? stages.full : stages.part, e,
+                            {s.chunk_mixed, full ? s.full_chunk : s.part_chunk}, {s.chunk_mixed, loops.channels}, lanes,
+                            one_task);
+}
 
+void schedule_pair_softmax(const SdpaStages &s, const SdpaPartials &partials, const PairStages::Pairs &pairs, const Var &e,
+                           const LoopLevel &chunk, int lanes, const OneTask &one_task) {
+    const Var r = s.r, c = s.c;
+    SdpaPartials p = partials;
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    lanes_are_rows(p.row_max.compute_at(chunk).bound_extent(c, 1)).unroll(r);
+    p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
+    lanes_are_rows(p.row_sum.compute_at(chunk).bound_extent(c, 1)).unroll(r);
+    Func pair_sum = pairs.pair_sum;
+    one_task(pair_sum.compute_at(chunk).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes).unroll(r);
+    pair_sum.update()
+        .reorder(pairs.sum, r, p.sum_keys.key, p.sum_keys.block)
+        .vectorize(pairs.sum)
+        .vectorize(r, lanes)
+        .unroll(r);
+    one_task(p.weight.compute_at(chunk).bound(e, 0, 2));
+    // Both elements of the pairs of a vector of rows are rounded and interleaved at once.
+    p.weight.update(0)
+        .reorder(pairs.weight, r, p.weight_keys.key, p.weight_keys.block)
+        .vectorize(pairs.weight)
+        .vectorize(r, lanes)
+        .unroll(r);
+}
+
+void schedule_pair_chunk(const SdpaStages &s, const SdpaPartials &partials, const PairStages::Pairs &pairs, const Var &e,
+                         const LoopLevel &chunk, const LoopLevel &channels, int lanes, const OneTask &one_task) {
+    const Var r = s.r, k = s.k, d = s.d;
+    SdpaPartials p = partials;
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     // A sum over pairs in registers: one dot product for each pair.
     auto dot = [&](Stage f, const RVar &element) { f.atomic().vectorize(element).vectorize(r, lanes).unroll(r); };
-    for (const bool full : {true, false}) {
-        SdpaPartials p = full ? s.full : s.part;
-        const PairStages::Pairs &pairs = full ? stages.full : stages.part;
-        const RVar chunk = full ? s.full_chunk : s.part_chunk;
-        const bool in_tiles = full && stages.in_tiles;
-        if (in_tiles) {
-            one_task(p.mixed.in(s.chunk_mixed).compute_at(s.chunk_mixed, loops.channels));
-            schedule_matrix_tiles(p.mixed.in(s.chunk_mixed), p.mixed, r, d, p.mixed_keys[0].key);
-        } else {
-            lanes_are_rows(p.mixed.compute_at(s.chunk_mixed, loops.channels)).unroll(r).unroll(d);
-            for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
-                const KeyLoop &keys = p.mixed_keys[n];
-                dot(p.mixed.update(int(n)).reorder(pairs.mixed[n], r, d, keys.key, keys.block).unroll(d), pairs.mixed[n]);
-            }
-        }
-
-        lanes_are_rows(p.row_max.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
-        p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
-        lanes_are_rows(p.row_sum.compute_at(s.chunk_mixed, chunk).bound_extent(c, 1)).unroll(r);
-        Func pair_sum = pairs.pair_sum;
-        one_task(pair_sum.compute_at(s.chunk_mixed, chunk).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes).unroll(r);
-        pair_sum.update()
-            .reorder(pairs.sum, r, p.sum_keys.key, p.sum_keys.block)
-            .vectorize(pairs.sum)
-            .vectorize(r, lanes)
-            .unroll(r);
-        one_task(p.weight.compute_at(s.chunk_mixed, chunk).bound(e, 0, 2));
-        // Both elements of the pairs of a vector of rows are rounded and interleaved at once.
-        p.weight.update(0)
-            .reorder(pairs.weight, r, p.weight_keys.key, p.weight_keys.block)
-            .vectorize(pairs.weight)
-            .vectorize(r, lanes)
-            .unroll(r);
-
-        schedule_logits(s, p, {s.chunk_mixed, chunk}, lanes, one_task);
-        if (in_tiles) {
-            one_task(p.score.in(p.logit).compute_at(p.logit, p.logit_keys.block));
-            schedule_matrix_tiles(p.score.in(p.logit), p.score, r, k, p.channel);
-        } else {
-            lanes_are_rows(p.score.compute_at(p.logit, p.logit_keys.block)).unroll(r).unroll(k);
-            dot(p.score.update().reorder(pairs.channel, r, k, p.channel).unroll(k), pairs.channel);
-        }
+    lanes_are_rows(p.mixed.compute_at(channels)).unroll(r).unroll(d);
+    for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
+        const KeyLoop &keys = p.mixed_keys[n];
+        dot(p.mixed.update(int(n)).reorder(pairs.mixed[n], r, d, keys.key, keys.block).unroll(d), pairs.mixed[n]);
     }
+
+    schedule_pair_softmax(s, p, pairs, e, chunk, lanes, one_task);
+    schedule_logits(s, p, chunk, lanes, one_task);
+    lanes_are_rows(p.score.compute_at(p.logit, p.logit_keys.block)).unroll(r).unroll(k);
+    dot(p.score.update().reorder(pairs.channel, r, k, p.channel).unroll(k), pairs.channel);
 }
 
 }  // namespace attune

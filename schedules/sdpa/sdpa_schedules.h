@@ -1,6 +1,6 @@
 // How attention is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
-#include "generators/sdpa/pair_stages.h"
+#include "generators/sdpa/tile_stages.h"
 #include "generators/sdpa/weights_stages.h"
 #include <functional>
 
@@ -21,6 +21,11 @@ void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, con
 
 // The same where products take pairs of bf16; key_tile is even.
 void schedule_pairs(PairStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+
+// The same where products are of matrix tiles (AMX); tile_q and channel_tile are multiples of their side, key_block, which
+// stands for key_tile, of their depth.
+void schedule_matrix_tiles(TileStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &,
+                           Halide::Expr value_dim);
 
 struct DecodeTuning {
     int chunk;         // keys of a partial (the stages' chunk)
@@ -63,7 +68,12 @@ OneTask one_task_of(const SdpaStages &, int tile_q);
 // The same for a stage of one chunk.
 OneTask one_chunk_of(const SdpaStages &, int tile_q);
 
-// Tasks, merge and the loop over chunks of a schedule with one task for a tile of queries.
+// Of a schedule with one task for a tile of queries: tasks and merge, the loop of out over tasks being the answer; and what
+// leaves a chunk besides the weighted values, in their loop over the chunks that update `stage` takes: full ones first, then
+// those that a mask touches.
+Halide::Var schedule_tasks(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &);
+void schedule_chunk_sums(SdpaStages &, int stage, Halide::Stage mixed, const Halide::RVar &chunk, int lanes);
+// Both.
 struct TileLoops {
     Halide::Var task, channels;  // of out; of chunk_mixed: one step of it is channel_tile channels
 };
@@ -75,6 +85,11 @@ void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
                     bool in_blocks, int lanes, const OneTask &);
+// The same where products take pairs; and of those the softmax alone.
+void schedule_pair_softmax(const SdpaStages &, const SdpaPartials &, const PairStages::Pairs &, const Halide::Var &e,
+                           const Halide::LoopLevel &chunk, int lanes, const OneTask &);
+void schedule_pair_chunk(const SdpaStages &, const SdpaPartials &, const PairStages::Pairs &, const Halide::Var &e,
+                         const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels, int lanes, const OneTask &);
 // The logits of one chunk without their first product: it is computed block by block of them. Then the steps of the score, one
 // pass each over the scores in L1, skipped as a whole where its option is not given.
 void schedule_logits(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);

@@ -31,7 +31,7 @@ OneTask one_task_of(const SdpaStages &s, int tile_q) {
     };
 }
 
-TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, int lanes, const OneTask &one_task) {
+Var schedule_tasks(SdpaStages &s, Func out, const PrefillTuning &tuning, int lanes, const OneTask &one_task) {
     const Var r = s.r, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), dO("do"), di("di");
     // Constant extents, or stages would get heap storage and strides known at run time only.
@@ -56,17 +56,27 @@ TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, i
     lanes_are_rows(s.total_mixed.compute_at(s.normalised, dO)).unroll(r).unroll(d);
     s.total_mixed.update().reorder(r, d, s.mixed_chunk).vectorize(r, lanes).unroll(r).unroll(d);
 
-    // What leaves a chunk shares one loop over chunks: full ones first, then those that a mask touches.
+    for (Func f : {s.chunk_mixed, s.chunk_sum, s.chunk_max}) one_task(f.compute_at(out, task));
+    return task;
+}
+
+void schedule_chunk_sums(SdpaStages &s, int stage, Stage mixed, const RVar &chunk, int lanes) {
+    Stage sum = s.chunk_sum.update(stage), max = s.chunk_max.update(stage);
+    for (Stage f : {sum, max}) f.reorder(s.r, chunk, s.t, s.h, s.b).vectorize(s.r, lanes).unroll(s.r);
+    sum.compute_with(mixed, chunk);
+    max.compute_with(sum, chunk);
+}
+
+TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, int lanes, const OneTask &one_task) {
+    const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
+    const Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
+    Var dO("do"), di("di");
     int stage = 0;
     for (const RVar &chunk : {s.full_chunk, s.part_chunk}) {
-        Stage mixed = s.chunk_mixed.update(stage), sum = s.chunk_sum.update(stage), max = s.chunk_max.update(stage);
+        Stage mixed = s.chunk_mixed.update(stage);
         mixed.split(d, dO, di, tuning.channel_tile).reorder(r, di, dO, chunk, t, h, b).vectorize(r, lanes).unroll(r).unroll(di);
-        for (Stage f : {sum, max}) f.reorder(r, chunk, t, h, b).vectorize(r, lanes).unroll(r);
-        sum.compute_with(mixed, chunk);
-        max.compute_with(sum, chunk);
-        stage++;
+        schedule_chunk_sums(s, stage++, mixed, chunk, lanes);
     }
-    for (Func f : {s.chunk_mixed, s.chunk_sum, s.chunk_max}) one_task(f.compute_at(out, task));
     return {task, dO};
 }
 

@@ -1,0 +1,92 @@
+#include "generators/sdpa/tile_stages.h"
+#include "generators/math/exp2.h"
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+struct TileBuilder {
+    Builder &build;
+    TileStages &stages;
+    const RoundPairs &round_pairs;
+
+    SdpaPartials partials(const std::string &suffix, bool masked, PairStages::Pairs &of) const {
+        const SdpaStages &s = build.s;
+        Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+        Expr key_head = build.rows(r, t, h).key_head;
+        SdpaPartials p;
+        p.score = Func("score" + suffix);
+        p.score(r, k, c, t, h, b) = 0.0f;
+        RDom channel(0, build.in.head_dim, "channel" + suffix);
+        p.channel = channel.x;
+        p.score(r, k, c, t, h, b) += widened_product(stages.key_rows(channel, c * build.shape.chunk + k, key_head, b),
+                                             s.query_t(channel % 2, r, channel / 2, t, h, b));
+        p.logit = Func("logit" + suffix);
+        build.finish_scores(p, suffix, masked, true);
+        build.row_max(p, suffix, masked);
+        weigh_pairs(p, of, stages.e, build, round_pairs, exp2_nonpositive_for_bf16, suffix, masked);
+
+        ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
+        p.mixed = Func("mixed" + suffix);
+        p.mixed(r, d, c, t, h, b) = 0.0f;
+        p.mixed(r, d, c, t, h, b) += widened_product(stages.value_rows(keys.key(), d, c, key_head, b),
+                                             p.weight(keys.key() % 2, r, keys.key() / 2, c, t, h, b)[0]);
+        p.mixed_keys.push_back(keys.loop());
+        return p;
+    }
+
+    void collect_chunks() {
+        SdpaStages &s = build.s;
+        Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+        auto [full, part] = build.chunk_domains();
+        const Expr finite = build.in.finite_values(b) != 0;
+        RDom spoiled = build.chunks("spoiled_chunk");
+        spoiled.where(build.seen(spoiled));
+        spoiled.where(!build.whole(spoiled));
+        spoiled.where(!finite);
+        part.where(finite);
+        stages.spoiled_chunk = spoiled.x;
+        s.chunk_max = Func("chunk_max");
+        s.chunk_sum = Func("chunk_sum");
+        s.chunk_mixed = Func("chunk_mixed");
+        s.chunk_max(r, c, t, h, b) = undef<float>();
+        s.chunk_sum(r, c, t, h, b) = undef<float>();
+        s.chunk_mixed(r, d, c, t, h, b) = undef<float>();
+        for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part), std::pair(spoiled, stages.spoiled)}) {
+            s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
+            s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
+            s.chunk_mixed(r, d, dom, t, h, b) = p.mixed(r, d, dom, t, h, b);
+        }
+    }
+};
+
+}  // namespace
+
+TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
+    if (score.probability) throw CompileError("attune: products of matrix tiles know no factor of the weights\n");
+    TileStages stages;
+    Builder build = query_rows(in, shape, score);
+    SdpaStages &s = build.s;
+    Var k = s.k, c = s.c, d = s.d, h = s.h, b = s.b;
+    build.prepare();
+    build.intervals();
+    queries_in_pairs(build, stages.e);
+    stages.key_rows = Func("key_rows");
+    stages.key_rows(d, k, h, b) = in.key(d, min(k, in.keys - 1), h, b);
+    stages.value_rows = Func("value_rows");
+    stages.value_rows(k, d, c, h, b) = in.value(d, min(c * shape.chunk + k, in.keys - 1), h, b);
+    TileBuilder tiles{build, stages, round_pairs};
+    s.full = tiles.partials("", false, stages.full);
+    s.part = tiles.partials("_part", true, stages.part);
+    stages.pairs.e = stages.e;
+    stages.pairs.packed_value = packed_values(build, stages.e);
+    stages.spoiled = pair_partials(stages.pairs, build, round_pairs, exp2_nonpositive_for_bf16, "_spoiled", true,
+                                   stages.pairs.part);
+    tiles.collect_chunks();
+    build.merge_tiles();
+    stages.s = build.s;
+    return stages;
+}
+
+}  // namespace attune

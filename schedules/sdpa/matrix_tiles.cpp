@@ -1,0 +1,60 @@
+// As prefill, with products of matrix tiles (AMX). Scores of a chunk leave the tile registers once, and are scaled as they are
+// read. Keys, and values transposed, are laid in rows once for all queries.
+#include "schedules/matrix_tiles.h"
+#include "schedules/require.h"
+#include "schedules/sdpa/sdpa_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
+    SdpaStages &s = stages.s;
+    const int lanes = target.natural_vector_size(Float(32));
+    require_tiles(tuning, lanes, value_dim);
+    require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
+    require_multiple("key_block", tuning.key_tile, "the depth of a matrix tile", matrix_tile_depth);
+    require_multiple("tile_q", tuning.tile_q, "the side of a matrix tile", matrix_tile_side);
+    const Var e = stages.e, r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    Var panel("panel"), dO("do"), di("di");
+    const OneTask one_task = one_task_of(s, tuning.tile_q), one_chunk = one_chunk_of(s, tuning.tile_q);
+    const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
+    one_task(s.query_t.compute_at(out, task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
+    stages.key_rows.compute_root().fuse(h, b, panel).parallel(panel).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    stages.value_rows.compute_root()
+        .bound(k, 0, tuning.chunk)
+        .reorder(k, d, c, h, b)
+        .fuse(h, b, panel)
+        .parallel(panel)
+        .vectorize(k, lanes);
+
+    for (const bool full : {true, false}) {
+        SdpaPartials p = full ? s.full : s.part;
+        const RVar chunk_loop = full ? s.full_chunk : s.part_chunk;
+        const LoopLevel chunk(s.chunk_mixed, chunk_loop);
+        Stage mixed = s.chunk_mixed.update(full ? 0 : 1);
+        mixed.reorder(r, d, chunk_loop, t, h, b).vectorize(r, lanes).unroll(r);
+        // Not stored where chunks are kept: that is conditional, and a tile would be spilled until the condition is known.
+        Func copied = p.mixed.in(s.chunk_mixed);
+        one_chunk(copied.compute_at(chunk));
+        schedule_matrix_tiles(copied, p.mixed, r, d, p.mixed_keys[0].key);
+        schedule_chunk_sums(s, full ? 0 : 1, mixed, chunk_loop, lanes);
+
+        schedule_pair_softmax(s, p, full ? stages.full : stages.part, e, chunk, lanes, one_chunk);
+        Func scores = p.score.in(p.logit);
+        one_chunk(scores.compute_at(chunk).bound(k, 0, tuning.chunk));
+        schedule_matrix_tiles(scores, p.score, r, k, p.channel);
+        if (!p.steps.empty()) schedule_logits(s, p, chunk, lanes, one_chunk);
+    }
+
+    Stage mixed = s.chunk_mixed.update(2);
+    mixed.split(d, dO, di, tuning.channel_tile)
+        .reorder(r, di, dO, stages.spoiled_chunk, t, h, b)
+        .vectorize(r, lanes)
+        .unroll(r)
+        .unroll(di);
+    schedule_chunk_sums(s, 2, mixed, stages.spoiled_chunk, lanes);
+    schedule_pair_chunk(s, stages.spoiled, stages.pairs.part, e, {s.chunk_mixed, stages.spoiled_chunk}, {s.chunk_mixed, dO},
+                        lanes, one_task);
+}
+
+}  // namespace attune
