@@ -11,7 +11,8 @@ void schedule_matrix_tiles(Func tiles, Func product, const Var &x, const Var &y,
         .split(y, row, line, matrix_tile_side)
         .reorder(lane, line, column, row)
         .vectorize(lane)
-        .vectorize(line);
+        .vectorize(line)
+        .unroll(column);
     product.compute_at(tiles, column).store_in(MemoryType::AMXTile);
     for (const Var &v : product.args()) product.bound_extent(v, v.same_as(x) || v.same_as(y) ? matrix_tile_side : 1);
     product.vectorize(x).vectorize(y);
