@@ -7,18 +7,24 @@ using Halide::Internal::make_const;
 
 namespace {
 
-Expr exp2_by(const std::vector<double> &polynomial, Expr x) {
-    const Type t = x.type();
+Expr exp2_by(const std::vector<double> &polynomial, const Expr &power) {
+    const Type t = power.type();
     const bool narrow = t.bits() == 32;
     const int bias = narrow ? 127 : 1023, mantissa = narrow ? 23 : 52;
     const Type bits = Int(t.bits());
+    // A name for the power, so that what is strict here is not how it was computed, too.
+    const std::string name = Internal::unique_name("power");
+    const Expr named = Internal::Variable::make(t, name);
     // At the clamp itself the polynomial is exactly 1 and the exponent field becomes 0: the result is +0 without a select.
     // Written as a strict comparison that fails for NaN: max() may drop the NaN.
     const Expr lowest = make_const(t, -bias);
-    x = strict_float(select(x < lowest, lowest, x));
-    Expr n = nearest(x), f = x - n, p;
+    const Expr x = strict_float(select(named < lowest, lowest, named));
+    // The lowest bits of the sum that rounds are those of the integer.
+    const Expr sum = nearest_sum(x), f = x - strict_float(sum - nearest_unit(t));
+    Expr p;
     for (double c : polynomial) p = p.defined() ? p * f + make_const(t, c) : make_const(t, c);
-    return reinterpret(t, reinterpret(bits, p) + (cast(bits, n) << mantissa));
+    const Expr result = reinterpret(t, reinterpret(bits, p) + (reinterpret(bits, sum) << mantissa));
+    return Internal::Let::make(name, power, result);
 }
 
 }  // namespace

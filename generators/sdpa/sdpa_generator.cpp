@@ -4,6 +4,7 @@
 #include "generators/sdpa/user_attention.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
+#include <optional>
 
 namespace {
 using namespace Halide;
@@ -96,8 +97,8 @@ public:
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
         } else if (schedule_name == Schedule::tiles) {
-            tile_stages = attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target));
-            *out = tile_stages.s.out;
+            tile_stages.emplace(attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target)));
+            *out = tile_stages->s.out;
         } else if (in_pairs()) {
             const auto round = attune::rounding_to_bf16(target);
             pair_stages = split ? attune::pair_split_stages(in, shape, score, round)
@@ -126,7 +127,7 @@ public:
                                     {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows}, target,
                                     value_dim, in_pairs() ? &pair_stages : nullptr);
         } else if (schedule_name == Schedule::tiles) {
-            attune::schedule_matrix_tiles(tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target, value_dim);
+            attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target, value_dim);
         } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::split) {
@@ -151,7 +152,7 @@ private:
     attune::UserInputs user_inputs;
     attune::SdpaStages stages;
     attune::PairStages pair_stages;
-    attune::TileStages tile_stages;
+    std::optional<attune::TileStages> tile_stages;
     attune::WeightsStages weights;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }

@@ -65,17 +65,19 @@ struct TileBuilder {
 
 TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
     if (score.probability) throw CompileError("attune: products of matrix tiles know no factor of the weights\n");
-    TileStages stages;
     Builder build = query_rows(in, shape, score);
     SdpaStages &s = build.s;
     Var k = s.k, c = s.c, d = s.d, h = s.h, b = s.b;
+    TileStages stages{.value_blocks = {"value_block", TileStages::value_block, {c, h, b}, [&](Expr key, Expr channel) {
+                                           return in.value(channel, min(c * shape.chunk + key, in.keys - 1), h, b);
+                                       }}};
     build.prepare();
     build.intervals();
     queries_in_pairs(build, stages.e);
     stages.key_rows = Func("key_rows");
     stages.key_rows(d, k, h, b) = in.key(d, min(k, in.keys - 1), h, b);
     stages.value_rows = Func("value_rows");
-    stages.value_rows(k, d, c, h, b) = in.value(d, min(c * shape.chunk + k, in.keys - 1), h, b);
+    stages.value_rows(k, d, c, h, b) = stages.value_blocks(k, d, {c, h, b});
     TileBuilder tiles{build, stages, round_pairs};
     s.full = tiles.partials("", false, stages.full);
     s.part = tiles.partials("_part", true, stages.part);

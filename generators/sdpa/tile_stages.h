@@ -8,8 +8,12 @@
 namespace attune {
 
 struct TileStages {
+    // Values are transposed in blocks of this side.
+    static constexpr int value_block = 32;
+
     SdpaStages s;                       // RVars channel and mixed_keys count elements, not pairs
     Halide::Func key_rows, value_rows;  // (d, k, h, b) the whole of K; (k, d, c, h, b) of V, chunk by chunk
+    BlockTranspose value_blocks;        // by which the latter are made
     PairStages::Pairs full, part;       // of their weights and the sums of those
     // Masked chunks of batch entries whose values may not be finite: update 2 of the Funcs that leave a chunk.
     SdpaPartials spoiled;
@@ -19,7 +23,7 @@ struct TileStages {
     Halide::Var e{"e"};
 };
 
-// query, key and value are bf16, their head size is even; key_block is a multiple of what one instruction reduces.
+// query, key and value are bf16; their head size is a multiple of value_block, chunk too; key_block is a multiple of what one instruction reduces.
 TileStages tile_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
 
 }  // namespace attune

@@ -20,12 +20,11 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
     const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
     one_task(s.query_t.compute_at(out, task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
     stages.key_rows.compute_root().fuse(h, b, panel).parallel(panel).vectorize(d, lanes, TailStrategy::GuardWithIf);
-    stages.value_rows.compute_root()
-        .bound(k, 0, tuning.chunk)
-        .reorder(k, d, c, h, b)
-        .fuse(h, b, panel)
-        .parallel(panel)
-        .vectorize(k, lanes);
+    stages.value_rows.compute_root().bound(k, 0, tuning.chunk).bound(d, 0, value_dim).fuse(h, b, panel).parallel(panel);
+    Var block("block"), channel("channel");
+    Stage value_rows = stages.value_rows;
+    value_rows.split(d, block, channel, TileStages::value_block);
+    schedule_blocks(value_rows, stages.value_rows, k, channel, block, {stages.value_blocks});
 
     for (const bool full : {true, false}) {
         SdpaPartials p = full ? s.full : s.part;
