@@ -47,9 +47,13 @@ void Builder::merge_tiles() {
     merge([&](Expr at) { return s.chunk_max(r, at, t, h, b); }, [&](Expr at) { return s.chunk_sum(r, at, t, h, b); },
           [&](Expr at) { return s.chunk_mixed(r, d, at, t, h, b); });
     const int tile = shape.rows_per_tile;
-    Expr row = tile ? i % tile : Expr(i), tile_of_row = tile ? i / tile : Expr(0);
+    auto row = [&](Expr i) { return tile ? i % tile : i; };
+    auto tile_of = [&](Expr i) { return tile ? i / tile : Expr(0); };
+    auto normalised = [&](Expr d, Expr i) { return s.normalised(row(i), d, tile_of(i), h, b); };
+    if (shape.out_block) s.out_blocks.emplace("out_block", shape.out_block, std::vector<Var>{h, b}, normalised);
+    Expr result = s.out_blocks ? (*s.out_blocks)(d, i, {h, b}) : normalised(d, i);
     s.out = Func("out_stage");
-    s.out(d, i, h, b) = Tuple(narrowed(s.normalised(row, d, tile_of_row, h, b)), s.lse(row, tile_of_row, h, b));
+    s.out(d, i, h, b) = Tuple(narrowed(result), s.lse(row(i), tile_of(i), h, b));
 }
 
 void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {

@@ -2,6 +2,7 @@
 #include "generators/math/accumulator.h"
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
+#include "schedules/matrix_tiles.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <optional>
@@ -92,12 +93,13 @@ public:
         const bool split = schedule_name == Schedule::decode || schedule_name == Schedule::split;
         const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
         const attune::SdpaShape shape{
-            accumulator(), chunk, keys_together(), tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0, !split};
+            accumulator(), chunk, keys_together(), tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0, !split,
+            schedule_name == Schedule::tiles ? block_side() : 0};
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
         } else if (schedule_name == Schedule::tiles) {
-            tile_stages.emplace(attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target)));
+            tile_stages.emplace(attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target), attune::matrix_tile_depth));
             *out = tile_stages->s.out;
         } else if (in_pairs()) {
             const auto round = attune::rounding_to_bf16(target);

@@ -8,6 +8,7 @@
 #include "generators/math/transpose.h"
 #include "generators/sdpa/attention.h"
 #include "generators/sdpa/block_mask.h"
+#include <optional>
 
 namespace attune {
 
@@ -52,6 +53,9 @@ struct SdpaShape {
     // Keys and values of a narrower type than the accumulator's are widened once for each chunk, as stages of their own, and
     // not where they are read.
     bool widens_chunks = false;
+    // The output leaves a tile in transposed blocks of this side, of which value_dim and rows_per_tile are multiples; 0: as it
+    // lies. It changes no result.
+    int out_block = 0;
 };
 
 // The keys of a chunk: key block * key_block + key. Blocks of which a tile sees nothing are left out.
@@ -92,7 +96,8 @@ struct SdpaStages {
     // Merge: M = max m, 2^(m - M), L, O, O / L, lse = ln2 (M + log2 L).
     Halide::Func total_max, chunk_scale, total_sum, total_mixed, normalised, lse;
     Halide::RVar max_chunk, sum_chunk, mixed_chunk;
-    Halide::Func out;  // (d, i, h, b) Tuple {out, lse}
+    std::optional<BlockTranspose> out_blocks;  // normalised, with out_block
+    Halide::Func out;                          // (d, i, h, b) Tuple {out, lse}
 
     Halide::Var r{"r"}, t{"t"}, k{"k"}, c{"c"}, d{"d"}, i{"i"}, h{"h"}, b{"b"};
 };

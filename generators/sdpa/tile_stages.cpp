@@ -10,6 +10,7 @@ struct TileBuilder {
     Builder &build;
     TileStages &stages;
     const RoundPairs &round_pairs;
+    Expr channels;  // with those that are filled up
 
     SdpaPartials partials(const std::string &suffix, bool masked, PairStages::Pairs &of) const {
         const SdpaStages &s = build.s;
@@ -18,7 +19,7 @@ struct TileBuilder {
         SdpaPartials p;
         p.score = Func("score" + suffix);
         p.score(r, k, c, t, h, b) = 0.0f;
-        RDom channel(0, build.in.head_dim, "channel" + suffix);
+        RDom channel(0, channels, "channel" + suffix);
         p.channel = channel.x;
         p.score(r, k, c, t, h, b) += widened_product(stages.key_rows(channel, c * build.shape.chunk + k, key_head, b),
                                              s.query_t(channel % 2, r, channel / 2, t, h, b));
@@ -63,22 +64,30 @@ struct TileBuilder {
 
 }  // namespace
 
-TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
+TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs,
+                       int depth) {
     if (score.probability) throw CompileError("attune: products of matrix tiles know no factor of the weights\n");
     Builder build = query_rows(in, shape, score);
     SdpaStages &s = build.s;
-    Var k = s.k, c = s.c, d = s.d, h = s.h, b = s.b;
+    Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     TileStages stages{.value_blocks = {"value_block", TileStages::value_block, {c, h, b}, [&](Expr key, Expr channel) {
-                                           return in.value(channel, min(c * shape.chunk + key, in.keys - 1), h, b);
+                                           return in.value(min(channel, in.value_dim - 1),
+                                                           min(c * shape.chunk + key, in.keys - 1), h, b);
                                        }}};
     build.prepare();
     build.intervals();
-    queries_in_pairs(build, stages.e);
+    const Expr channels = (in.head_dim + depth - 1) / depth * depth;
+    auto filled = [&](const Func &from, Expr channel, Expr at, Expr head) {
+        return select(channel < in.head_dim, from(min(channel, in.head_dim - 1), at, head, b), bfloat16_t(0.0f));
+    };
+    Rows row = build.rows(r, t, h);
+    s.query_t = Func("query_t");
+    s.query_t(stages.e, r, d, t, h, b) = filled(in.query, d * 2 + stages.e, row.query, row.query_head);
     stages.key_rows = Func("key_rows");
-    stages.key_rows(d, k, h, b) = in.key(d, min(k, in.keys - 1), h, b);
+    stages.key_rows(d, k, h, b) = filled(in.key, d, min(k, in.keys - 1), h);
     stages.value_rows = Func("value_rows");
     stages.value_rows(k, d, c, h, b) = stages.value_blocks(k, d, {c, h, b});
-    TileBuilder tiles{build, stages, round_pairs};
+    TileBuilder tiles{build, stages, round_pairs, channels};
     s.full = tiles.partials("", false, stages.full);
     s.part = tiles.partials("_part", true, stages.part);
     stages.pairs.e = stages.e;

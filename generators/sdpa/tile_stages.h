@@ -23,7 +23,8 @@ struct TileStages {
     Halide::Var e{"e"};
 };
 
-// query, key and value are bf16; their head size is a multiple of value_block, chunk too; key_block is a multiple of what one instruction reduces.
-TileStages tile_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
+// query, key and value are bf16. One instruction reduces `depth` terms: channels are filled up with zeros to a multiple of it,
+// and key_block is one. chunk is a multiple of value_block.
+TileStages tile_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs, int depth);
 
 }  // namespace attune

@@ -14,14 +14,22 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
     require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
     require_multiple("key_block", tuning.key_tile, "the depth of a matrix tile", matrix_tile_depth);
     require_multiple("tile_q", tuning.tile_q, "the side of a matrix tile", matrix_tile_side);
+    const auto head_dim = Internal::as_const_int(value_dim);
+    require(head_dim.has_value(), "matrix tiles take one head size, which must be given");
+    require_multiple("the head size", int(*head_dim), "the side of a matrix tile", matrix_tile_side);
     const Var e = stages.e, r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     Var panel("panel"), dO("do"), di("di");
     const OneTask one_task = one_task_of(s, tuning.tile_q), one_chunk = one_chunk_of(s, tuning.tile_q);
     const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
+    Var block("block"), channel("channel");
     one_task(s.query_t.compute_at(out, task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
     stages.key_rows.compute_root().fuse(h, b, panel).parallel(panel).vectorize(d, lanes, TailStrategy::GuardWithIf);
-    stages.value_rows.compute_root().bound(k, 0, tuning.chunk).bound(d, 0, value_dim).fuse(h, b, panel).parallel(panel);
-    Var block("block"), channel("channel");
+    const int blocks = (int(*head_dim) + TileStages::value_block - 1) / TileStages::value_block;
+    stages.value_rows.compute_root()
+        .bound(k, 0, tuning.chunk)
+        .bound(d, 0, blocks * TileStages::value_block)
+        .fuse(h, b, panel)
+        .parallel(panel);
     Stage value_rows = stages.value_rows;
     value_rows.split(d, block, channel, TileStages::value_block);
     schedule_blocks(value_rows, stages.value_rows, k, channel, block, {stages.value_blocks});

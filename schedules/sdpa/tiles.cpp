@@ -1,6 +1,7 @@
 // What the schedules with one task for a tile of queries share: tasks, merge, and the loop over chunks.
 #include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
+#include "schedules/transpose.h"
 
 namespace attune {
 using namespace Halide;
@@ -39,12 +40,19 @@ Var schedule_tasks(SdpaStages &s, Func out, const PrefillTuning &tuning, int lan
     schedule_prepared(s.prepared, lanes);
 
     // Tasks. Guarded, because the last tile of queries may be ragged.
-    out.split(i, t, row, tuning.tile_q, TailStrategy::GuardWithIf)
-        .reorder(d, row, t, h, b)
-        .fuse(t, h, task)
-        .fuse(task, b, task)
-        .parallel(task)
-        .vectorize(d, lanes, TailStrategy::GuardWithIf);
+    out.split(i, t, row, tuning.tile_q, TailStrategy::GuardWithIf);
+    if (s.out_blocks) {
+        Var row_block("row_block"), channel_block("channel_block"), channel("channel");
+        out.split(row, row_block, row, s.out_blocks->side)
+            .split(d, channel_block, channel, s.out_blocks->side)
+            .reorder(channel, row, channel_block, row_block, t, h, b)
+            .vectorize(channel)
+            .unroll(row);
+        schedule_transpose(*s.out_blocks, LoopLevel(out, channel_block));
+    } else {
+        out.reorder(d, row, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    }
+    out.fuse(t, h, task).fuse(task, b, task).parallel(task);
     for (Func f : {s.row_begin, s.row_end}) lanes_are_rows(f.compute_at(out, task));
 
     // Merge, once per task. Weighted values are summed over the chunks in registers, a few channels at a time.
