@@ -12,7 +12,9 @@ struct TileBuilder {
     const RoundPairs &round_pairs;
     Expr channels;  // with those that are filled up
 
-    SdpaPartials partials(const std::string &suffix, bool masked, PairStages::Pairs &of) const {
+    // values: (k, d, c, t, h, b)
+    SdpaPartials partials(const std::string &suffix, bool masked, PairStages::Pairs &of,
+                          const std::function<Expr(Expr k, Expr d)> &values) const {
         const SdpaStages &s = build.s;
         Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
         Expr key_head = build.rows(r, t, h).key_head;
@@ -31,10 +33,33 @@ struct TileBuilder {
         ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
         p.mixed = Func("mixed" + suffix);
         p.mixed(r, d, c, t, h, b) = 0.0f;
-        p.mixed(r, d, c, t, h, b) += widened_product(stages.value_rows(keys.key(), d, c, key_head, b),
+        p.mixed(r, d, c, t, h, b) += widened_product(values(keys.key(), d),
                                              p.weight(keys.key() % 2, r, keys.key() / 2, c, t, h, b)[0]);
         p.mixed_keys.push_back(keys.loop());
         return p;
+    }
+
+    void all_partials() {
+        SdpaStages &s = build.s;
+        Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+        const Expr key_head = build.rows(r, t, h).key_head;
+        auto any = [&](Expr k, Expr d) { return stages.value_rows(k, d, c, key_head, b); };
+        auto is_finite = [](Expr v) { return (reinterpret<uint16_t>(v) & uint16_t(0x7f80)) != uint16_t(0x7f80); };
+        s.full = partials("", false, stages.full, any);
+        s.part = partials("_part", true, stages.part, any);
+        stages.finite_rows = Func("finite_rows");
+        stages.finite_rows(k, d, c, t, h, b) = select(is_finite(any(k, d)), any(k, d), bfloat16_t(0.0f));
+        stages.spoiled = partials("_spoiled", true, stages.spoiled_pairs,
+                                  [&](Expr k, Expr d) { return stages.finite_rows(k, d, c, t, h, b); });
+
+        ChunkKeys keys = build.chunk_keys("not_finite_key", true, c);
+        stages.not_finite_keys = keys.loop();
+        Expr w = stages.spoiled.weight(keys.key() % 2, r, keys.key() / 2, c, t, h, b)[0], v = any(keys.key(), d);
+        stages.not_finite = Func("not_finite");
+        stages.not_finite(r, d, c, t, h, b) = 0.0f;
+        // Strict, or code generation may conclude that the sum is no NaN.
+        stages.not_finite(r, d, c, t, h, b) = strict_float(
+            stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v), 0.0f));
     }
 
     void collect_chunks() {
@@ -57,7 +82,9 @@ struct TileBuilder {
         for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part), std::pair(spoiled, stages.spoiled)}) {
             s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
             s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
-            s.chunk_mixed(r, d, dom, t, h, b) = p.mixed(r, d, dom, t, h, b);
+            Expr mixed = p.mixed(r, d, dom, t, h, b);
+            if (dom.same_as(spoiled)) mixed = strict_float(mixed + stages.not_finite(r, d, dom, t, h, b));
+            s.chunk_mixed(r, d, dom, t, h, b) = mixed;
         }
     }
 };
@@ -88,12 +115,7 @@ TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     stages.value_rows = Func("value_rows");
     stages.value_rows(k, d, c, h, b) = stages.value_blocks(k, d, {c, h, b});
     TileBuilder tiles{build, stages, round_pairs, channels};
-    s.full = tiles.partials("", false, stages.full);
-    s.part = tiles.partials("_part", true, stages.part);
-    stages.pairs.e = stages.e;
-    stages.pairs.packed_value = packed_values(build, stages.e);
-    stages.spoiled = pair_partials(stages.pairs, build, round_pairs, exp2_nonpositive_for_bf16, "_spoiled", true,
-                                   stages.pairs.part);
+    tiles.all_partials();
     tiles.collect_chunks();
     build.merge_tiles();
     stages.s = build.s;

@@ -1,7 +1,7 @@
 // What is computed where products are of whole matrix tiles of bf16. The left factor of a product lies in rows along its
 // reduction, the right one in pairs along it: keys and queries, then values, transposed, and weights. Scores, masks and merge
-// are those of sdpa_stages.h; rounding is that of pair_stages.h. Whole and masked chunks take tiles alike, but for masked ones
-// whose values may be Inf or NaN: a tile would multiply those by a weight of 0.
+// are those of sdpa_stages.h; rounding is that of pair_stages.h. A tile multiplies a masked value by 0: masked chunks of values
+// that may be Inf or NaN take those as 0, and add what rows that see them get of them.
 #pragma once
 #include "generators/sdpa/pair_stages.h"
 
@@ -15,9 +15,12 @@ struct TileStages {
     Halide::Func key_rows, value_rows;  // (d, k, h, b) the whole of K; (k, d, c, h, b) of V, chunk by chunk
     BlockTranspose value_blocks;        // by which the latter are made
     PairStages::Pairs full, part;       // of their weights and the sums of those
-    // Masked chunks of batch entries whose values may not be finite: update 2 of the Funcs that leave a chunk.
+    // Masked chunks of batch entries whose values may not be finite: update 2 of the Funcs that leave a chunk. Finite values,
+    // (k, d, c, t, h, b), and the sum of the others, (r, d, c, t, h, b).
     SdpaPartials spoiled;
-    PairStages pairs;  // packed_value and `part`, for those
+    PairStages::Pairs spoiled_pairs;
+    Halide::Func finite_rows, not_finite;
+    KeyLoop not_finite_keys;
     Halide::RVar spoiled_chunk;
 
     Halide::Var e{"e"};

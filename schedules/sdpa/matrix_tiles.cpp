@@ -3,6 +3,7 @@
 #include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
+#include <tuple>
 
 namespace attune {
 using namespace Halide;
@@ -18,7 +19,7 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
     require(head_dim.has_value(), "matrix tiles take one head size, which must be given");
     require_multiple("the head size", int(*head_dim), "the side of a matrix tile", matrix_tile_side);
     const Var e = stages.e, r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    Var panel("panel"), dO("do"), di("di");
+    Var panel("panel");
     const OneTask one_task = one_task_of(s, tuning.tile_q), one_chunk = one_chunk_of(s, tuning.tile_q);
     const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
     Var block("block"), channel("channel");
@@ -34,34 +35,29 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
     value_rows.split(d, block, channel, TileStages::value_block);
     schedule_blocks(value_rows, stages.value_rows, k, channel, block, {stages.value_blocks});
 
-    for (const bool full : {true, false}) {
-        SdpaPartials p = full ? s.full : s.part;
-        const RVar chunk_loop = full ? s.full_chunk : s.part_chunk;
+    const std::tuple<SdpaPartials, PairStages::Pairs, RVar> chunks[] = {
+        {s.full, stages.full, s.full_chunk}, {s.part, stages.part, s.part_chunk}, {stages.spoiled, stages.spoiled_pairs, stages.spoiled_chunk}};
+    int stage = 0;
+    for (auto [p, pairs, chunk_loop] : chunks) {
         const LoopLevel chunk(s.chunk_mixed, chunk_loop);
-        Stage mixed = s.chunk_mixed.update(full ? 0 : 1);
+        Stage mixed = s.chunk_mixed.update(stage);
         mixed.reorder(r, d, chunk_loop, t, h, b).vectorize(r, lanes).unroll(r);
         // Not stored where chunks are kept: that is conditional, and a tile would be spilled until the condition is known.
         Func copied = p.mixed.in(s.chunk_mixed);
         one_chunk(copied.compute_at(chunk));
         schedule_matrix_tiles(copied, p.mixed, r, d, p.mixed_keys[0].key);
-        schedule_chunk_sums(s, full ? 0 : 1, mixed, chunk_loop, lanes);
+        schedule_chunk_sums(s, stage++, mixed, chunk_loop, lanes);
 
-        schedule_pair_softmax(s, p, full ? stages.full : stages.part, e, chunk, lanes, one_chunk);
+        schedule_pair_softmax(s, p, pairs, e, chunk, lanes, one_chunk);
         Func scores = p.score.in(p.logit);
         one_chunk(scores.compute_at(chunk).bound(k, 0, tuning.chunk));
         schedule_matrix_tiles(scores, p.score, r, k, p.channel);
         if (!p.steps.empty()) schedule_logits(s, p, chunk, lanes, one_chunk);
     }
-
-    Stage mixed = s.chunk_mixed.update(2);
-    mixed.split(d, dO, di, tuning.channel_tile)
-        .reorder(r, di, dO, stages.spoiled_chunk, t, h, b)
-        .vectorize(r, lanes)
-        .unroll(r)
-        .unroll(di);
-    schedule_chunk_sums(s, 2, mixed, stages.spoiled_chunk, lanes);
-    schedule_pair_chunk(s, stages.spoiled, stages.pairs.part, e, {s.chunk_mixed, stages.spoiled_chunk}, {s.chunk_mixed, dO},
-                        lanes, one_task);
+    const LoopLevel spoiled(s.chunk_mixed, stages.spoiled_chunk);
+    one_chunk(stages.finite_rows.compute_at(spoiled)).bound(k, 0, tuning.chunk).vectorize(k, lanes);
+    one_chunk(stages.not_finite.compute_at(spoiled)).vectorize(r, lanes);
+    stages.not_finite.update().reorder(r, stages.not_finite_keys.key, stages.not_finite_keys.block, d).vectorize(r, lanes).unroll(r);
 }
 
 }  // namespace attune
