@@ -1,17 +1,10 @@
 #include "generators/sdpa/fragment_stages.h"
-#include "generators/math/bits.h"
 #include "generators/sdpa/running_chunks.h"
 
 namespace attune {
 using namespace Halide;
 
 namespace {
-
-Expr word_of(const Expr &low, const Expr &high) { return concat_bits({low, high}); }
-
-// A lane has two columns of each group of 8, and two words of 16 terms.
-Expr element_of_lane(const Expr &j, const Expr &l) { return j / 2 * 8 + l % lanes_of_row * 2 + j % 2; }
-Expr word_in_sum(const Expr &half, const Expr &l, const Expr &m) { return m * 8 + half * 4 + l % lanes_of_row; }
 
 struct FragmentBuilder {
     const HalfInputs &halves;
@@ -40,50 +33,33 @@ struct FragmentBuilder {
 
     void query() {
         const SdpaStages &s = build.s;
-        Var e = stages.e, l = stages.l, p = stages.p, m = stages.m, t = s.t, h = s.h, b = s.b;
-        const Rows row = build.rows(l * shape.lane_rows + p * 2 + e % 2, t, h);
-        const Expr d = word_in_sum(e / 2, l, m) * 2;
-        auto read = [&](const Expr &d) { return halves.query(d, row.query, row.query_head, b); };
-        stages.query_words = Func("query_words");
-        stages.query_words(e, l, p, m, t, h, b) = word_of(read(d), read(d + 1));
+        stages.query_words = own_words("query_words", shape, stages.v, [&](const Expr &d, const Expr &slot) {
+            const Rows row = build.rows(slot, s.t, s.h);
+            return halves.query.bits(d, row.query, row.query_head, s.b);
+        });
     }
 
     // Keys and values of a chunk, for all lanes of a block.
     void stage(FragmentPartials &f, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
-        Var w = stages.w, k = s.k, g = stages.g, c = s.c, t = s.t, h = s.h, b = s.b;
+        Var w = stages.v.w, k = s.k, side = stages.v.side, c = s.c, t = s.t, h = s.h, b = s.b;
         const Expr head = build.rows(0, t, h).key_head, last = build.in.keys - 1, j = c * shape.chunk + k;
         const Expr key = masked ? min(j, last) : unsafe_promise_clamped(j, 0, last);
         // What lies outside the tile's keys may be no number: it is left out here, once for all rows.
-        constexpr int together = 16;
-        const Expr given = masked ? select(g == 0 || within_tile(j, build), together, 0) : Expr(together);
+        const Expr given = masked ? select(side == 0 || within_tile(j, build), bytes_together, 0) : Expr(bytes_together);
         f.rows = Func("rows" + suffix);
-        f.rows(w, k, g, c, t, h, b) =
-            does.copied(select(g == 0, halves.key(w * 2, key, head, b), halves.value(w * 2, key, head, b)), given);
-
-        Var e = stages.e, l = stages.l, n = stages.n, m = stages.m;
-        f.key_words = Func("key_words" + suffix), f.value_words = Func("value_words" + suffix);
-        // Two groups of columns, and of each both halves of 16 terms.
-        const Expr in_matrix = l % 8, half = l / 8 % 2, group = n * 2 + l % lanes_of_warp / 16;
-        f.key_words(e, l, n, m, c, t, h, b) =
-            does.matrices(f.rows(m * 8 + half * 4, group * 8 + in_matrix, 0, c, t, h, b), e, false);
-        f.value_words(e, l, n, m, c, t, h, b) =
-            does.matrices(f.rows(group * 4, m * 16 + half * 8 + in_matrix, 1, c, t, h, b), e, true);
+        f.rows(w, k, side, c, t, h, b) = does.copied(
+            select(side == 0, halves.key.address(w * 2, key, head, b), halves.value.address(w * 2, key, head, b)), given);
+        f.key_words = chunk_words("key_words" + suffix, stages.v, does, f.rows, 0, false, {c, t, h, b});
+        f.value_words = chunk_words("value_words" + suffix, stages.v, does, f.rows, 1, true, {c, t, h, b});
     }
 
     void scores(FragmentPartials &f, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
-        Var e = stages.e, l = stages.l, p = stages.p, n = stages.n, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-        RDom step(0, shape.channels / 16, "channels" + suffix);
-        f.channel = step.x;
-        f.product = Func("product" + suffix);
-        f.product(e, l, p, n, c, t, h, b) = 0.0f;
-        f.product(e, l, p, n, c, t, h, b) =
-            does.multiply(stages.query_words(e, l, p, step, t, h, b),
-                          f.key_words(n % 2 * 2 + e % 2, l, n / 2, step, c, t, h, b), f.product(e, l, p, n, c, t, h, b));
-        const Expr row = r % shape.lane_rows;
+        Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+        f.product = product_of("product" + suffix, shape, stages.v, does, stages.query_words, f.key_words, {c, t, h, b});
         f.p.score = Func("score" + suffix);
-        f.p.score(r, k, c, t, h, b) = f.product(row % 2 * 2 + k % 2, r / shape.lane_rows, row / 2, k / 2, c, t, h, b);
+        f.p.score(r, k, c, t, h, b) = element_of_product(f.product, shape, r, k, {c, t, h, b});
         f.p.logit = Func("logit" + suffix);
         build.finish_scores(f.p, suffix, masked);
 
@@ -98,7 +74,7 @@ struct FragmentBuilder {
     // The running softmax takes up a chunk, 16 keys after the other: weights are relative to the maximum up to this chunk, so
     // products of matrices add to what there is.
     void take_up(FragmentPartials &f, const std::string &suffix, bool masked) const {
-        Var l = stages.l, t = build.s.t, h = build.s.h, b = build.s.b;
+        Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
         RDom at(0, shape.chunk / 16, 0, (build.in.keys + shape.chunk - 1) / shape.chunk, "running" + suffix);
         f.running_keys = at.x, f.running_chunk = at.y;
         const Expr step = at.x, chunk = at.y;
@@ -129,18 +105,18 @@ struct FragmentBuilder {
             for (int group = 0; group < shape.channels / 8; group++) {
                 auto values = [&](int e) { return f.value_words(group % 2 * 2 + e, l, group / 2, step, chunk, t, h, b); };
                 std::array<Expr, 4> mixed;
-                for (int e = 0; e < 4; e++) mixed[e] = before(held.weighted(product, group, e)) * rescale[e / 2];
+                for (int e = 0; e < 4; e++) mixed[e] = before(shape.total(product, group, e)) * rescale[e / 2];
                 for (int e = 0; e < 4; e++)
-                    set(held.weighted(product, group, e), does.element(weights, {values(0), values(1)}, mixed, e));
+                    set(shape.total(product, group, e), does.element(weights, {values(0), values(1)}, mixed, e));
             }
         }
         stages.running(l, t, h, b) = Tuple(after);
     }
 
     void run() {
-        Var l = stages.l, t = build.s.t, h = build.s.h, b = build.s.b;
+        Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
         stages.running = Func("running");
-        std::vector<Expr> start(static_cast<std::size_t>(shape.lane_rows * shape.lane_channels()), 0.0f);
+        std::vector<Expr> start(static_cast<std::size_t>(shape.totals()), 0.0f);
         // A sink is one more score, which has no value; the first lane of a row has it in its sum.
         const Expr lowest = build.value_of(lowest_max);
         const Expr sink = build.in.sinks.defined() ? build.sink(build.rows(0, t, h).query_head) : lowest;
@@ -156,10 +132,8 @@ struct FragmentBuilder {
         }
     }
 
-    // A product of matrices multiplies by 0 where a key is masked for a row, and an infinite value, or one that is no number,
-    // makes a NaN of that. So a row whose sum of weights is a number, but not what they weigh, is computed once more, key by
-    // key: masked values are replaced there, as everywhere else.
-    void settle(Builder &by_key) {
+    // A row is spoilt whose sum of weights is a number, but not what they weigh.
+    void settle_rows(Builder &by_key) {
         const SdpaStages &s = build.s;
         const SdpaInputs &in = build.in;
         Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
@@ -174,38 +148,26 @@ struct FragmentBuilder {
         p.logit = Func("logit_of_key");
         by_key.finish_scores(p, "_of_key", true);
 
-        const int channels = shape.lane_channels();
-        auto total = [&](int channel) { return of_slot(r, [&](int row) { return held.weighted(row, channel); }); };
-        auto not_a_number = [](const Expr &x) { return (bits_of(x) & 0x7fffffff) > 0x7f800000; };
+        auto total = [&](int channel) { return of_slot(r, [&](int row) { return shape.total(row, channel); }); };
         Expr spoilt = Internal::const_false();
-        for (int j = 0; j < channels; j++) spoilt = spoilt || not_a_number(total(j));
-        stages.spoilt = Func("spoilt");
-        stages.spoilt(r, t, h, b) = select(spoilt && !not_a_number(stages.sum(r, t, h, b)), in.keys, 0);
-        const Expr is_spoilt = stages.spoilt(r, t, h, b) > 0;
-        std::vector<Expr> start, after;
-        for (int j = 0; j < channels; j++) start.push_back(select(is_spoilt, 0.0f, total(j)));
-        stages.settled = Func("settled");
-        stages.settled(r, t, h, b) = Tuple(start);
-        // In stretches of keys, because a lane asks for each of them whether it takes part.
-        constexpr int stretch = 1024;
-        Var u("u");
-        RDom at(0, stretch, "key_again"), stretches(0, (in.keys + stretch - 1) / stretch, "stretch");
-        stages.key_again = at.x, stages.stretch = stretches.x;
-        const Expr key = u * stretch + at.x;
-        take_chunks(at, key, by_key, SeenChunks::all);
-        const Expr logit = p.logit(r, 0, key, t, h, b), masked = build.is_masked(logit);
-        const Expr weight = does.exp2(build.base2(logit - max_of_slot(r)));
-        stages.again = Func("again");
-        stages.again(r, u, t, h, b) = Tuple(std::vector<Expr>(static_cast<std::size_t>(channels), 0.0f));
-        stretches.where(stages.spoilt(r, t, h, b) > stretches.x * stretch);
-        std::vector<Expr> sums;
-        for (int j = 0; j < channels; j++) {
-            const Expr value = in.value(element_of_lane(j, r / shape.lane_rows), min(key, in.keys - 1), row.key_head, b);
-            after.push_back(stages.again(r, u, t, h, b)[j] + select(masked, 0.0f, weight) * select(masked, 0.0f, value));
-            sums.push_back(stages.settled(r, t, h, b)[j] + stages.again(r, stretches, t, h, b)[j]);
-        }
-        stages.again(r, u, t, h, b) = Tuple(after);
-        stages.settled(r, t, h, b) = Tuple(sums);
+        for (int j = 0; j < shape.lane_channels(); j++) spoilt = spoilt || is_no_number(total(j));
+        const auto terms = [&](const Expr &key, const Expr &) {
+            const Expr logit = p.logit(r, 0, key, t, h, b), masked = build.is_masked(logit);
+            const Expr weight = select(masked, 0.0f, does.exp2(build.base2(logit - max_of_slot(r))));
+            std::vector<Expr> each;
+            for (int j = 0; j < shape.lane_channels(); j++) {
+                const Expr channel = element_of_lane(j, r / shape.lane_rows);
+                each.push_back(weight * select(masked, 0.0f, in.value(channel, min(key, in.keys - 1), row.key_head, b)));
+            }
+            return each;
+        };
+        stages.settled = settle(shape, stages.v,
+                                {.spoilt = spoilt && !is_no_number(stages.sum(r, t, h, b)),
+                                 .total = total,
+                                 .met_rows = in.keys,
+                                 .heads = {},
+                                 .take = [&](RDom &at, const Expr &key) { take_chunks(at, key, by_key, SeenChunks::all); },
+                                 .terms = terms});
     }
 
     void finish(Builder &by_key, const std::function<Expr(Expr)> &stored) {
@@ -218,13 +180,13 @@ struct FragmentBuilder {
             over_row(of_slot(r, [&](int row) { return held.sum(row); }), [](const Expr &x, const Expr &y) { return x + y; });
         stages.lse = Func("lse");
         stages.lse(r, t, h, b) = running_lse(build, max_of_slot(r), stages.sum(r, t, h, b));
-        settle(by_key);
+        settle_rows(by_key);
 
         RDom at(0, channels, 0, shape.slots(), 0, (in.queries + shape.rows - 1) / shape.rows, "out");
         stages.element = at.x, stages.slot = at.y, stages.tile = at.z;
-        const Expr query = unclamped_query(shape, at.y, at.z);
+        const Expr query = row_of_slot(shape, at.y, at.z);
         at.where(unsolved(query < in.queries));
-        FuncRef own = stages.settled(at.y, at.z, h, b);
+        FuncRef own = stages.settled.settled(at.y, at.z, h, b);
         std::vector<Expr> mixed;
         for (int n = 0; n < channels; n++) mixed.push_back(own[n]);
         const Expr sum = stages.sum(at.y, at.z, h, b);
@@ -233,12 +195,6 @@ struct FragmentBuilder {
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
         s.out(element_of_lane(at.x, at.y / shape.lane_rows), min(query, in.queries - 1), h, b) =
             Tuple(result, stages.lse(at.y, at.z, h, b));
-    }
-
-    static Expr unclamped_query(const FragmentShape &shape, const Expr &r, const Expr &t) {
-        const Expr l = r / shape.lane_rows, row = r % shape.lane_rows;
-        return t * shape.rows + l / lanes_of_warp * shape.warp_rows() + row / 2 * rows_of_product +
-               l % lanes_of_warp / lanes_of_row + row % 2 * 8;
     }
 };
 
@@ -249,9 +205,7 @@ FragmentStages fragment_stages(const SdpaInputs &in, const HalfInputs &halves, c
     FragmentStages stages;
     const SdpaShape shape{Float(32), fragment.chunk, fragment.chunk, fragment.rows, false};
     const Expr group = in.query_heads / in.key_heads, queries = in.queries;
-    const auto rows = [=](Expr r, Expr t, Expr h) {
-        return Rows{min(FragmentBuilder::unclamped_query(fragment, r, t), queries - 1), h, h / group};
-    };
+    const auto rows = [=](Expr r, Expr t, Expr h) { return Rows{min(row_of_slot(fragment, r, t), queries - 1), h, h / group}; };
     const auto queries_of = [=](Expr t) {
         const Expr first = t * fragment.rows;
         return std::pair(first, min(first + fragment.rows, queries) - 1);

@@ -98,8 +98,9 @@ public:
             return;
         }
         if (schedule_name == Schedule::mma) {
-            const attune::HalfInputs halves{in_bits(query, "query_bits"), address_in(key, *key_address),
-                                            address_in(value, *value_address)};
+            const attune::HalfInputs halves{{in_bits(query, "query_bits"), {}},
+                                            {{}, address_in(key, *key_address)},
+                                            {{}, address_in(value, *value_address)}};
             fragments = attune::fragment_stages(inputs(), halves, fragment(), score(),
                                                 attune::fragment_instructions(target, held_type()), narrowed);
             *out = fragments.s.out;
@@ -177,7 +178,7 @@ private:
         return f;
     }
 
-    static attune::HalfInputs::Address address_in(const Input<Buffer<void, 4>> &in, const Expr &begin) {
+    static decltype(attune::HalfInput::address) address_in(const Input<Buffer<void, 4>> &in, const Expr &begin) {
         return [&in, begin](const Expr &d, const Expr &j, const Expr &h, const Expr &b) {
             auto far = [&](const Expr &index, int dim) { return cast<int64_t>(index) * cast<int64_t>(in.dim(dim).stride()); };
             return begin + cast<uint64_t>((cast<int64_t>(d) + far(j, 1) + far(h, 2) + far(b, 3)) * 2);

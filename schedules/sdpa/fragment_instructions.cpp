@@ -1,5 +1,5 @@
-#include "schedules/require.h"
 #include "schedules/device_instructions.h"
+#include "schedules/require.h"
 #include "schedules/sdpa/fragment_schedules.h"
 #include "schedules/shared_memory.h"
 

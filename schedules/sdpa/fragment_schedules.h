@@ -1,4 +1,5 @@
-// How attention in the form of fragment_stages.h is computed: on a GPU. No equation, no Func of its own.
+// How attention in the form of fragment_stages.h, and its gradients in that of fragment_gradient_stages.h, are computed: on a
+// GPU. No equation, no Func of its own.
 #pragma once
 #include "generators/sdpa/fragment_stages.h"
 
@@ -7,6 +8,37 @@ namespace attune {
 // A block is one tile of queries of one head. Its warps stage the keys and values of a chunk in shared memory, together, and
 // hold all else in registers.
 void schedule_fragments(FragmentStages &, Halide::Func out, const FragmentShape &);
+
+// Parts of them. How much of a Func is computed together: slots (0: those of a lane) or lanes, rows of a chunk that a lane has,
+// groups of columns, groups of terms.
+struct FragmentExtents {
+    int slots = 0, lanes = 1, keys = 1, groups = 1, terms = 1;
+};
+struct FragmentBlock {
+    const FragmentVars &v;
+    const FragmentShape &shape;
+
+    // The update of a result over what its lanes hold: a block is one tile, a lane writes its rows. Returns the loop over lanes.
+    Halide::LoopLevel deal_to_lanes(Halide::Func out, const Halide::RVar &element, const Halide::RVar &slot,
+                                    const Halide::RVar &tile) const;
+    // Constant extents, or what a lane holds would be no registers.
+    Halide::Func bounded(Halide::Func, const FragmentExtents &) const;
+    // Within the loop of a lane; all loops unrolled, fragments as vectors.
+    Halide::Func in_lane(Halide::Func, const Halide::LoopLevel &, const FragmentExtents & = {}) const;
+    // What a lane has before its first chunk: of lanes, and of slots.
+    void of_lanes(Halide::Func, const Halide::LoopLevel &block, int terms = 1) const;
+    void of_slots(Halide::Func, const Halide::LoopLevel &block) const;
+    // A sum of products of matrices: one term after the other, for all groups of columns.
+    void products(const FragmentProduct &, const Halide::LoopLevel &, int groups) const;
+    // Words of a chunk in shared memory, by all lanes of the block.
+    void staging(Halide::Func rows, const Halide::LoopLevel &chunk) const;
+    // An update of what lanes hold that takes up chunks, by 16 of their rows. Returns the loop over lanes.
+    Halide::LoopLevel take_up(Halide::Func running, int update, const Halide::RVar &rows, const Halide::RVar &chunk,
+                              const Halide::RVar *head = nullptr) const;
+    // Rarely computed, so it is short. of_row: what is computed of one row.
+    void settling(const SettledTotals &, const Halide::LoopLevel &lane, const std::vector<Halide::Func> &of_row) const;
+};
+void require_fragments(const FragmentShape &);
 
 // Of tensor cores. `type`: float16, or uint16 that holds bf16.
 FragmentInstructions fragment_instructions(const Halide::Target &, const Halide::Type &type);
