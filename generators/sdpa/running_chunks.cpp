@@ -27,21 +27,12 @@ ChunkSpan seen_keys(const Builder &build) {
     const Expr b = build.s.b;
     return {max(0, first + build.in.band_begin(b)), min(build.in.longest(build.s.t, b), last + build.in.band_end(b))};
 }
-ChunkSpan seen_chunks(const Builder &build) {
-    const ChunkSpan keys = seen_keys(build);
-    const int chunk = build.shape.chunk;
-    return {keys.begin / chunk,
-            select(build.queries_of(build.s.t).first < build.in.queries, (keys.end + chunk - 1) / chunk, 0)};
-}
 // By the intervals of the rows.
-ChunkSpan whole_chunks(const Builder &build) {
+ChunkSpan whole_keys(const Builder &build) {
     auto [first, last] = build.queries_of(build.s.t);
-    const int chunk = build.shape.chunk;
-    const Expr b = build.s.b, begin = max(0, last + build.in.band_begin(b));
-    return {(begin + chunk - 1) / chunk, min(build.in.shortest(build.s.t, b), first + build.in.band_end(b)) / chunk};
+    const Expr b = build.s.b;
+    return {max(0, last + build.in.band_begin(b)), min(build.in.shortest(build.s.t, b), first + build.in.band_end(b))};
 }
-
-}  // namespace
 
 Expr pairs_may_be_masked(const Score &score) {
     Expr any = Internal::const_false();
@@ -49,6 +40,8 @@ Expr pairs_may_be_masked(const Score &score) {
         if (step.may_mask) any = any || (step.when.defined() ? step.when : Internal::const_true());
     return any;
 }
+
+}  // namespace
 
 Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
 
@@ -60,8 +53,16 @@ void take_chunks(RDom &at, const Expr &chunk, const TileChunks &of, SeenChunks w
     if (which == SeenChunks::part) at.where(without_calls(unsolved(chunk < whole.begin || chunk >= whole.end || by_steps)));
 }
 
+TileChunks chunks_of(const ChunkSpan &seen, const ChunkSpan &whole, int chunk, const Score &score) {
+    return {{seen.begin / chunk, (seen.end + chunk - 1) / chunk},
+            {(whole.begin + chunk - 1) / chunk, whole.end / chunk},
+            pairs_may_be_masked(score)};
+}
+
 void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which) {
-    take_chunks(at, chunk, {seen_chunks(build), whole_chunks(build), pairs_may_be_masked(build.score)}, which);
+    TileChunks of = chunks_of(seen_keys(build), whole_keys(build), build.shape.chunk, build.score);
+    of.seen.end = select(build.queries_of(build.s.t).first < build.in.queries, of.seen.end, 0);
+    take_chunks(at, chunk, of, which);
 }
 
 Expr within_tile(const Expr &j, const Builder &build) {

@@ -19,7 +19,8 @@ struct TileChunks {
     ChunkSpan seen, whole;
     Halide::Expr masked_by_steps;
 };
-Halide::Expr pairs_may_be_masked(const Score &);
+// Of the rows of the other side, by chunks of some.
+TileChunks chunks_of(const ChunkSpan &seen_rows, const ChunkSpan &whole_rows, int chunk, const Score &);
 
 // Leaves a loop those chunks; `chunk` is a variable of `at`. As bounds of the chunk's number, unlike Builder::seen(), so that
 // Halide trims the loop at its end. A tile behind the last query sees none.

@@ -86,7 +86,7 @@ public:
             const std::vector<Var> at = row_stages.out.args();
             const std::vector<Expr> of_row(at.begin(), at.end());
             row_lse(at) = row_stages.out(of_row)[0], row_delta(at) = row_stages.out(of_row)[1];
-            const attune::LaneGradientInputs in{inputs(), grads, row_lse, row_delta};
+            const attune::GradientInputs in{inputs(), grads, row_lse, row_delta};
             int n = 0;
             for (const auto &[of, out] : {std::pair(attune::GradientOf::query, of_query),
                                           {attune::GradientOf::key, of_key},

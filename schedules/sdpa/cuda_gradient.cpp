@@ -28,10 +28,10 @@ void schedule_lane_gradient(LaneGradient &g, const LanesTuning &tuning) {
         };
         shares(p->part_score, p->channel);
         if (p->part_gradient.defined()) shares(p->part_gradient, p->other_channel);
-        keep_in_lane(p->logit, met, tuning);
+        keep_in_lane(p->of_pair.logit, met, tuning);
         int step = 0;
-        for (const RVar &row : p->step_rows) p->logit.update(step++).unroll(row);
-        keep_in_lane(p->weight, met, tuning);
+        for (const RVar &row : p->of_pair.steps) p->of_pair.logit.update(step++).unroll(row);
+        keep_in_lane(p->of_pair.weight, met, tuning);
     }
 }
 
