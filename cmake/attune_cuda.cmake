@@ -34,9 +34,10 @@ endfunction()
 set(attune_part_private_registers schedules/private_registers.cpp)
 set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/sdpa/fragments.cpp
   generators/sdpa/fragment_stages.cpp generators/sdpa/running_chunks.cpp generators/sdpa/gradient_pairs.cpp generators/sdpa/lane_gradient_stages.cpp
+  generators/sdpa/fragment_gradient_stages.cpp
   generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp
   schedules/sdpa/cuda_simt.cpp schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
-  schedules/shared_memory.cpp)
+  schedules/sdpa/cuda_mma_gradient.cpp   schedules/shared_memory.cpp)
 attune_add_device_program(sdpa_lanes private_registers attention_generator backward_rows_stages generator_math)
 foreach(op sdpa sdpa_backward additive)
   set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_lanes)

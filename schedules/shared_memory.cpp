@@ -2,6 +2,7 @@
 #include "schedules/require.h"
 #include <map>
 #include <set>
+#include <utility>
 
 namespace attune {
 using namespace Halide;
@@ -26,7 +27,7 @@ Stmt called(const std::string &name, const std::vector<Expr> &args) {
     return Evaluate::make(Call::make(Int(32), name, args, Call::Extern));
 }
 
-// Bytes of shared memory, and whether anything is copied there.
+// Bytes of shared memory, whether anything is copied there, and whether a serial loop does.
 class SharedMemoryUse : public IRVisitor {
     using IRVisitor::visit;
     void visit(const Allocate *op) override {
@@ -41,10 +42,16 @@ class SharedMemoryUse : public IRVisitor {
         copies = copies || copied_value(op);
         IRVisitor::visit(op);
     }
+    void visit(const For *op) override {
+        const bool before = std::exchange(copies, false);
+        IRVisitor::visit(op);
+        loop_copies = loop_copies || (copies && op->for_type == ForType::Serial);
+        copies = copies || before;
+    }
 
 public:
     std::int64_t bytes = 0;
-    bool copies = false;
+    bool copies = false, loop_copies = false;
 };
 SharedMemoryUse use_of(const Stmt &s) {
     SharedMemoryUse use;
@@ -154,7 +161,9 @@ class SharedAddresses : public IRMutator {
         return Allocate::make(op->name, op->type, op->memory_type, {elements}, op->condition, mutate(op->body));
     }
     Stmt visit(const For *op) override {
-        if (bytes_ == 0 || op->for_type != ForType::Serial || !use_of(op->body).copies) return IRMutator::visit(op);
+        const SharedMemoryUse use = use_of(op->body);
+        // The innermost of serial loops.
+        if (bytes_ == 0 || op->for_type != ForType::Serial || !use.copies || use.loop_copies) return IRMutator::visit(op);
         const Expr here = Variable::make(Int(32), op->name);
         ScopedValue<Expr> reads(half_, half_of(here));
         SameInEachIteration same(arrays_, op->name);

@@ -59,7 +59,7 @@ struct FragmentBuilder {
         Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
         f.product = product_of("product" + suffix, shape, stages.v, does, stages.query_words, f.key_words, {c, t, h, b});
         f.p.score = Func("score" + suffix);
-        f.p.score(r, k, c, t, h, b) = element_of_product(f.product, shape, r, k, {c, t, h, b});
+        f.p.score(r, k, c, t, h, b) = element_of_product(f.product.sum, shape, r, k, {c, t, h, b});
         f.p.logit = Func("logit" + suffix);
         build.finish_scores(f.p, suffix, masked);
 
@@ -105,9 +105,9 @@ struct FragmentBuilder {
             for (int group = 0; group < shape.channels / 8; group++) {
                 auto values = [&](int e) { return f.value_words(group % 2 * 2 + e, l, group / 2, step, chunk, t, h, b); };
                 std::array<Expr, 4> mixed;
-                for (int e = 0; e < 4; e++) mixed[e] = before(shape.total(product, group, e)) * rescale[e / 2];
+                for (int e = 0; e < 4; e++) mixed[e] = before(held.weighted(product, group, e)) * rescale[e / 2];
                 for (int e = 0; e < 4; e++)
-                    set(shape.total(product, group, e), does.element(weights, {values(0), values(1)}, mixed, e));
+                    set(held.weighted(product, group, e), does.element(weights, {values(0), values(1)}, mixed, e));
             }
         }
         stages.running(l, t, h, b) = Tuple(after);
@@ -116,7 +116,7 @@ struct FragmentBuilder {
     void run() {
         Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
         stages.running = Func("running");
-        std::vector<Expr> start(static_cast<std::size_t>(shape.totals()), 0.0f);
+        std::vector<Expr> start(static_cast<std::size_t>(held.sum(0)), 0.0f);
         // A sink is one more score, which has no value; the first lane of a row has it in its sum.
         const Expr lowest = build.value_of(lowest_max);
         const Expr sink = build.in.sinks.defined() ? build.sink(build.rows(0, t, h).query_head) : lowest;
@@ -148,7 +148,7 @@ struct FragmentBuilder {
         p.logit = Func("logit_of_key");
         by_key.finish_scores(p, "_of_key", true);
 
-        auto total = [&](int channel) { return of_slot(r, [&](int row) { return shape.total(row, channel); }); };
+        auto total = [&](int channel) { return of_slot(r, [&](int row) { return held.weighted(row, channel); }); };
         Expr spoilt = Internal::const_false();
         for (int j = 0; j < shape.lane_channels(); j++) spoilt = spoilt || is_no_number(total(j));
         const auto terms = [&](const Expr &key, const Expr &) {

@@ -7,10 +7,13 @@
 
 namespace attune {
 
-// Where in a lane's part of the running softmax what lies, behind the weighted values: rows of the lane.
+// Where in a lane's part of the running softmax what lies: rows and channels of the lane.
 struct RunningPart {
     const FragmentShape &shape;
-    int sum(int row) const { return shape.totals() + row; }
+    // Register e of the product of matrices of 16 rows and a group of 8 channels; and of a row of the lane.
+    int weighted(int product, int group, int e) const { return (product * (shape.channels / 8) + group) * 4 + e; }
+    int weighted(int row, int channel) const { return weighted(row / 2, channel / 2, row % 2 * 2 + channel % 2); }
+    int sum(int row) const { return shape.lane_rows * shape.lane_channels() + row; }
     int max(int row) const { return sum(shape.lane_rows) + row; }
     int size() const { return max(shape.lane_rows); }
 };
@@ -34,7 +37,7 @@ struct FragmentStages {
     SdpaStages s;              // row_begin, row_end, out; t counts tiles
     Halide::Func query_words;  // (e, l, p, m, t, h, b)
     FragmentPartials full, part;
-    Halide::Func running;              // (l, t, h, b) Tuple: totals and RunningPart
+    Halide::Func running;              // (l, t, h, b) Tuple: RunningPart
     Halide::Func sum, lse;             // (r, t, h, b) of all keys
     SettledTotals settled;             // weighted values
     SdpaPartials of_key;               // of those that are computed once more: c counts keys

@@ -52,14 +52,13 @@ FragmentProduct product_of(const std::string &name, const FragmentShape &shape, 
     return product;
 }
 
-Expr element_of_product(const FragmentProduct &product, const FragmentShape &shape, const Expr &r, const Expr &k,
-                        const std::vector<Var> &of) {
+Expr element_of_product(const Func &sum, const FragmentShape &shape, const Expr &r, const Expr &k, const std::vector<Var> &of) {
     const Expr row = r % shape.lane_rows;
-    return product.sum(joined<Expr>({row % 2 * 2 + k % 2, r / shape.lane_rows, row / 2, k / 2}, of));
+    return sum(joined<Expr>({row % 2 * 2 + k % 2, r / shape.lane_rows, row / 2, k / 2}, of));
 }
 
 SettledTotals settle(const FragmentShape &shape, const FragmentVars &v, const SettleAgain &what) {
-    Var r = v.r, t = v.t, h = v.h, b = v.b, u("u"), g("g");
+    Var r = v.r, u = v.u, t = v.t, g = v.g, h = v.h, b = v.b;
     const auto channels = static_cast<std::size_t>(shape.lane_channels());
     SettledTotals s;
     s.has_heads = what.heads.defined();
@@ -82,10 +81,10 @@ SettledTotals settle(const FragmentShape &shape, const FragmentVars &v, const Se
     what.take(at, met);
     std::vector<Var> of = {r, u, t, h, b};
     std::vector<Expr> each = {r, stretches[0], t, h, b};
-    if (s.has_heads) of.insert(of.begin() + 2, g), each.insert(each.begin() + 2, stretches[1]);
+    if (s.has_heads) of.insert(of.begin() + 3, g), each.insert(each.begin() + 3, stretches[1]);
     s.again(of) = Tuple(std::vector<Expr>(channels, 0.0f));
     stretches.where(rows_again > stretches[0] * stretch);
-    const std::vector<Expr> terms = what.terms(met, g);
+    const std::vector<Expr> terms = what.terms(met, s.has_heads ? Expr(g) : Expr(0));
     std::vector<Expr> after, sums;
     for (std::size_t j = 0; j < channels; j++) {
         after.push_back(s.again(of)[static_cast<int>(j)] + terms[j]);

@@ -26,11 +26,6 @@ struct FragmentShape {
     int slots() const { return lane_rows * lanes(); }
     int lane_keys() const { return chunk / lanes_of_row; }
     int lane_channels() const { return channels / lanes_of_row; }
-    // Of what a lane sums for its rows: register e of the product of 16 rows and a group of 8 channels; and of a row and channel
-    // of the lane.
-    int total(int product, int group, int e) const { return (product * (channels / 8) + group) * 4 + e; }
-    int total(int row, int channel) const { return total(row / 2, channel / 2, row % 2 * 2 + channel % 2); }
-    int totals() const { return lane_rows * lane_channels(); }
 };
 
 // What instructions of a target compute.
@@ -62,7 +57,7 @@ struct HalfInput {
 
 struct FragmentVars {
     Halide::Var e{"e"}, l{"l"}, n{"n"}, p{"p"}, m{"m"}, w{"w"}, side{"side"};
-    Halide::Var r{"r"}, k{"k"}, c{"c"}, t{"t"}, h{"h"}, b{"b"};
+    Halide::Var r{"r"}, k{"k"}, u{"u"}, c{"c"}, t{"t"}, g{"g"}, h{"h"}, b{"b"};
 };
 
 // The row that a slot of tile t is, beyond the last one too; and which column of a group of products the j-th one of lane l is.
@@ -85,8 +80,8 @@ struct FragmentProduct {
 };
 FragmentProduct product_of(const std::string &name, const FragmentShape &, const FragmentVars &, const FragmentInstructions &,
                            const Halide::Func &own, const Halide::Func &met, const std::vector<Halide::Var> &of);
-// Of it that of slot r and the k-th row that its lane has of the chunk.
-Halide::Expr element_of_product(const FragmentProduct &, const FragmentShape &, const Halide::Expr &r, const Halide::Expr &k,
+// Of such a product, of slot r and the k-th column that its lane has.
+Halide::Expr element_of_product(const Halide::Func &sum, const FragmentShape &, const Halide::Expr &r, const Halide::Expr &k,
                                 const std::vector<Halide::Var> &of);
 
 // What a lane has of the totals of its rows, in the end. A product of matrices multiplies by 0 where a pair is masked, and an
@@ -94,7 +89,7 @@ Halide::Expr element_of_product(const FragmentProduct &, const FragmentShape &, 
 // row of the other side after the other: masked elements are replaced there, as everywhere else.
 struct SettledTotals {
     Halide::Func spoilt;   // (r, t, h, b) of how many rows of the other side a slot is computed once more: all or none
-    Halide::Func again;    // (r, u, t, h, b) of a stretch of them; with heads (r, u, g, t, h, b)
+    Halide::Func again;    // (r, u, t, h, b) of a stretch of them; with heads (r, u, t, g, h, b)
     Halide::Func settled;  // (r, t, h, b) both are Tuples of the lane's channels
     Halide::RVar stretch, met, head;
     bool has_heads = false;

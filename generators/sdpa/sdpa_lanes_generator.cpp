@@ -62,6 +62,9 @@ public:
             grad_out = add_input<Buffer<>>("grad_out", held_type(), 4);
             lse = add_input<Buffer<>>("lse", Float(32), 3);
             has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
+            if (schedule_name == Schedule::mma)
+                query_address = add_input<uint64_t>("query_address"),
+                grad_out_address = add_input<uint64_t>("grad_out_address");
             rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
             for (const auto &[name, gradient] :
                  {std::pair("grad_query", &of_query), {"grad_key", &of_key}, {"grad_value", &of_value}})
@@ -87,21 +90,24 @@ public:
             const std::vector<Expr> of_row(at.begin(), at.end());
             row_lse(at) = row_stages.out(of_row)[0], row_delta(at) = row_stages.out(of_row)[1];
             const attune::GradientInputs in{inputs(), grads, row_lse, row_delta};
-            int n = 0;
             for (const auto &[of, out] : {std::pair(attune::GradientOf::query, of_query),
                                           {attune::GradientOf::key, of_key},
                                           {attune::GradientOf::value, of_value}}) {
-                lane_gradients[n] =
-                    attune::lane_gradient(of, in, lanes(), chunk, tile_q, score(), attune::lane_instructions(target), narrowed);
-                *out = lane_gradients[n++].out;
+                if (schedule_name == Schedule::mma) {
+                    fragment_gradients.push_back(attune::fragment_gradient(
+                        of, in, halves(), fragment(), score(), attune::fragment_instructions(target, held_type()), narrowed));
+                    *out = fragment_gradients.back().out;
+                } else {
+                    lane_gradients.push_back(attune::lane_gradient(of, in, lanes(), chunk, tile_q, score(),
+                                                                   attune::lane_instructions(target), narrowed));
+                    *out = lane_gradients.back().out;
+                }
             }
             return;
         }
         if (schedule_name == Schedule::mma) {
-            const attune::HalfInputs halves{{in_bits(query, "query_bits"), {}},
-                                            {{}, address_in(key, *key_address)},
-                                            {{}, address_in(value, *value_address)}};
-            fragments = attune::fragment_stages(inputs(), halves, fragment(), score(),
+            const attune::GradientHalves all = halves();
+            fragments = attune::fragment_stages(inputs(), {all.query, all.key, all.value}, fragment(), score(),
                                                 attune::fragment_instructions(target, held_type()), narrowed);
             *out = fragments.s.out;
         } else if (schedule_name == Schedule::split) {
@@ -120,22 +126,22 @@ public:
         if (gradients) {
             attune::schedule_device_rows(row_stages, *rows);
             for (attune::LaneGradient &g : lane_gradients) attune::schedule_lane_gradient(g, lanes_tuning());
-            return;
-        }
-        if (schedule_name == Schedule::mma) {
+            for (attune::FragmentGradient &g : fragment_gradients) attune::schedule_fragment_gradient(g, fragment());
+        } else if (schedule_name == Schedule::mma) {
             attune::schedule_fragments(fragments, *out, fragment());
-            attune::keep_registers_private(get_pipeline());
-            attune::take_shared_addresses(get_pipeline());
+        } else if (schedule_name == Schedule::split) {
+            attune::schedule_split_lanes(stages, *out, *state, lanes_tuning(), part);
         } else {
-            if (schedule_name == Schedule::split)
-                attune::schedule_split_lanes(stages, *out, *state, lanes_tuning(), part);
-            else
-                attune::schedule_lanes(stages, *out, lanes_tuning());
+            attune::schedule_lanes(stages, *out, lanes_tuning());
         }
+        if (schedule_name != Schedule::mma) return;
+        attune::keep_registers_private(get_pipeline());
+        attune::take_shared_addresses(get_pipeline());
     }
 
 private:
-    Input<uint64_t> *key_address = nullptr, *value_address = nullptr;  // of their first elements
+    // Of their first elements.
+    Input<uint64_t> *key_address = nullptr, *value_address = nullptr, *query_address = nullptr, *grad_out_address = nullptr;
     Input<float> *softcap = nullptr, *pair_bias = nullptr;
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
@@ -145,7 +151,8 @@ private:
     Input<bool> *has_grad_lse = nullptr;
     Output<Func> *out = nullptr, *state = nullptr, *rows = nullptr, *of_query = nullptr, *of_key = nullptr, *of_value = nullptr;
     attune::LaneStages stages;
-    attune::LaneGradient lane_gradients[3];
+    std::vector<attune::LaneGradient> lane_gradients;
+    std::vector<attune::FragmentGradient> fragment_gradients;
     attune::BackwardRowsStages row_stages;
     attune::FragmentStages fragments;
 
@@ -178,11 +185,19 @@ private:
         return f;
     }
 
-    static decltype(attune::HalfInput::address) address_in(const Input<Buffer<void, 4>> &in, const Expr &begin) {
-        return [&in, begin](const Expr &d, const Expr &j, const Expr &h, const Expr &b) {
+    // `begin`: the address of its first element, where the kernel is given it.
+    template<typename In> attune::HalfInput half(const In &in, const std::string &name, const Input<uint64_t> *begin) const {
+        attune::HalfInput input{in_bits(in, name + "_bits"), {}};
+        if (!begin) return input;
+        input.address = [&in, begin](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
             auto far = [&](const Expr &index, int dim) { return cast<int64_t>(index) * cast<int64_t>(in.dim(dim).stride()); };
-            return begin + cast<uint64_t>((cast<int64_t>(d) + far(j, 1) + far(h, 2) + far(b, 3)) * 2);
+            return *begin + cast<uint64_t>((cast<int64_t>(d) + far(s, 1) + far(h, 2) + far(b, 3)) * 2);
         };
+        return input;
+    }
+    attune::GradientHalves halves() const {
+        return {half(query, "query", query_address), half(key, "key", key_address), half(value, "value", value_address),
+                grad_out ? half(*grad_out, "grad_out", grad_out_address) : attune::HalfInput()};
     }
 
     attune::SdpaInputs inputs() {

@@ -37,10 +37,11 @@ void schedule_fragments(FragmentStages &stages, Func out, const FragmentShape &s
 
     for (Func f : {s.row_begin, s.row_end}) in_block.of_slots(f, block);
     in_block.of_lanes(stages.running, block);
-    in_block.of_lanes(stages.query_words, block, shape.channels / 16);
+    in_block.of_lanes(stages.query_words, block, {.terms = shape.channels / 16});
     int update = 0;
     for (FragmentPartials *f : {&stages.full, &stages.part}) {
-        schedule_partials(stages, *f, in_block, in_block.take_up(stages.running, update++, f->running_keys, f->running_chunk));
+        schedule_partials(stages, *f, in_block,
+                          in_block.take_up(stages.running, update++, {f->running_keys}, {f->running_chunk}));
         in_block.staging(f->rows, {stages.running, f->running_chunk});
     }
 }

@@ -57,12 +57,15 @@ Func FragmentBlock::in_lane(Func f, const LoopLevel &at, const FragmentExtents &
     return f;
 }
 
-void FragmentBlock::of_lanes(Func f, const LoopLevel &block, int terms) const {
+void FragmentBlock::of_lanes(Func f, const LoopLevel &block, const FragmentExtents &of_lane) const {
     Var warp("warp");
-    bounded(f, {.lanes = shape.lanes(), .terms = terms}).compute_at(block).split(v.l, warp, v.l, lanes_of_warp);
+    FragmentExtents extents = of_lane;
+    extents.lanes = shape.lanes();
+    bounded(f, extents).compute_at(block).split(v.l, warp, v.l, lanes_of_warp);
     std::vector<VarOrRVar> loops;
     for (const Var &arg : f.args()) {
-        const bool in_fragment = arg.name() == v.e.name() || arg.name() == v.p.name() || arg.name() == v.m.name();
+        bool in_fragment = false;
+        for (const Var &of : {v.e, v.p, v.n, v.m}) in_fragment = in_fragment || arg.name() == of.name();
         if (in_fragment) f.unroll(arg), loops.emplace_back(arg);
     }
     loops.emplace_back(v.l), loops.emplace_back(warp);
@@ -114,16 +117,20 @@ void FragmentBlock::staging(Func rows, const LoopLevel &chunk) const {
         .gpu_threads(lane, warp);
 }
 
-LoopLevel FragmentBlock::take_up(Func running, int update, const RVar &rows, const RVar &chunk, const RVar *head) const {
+LoopLevel FragmentBlock::take_up(Func running, int update, const std::vector<VarOrRVar> &of_lane,
+                                 const std::vector<VarOrRVar> &of_block) const {
     Var lane(update ? "lane_part" : "lane_full"), warp("warp");
-    std::vector<VarOrRVar> loops = {rows, lane, warp, chunk};
-    if (head) loops.emplace_back(*head);
-    running.update(update)
-        .split(v.l, warp, lane, lanes_of_warp)
-        .reorder(loops)
-        .unroll(rows)
-        .gpu_threads(lane, warp)
-        .never_partition_all();
+    std::vector<VarOrRVar> loops = of_lane;
+    loops.emplace_back(lane), loops.emplace_back(warp);
+    loops.insert(loops.end(), of_block.begin(), of_block.end());
+    Stage stage = running.update(update);
+    stage.split(v.l, warp, lane, lanes_of_warp).reorder(loops).gpu_threads(lane, warp).never_partition_all();
+    for (const VarOrRVar &loop : of_lane) {
+        if (loop.name() == v.e.name())
+            stage.vectorize(loop);
+        else
+            stage.unroll(loop);
+    }
     return {running, lane};
 }
 

@@ -1,6 +1,7 @@
 // How attention in the form of fragment_stages.h, and its gradients in that of fragment_gradient_stages.h, are computed: on a
 // GPU. No equation, no Func of its own.
 #pragma once
+#include "generators/sdpa/fragment_gradient_stages.h"
 #include "generators/sdpa/fragment_stages.h"
 
 namespace attune {
@@ -8,6 +9,8 @@ namespace attune {
 // A block is one tile of queries of one head. Its warps stage the keys and values of a chunk in shared memory, together, and
 // hold all else in registers.
 void schedule_fragments(FragmentStages &, Halide::Func out, const FragmentShape &);
+// Rows are of the gradient, and each of them is a kernel of its own.
+void schedule_fragment_gradient(FragmentGradient &, const FragmentShape &);
 
 // Parts of them. How much of a Func is computed together: slots (0: those of a lane) or lanes, rows of a chunk that a lane has,
 // groups of columns, groups of terms.
@@ -26,15 +29,16 @@ struct FragmentBlock {
     // Within the loop of a lane; all loops unrolled, fragments as vectors.
     Halide::Func in_lane(Halide::Func, const Halide::LoopLevel &, const FragmentExtents & = {}) const;
     // What a lane has before its first chunk: of lanes, and of slots.
-    void of_lanes(Halide::Func, const Halide::LoopLevel &block, int terms = 1) const;
+    void of_lanes(Halide::Func, const Halide::LoopLevel &block, const FragmentExtents & = {}) const;
     void of_slots(Halide::Func, const Halide::LoopLevel &block) const;
     // A sum of products of matrices: one term after the other, for all groups of columns.
     void products(const FragmentProduct &, const Halide::LoopLevel &, int groups) const;
     // Words of a chunk in shared memory, by all lanes of the block.
     void staging(Halide::Func rows, const Halide::LoopLevel &chunk) const;
-    // An update of what lanes hold that takes up chunks, by 16 of their rows. Returns the loop over lanes.
-    Halide::LoopLevel take_up(Halide::Func running, int update, const Halide::RVar &rows, const Halide::RVar &chunk,
-                              const Halide::RVar *head = nullptr) const;
+    // An update of what lanes hold that takes up chunks: loops of a lane, unrolled, within those of the block, innermost first.
+    // Returns the loop over lanes.
+    Halide::LoopLevel take_up(Halide::Func running, int update, const std::vector<Halide::VarOrRVar> &of_lane,
+                              const std::vector<Halide::VarOrRVar> &of_block) const;
     // Rarely computed, so it is short. of_row: what is computed of one row.
     void settling(const SettledTotals &, const Halide::LoopLevel &lane, const std::vector<Halide::Func> &of_row) const;
 };

@@ -1,0 +1,45 @@
+// What is computed: a gradient of attention where the lanes of a warp multiply matrices together (fragments.h). A block holds
+// rows of queries or keys and walks the rows of the other side (gradient_pairs.h): products of both give the scores and the
+// gradients of the weights, and what the other rows count, rounded, multiplies these rows, 16 of them at a time.
+#pragma once
+#include "generators/sdpa/fragments.h"
+#include "generators/sdpa/gradient_pairs.h"
+
+namespace attune {
+
+// The inputs as they are in memory.
+struct GradientHalves {
+    HalfInput query, key, value, grad_out;
+};
+
+// A chunk c that all rows of a tile see whole, or another. g is the query head among those that share a key head, as in
+// gradient_pairs.h.
+struct FragmentPairs {
+    Halide::Func rows;                          // (w, k, side, c, t, g, h, b) key and value, or query and grad_out
+    Halide::Func met_words, met_other_words;    // (e, l, n, m, c, t, g, h, b)
+    Halide::Func summed_words;                  // the same of what is summed
+    FragmentProduct product, product_gradient;  // (e, l, p, n, c, t, g, h, b) of own rows and these
+    PairWeights of_pair;                        // (r, k, u, c, t, g, h, b) k counts what a lane has of 16 rows u of the chunk
+    Halide::Func weight_words;                  // (e, l, p, u, c, t, g, h, b)
+    Halide::RVar running_rows, running_chunk, running_head;
+    bool has_heads = false;  // running_head is there: of rows of keys
+};
+
+struct FragmentGradient {
+    FragmentVars v;
+    Halide::Func own_words, own_other_words;  // (e, l, p, m, t, h, b)
+    FragmentPairs full, part;
+    Halide::Func running;  // (e, l, p, n, t, h, b) groups of channels
+    SettledTotals settled;
+    // (r, k, c, t, g, h, b) of rows that are computed once more: c counts the other side's, k is 0.
+    Halide::Func product_again, product_gradient_again;
+    PairWeights of_pair_again;
+    Halide::Func out;  // (d, row, h, b), an update over these
+    Halide::RVar element, slot, tile;
+};
+
+FragmentGradient fragment_gradient(GradientOf, const GradientInputs &, const GradientHalves &, const FragmentShape &,
+                                   const Score &, const FragmentInstructions &,
+                                   const std::function<Halide::Expr(Halide::Expr)> &stored);
+
+}  // namespace attune
