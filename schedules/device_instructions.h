@@ -19,4 +19,10 @@ inline Halide::Expr cuda_exchange(const Halide::Expr &x, int bits) {
     return cuda_instruction("llvm.nvvm.shfl.sync.bfly.f32", {-1, x, bits, 31});
 }
 
+// x itself, of which LLVM knows nothing else: what follows from it is no value that outlives a loop. Of
+// schedules/device_module.cl.
+inline Halide::Expr cuda_opaque(const Halide::Expr &x) {
+    return Halide::Internal::Call::make(Halide::Int(32), "attune_opaque", {x}, Halide::Internal::Call::PureExtern);
+}
+
 }  // namespace attune

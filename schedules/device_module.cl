@@ -60,6 +60,13 @@ ATTUNE_OF_MEMORY int attune_wait_for_copies(void) {
     return 0;
 }
 
+// x, of which nothing else is known.
+ATTUNE_DEVICE int attune_opaque(int x) {
+    int same;
+    __asm__("mov.b32 %0, %1;" : "=r"(same) : "r"(x));
+    return same;
+}
+
 // Two floats, rounded to nearest, in one word.
 #define ATTUNE_PAIR(type) \
     ATTUNE_DEVICE unsigned attune_pair_##type(float low, float high) { \

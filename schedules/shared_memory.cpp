@@ -1,4 +1,5 @@
 #include "schedules/shared_memory.h"
+#include "schedules/device_instructions.h"
 #include "schedules/require.h"
 #include <map>
 #include <set>
@@ -169,7 +170,8 @@ class SharedAddresses : public IRMutator {
         SameInEachIteration same(arrays_, op->name);
         const Stmt body = same.mutate(op->body), copies = OnlyCopies(half_).mutate(body);
         const Stmt close = called(close_group, {});
-        auto copies_of = [&](const Expr &iteration) { return substitute(op->name, iteration, copies); };
+        // LLVM would keep an address of each copy in registers, from one iteration to the next.
+        auto copies_of = [&](const Expr &iteration) { return substitute(op->name, cuda_opaque(iteration), copies); };
         const Stmt ahead = IfThenElse::make(here + 1 < op->min + op->extent, copies_of(here + 1));
         const Stmt rest = mutate(WithoutCopies().mutate(body));
         const Stmt loop = For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api,

@@ -190,8 +190,9 @@ private:
         attune::HalfInput input{in_bits(in, name + "_bits"), {}};
         if (!begin) return input;
         input.address = [&in, begin](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
-            auto far = [&](const Expr &index, int dim) { return cast<int64_t>(index) * cast<int64_t>(in.dim(dim).stride()); };
-            return *begin + cast<uint64_t>((cast<int64_t>(d) + far(s, 1) + far(h, 2) + far(b, 3)) * 2);
+            // An index of an element has 32 bits, as everywhere: tensors are no larger.
+            const Expr index = d + s * in.dim(1).stride() + h * in.dim(2).stride() + b * in.dim(3).stride();
+            return *begin + cast<uint64_t>(cast<int64_t>(index) * 2);
         };
         return input;
     }
