@@ -86,7 +86,8 @@ struct FragmentGradientBuilder {
     static Expr is_finite(const Expr &x) { return (bits_of(x) & 0x7fffffff) < 0x7f800000; }
 
     void settle_rows() {
-        const Expr row = pairs_again.own(), met = pairs_again.met(false), head = pairs_again.met_head();
+        const Expr row = unsafe_promise_clamped(does.opaque(pairs_again.own()), 0, pairs.own_rows() - 1);
+        const Expr met = pairs_again.met(false), head = pairs_again.met_head();
         auto product = [&](const std::string &name, bool other) {
             RDom channel(0, shape.channels, name + "_channel");
             Func sum(name + pairs.name());

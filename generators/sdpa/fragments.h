@@ -45,6 +45,8 @@ struct FragmentInstructions {
     std::function<Halide::Expr(Halide::Expr row, Halide::Expr e, bool transposed)> matrices;
     // The word at an address, copied together with those beside it that share 16 bytes: `given` of these, the others are 0.
     std::function<Halide::Expr(Halide::Expr address, Halide::Expr given)> copied;
+    // x, of which code generation knows nothing else: what follows from it is computed where it is used, not kept in registers.
+    std::function<Halide::Expr(Halide::Expr x)> opaque;
     // x of the lane whose number differs in these bits. Lanes of a row differ in 1 and 2.
     std::function<Halide::Expr(Halide::Expr x, int bits)> exchange;
 };

@@ -40,8 +40,9 @@ void schedule_fragments(FragmentStages &stages, Func out, const FragmentShape &s
     in_block.of_lanes(stages.query_words, block, {.terms = shape.channels / 16});
     int update = 0;
     for (FragmentPartials *f : {&stages.full, &stages.part}) {
-        schedule_partials(stages, *f, in_block,
-                          in_block.take_up(stages.running, update++, {f->running_keys}, {f->running_chunk}));
+        const LoopLevel lane = in_block.take_up(stages.running, update, {f->running_keys}, {f->running_chunk});
+        stages.running.update(update++).unroll(f->running_keys);
+        schedule_partials(stages, *f, in_block, lane);
         in_block.staging(f->rows, {stages.running, f->running_chunk});
     }
 }

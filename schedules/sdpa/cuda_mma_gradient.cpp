@@ -44,7 +44,10 @@ void schedule_fragment_gradient(FragmentGradient &g, const FragmentShape &shape)
         g.running.update(update).split(v.n, groups, v.n, 2);
         std::vector<VarOrRVar> of_block = {p->running_chunk};
         if (p->has_heads) of_block.emplace_back(p->running_head);
-        in_block.take_up(g.running, update++, {v.e, v.p, v.n, groups, p->running_rows}, of_block);
+        in_block.take_up(g.running, update, {v.e, v.p, v.n, groups, p->running_rows}, of_block);
+        Stage rows = g.running.update(update++).vectorize(v.e).unroll(v.p).unroll(v.n).unroll(groups);
+        // Larger heads leave no registers for two steps at once.
+        if (shape.channels <= 64) rows.unroll(p->running_rows);
         in_block.in_lane(p->summed_words, {g.running, groups});
         schedule_pairs(g, *p, in_block);
         in_block.staging(p->rows, {g.running, p->running_chunk});

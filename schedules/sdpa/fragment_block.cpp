@@ -1,5 +1,4 @@
 // Parts of the schedules by fragments (fragment_schedules.h).
-#include "schedules/private_registers.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/fragment_schedules.h"
 
@@ -123,14 +122,7 @@ LoopLevel FragmentBlock::take_up(Func running, int update, const std::vector<Var
     std::vector<VarOrRVar> loops = of_lane;
     loops.emplace_back(lane), loops.emplace_back(warp);
     loops.insert(loops.end(), of_block.begin(), of_block.end());
-    Stage stage = running.update(update);
-    stage.split(v.l, warp, lane, lanes_of_warp).reorder(loops).gpu_threads(lane, warp).never_partition_all();
-    for (const VarOrRVar &loop : of_lane) {
-        if (loop.name() == v.e.name())
-            stage.vectorize(loop);
-        else
-            stage.unroll(loop);
-    }
+    running.update(update).split(v.l, warp, lane, lanes_of_warp).reorder(loops).gpu_threads(lane, warp).never_partition_all();
     return {running, lane};
 }
 

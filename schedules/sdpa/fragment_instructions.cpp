@@ -29,7 +29,7 @@ FragmentInstructions fragment_instructions(const Target &target, const Type &typ
     does.matrices = [](const Expr &row, const Expr &e, bool transposed) {
         return matrices_in_shared_memory(row, e, transposed);
     };
-    does.copied = copied_to_shared_memory;
+    does.copied = copied_to_shared_memory, does.opaque = cuda_opaque;
     return does;
 }
 

@@ -35,8 +35,8 @@ struct FragmentBlock {
     void products(const FragmentProduct &, const Halide::LoopLevel &, int groups) const;
     // Words of a chunk in shared memory, by all lanes of the block.
     void staging(Halide::Func rows, const Halide::LoopLevel &chunk) const;
-    // An update of what lanes hold that takes up chunks: loops of a lane, unrolled, within those of the block, innermost first.
-    // Returns the loop over lanes.
+    // An update of what lanes hold that takes up chunks: loops of a lane within those of the block, innermost first. Returns the
+    // loop over lanes.
     Halide::LoopLevel take_up(Halide::Func running, int update, const std::vector<Halide::VarOrRVar> &of_lane,
                               const std::vector<Halide::VarOrRVar> &of_block) const;
     // Rarely computed, so it is short. of_row: what is computed of one row.

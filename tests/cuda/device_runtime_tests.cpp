@@ -6,6 +6,7 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/masked_softmax_case.h"
 #include "tests/support/refusals.h"
+#include "tests/support/sdpa_backward_case.h"
 #include <dlfcn.h>
 
 using namespace attune_test;
@@ -58,13 +59,19 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
     CHECK(counts->waits == before.waits);
 }
 
+namespace {
+
+bool multiplies_matrices() {
+    for (const attune::VariantInfo &v : attune::variants())
+        if (v.name == "sdpa_f16_d64_cuda80_as_ptx_mma") return true;
+    WARN("SKIPPED: there are no variants for tensor cores, because there was no clang when this was configured");
+    return false;
+}
+
+}  // namespace
+
 TEST_CASE("device: matrices are multiplied where type, head size and strides allow it", "[device]") {
-    bool linked = false;
-    for (const attune::VariantInfo &v : attune::variants()) linked = linked || v.name == "sdpa_f16_d64_cuda80_as_ptx_mma";
-    if (!linked) {
-        WARN("SKIPPED: there are no variants for tensor cores, because there was no clang when this was configured");
-        return;
-    }
+    if (!multiplies_matrices()) return;
     attune::Context context;
     const auto chosen = [&](auto zero, const SdpaCase &c) {
         SdpaArrays<decltype(zero)> a(c);
@@ -85,6 +92,32 @@ TEST_CASE("device: matrices are multiplied where type, head size and strides all
     CHECK(chosen(Float16(0), {.head_dim = 32, .value_dim = 32}) == "sdpa_f16_d32_cuda80_as_ptx_simt");
     CHECK(chosen(Float16(0), {.key_layout = Layout::padded}) == "sdpa_f16_dany_cuda80_as_ptx_simt_c64");
     CHECK(chosen(0.0f, {}) == "sdpa_f32_d64_cuda80_as_ptx_simt");
+}
+
+TEST_CASE("device: gradients multiply matrices where type, head size and strides allow it", "[device]") {
+    if (!multiplies_matrices()) return;
+    attune::Context context;
+    const auto chosen = [&](auto zero, const SdpaBackwardCase &c) {
+        SdpaBackwardArrays<decltype(zero)> a(c);
+        REQUIRE(a.run_forward(context).message() == "");
+        attune::SdpaForward f = a.results();
+        for (attune::ConstView *v : {&f.out, &f.lse, &f.grad_out}) *v = on_device(*v);
+        attune::SdpaOptions options;
+        options.softcap = c.forward.softcap;
+        REQUIRE(attune::scaled_dot_product_attention_backward(
+                    context, on_device(a.forward.query.view()), on_device(a.forward.key.view()),
+                    on_device(a.forward.value.view()), f, {.query = on_device(a.grad_query.view())}, options)
+                    .message() == "");
+        return context.last_variant();
+    };
+    CHECK(chosen(Float16(0), {}) == "sdpa_backward_f16_d64_cuda80_as_ptx_mma");
+    CHECK(chosen(Float16(0), {.forward = {.softcap = 2}}) == "sdpa_backward_f16_d64_cuda80_as_ptx_mma_scored");
+    CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128, .value_dim = 128}}) == "sdpa_backward_bf16_d128_cuda80_as_ptx_mma");
+    CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128}}) == "sdpa_backward_bf16_dany_cuda80_as_ptx_simt_c256_scored");
+    CHECK(chosen(Float16(0), {.forward = {.query_layout = Layout::padded}}) ==
+          "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
+    CHECK(chosen(Float16(0), {.grad_layout = Layout::padded}) == "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
+    CHECK(chosen(0.0f, {}) == "sdpa_backward_f32_d64_cuda80_as_ptx_simt_scored");
 }
 
 TEST_CASE("device: keys are cut in parts where queries are few and keys many", "[device]") {
