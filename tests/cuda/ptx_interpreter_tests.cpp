@@ -22,7 +22,7 @@ Words run(const std::string &body, const Words &in, int each) {
     return out;
 }
 
-constexpr std::uint32_t unknown = 0xffffffff;  // what shared memory holds that nothing was written to
+constexpr std::uint32_t unknown = ptx::unknown_byte * 0x01010101u;
 
 // Lane n copies 16 bytes of `in` to the same place in shared memory; %r2, %rd4.
 const std::string own_row = "shl.b32 %r2, %r1, 4;\nmul.wide.u32 %rd4, %r1, 16;\nadd.s64 %rd4, %rd1, %rd4;\n";

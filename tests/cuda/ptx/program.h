@@ -50,6 +50,10 @@ struct Module {
 // Throws std::runtime_error with the line that it does not understand.
 std::unique_ptr<Module> parse(const std::string &text);
 
+// What each byte of shared memory holds that nothing was written to, or whose copy was not waited for. No NaN in any type: some
+// kernels compute again what is none.
+constexpr char unknown_byte = 0x42;
+
 // Runs all blocks of a grid; addresses are the host's. Throws std::runtime_error: an instruction that it does not know, a lane
 // that is missing where a warp exchanges, an access beyond shared memory.
 void run(const Kernel &, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, void **arguments);

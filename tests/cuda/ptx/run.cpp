@@ -186,7 +186,7 @@ private:
                 const std::size_t given = in.operands.size() > 3 ? number(3) : size;
                 if (number(2) != size || given > size || to % size || from % size) fail(in, "size or alignment");
                 char *target = memory(in, to, size);
-                std::memset(target, 0xff, size);
+                std::memset(target, unknown_byte, size);
                 of_lane.open.push_back({target, reinterpret_cast<const char *>(from), size, given});
             }
         });
@@ -236,7 +236,7 @@ void run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)
     for (index[2] = 0; index[2] < grid[2]; index[2]++)
         for (index[1] = 0; index[1] < grid[1]; index[1]++)
             for (index[0] = 0; index[0] < grid[0]; index[0]++) {
-                Block block{kernel, of_lanes, arguments, std::vector<char>(shared_bytes, char(0xff))};
+                Block block{kernel, of_lanes, arguments, std::vector<char>(shared_bytes, unknown_byte)};
                 std::vector<Warp> warps;
                 for (unsigned first = 0; first < threads; first += lanes)
                     warps.emplace_back(block, index, size, first, threads);
