@@ -59,7 +59,8 @@ def problems(scale):
             yield from (Problem(dtype, 4, 16, 16, queries // scale, queries // scale, dim, causal) for causal in (False, True))
         for batch, keys in ((1, 32768), (16, 8192)):
             yield Problem(dtype, batch, 32, 8, 1, keys // scale, 128)
-        yield from (Problem(dtype, 4, 16, 16, 2048 // scale, 2048 // scale, dim, backward=True) for dim in (64, 128))
+        yield from (Problem(dtype, 4, 16, 16, 2048 // scale, 2048 // scale, dim, causal, backward=True)
+                    for dim in (64, 128) for causal in (False, True))
 
 
 def plain(problem, q, k, v):
