@@ -116,7 +116,8 @@ TEST_CASE("device: gradients multiply matrices where type, head size and strides
     CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128}}) == "sdpa_backward_bf16_dany_cuda80_as_ptx_simt_c256_scored");
     CHECK(chosen(Float16(0), {.forward = {.query_layout = Layout::padded}}) ==
           "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
-    CHECK(chosen(Float16(0), {.grad_layout = Layout::padded}) == "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
+    CHECK(chosen(Float16(0), {.forward = {}, .grad_layout = Layout::padded}) ==
+          "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
     CHECK(chosen(0.0f, {}) == "sdpa_backward_f32_d64_cuda80_as_ptx_simt_scored");
 }
 
