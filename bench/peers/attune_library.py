@@ -61,7 +61,10 @@ class Attune:
     """Functions answer a call: it has no arguments, writes `out` and returns it."""
 
     def __init__(self, path, threads, stream=None):
-        self.library = ctypes.CDLL(str(path))
+        try:
+            self.library = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise SystemExit(f"--library: {error}")
         for name in ("sdpa", "sdpa_backward", "variable_length", "additive", "additive_backward", "multi_head", "linear",
                      "pack_linear_weight", "batch_dot", "masked_softmax", "dropout_mask", "write", "read", "status",
                      "last_variant", "machine"):
@@ -74,7 +77,10 @@ class Attune:
         self.machine = dict(line.split("\t", 1) for line in self._function("machine")(self.session).decode().splitlines())
 
     def _function(self, name):
-        return getattr(self.library, "attune_peers_" + name)
+        try:
+            return getattr(self.library, "attune_peers_" + name)
+        except AttributeError as error:
+            raise SystemExit(f"--library: {error}: not of the target attune_peers of this source tree")
 
     @staticmethod
     def _checked(message):

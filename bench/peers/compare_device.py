@@ -7,13 +7,16 @@ import math
 import pathlib
 import statistics
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from attention_problem import Problem
 from attune_library import Attune
+from report import spread
 
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 CALLS_MS = 3  # of calls between two events
@@ -21,45 +24,37 @@ ALLOWED = 2  # times the error of the plain computation in the type, and a floor
 
 
 @dataclass(frozen=True)
-class Problem:
-    dtype: str
-    batch: int
-    heads: int
-    key_heads: int
-    queries: int
-    keys: int
-    dim: int
-    causal: bool = False
+class Cell:
+    problem: Problem
     backward: bool = False
 
     def __str__(self):
-        heads = f"{self.heads}/{self.key_heads}" if self.heads != self.key_heads else str(self.heads)
-        kind = "backward" if self.backward else "decode" if self.queries == 1 else "prefill"
-        return (f"{kind} {self.batch}x{heads}x{self.queries}x{self.keys}x{self.dim}, {self.dtype}" + ", causal" * self.causal)
+        return f"{'backward' if self.backward else 'decode' if self.problem.queries == 1 else 'prefill'} {self.problem}"
 
     @property
     def flops(self):
-        pairs = self.queries * self.keys
-        if self.causal:  # bottom right
-            pairs = sum(min(self.keys, self.keys - self.queries + i + 1) for i in range(self.queries))
-        return (10 if self.backward else 4) * self.batch * self.heads * self.dim * pairs
+        return self.problem.flops * (2.5 if self.backward else 1)  # five products for two
 
     @property
     def bytes(self):
-        return 2 * self.batch * self.key_heads * self.keys * self.dim * TYPES[self.dtype].itemsize
+        """of keys and values"""
+        p = self.problem
+        return 2 * p.batch * p.key_heads * p.keys * p.dim * TYPES[p.dtype].itemsize
 
     @property
     def peer(self):
-        return SDPBackend.EFFICIENT_ATTENTION if self.dtype == "f32" else SDPBackend.FLASH_ATTENTION
+        return SDPBackend.EFFICIENT_ATTENTION if self.problem.dtype == "f32" else SDPBackend.FLASH_ATTENTION
 
 
-def problems(scale):
+def cells(scale):
     for dtype in TYPES:
         for queries, dim in ((1024, 64), (2048, 64), (2048, 128), (2048, 256)):
-            yield from (Problem(dtype, 4, 16, 16, queries // scale, queries // scale, dim, causal) for causal in (False, True))
+            size = queries // scale
+            yield from (Cell(Problem(4, 16, 16, size, size, dim, dtype, causal)) for causal in (False, True))
         for batch, keys in ((1, 32768), (16, 8192)):
-            yield Problem(dtype, batch, 32, 8, 1, keys // scale, 128)
-        yield from (Problem(dtype, 4, 16, 16, 2048 // scale, 2048 // scale, dim, causal, backward=True)
+            yield Cell(Problem(batch, 32, 8, 1, keys // scale, 128, dtype))
+        size = 2048 // scale
+        yield from (Cell(Problem(4, 16, 16, size, size, dim, dtype, causal), backward=True)
                     for dim in (64, 128) for causal in (False, True))
 
 
@@ -122,7 +117,8 @@ class Device:
         return what, units * lanes * 2e6 * float(clock)
 
 
-def programs(attune, device, problem):
+def programs(attune, device, cell):
+    problem = cell.problem
     shape = lambda heads, rows: (problem.batch, heads, rows, problem.dim)
     draw = lambda *size: torch.randn(size, device=device.name, dtype=torch.float32).to(TYPES[problem.dtype])
     q, k, v = (draw(*shape(h, rows)) for h, rows in
@@ -134,11 +130,11 @@ def programs(attune, device, problem):
         q, k, v, is_causal=problem.causal, enable_gqa=problem.heads != problem.key_heads)
 
     def peer(call):
-        with sdpa_kernel([problem.peer] if device.gpu else [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):
+        with sdpa_kernel([cell.peer] if device.gpu else [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):
             return call()
 
     out = torch.empty_like(q)
-    if not problem.backward:
+    if not cell.backward:
         ours = attune.sdpa(q, k, v, out, causal=problem.causal)
         call = lambda: peer(lambda: sdpa(q, k, v))
         truth = lambda: plain(problem, *(x.double() for x in few))
@@ -161,9 +157,9 @@ def programs(attune, device, problem):
     return ours, call, check
 
 
-def measure(attune, device, problem, rounds):
+def measure(attune, device, cell, rounds):
     torch.manual_seed(1)
-    ours, peer, check = programs(attune, device, problem)
+    ours, peer, check = programs(attune, device, cell)
     share, variant = check(), attune.last_variant()
     times = {ours: [], peer: []}
     for n in range(-1, rounds):  # the first warms up
@@ -171,8 +167,7 @@ def measure(attune, device, problem, rounds):
             seconds = device.seconds(call)
             if n >= 0:
                 times[call].append(seconds)
-    ratios = sorted(b / a for a, b in zip(times[ours], times[peer]))
-    return statistics.median(times[ours]), ratios, share, variant
+    return statistics.median(times[ours]), [b / a for a, b in zip(times[ours], times[peer])], share, variant
 
 
 def bandwidth(device, rounds):
@@ -182,16 +177,17 @@ def bandwidth(device, rounds):
     return 2 * memory.nbytes / min(device.seconds(lambda: to.copy_(memory)) for _ in range(rounds))
 
 
-def targets_of(problem, seconds, ratio, peak, reads):
+def targets_of(cell, seconds, ratio, peak, reads):
     """(figure, measured, at least)"""
+    problem = cell.problem
     if problem.queries == 1:
-        yield f"{problem}: bytes of keys and values, of a copy's", problem.bytes / seconds / reads, 0.7
-    elif not problem.backward and problem.dtype == "f32" and not problem.causal:
+        yield f"{cell}: bytes of keys and values, of a copy's", cell.bytes / seconds / reads, 0.7
+    elif not cell.backward and problem.dtype == "f32" and not problem.causal:
         if peak:
-            yield f"{problem}: of the f32 peak", problem.flops / seconds / peak, 0.35
-        yield f"{problem}: PyTorch's time / ours", ratio, 1.0
-    elif not problem.backward and problem.dtype == "f16" and problem.dim == 128:
-        yield f"{problem}: PyTorch's time / ours", ratio, 0.4
+            yield f"{cell}: of the f32 peak", cell.flops / seconds / peak, 0.35
+        yield f"{cell}: PyTorch's time / ours", ratio, 1.0
+    elif not cell.backward and problem.dtype == "f16" and problem.dim == 128:
+        yield f"{cell}: PyTorch's time / ours", ratio, 0.4
 
 
 def main():
@@ -202,6 +198,11 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="a folder, such as bench/results")
     parser.add_argument("--cpu", action="store_true", help="small sizes on the CPU, to try this script")
     given = parser.parse_args()
+    asked = [cell for cell in cells(16 if given.cpu else 1) if given.only in str(cell)]
+    if given.rounds < 1:
+        parser.error("--rounds: at least 1")
+    if not asked:
+        parser.error(f"--only: no cell has '{given.only}' in its name")
     if not given.cpu and not torch.cuda.is_available():
         parser.exit(2, "PyTorch finds no GPU (--cpu tries the script without)\n")
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -211,35 +212,40 @@ def main():
     reads = bandwidth(device, given.rounds)
     lines = [f"# Beside PyTorch on a GPU, {datetime.date.today()}", "", what + f"; a copy moves {reads / 1e9:.0f} GB/s.", "",
              f"In turns, {given.rounds} rounds on the same tensors; ratios are medians over rounds of its time / ours. PyTorch's is"
-             " `efficient_attention` in f32 (TF32 off), `flash_attention` in f16 and bf16. Error: 1 is what is allowed.", "",
+             " `efficient_attention` in f32 (TF32 off), `flash_attention` in f16 and bf16. Cells that name no"
+             " type are f32. Error: 1 is what is allowed.", "",
              "| cell | variant | ours ms | TFLOP/s | of f32 peak | of a copy's bytes | its time / ours | 10 to 90 % | error |",
              "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     print("\n".join(lines), flush=True)
     targets = []
-    for problem in problems(16 if given.cpu else 1):
-        if given.only not in str(problem):
-            continue
+    wrong = []
+    for cell in asked:
         try:
-            seconds, ratios, share, variant = measure(attune, device, problem, given.rounds)
+            seconds, ratios, share, variant = measure(attune, device, cell, given.rounds)
         except RuntimeError as failure:
-            line = f"| {problem} | {str(failure).splitlines()[0]} | | | | | | | |"
+            line = f"| {cell} | {str(failure).splitlines()[0]} | | | | | | | |"
         else:
-            of_peak = f"{problem.flops / seconds / peak:.2f}" if peak and problem.dtype == "f32" else "-"
-            of_copy = f"{problem.bytes / seconds / reads:.2f}" if problem.queries == 1 else "-"
-            targets += targets_of(problem, seconds, statistics.median(ratios), peak, reads)
-            low, high = (ratios[round(x * (len(ratios) - 1))] for x in (0.1, 0.9))
-            line = (f"| {problem} | `{variant}` | {seconds * 1e3:.3f} | {problem.flops / seconds / 1e12:.2f} | {of_peak} "
-                    f"| {of_copy} | {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {share:.2f} |")
+            of_peak = f"{cell.flops / seconds / peak:.2f}" if peak and cell.problem.dtype == "f32" else "-"
+            of_copy = f"{cell.bytes / seconds / reads:.2f}" if cell.problem.queries == 1 else "-"
+            ratio = statistics.median(ratios)
+            targets += targets_of(cell, seconds, ratio, peak, reads)
+            wrong += [] if share <= 1 else [f"{cell}: wrong result: {share:.3g} times the error that is allowed"]
+            line = (f"| {cell} | `{variant}` | {seconds * 1e3:.3f} | {cell.flops / seconds / 1e12:.2f} | {of_peak} "
+                    f"| {of_copy} | {ratio:.2f} | {spread(ratios)} | {share:.2f} |")
         print(line, flush=True)
         lines.append(line)
     lines += ["", *(f"{'held' if value >= least else 'NOT HELD'}: {what}: {value:.2f}, target >= {least}"
                     for what, value, least in targets)]
     print("\n".join(lines[-len(targets) - 1 :]))
     if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
         file = given.out / f"{'gpu' if device.gpu else 'trial'}-{datetime.date.today()}.md"
         file.write_text("\n".join(lines) + "\n")
         print(f"\nwritten: {file}")
+    for line in wrong:
+        print(f"compare_device: {line}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
