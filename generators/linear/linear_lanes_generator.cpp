@@ -25,19 +25,19 @@ public:
     Input<Buffer<void, 1>> bias{"bias"};  // (n), any stride
 
     void configure() {
-        x.set_type(held_type()), weight.set_type(held_type()), bias.set_type(held_type());
-        out = add_output<Func>("out", held_type(), 4);
+        x.set_type(held()), weight.set_type(held()), bias.set_type(held());
+        out = add_output<Func>("out", held(), 4);
     }
 
     void generate() {
         attune::LinearInputs in;
         Var n("n");
         in.x = Func("x_f32"), in.bias = Func("bias_f32");
-        in.x(_) = widened(x(_));
-        in.bias(n) = select(has_bias, widened(bias(n)), 0.0f);
-        in.weight = [this](Expr n, Expr k, Expr, Expr) { return widened(weight(k, n)); };
+        in.x(_) = attune::widened(x(_));
+        in.bias(n) = select(has_bias, attune::widened(bias(n)), 0.0f);
+        in.weight = [this](Expr n, Expr k, Expr, Expr) { return attune::widened(weight(k, n)); };
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent(), in.columns = weight.dim(1).extent();
-        stages = attune::linear_lane_stages(in, tile_depth, [this](const Expr &x) { return stored(x); });
+        stages = attune::linear_lane_stages(in, tile_depth, [this](const Expr &x) { return attune::stored(held(), x); });
         *out = stages.out;
     }
 
@@ -55,9 +55,7 @@ private:
     Output<Func> *out = nullptr;
     attune::LinearLaneStages stages;
 
-    Type held_type() const { return static_cast<Type>(dtype).is_bfloat() ? Type(UInt(16)) : static_cast<Type>(dtype); }
-    Expr widened(const Expr &x) const { return x.type().is_uint() ? attune::bf16_bits_widened(x) : cast<float>(x); }
-    Expr stored(const Expr &x) const { return held_type().is_uint() ? attune::bf16_bits_of(x) : cast(held_type(), x); }
+    Type held() const { return attune::held_type(dtype); }
 };
 }  // namespace
 

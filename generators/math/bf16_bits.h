@@ -16,4 +16,13 @@ inline Halide::Expr bf16_bits_of(const Halide::Expr &x) {
     return cast<uint16_t>(select((bits & 0x7fffffff) > 0x7f800000, cast<uint32_t>(0x7fc0), rounded));
 }
 
+// Of elements in memory: the type that stands for `type` there, an element as f32, and f32 as an element of a held type.
+inline Halide::Type held_type(const Halide::Type &type) { return type.is_bfloat() ? Halide::UInt(16) : type; }
+inline Halide::Expr widened(const Halide::Expr &element) {
+    return element.type().is_uint() ? bf16_bits_widened(element) : Halide::cast<float>(element);
+}
+inline Halide::Expr stored(const Halide::Type &held, const Halide::Expr &x) {
+    return held.is_uint() ? bf16_bits_of(x) : Halide::cast(held, x);
+}
+
 }  // namespace attune

@@ -42,7 +42,7 @@ public:
 
     // The order of these is that of the arguments (runtime/src/sdpa_device.cpp).
     void configure() {
-        query.set_type(held_type()), key.set_type(held_type()), value.set_type(held_type());
+        query.set_type(held()), key.set_type(held()), value.set_type(held());
         if (pair == Pair::additive) {
             has_pair_weight = add_input<bool>("has_pair_weight");
             pair_weight = add_input<Buffer<>>("pair_weight", Float(32), 1);  // (d), any stride
@@ -52,14 +52,14 @@ public:
             key_address = add_input<uint64_t>("key_address"), value_address = add_input<uint64_t>("value_address");
         if (kind == Kind::scored) {
             softcap = add_input<float>("softcap");
-            has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held_type(), 4);
+            has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held(), 4);
             has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
             has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
             has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
         }
         if (gradients) {
-            forward_out = add_input<Buffer<>>("forward_out", held_type(), 4);
-            grad_out = add_input<Buffer<>>("grad_out", held_type(), 4);
+            forward_out = add_input<Buffer<>>("forward_out", held(), 4);
+            grad_out = add_input<Buffer<>>("grad_out", held(), 4);
             lse = add_input<Buffer<>>("lse", Float(32), 3);
             has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
             if (schedule_name == Schedule::mma)
@@ -68,17 +68,17 @@ public:
             rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
             for (const auto &[name, gradient] :
                  {std::pair("grad_query", &of_query), {"grad_key", &of_key}, {"grad_value", &of_value}})
-                *gradient = add_output<Func>(name, held_type(), 4);
+                *gradient = add_output<Func>(name, held(), 4);
             return;
         }
         // lse is the second value of out: the runtime gives it stride 0 along d.
-        out = add_output<Func>("out", {held_type(), Float(32)}, 4);
+        out = add_output<Func>("out", {held(), Float(32)}, 4);
         // So have the sums and maxima of state.
         if (schedule_name == Schedule::split) state = add_output<Func>("state", {Float(32), Float(32), Float(32)}, 4);
     }
 
     void generate() {
-        auto narrowed = [this](const Expr &x) { return stored(x); };
+        auto narrowed = [this](const Expr &x) { return attune::stored(held(), x); };
         if (gradients) {
             const Func grads = in_f32(*grad_out, "grad_out_f32");
             row_stages = attune::backward_rows_stages(
@@ -108,7 +108,7 @@ public:
         if (schedule_name == Schedule::mma) {
             const attune::GradientHalves all = halves();
             fragments = attune::fragment_stages(inputs(), {all.query, all.key, all.value}, fragment(), score(),
-                                                attune::fragment_instructions(target, held_type()), narrowed);
+                                                attune::fragment_instructions(target, held()), narrowed);
             *out = fragments.s.out;
         } else if (schedule_name == Schedule::split) {
             stages = attune::lane_split_stages(inputs(), lanes(), chunk, part, tile_q, score(),
@@ -156,9 +156,7 @@ private:
     attune::BackwardRowsStages row_stages;
     attune::FragmentStages fragments;
 
-    Type held_type() const { return static_cast<Type>(dtype).is_bfloat() ? Type(UInt(16)) : static_cast<Type>(dtype); }
-    Expr widened(const Expr &x) const { return x.type().is_uint() ? attune::bf16_bits_widened(x) : cast<float>(x); }
-    Expr stored(const Expr &x) const { return held_type().is_uint() ? attune::bf16_bits_of(x) : cast(held_type(), x); }
+    Type held() const { return attune::held_type(dtype); }
     int most_channels() const { return channels == 0 ? head_dim : channels; }
     attune::LaneShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }
     attune::LanesTuning lanes_tuning() const {
@@ -167,13 +165,13 @@ private:
     }
     attune::FragmentShape fragment() const { return {tile_q, lane_rows, most_channels(), chunk}; }
     // Elements of 16 bytes, as loads are widest.
-    int together() const { return head_dim == 0 ? 1 : 16 / held_type().bytes(); }
+    int together() const { return head_dim == 0 ? 1 : 16 / held().bytes(); }
 
     // The same elements as f32.
     Func in_f32(const Func &from, const std::string &name) const {
         Func f(name);
         const std::vector<Var> at = from.args();
-        f(at) = widened(from(std::vector<Expr>(at.begin(), at.end())));
+        f(at) = attune::widened(from(std::vector<Expr>(at.begin(), at.end())));
         return f;
     }
 
