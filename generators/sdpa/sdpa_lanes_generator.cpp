@@ -95,7 +95,7 @@ public:
                                           {attune::GradientOf::value, of_value}}) {
                 if (schedule_name == Schedule::mma) {
                     fragment_gradients.push_back(attune::fragment_gradient(
-                        of, in, halves(), fragment(), score(), attune::fragment_instructions(target, held_type()), narrowed));
+                        of, in, halves(), fragment(), score(), attune::fragment_instructions(target, held()), narrowed));
                     *out = fragment_gradients.back().out;
                 } else {
                     lane_gradients.push_back(attune::lane_gradient(of, in, lanes(), chunk, tile_q, score(),

@@ -114,12 +114,21 @@ template<typename T> Lanewise comparison(const std::string &name) {
     return {};
 }
 
-template<typename To, typename From> To converted(From x, const Instruction &in) {
+// To an integer.
+enum class Rounding { none, down, up, nearest, to_zero };
+Rounding rounding_of(const Instruction &in) {
+    if (in.has("rmi")) return Rounding::down;
+    if (in.has("rpi")) return Rounding::up;
+    if (in.has("rni")) return Rounding::nearest;
+    return in.has("rzi") ? Rounding::to_zero : Rounding::none;
+}
+
+template<typename To, typename From> To converted(From x, Rounding rounding) {
     if constexpr (std::is_floating_point_v<From>) {
-        if (in.has("rmi")) x = std::floor(x);
-        if (in.has("rpi")) x = std::ceil(x);
-        if (in.has("rni")) x = std::nearbyint(x);
-        if (in.has("rzi")) x = std::trunc(x);
+        if (rounding == Rounding::down) x = std::floor(x);
+        if (rounding == Rounding::up) x = std::ceil(x);
+        if (rounding == Rounding::nearest) x = std::nearbyint(x);
+        if (rounding == Rounding::to_zero) x = std::trunc(x);
         if constexpr (std::is_integral_v<To>) {
             if (x != x) return To(0);
             constexpr double low = double(std::numeric_limits<To>::min()), high = double(std::numeric_limits<To>::max());
@@ -147,8 +156,11 @@ Lanewise conversion(const Instruction &in) {
     if (to == "bf16x2" && from == "f32")
         return computes<u32, float, float>([](float high, float low) { return u32(bf16_of(high)) << 16 | bf16_of(low); });
     Lanewise result;
+    const Rounding rounding = rounding_of(in);
     with_type(from, [&]<typename From>(From) {
-        with_type(to, [&]<typename To>(To) { result = computes<To, From>([&in](From x) { return converted<To>(x, in); }); });
+        with_type(to, [&]<typename To>(To) {
+            result = computes<To, From>([rounding](From x) { return converted<To>(x, rounding); });
+        });
     });
     return result;
 }
@@ -156,6 +168,11 @@ Lanewise conversion(const Instruction &in) {
 // One element, a vector made one number, or one number taken apart.
 void move(Registers &r, const Instruction &in, std::uint32_t mask, int bytes) {
     const auto &to = in.operands[0].places, &from = in.operands[1].places;
+    if (to.size() == 1 && from.size() == 1) {
+        const u64 *x = r.of(from[0]);
+        u64 *result = r.of(to[0]);
+        return each_lane(mask, [&](int lane) { result[lane] = x[lane]; });
+    }
     const std::size_t parts = std::max(to.size(), from.size());
     const int bits = 8 * bytes / static_cast<int>(parts);
     const u64 all = bits == 64 ? ~u64(0) : (u64(1) << bits) - 1;

@@ -2,7 +2,7 @@
 #pragma once
 #include "program.h"
 #include <bit>
-#include <functional>
+#include <utility>
 
 namespace ptx {
 
@@ -11,9 +11,8 @@ constexpr int lanes = 32;
 // The registers of a warp: places of `lanes` values each.
 struct Registers {
     std::vector<std::uint64_t> values;
-    std::uint64_t &at(Place p, int lane) {
-        return values[static_cast<std::size_t>(p) * lanes + static_cast<std::size_t>(lane)];
-    }
+    std::uint64_t *of(Place p) { return values.data() + static_cast<std::size_t>(p) * lanes; }
+    std::uint64_t &at(Place p, int lane) { return of(p)[lane]; }
 };
 
 template<typename T> T as(std::uint64_t bits) {
@@ -34,9 +33,9 @@ template<typename T> std::uint64_t bits_of(T value) {
 }
 
 // Acts on the lanes of the mask. Empty: there is no such instruction here.
-using Lanewise = std::function<void(Registers &, const Instruction &, std::uint32_t mask)>;
 Lanewise lanewise(const Instruction &);
 
+constexpr std::uint32_t all_lanes = 0xffffffff;
 template<typename F> void each_lane(std::uint32_t mask, const F &f) {
     for (int lane = 0; lane < lanes; lane++)
         if (mask >> lane & 1) f(lane);
@@ -45,12 +44,16 @@ template<typename F> void each_lane(std::uint32_t mask, const F &f) {
 // result = f(operands), of which operand n is of type Operand n.
 template<typename Result, typename... Of, typename F> Lanewise computes(F f) {
     return [f](Registers &r, const Instruction &in, std::uint32_t mask) {
-        each_lane(mask, [&](int lane) {
-            std::size_t n = 1;
-            auto next = [&]<typename T>() { return as<T>(r.at(in.operands[n++].places[0], lane)); };
-            const std::tuple<Of...> values{next.template operator()<Of>()...};
-            r.at(in.operands[0].places[0], lane) = bits_of<Result>(std::apply(f, values));
-        });
+        [&]<std::size_t... n>(std::index_sequence<n...>) {
+            std::uint64_t *result = r.of(in.operands[0].places[0]);
+            const std::uint64_t *const of[] = {r.of(in.operands[n + 1].places[0])...};
+            const auto compute = [&](int lane) { result[lane] = bits_of<Result>(f(as<Of>(of[n][lane])...)); };
+            if (mask != all_lanes) return each_lane(mask, compute);
+                // As vectors: a lane's result is written to where no other lane reads.
+#pragma GCC ivdep
+            for (int lane = 0; lane < lanes; lane++) compute(lane);
+        }
+        (std::index_sequence_for<Of...>());
     };
 }
 

@@ -1,4 +1,4 @@
-#include "program.h"
+#include "lanes.h"
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
@@ -34,6 +34,27 @@ std::vector<std::string> split_operands(const std::string &s) {
     for (std::string &p : parts) p = trimmed(p);
     if (parts.back().empty()) parts.pop_back();
     return parts;
+}
+
+Kind kind_of(const Instruction &in) {
+    const std::string &op = in.operation;
+    const std::string name = in.text.substr(in.text.find(op));  // without a predicate
+    const auto begins = [&](const std::string &start) { return name.rfind(start + " ", 0) == 0; };
+    if (in.computes) return Kind::computed;
+    if (op == "bra") return Kind::branch;
+    if (op == "ret" || op == "exit") return Kind::finish;
+    if (op == "bar" || op == "barrier") return Kind::barrier;
+    if (op == "ld") return in.has("param") ? Kind::parameter : Kind::load;
+    if (op == "st") return Kind::store;
+    if (begins("shfl.sync.bfly.b32") && in.operands.size() == 5) return Kind::exchange;
+    if (begins("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")) return Kind::multiply_f16;
+    if (begins("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")) return Kind::multiply_bf16;
+    if (begins("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) return Kind::load_matrices;
+    if (begins("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16")) return Kind::load_transposed;
+    if (begins("cp.async.cg.shared.global")) return Kind::copy;
+    if (name == "cp.async.commit_group") return Kind::close_copies;
+    if (begins("cp.async.wait_group")) return Kind::wait_for_copies;
+    return Kind::unknown;
 }
 
 class KernelReader {
@@ -131,6 +152,10 @@ private:
             targets_.back() = rest;
         else
             for (const std::string &o : split_operands(rest)) in.operands.push_back(operand(o));
+        in.computes = lanewise(in);
+        in.kind = kind_of(in);
+        in.shared = in.has("shared");
+        if (in.kind == Kind::load || in.kind == Kind::store) in.bytes = std::stoul(in.type.substr(1)) / 8;
         kernel_.code.push_back(std::move(in));
     }
 

@@ -2,6 +2,7 @@
 // generation writes; anything else is refused by name.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +19,30 @@ struct Operand {
     std::string symbol;         // of an address that names a parameter
 };
 
+// What is done with an instruction. `computed`: a function of each lane's own values (lanes.h).
+enum class Kind {
+    unknown,
+    computed,
+    branch,
+    finish,
+    barrier,
+    parameter,
+    load,
+    store,
+    exchange,
+    multiply_f16,
+    multiply_bf16,
+    load_matrices,
+    load_transposed,
+    copy,
+    close_copies,
+    wait_for_copies
+};
+
+struct Registers;
+struct Instruction;
+using Lanewise = std::function<void(Registers &, const Instruction &, std::uint32_t mask)>;
+
 struct Instruction {
     std::string text;                // as it was written, for messages
     std::vector<std::string> parts;  // "ld", "global", "nc", "v4", "b32"
@@ -26,6 +51,11 @@ struct Instruction {
     bool negated = false;
     std::vector<Operand> operands;
     int target = -1;  // of a branch
+    // Found out once, because instructions are run millions of times.
+    Kind kind = Kind::unknown;
+    Lanewise computes;      // of `computed`
+    bool shared = false;    // the memory that it reads or writes
+    std::size_t bytes = 0;  // of an element there
     bool has(const std::string &part) const;
 };
 

@@ -2,8 +2,8 @@
 // instruction go on together, the furthest behind first, so that lanes that parted meet again.
 #include "lanes.h"
 #include "matrices.h"
+#include <algorithm>
 #include <cstring>
-#include <deque>
 #include <stdexcept>
 
 namespace ptx {
@@ -13,13 +13,10 @@ constexpr int finished = 1 << 30;
 
 [[noreturn]] void fail(const Instruction &in, const std::string &why) { throw std::runtime_error(why + ": " + in.text); }
 
-int bytes_of(const Instruction &in) { return std::stoi(in.type.substr(1)) / 8; }
-
-struct Block {
+struct Launch {
     const Kernel &kernel;
-    const std::vector<Lanewise> &lanewise;
-    const std::map<std::string, std::uint64_t> &arguments;
-    std::vector<char> shared;
+    std::map<std::string, std::uint64_t> arguments;
+    std::vector<char> shared;  // of the block that runs
 };
 
 // A copy that a lane has asked for (cp.async), and those that it has not waited for yet.
@@ -30,20 +27,23 @@ struct Copy {
 };
 struct Copies {
     std::vector<Copy> open;
-    std::deque<std::vector<Copy>> groups;
+    std::vector<std::vector<Copy>> groups;
 };
 
 class Warp {
 public:
-    Warp(Block &block, const unsigned (&index)[3], const unsigned (&size)[3], unsigned first, unsigned threads)
-        : block_(block) {
-        registers_.values.assign(static_cast<std::size_t>(block.kernel.places) * lanes, 0xdeadbeef);
+    explicit Warp(Launch &launch) : launch_(launch) {}
+
+    // Of another block, before its first instruction.
+    void begin(const unsigned (&index)[3], const unsigned (&size)[3], unsigned first, unsigned threads) {
+        registers_.values.assign(static_cast<std::size_t>(launch_.kernel.places) * lanes, 0xdeadbeef);
+        for (Copies &c : copies_) c.open.clear(), c.groups.clear();
+        for (const auto &[place, bits] : launch_.kernel.constants) std::fill_n(registers_.of(place), lanes, bits);
         for (int lane = 0; lane < lanes; lane++) {
             const unsigned thread = first + static_cast<unsigned>(lane);
             at_[lane] = thread < threads ? 0 : finished;
             const unsigned of[] = {thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]};
-            for (const auto &[place, bits] : block.kernel.constants) registers_.at(place, lane) = bits;
-            for (const auto &[place, name] : block.kernel.specials) {
+            for (const auto &[place, name] : launch_.kernel.specials) {
                 const int axis = name.back() - 'x';
                 if (name.rfind("%tid.", 0) == 0)
                     registers_.at(place, lane) = of[axis];
@@ -60,83 +60,120 @@ public:
     // Up to the next barrier; false: to the end.
     bool run() {
         for (;;) {
-            int at = finished;
-            for (const int a : at_) at = std::min(at, a);
-            if (at == finished) return false;
+            const int furthest_behind = *std::min_element(at_, at_ + lanes);
+            if (furthest_behind == finished) return false;
             std::uint32_t here = 0;
-            for (int lane = 0; lane < lanes; lane++) here |= std::uint32_t(at_[lane] == at) << lane;
-            const Instruction &in = block_.kernel.code[static_cast<std::size_t>(at)];
-            std::uint32_t mask = here;
-            if (in.predicate >= 0) {
-                each_lane(here, [&](int lane) {
-                    if ((registers_.at(in.predicate, lane) & 1) == in.negated) mask &= ~(std::uint32_t(1) << lane);
-                });
-            }
-            each_lane(here, [&](int lane) { at_[lane] = at + 1; });
-            if (in.operation == "bar" || in.operation == "barrier") {
-                if (here != running()) fail(in, "a barrier that not all lanes reach");
-                return true;
-            }
-            step(in, static_cast<std::size_t>(at), mask);
+            int others = finished;  // where the next lanes stand
+            for (int lane = 0; lane < lanes; lane++)
+                if (at_[lane] == furthest_behind)
+                    here |= std::uint32_t(1) << lane;
+                else
+                    others = std::min(others, at_[lane]);
+            if (run_together(here, furthest_behind, others)) return true;
         }
     }
 
 private:
+    // Until these lanes part, or meet or pass others; true: until a barrier.
+    bool run_together(std::uint32_t here, int at, int others) {
+        while (at < others) {
+            const Instruction &in = launch_.kernel.code[static_cast<std::size_t>(at++)];
+            const std::uint32_t mask = in.predicate < 0 ? here : here & taken(in);
+            const int next = in.kind == Kind::branch ? in.target : in.kind == Kind::finish ? finished : at;
+            if (in.kind == Kind::barrier) {
+                stand(here, at);
+                if (here != running()) fail(in, "a barrier that not all lanes reach");
+                return true;
+            } else if (next == at) {
+                step(in, mask);
+            } else if (mask == here) {
+                at = next;
+            } else if (mask) {
+                stand(mask, next);
+                stand(here & ~mask, at);
+                return false;
+            }
+        }
+        stand(here, at);
+        return false;
+    }
+
+    void stand(std::uint32_t mask, int at) {
+        each_lane(mask, [&](int lane) { at_[lane] = at; });
+    }
+
+    // Lanes whose predicate holds.
+    std::uint32_t taken(const Instruction &in) {
+        const std::uint64_t *predicate = registers_.of(in.predicate);
+        std::uint32_t mask = 0;
+        for (int lane = 0; lane < lanes; lane++) mask |= static_cast<std::uint32_t>(predicate[lane] & 1) << lane;
+        return in.negated ? ~mask : mask;
+    }
+
     std::uint32_t running() const {
         std::uint32_t all = 0;
         for (int lane = 0; lane < lanes; lane++) all |= std::uint32_t(at_[lane] != finished) << lane;
         return all;
     }
 
-    void step(const Instruction &in, std::size_t number, std::uint32_t mask) {
-        const std::string &op = in.operation;
-        if (block_.lanewise[number])
-            block_.lanewise[number](registers_, in, mask);
-        else if (op == "bra")
-            each_lane(mask, [&](int lane) { at_[lane] = in.target; });
-        else if (op == "ret" || op == "exit")
-            each_lane(mask, [&](int lane) { at_[lane] = finished; });
-        else if (op == "ld" || op == "st")
-            move_memory(in, mask);
-        else if (op == "shfl")
-            exchange(in, mask);
-        else if (op == "mma")
-            multiply(in, mask);
-        else if (op == "ldmatrix")
-            load_fragments(in, mask);
-        else if (op == "cp")
-            copy(in, mask);
-        else if (mask)
-            fail(in, "not known here");
+    void step(const Instruction &in, std::uint32_t mask) {
+        switch (in.kind) {
+        case Kind::computed: return in.computes(registers_, in, mask);
+        case Kind::parameter: return read_parameter(in, mask);
+        case Kind::load:
+        case Kind::store: return move_memory(in, mask);
+        case Kind::exchange: return exchange(in, mask);
+        case Kind::multiply_f16: return multiply(in, mask, float_of_f16);
+        case Kind::multiply_bf16: return multiply(in, mask, float_of_bf16);
+        case Kind::load_matrices:
+        case Kind::load_transposed: return load_fragments(in, mask);
+        case Kind::copy: return copy(in, mask);
+        case Kind::close_copies: return close_copies(mask);
+        case Kind::wait_for_copies: return wait_for_copies(in, mask);
+        default:
+            if (mask) fail(in, "not known here");
+        }
+    }
+
+    void read_parameter(const Instruction &in, std::uint32_t mask) {
+        const std::uint64_t value = launch_.arguments.at(in.operands[1].symbol);
+        std::uint64_t *result = registers_.of(in.operands[0].places[0]);
+        each_lane(mask, [&](int lane) { result[lane] = value; });
     }
 
     void move_memory(const Instruction &in, std::uint32_t mask) {
-        const bool store = in.operation == "st";
-        const Operand &place = in.operands[store ? 0 : 1], &values = in.operands[store ? 1 : 0];
-        const auto size = static_cast<std::size_t>(bytes_of(in));
-        if (in.has("param")) {
-            const std::uint64_t value = block_.arguments.at(place.symbol);
-            return each_lane(mask, [&](int lane) { registers_.at(values.places[0], lane) = value; });
+        switch (in.bytes) {
+        case 1: return move_elements<std::uint8_t>(in, mask);
+        case 2: return move_elements<std::uint16_t>(in, mask);
+        case 4: return move_elements<std::uint32_t>(in, mask);
+        case 8: return move_elements<std::uint64_t>(in, mask);
+        default: fail(in, "not known here");
         }
+    }
+    template<typename T> void move_elements(const Instruction &in, std::uint32_t mask) {
+        const bool store = in.kind == Kind::store;
+        const Operand &place = in.operands[store ? 0 : 1];
+        const std::vector<Place> &values = in.operands[store ? 1 : 0].places;
+        const std::size_t bytes = sizeof(T) * values.size();
         each_lane(mask, [&](int lane) {
             const std::uint64_t base = address(place, lane);
-            if (base % (size * values.places.size())) fail(in, "a vector that is not aligned");
-            for (std::size_t n = 0; n < values.places.size(); n++) {
-                char *at = memory(in, base + n * size, size);
-                std::uint64_t &value = registers_.at(values.places[n], lane);
-                if (store) {
-                    std::memcpy(at, &value, size);
-                } else {
-                    value = 0;
-                    std::memcpy(&value, at, size);
-                }
+            if (base % bytes) fail(in, "a vector that is not aligned");
+            char *at = memory(in, base, bytes);
+            for (const Place p : values) {
+                std::uint64_t &value = registers_.at(p, lane);
+                T element = static_cast<T>(value);
+                if (store)
+                    std::memcpy(at, &element, sizeof(T));
+                else
+                    std::memcpy(&element, at, sizeof(T)), value = element;
+                at += sizeof(T);
             }
         });
     }
     char *memory(const Instruction &in, std::uint64_t address, std::size_t size) const {
-        if (!in.has("shared")) return reinterpret_cast<char *>(address);
-        if (address + size > block_.shared.size()) fail(in, "beyond shared memory");
-        return block_.shared.data() + address;
+        if (!in.shared) return reinterpret_cast<char *>(address);
+        if (address + size > launch_.shared.size()) fail(in, "beyond shared memory");
+        return launch_.shared.data() + address;
     }
 
     std::uint64_t address(const Operand &operand, int lane) {
@@ -145,11 +182,7 @@ private:
     }
 
     void load_fragments(const Instruction &in, std::uint32_t mask) {
-        const bool transposed = in.has("trans");
-        if (in.text.find(transposed ? "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
-                                    : "ldmatrix.sync.aligned.m8n8.x4.shared.b16 ") == std::string::npos)
-            fail(in, "not known here");
-        if (mask != ~std::uint32_t(0)) fail(in, "lanes are missing where matrices are loaded");
+        if (mask != all_lanes) fail(in, "lanes are missing where matrices are loaded");
         constexpr std::size_t row = 16;
         const char *rows[lanes];
         for (int lane = 0; lane < lanes; lane++) {
@@ -157,64 +190,60 @@ private:
             if (at % row) fail(in, "a row that is not aligned");
             rows[lane] = memory(in, at, row);
         }
-        load_matrices(registers_, in, rows, transposed);
+        load_matrices(registers_, in, rows, in.kind == Kind::load_transposed);
     }
 
     // Done as late as the manual allows: when the lane waits for the group. Until then its target holds neither what was there
     // before nor what will be.
     void copy(const Instruction &in, std::uint32_t mask) {
-        const bool commits = in.parts == std::vector<std::string>{"cp", "async", "commit_group"};
-        const bool waits = in.parts == std::vector<std::string>{"cp", "async", "wait_group"};
         constexpr std::size_t size = 16;
-        if (!commits && !waits && in.parts != std::vector<std::string>{"cp", "async", "cg", "shared", "global"})
-            fail(in, "not known here");
         each_lane(mask, [&](int lane) {
-            Copies &of_lane = copies_[lane];
-            if (commits) {
-                of_lane.groups.push_back(std::move(of_lane.open));
-                of_lane.open.clear();
-            } else if (waits) {
-                const auto left = registers_.at(in.operands[0].places[0], lane);
-                for (; of_lane.groups.size() > left; of_lane.groups.pop_front())
-                    for (const Copy &c : of_lane.groups.front()) {
-                        std::memset(c.to, 0, c.bytes);
-                        std::memcpy(c.to, c.from, c.given);
-                    }
-            } else {
-                auto number = [&](std::size_t n) { return registers_.at(in.operands[n].places[0], lane) & 0xffffffff; };
-                const std::uint64_t to = address(in.operands[0], lane), from = address(in.operands[1], lane);
-                const std::size_t given = in.operands.size() > 3 ? number(3) : size;
-                if (number(2) != size || given > size || to % size || from % size) fail(in, "size or alignment");
-                char *target = memory(in, to, size);
-                std::memset(target, unknown_byte, size);
-                of_lane.open.push_back({target, reinterpret_cast<const char *>(from), size, given});
-            }
+            auto number = [&](std::size_t n) { return registers_.at(in.operands[n].places[0], lane) & 0xffffffff; };
+            const std::uint64_t to = address(in.operands[0], lane), from = address(in.operands[1], lane);
+            const std::size_t given = in.operands.size() > 3 ? number(3) : size;
+            if (number(2) != size || given > size || to % size || from % size) fail(in, "size or alignment");
+            char *target = memory(in, to, size);
+            std::memset(target, unknown_byte, size);
+            copies_[lane].open.push_back({target, reinterpret_cast<const char *>(from), size, given});
+        });
+    }
+    void close_copies(std::uint32_t mask) {
+        each_lane(mask, [&](int lane) {
+            copies_[lane].groups.push_back(std::move(copies_[lane].open));
+            copies_[lane].open.clear();
+        });
+    }
+    void wait_for_copies(const Instruction &in, std::uint32_t mask) {
+        each_lane(mask, [&](int lane) {
+            auto &groups = copies_[lane].groups;
+            const auto left = registers_.at(in.operands[0].places[0], lane);
+            for (; groups.size() > left; groups.erase(groups.begin()))
+                for (const Copy &c : groups.front()) {
+                    std::memset(c.to, 0, c.bytes);
+                    std::memcpy(c.to, c.from, c.given);
+                }
         });
     }
 
     // What a lane reads of another, which has to be there.
     void exchange(const Instruction &in, std::uint32_t mask) {
-        if (in.parts != std::vector<std::string>{"shfl", "sync", "bfly", "b32"} || in.operands.size() != 5)
-            fail(in, "not known here");
-        if (mask != ~std::uint32_t(0)) fail(in, "lanes are missing in an exchange");
+        if (mask != all_lanes) fail(in, "lanes are missing in an exchange");
         std::uint64_t before[lanes];
-        for (int lane = 0; lane < lanes; lane++) before[lane] = registers_.at(in.operands[1].places[0], lane);
+        std::copy_n(registers_.of(in.operands[1].places[0]), lanes, before);
+        std::uint64_t *result = registers_.of(in.operands[0].places[0]);
+        const std::uint64_t *distance = registers_.of(in.operands[2].places[0]);
         for (int lane = 0; lane < lanes; lane++) {
-            const auto other =
-                static_cast<unsigned>(lane) ^ static_cast<unsigned>(registers_.at(in.operands[2].places[0], lane));
-            registers_.at(in.operands[0].places[0], lane) = before[other % lanes];
+            const auto other = static_cast<unsigned>(lane) ^ static_cast<unsigned>(distance[lane]);
+            result[lane] = before[other % lanes];
         }
     }
 
-    void multiply(const Instruction &in, std::uint32_t mask) {
-        const bool halves = in.text.find("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") != std::string::npos;
-        if (!halves && in.text.find("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") == std::string::npos)
-            fail(in, "not known here");
-        if (mask != ~std::uint32_t(0)) fail(in, "lanes are missing in a product of matrices");
-        multiply_matrices(registers_, in, halves ? float_of_f16 : float_of_bf16);
+    void multiply(const Instruction &in, std::uint32_t mask, float (*element)(std::uint16_t)) {
+        if (mask != all_lanes) fail(in, "lanes are missing in a product of matrices");
+        multiply_matrices(registers_, in, element);
     }
 
-    Block &block_;
+    Launch &launch_;
     Registers registers_;
     int at_[lanes];
     Copies copies_[lanes];
@@ -223,23 +252,22 @@ private:
 }  // namespace
 
 void run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)[3], unsigned shared_bytes, void **given) {
-    std::map<std::string, std::uint64_t> arguments;
+    Launch launch{kernel, {}, {}};
     for (std::size_t n = 0; n < kernel.parameters.size(); n++) {
         std::uint64_t value = 0;
         std::memcpy(&value, given[n], static_cast<std::size_t>(kernel.parameters[n].bytes));
-        arguments[kernel.parameters[n].name] = value;
+        launch.arguments[kernel.parameters[n].name] = value;
     }
-    std::vector<Lanewise> of_lanes;
-    for (const Instruction &in : kernel.code) of_lanes.push_back(lanewise(in));
     const unsigned threads = size[0] * size[1] * size[2];
+    // Their memory is that of all blocks.
+    std::vector<Warp> warps((threads + lanes - 1) / lanes, Warp(launch));
     unsigned index[3];
     for (index[2] = 0; index[2] < grid[2]; index[2]++)
         for (index[1] = 0; index[1] < grid[1]; index[1]++)
             for (index[0] = 0; index[0] < grid[0]; index[0]++) {
-                Block block{kernel, of_lanes, arguments, std::vector<char>(shared_bytes, unknown_byte)};
-                std::vector<Warp> warps;
-                for (unsigned first = 0; first < threads; first += lanes)
-                    warps.emplace_back(block, index, size, first, threads);
+                launch.shared.assign(shared_bytes, unknown_byte);
+                for (std::size_t n = 0; n < warps.size(); n++)
+                    warps[n].begin(index, size, static_cast<unsigned>(n) * lanes, threads);
                 // First to last, and last to first up to the next barrier: where one is missing a warp reads what another has
                 // not written yet, or overwrites what it still reads.
                 for (bool more = true, forward = true; more; forward = !forward) {
