@@ -10,9 +10,9 @@
 namespace attune::tune {
 namespace {
 
-constexpr std::size_t best_few = 3;        // from which descent goes on
-constexpr double least_gain = 0.001;       // of a sweep of descent, or it was the last
-constexpr std::size_t stage_at_most = 48;  // candidates of a stage: minutes of compiling
+constexpr std::size_t best_few = 3;            // from which descent goes on
+constexpr double least_gain_of_sweep = 0.001;  // of a sweep of descent, or it was the last
+constexpr std::size_t stage_at_most = 48;      // candidates of a stage: minutes of compiling
 
 // What all strategies share: what was asked and what was told. There is no other state of a candidate than these two, and
 // nothing that follows from outcomes outlives the question: so a candidate that was thought of but not asked can come up again,
@@ -91,7 +91,7 @@ public:
 protected:
     bool next_phase() override {
         const Outcome now = best_outcome();
-        const bool gained = sweep_ == Sweep::none || (now && (!before_ || *now < *before_ * (1 - least_gain)));
+        const bool gained = sweep_ == Sweep::none || (now && (!before_ || *now < *before_ * (1 - least_gain_of_sweep)));
         if (!gained && sweep_ == Sweep::two_steps) return false;
         // Where one step gains no more, knobs may still be better changed together: a wider tile with a shorter chunk.
         sweep_ = gained ? Sweep::one_step : Sweep::two_steps;
