@@ -21,11 +21,15 @@ SdpaResult<Real> additive_reference(const attune::ConstView &query, const attune
         o.w_score.given() ? rows_of<Real, T>(o.w_score).data : std::vector<Real>(std::size_t(q.width), Real(1));
     const Real scale = Real(o.attention.scale.value_or(1));
     return attention_reference<Real, T>({q.batch, q.heads, k.heads, q.count, k.count, query.rank}, o.attention,
-                                        rows_of<Real, T>(value), [&](Index b, Index h, Index key_head, Index i, Index j) {
-                                            const Real *const a = q.row(b, h, i), *const c = k.row(b, key_head, j);
-                                            Real sum = 0;
-                                            for (Index n = 0; n < q.width; n++) sum += w[n] * std::tanh(a[n] + c[n]);
-                                            return scale * (sum + Real(o.b_score));
+                                        rows_of<Real, T>(value), [&](Index b, Index h, Index key_head, Index i) {
+                                            std::vector<Real> x;
+                                            for (Index j = 0; j < k.count; j++) {
+                                                const Real *const a = q.row(b, h, i), *const c = k.row(b, key_head, j);
+                                                Real sum = 0;
+                                                for (Index n = 0; n < q.width; n++) sum += w[n] * std::tanh(a[n] + c[n]);
+                                                x.push_back(scale * (sum + Real(o.b_score)));
+                                            }
+                                            return x;
                                         });
 }
 
