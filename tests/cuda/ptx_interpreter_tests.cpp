@@ -79,3 +79,17 @@ TEST_CASE("ptx: matrices are dealt out to lanes as the manual draws them", "[ptx
             }
     }
 }
+
+TEST_CASE("ptx: lanes that part meet again", "[ptx]") {
+    // An exchange and a barrier refuse a warp that is not whole. One branch goes to the instruction that follows it.
+    const std::string part = "and.b32 %r4, %r1, 1;\nsetp.eq.s32 %p1, %r4, 0;\n@%p1 bra $even;\nmov.u32 %r5, 8;\nbra $met;\n"
+                             "$even:\nmov.u32 %r5, 9;\nbra $met;\n$met:\nmov.u32 %r6, 1;\n"
+                             "shfl.sync.bfly.b32 %r7, %r5, %r6, 31, -1;\n";
+    const std::string loop = "mov.u32 %r8, 0;\n$again:\nadd.s32 %r8, %r8, 1;\nsetp.lt.s32 %p2, %r8, %r1;\n@%p2 bra $again;\n"
+                             "bar.sync 0;\n";
+    const Words out = run(part + loop + "st.global.v2.b32 [%rd3], {%r7, %r8};\n", {}, 2);
+    for (std::uint32_t lane = 0; lane < 32; lane++) {
+        CHECK(out[2 * lane] == (lane % 2 ? 9 : 8));
+        CHECK(out[2 * lane + 1] == std::max(lane, 1u));
+    }
+}

@@ -79,14 +79,17 @@ private:
         while (at < others) {
             const Instruction &in = launch_.kernel.code[static_cast<std::size_t>(at++)];
             const std::uint32_t mask = in.predicate < 0 ? here : here & taken(in);
-            const int next = in.kind == Kind::branch ? in.target : in.kind == Kind::finish ? finished : at;
             if (in.kind == Kind::barrier) {
                 stand(here, at);
                 if (here != running()) fail(in, "a barrier that not all lanes reach");
                 return true;
-            } else if (next == at) {
+            }
+            if (in.kind != Kind::branch && in.kind != Kind::finish) {
                 step(in, mask);
-            } else if (mask == here) {
+                continue;
+            }
+            const int next = in.kind == Kind::branch ? in.target : finished;
+            if (mask == here) {
                 at = next;
             } else if (mask) {
                 stand(mask, next);
