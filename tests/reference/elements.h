@@ -13,12 +13,15 @@ inline Index heads(const attune::ConstView &x) { return x.rank == 4 ? x.extent[1
 inline Index rows(const attune::ConstView &x) { return x.rank >= 2 ? x.extent[x.rank - 2] : 1; }
 inline Index channels(const attune::ConstView &x) { return x.extent[x.rank - 1]; }
 
-template<typename T> T element(const attune::ConstView &x, Index b, Index h, Index i, Index d) {
+template<typename T> const T *element_at(const attune::ConstView &x, Index b, Index h, Index i, Index d) {
     Index at = d * x.stride[x.rank - 1];
     if (x.rank >= 2) at += i * x.stride[x.rank - 2];
     if (x.rank >= 3) at += b * x.stride[0];
     if (x.rank == 4) at += h * x.stride[1];
-    return static_cast<const T *>(x.data)[at];
+    return static_cast<const T *>(x.data) + at;
+}
+template<typename T> T element(const attune::ConstView &x, Index b, Index h, Index i, Index d) {
+    return *element_at<T>(x, b, h, i, d);
 }
 
 // Where element (b, h, i, j) is in a view that broadcasts to (B, H, Sq, Sk), or to (B, Sq, Sk) or (Sq, Sk) where `rank` is 3
@@ -46,8 +49,12 @@ template<typename Real, typename T> DenseRows<Real> rows_of(const attune::ConstV
     DenseRows<Real> all{batches(x), heads(x), rows(x), channels(x)};
     for (Index b = 0; b < all.batch; b++)
         for (Index h = 0; h < all.heads; h++)
-            for (Index i = 0; i < all.count; i++)
-                for (Index d = 0; d < all.width; d++) all.row(b, h, i)[d] = Real(element<T>(x, b, h, i, d));
+            for (Index i = 0; i < all.count; i++) {
+                const T *from = element_at<T>(x, b, h, i, 0);
+                const Index stride = x.stride[x.rank - 1];
+                Real *to = all.row(b, h, i);
+                for (Index d = 0; d < all.width; d++) to[d] = Real(from[d * stride]);
+            }
     return all;
 }
 

@@ -125,8 +125,12 @@ public:
 
     // Uniform in +-spread, variance spread^2 / 3.
     void randomise(std::mt19937 &random, double spread) {
-        std::uniform_real_distribution<double> uniform(-spread, spread);
-        each([&](T &x) { x = T(uniform(random)); });
+        // As std::uniform_real_distribution draws in libstdc++, bit for bit, but not in long double.
+        each([&](T &x) {
+            const double low = std::uint32_t(random()), high = std::uint32_t(random());
+            const double unit = std::min((low + high * 0x1p32) * 0x1p-64, 1 - 0x1p-53);
+            x = T(unit * (spread + spread) - spread);
+        });
     }
     std::vector<T> values() {
         std::vector<T> all;
@@ -158,8 +162,13 @@ private:
     std::vector<Stored, FencedAllocator<Stored>> storage_;
 
     template<typename F> void each(const F &f, std::size_t dim, std::int64_t at) {
-        if (dim == extents_.size()) return void(f(data()[at]));
-        for (std::int64_t n = 0; n < extents_[dim]; n++) each(f, dim + 1, at + n * strides_[dim]);
+        if (extents_.empty()) return void(f(data()[at]));
+        T *const row = data() + at;
+        const std::int64_t extent = extents_[dim], stride = strides_[dim];
+        if (dim + 1 == extents_.size())
+            for (std::int64_t n = 0; n < extent; n++) f(row[n * stride]);
+        else
+            for (std::int64_t n = 0; n < extent; n++) each(f, dim + 1, at + n * stride);
     }
 };
 
