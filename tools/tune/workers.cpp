@@ -6,6 +6,7 @@
 
 namespace attune::tune {
 namespace {
+
 // The complete lines of a worker's answer: one that crashed may have left half of one.
 std::vector<nlohmann::json> answers_of(const std::string &output) {
     std::vector<nlohmann::json> answers;

@@ -171,7 +171,7 @@ void move(Registers &r, const Instruction &in, std::uint32_t mask, int bytes) {
     if (to.size() == 1 && from.size() == 1) {
         const u64 *x = r.of(from[0]);
         u64 *result = r.of(to[0]);
-        return each_lane(mask, [&](int lane) { result[lane] = x[lane]; });
+        return each_own_lane(mask, [&](int lane) { result[lane] = x[lane]; });
     }
     const std::size_t parts = std::max(to.size(), from.size());
     const int bits = 8 * bytes / static_cast<int>(parts);

@@ -41,19 +41,22 @@ template<typename F> void each_lane(std::uint32_t mask, const F &f) {
         if (mask >> lane & 1) f(lane);
 }
 
+// The same of what reads and writes registers of its lane alone: where all do it, as vectors.
+template<typename F> void each_own_lane(std::uint32_t mask, const F &f) {
+    if (mask != all_lanes) return each_lane(mask, f);
+#pragma GCC ivdep
+    for (int lane = 0; lane < lanes; lane++) f(lane);
+}
+
 // result = f(operands), of which operand n is of type Operand n.
 template<typename Result, typename... Of, typename F> Lanewise computes(F f) {
     return [f](Registers &r, const Instruction &in, std::uint32_t mask) {
-        [&]<std::size_t... n>(std::index_sequence<n...>) {
+        const auto compute = [&]<std::size_t... n>(std::index_sequence<n...>) {
             std::uint64_t *result = r.of(in.operands[0].places[0]);
             const std::uint64_t *const of[] = {r.of(in.operands[n + 1].places[0])...};
-            const auto compute = [&](int lane) { result[lane] = bits_of<Result>(f(as<Of>(of[n][lane])...)); };
-            if (mask != all_lanes) return each_lane(mask, compute);
-                // As vectors: a lane's result is written to where no other lane reads.
-#pragma GCC ivdep
-            for (int lane = 0; lane < lanes; lane++) compute(lane);
-        }
-        (std::index_sequence_for<Of...>());
+            each_own_lane(mask, [&](int lane) { result[lane] = bits_of<Result>(f(as<Of>(of[n][lane])...)); });
+        };
+        compute(std::index_sequence_for<Of...>());
     };
 }
 
