@@ -12,9 +12,9 @@ set(attune_part_sdpa_generator generators/sdpa/sdpa_stages.cpp generators/sdpa/p
   schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp
   schedules/sdpa/split.cpp schedules/sdpa/weights.cpp schedules/sdpa/autoscheduled.cpp)
 set(attune_part_sdpa_backward_generator generators/sdpa/backward_generator.cpp generators/sdpa/backward_stages.cpp
-  generators/sdpa/backward_scores.cpp generators/sdpa/backward_pairs.cpp generators/sdpa/backward_terms.cpp
-  generators/sdpa/backward_captures.cpp generators/sdpa/backward_captured.cpp schedules/sdpa/backward.cpp
-  schedules/sdpa/backward_terms.cpp)
+  generators/sdpa/backward_scores.cpp generators/sdpa/backward_pairs.cpp generators/sdpa/backward_tiles.cpp
+  generators/sdpa/backward_terms.cpp generators/sdpa/backward_captures.cpp generators/sdpa/backward_captured.cpp
+  schedules/sdpa/backward.cpp schedules/sdpa/backward_matrix_tiles.cpp schedules/sdpa/backward_terms.cpp)
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/mask_blocks/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/sdpa/describe_attention.cpp)

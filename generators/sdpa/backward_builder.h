@@ -1,5 +1,5 @@
 // How the stages of the gradients of attention are made, shared by the forms of them (backward_stages.cpp, backward_pairs.cpp,
-// backward_terms.cpp, backward_captures.cpp, backward_captured.cpp).
+// backward_tiles.cpp, backward_terms.cpp, backward_captures.cpp, backward_captured.cpp).
 #pragma once
 #include "generators/math/bits.h"
 #include "generators/sdpa/backward_stages.h"
@@ -29,8 +29,8 @@ struct BackwardBuilder {
     // Some query of tile u of head h sees some key of tile t; all see all.
     Expr seen(Expr u, Expr h, Expr t) const;
     Expr whole(Expr u, Expr h, Expr t) const;
-    // Of an update's loops over tiles: those that are seen, and whole or not.
-    void take_tiles(RDom &, const Expr &u, const Expr &h, const Expr &t, bool full) const;
+    // Of an update's loops over tiles: those that are seen, and whole or not; none unless they are wanted.
+    void take_tiles(RDom &, const Expr &u, const Expr &h, const Expr &t, bool full, const Expr &wanted = {}) const;
     Index index(Expr i, Expr j, Expr head) const;
 
     // In this order.
@@ -50,11 +50,12 @@ private:
     Expr key_at(Expr r, bool inside) const;
     Expr channel(Expr d, Expr extent) const;
     void pair_rows();
+    void columns();
     void magnitudes();
     Expr seen_block(Expr k, Expr m) const;  // some query of block m of a tile sees some key of block k
-    // Pure, or by the seen blocks of a tile, in the loops that are returned; what is masked is `elsewhere` in other blocks.
+    // Pure, or by the seen blocks of a tile, in the loops that are returned, and `elsewhere` in other blocks.
     using OfPair = std::function<Halide::Tuple(Expr r, Expr q)>;
-    TileBlocks fill(Func &, const std::string &name, bool masked, const OfPair &, const Halide::Tuple &elsewhere) const;
+    TileBlocks fill(Func &, const std::string &name, bool in_blocks, const OfPair &, const Halide::Tuple &elsewhere) const;
     std::pair<RDom, TileBlocks> seen_blocks(const std::string &name) const;
     void round_tile(BackwardTile &, const std::string &suffix) const;
     Func channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent, RVar &along,
@@ -74,12 +75,24 @@ private:
     void terms(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr slope_of(const Expr &term) const;  // the derivative of what a term adds to the sum
     void unit_rows();
+    Halide::FuncRef of_key(Func &total, const Expr &row, const Expr &tile) const;  // of channel d
     Expr projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size, const Expr &inverse_norm) const;
     Expr by_sum() const;  // the derivative of the number by the sum over channels, which must be a constant
 
     using Weight = std::function<Expr(Expr element, Expr along, Expr row)>;
     using Row = std::function<Expr(Expr element, Expr along)>;
     TileSum sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &, const Row &) const;
+    // With matrix tiles.
+    struct Factor {
+        Func all, finite;
+    };
+    using Term = std::function<Expr(const Expr &along)>;
+    using TermOf = std::function<Expr(const Func &rows, const Expr &along)>;
+    Func matrix_channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent,
+                                RVar &along) const;
+    TileSum matrix_sum(const std::string &name, bool of_queries, bool masked, const Term &weight, const Factor &,
+                       const TermOf &row) const;
+    void matrix_sums(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr by_capture(const CaptureInputs &, const Expr &x, const Index &at) const;
     Expr score_before(std::size_t step, const Expr &scaled, const Index &at) const;
 };

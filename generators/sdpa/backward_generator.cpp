@@ -8,14 +8,18 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, tiles, pairs };
+enum class Schedule { root, tiles, pairs, matrix_tiles };
 enum class Kind { plain, scored, training };
 enum class Pair { product, cosine, gaussian, additive };
 
 class SdpaBackward : public Halide::Generator<SdpaBackward> {
 public:
-    GeneratorParam<Schedule> schedule_name{
-        "schedule", Schedule::root, {{"root", Schedule::root}, {"tiles", Schedule::tiles}, {"pairs", Schedule::pairs}}};
+    GeneratorParam<Schedule> schedule_name{"schedule",
+                                           Schedule::root,
+                                           {{"root", Schedule::root},
+                                            {"tiles", Schedule::tiles},
+                                            {"pairs", Schedule::pairs},
+                                            {"matrix_tiles", Schedule::matrix_tiles}}};
     GeneratorParam<Kind> kind{
         "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
     GeneratorParam<Pair> pair{
@@ -112,7 +116,8 @@ public:
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
         if (pair == Pair::cosine) score.pair.unit_rows = true;
-        if (schedule_name == Schedule::pairs) shape.round_pairs = attune::rounding_to_bf16(target);
+        shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
+        if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
         if (captured) {
             stages = attune::captured_stages(in, shape, score, {user_inputs.buffers(), *which});
             *captured = stages.captured;
@@ -183,6 +188,8 @@ public:
         }
         if (schedule_name == Schedule::root)
             attune::schedule_backward_root(stages, outputs);
+        else if (schedule_name == Schedule::matrix_tiles)
+            attune::schedule_backward_matrix_tiles(stages, outputs, tuning, target, Expr(head_dim));
         else if (stages.full.term.defined())
             attune::schedule_backward_terms(stages, outputs, tuning, target);
         else

@@ -14,13 +14,15 @@ void BackwardBuilder::pair_rows() {
     s.query_rows = Func("query_rows"), s.grad_rows = Func("grad_rows");
     s.query_rows(d, i, h) = padded(d, in.head_dim, in.query(at(d, in.head_dim), query, h));
     s.grad_rows(d, i, h) = padded(d, in.value_dim, in.grad_out(at(d, in.value_dim), query, h));
+    s.key_pairs = Func("key_pairs");
+    s.key_pairs(e, d, j) = in.key(channel(d, in.head_dim), min(j * 2 + e, in.keys - 1));
+    if (shape.matrix_tiles) return columns();
     s.key_t(e, r, d, t) = padded(pair, in.head_dim, in.key(at(pair, in.head_dim), key));
     s.value_t(e, r, d, t) = padded(pair, in.value_dim, in.value(at(pair, in.value_dim), key));
     Expr query_of_pair = min(i * 2 + e, in.queries - 1);
-    s.query_pairs = Func("query_pairs"), s.grad_pairs = Func("grad_pairs"), s.key_pairs = Func("key_pairs");
+    s.query_pairs = Func("query_pairs"), s.grad_pairs = Func("grad_pairs");
     s.query_pairs(e, d, i, h) = in.query(channel(d, in.head_dim), query_of_pair, h);
     s.grad_pairs(e, d, i, h) = in.grad_out(channel(d, in.value_dim), query_of_pair, h);
-    s.key_pairs(e, d, j) = in.key(channel(d, in.head_dim), min(j * 2 + e, in.keys - 1));
 }
 
 void BackwardBuilder::round_tile(BackwardTile &p, const std::string &suffix) const {

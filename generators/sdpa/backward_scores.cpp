@@ -27,11 +27,11 @@ std::pair<RDom, TileBlocks> BackwardBuilder::seen_blocks(const std::string &name
     return {block, {block.x, block.y, block.z, block.w}};
 }
 
-TileBlocks BackwardBuilder::fill(Func &f, const std::string &name, bool masked, const OfPair &value,
+TileBlocks BackwardBuilder::fill(Func &f, const std::string &name, bool in_blocks, const OfPair &value,
                                  const Tuple &elsewhere) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     f = Func(name);
-    if (!masked) {
+    if (!in_blocks) {
         f(r, q, u, h, t) = value(r, q);
         return {};
     }
@@ -45,6 +45,7 @@ TileBlocks BackwardBuilder::fill(Func &f, const std::string &name, bool masked, 
 // The product of a row of keys or values with one of queries or gradients, over the channels.
 Func BackwardBuilder::channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent,
                                       RVar &along, RVar &element, const PairTerm *of_pair) const {
+    if (shape.matrix_tiles) return matrix_channel_product(name, keys, queries, extent, along);
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     Func f(name);
     Expr i = u * shape.tile_q + q;
@@ -71,7 +72,7 @@ Index BackwardBuilder::index(Expr i, Expr j, Expr head) const {
 void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     p.score = channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
-    p.in_blocks = masked;
+    p.in_blocks = masked && !shape.matrix_tiles;
     const bool bent = is_bent();
     const Expr nothing = undef(type);
     auto scaled = [&](Expr r, Expr q) {
@@ -81,14 +82,14 @@ void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool ma
     };
     if (keeps_scaled)
         p.scaled_blocks = fill(
-            p.scaled, "scaled" + suffix, masked, [&](Expr r, Expr q) { return Tuple(scaled(r, q)); }, Tuple(nothing));
+            p.scaled, "scaled" + suffix, p.in_blocks, [&](Expr r, Expr q) { return Tuple(scaled(r, q)); }, Tuple(nothing));
     auto logit_of = [&](Expr r, Expr q) {
         const Expr x = keeps_scaled ? Expr(p.scaled(r, q, u, h, t)) : scaled(r, q);
         return bent ? Tuple(value_of(1), x) : Tuple(x);
     };
     // Without steps it is computed where it is read.
-    const bool in_blocks = masked && !score.steps.empty();
-    p.logit_blocks = fill(p.logit, "logit" + suffix, in_blocks, logit_of, bent ? Tuple(nothing, nothing) : Tuple(nothing));
+    p.logit_blocks = fill(p.logit, "logit" + suffix, p.in_blocks && !score.steps.empty(), logit_of,
+                          bent ? Tuple(nothing, nothing) : Tuple(nothing));
     for (const ScoreStep &step : score.steps) {
         if (!masked && step.may_mask) continue;
         const Expr inside = (t + 1) * shape.chunk <= in.keys;
@@ -153,13 +154,14 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         kept = kept && !strict_float(logit < value_of(lowest_max));
         return Tuple(kept_or_marked(kept, weight));
     };
-    p.weight_blocks = fill(p.weight, "weight" + suffix, masked, weight_of, Tuple(undef(type)));
+    p.weight_blocks = fill(p.weight, "weight" + suffix, p.in_blocks, weight_of, Tuple(undef(type)));
     p.weight_gradient = channel_product("weight_gradient" + suffix, s.value_t, s.grad_rows, in.value_dim, p.value_channel,
                                         p.value_element, nullptr);
     drop_out(p, suffix, masked);
     if (keeps_scaled && score.probability)
         p.kept_blocks = fill(
-            p.kept, "kept" + suffix, masked, [&](Expr r, Expr q) { return Tuple(kept_gradient(p, r, q)); }, Tuple(undef(type)));
+            p.kept, "kept" + suffix, p.in_blocks, [&](Expr r, Expr q) { return Tuple(kept_gradient(p, r, q)); },
+            Tuple(undef(type)));
     auto gradient_of = [&](Expr r, Expr q) {
         Expr w = p.weight(r, q, u, h, t), i = query_at(q, !masked);
         Expr gradient = p.kept.defined() ? Expr(p.kept(r, q, u, h, t)) : kept_gradient(p, r, q);
@@ -169,7 +171,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         return Tuple(masked ? kept_or_marked(counts(w), by_score) : by_score);
     };
     p.gradient_blocks =
-        fill(p.score_gradient, "score_gradient" + suffix, masked, gradient_of, Tuple(reinterpret(type, sign_bit(type))));
+        fill(p.score_gradient, "score_gradient" + suffix, p.in_blocks, gradient_of, Tuple(reinterpret(type, sign_bit(type))));
 }
 
 Expr BackwardBuilder::is_kept(const BackwardTile &p, const Expr &r, const Expr &q) const {
@@ -205,7 +207,7 @@ void BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
         x *= factor_at(r, q, masked);
         return Tuple(masked ? kept_or_marked(counts(w), x) : x);
     };
-    p.dropped_blocks = fill(p.dropped, "dropped" + suffix, masked, left, Tuple(undef(type)));
+    p.dropped_blocks = fill(p.dropped, "dropped" + suffix, p.in_blocks, left, Tuple(undef(type)));
 }
 
 }  // namespace attune

@@ -37,8 +37,9 @@ Expr BackwardBuilder::whole(Expr u, Expr h, Expr t) const {
     return score.and_unmasked(all, in.blocks.defined() ? BlockSpan::unpacked(in.blocks(t, u, h)).whole : Expr());
 }
 
-void BackwardBuilder::take_tiles(RDom &tiles, const Expr &u, const Expr &h, const Expr &t, bool full) const {
-    tiles.where(opaque(seen(u, h, t), in.keys));
+void BackwardBuilder::take_tiles(RDom &tiles, const Expr &u, const Expr &h, const Expr &t, bool full,
+                                 const Expr &wanted) const {
+    tiles.where(opaque(wanted.defined() ? seen(u, h, t) && wanted : seen(u, h, t), in.keys));
     tiles.where(opaque(full ? whole(u, h, t) : !whole(u, h, t), in.keys));
 }
 
@@ -143,6 +144,7 @@ void BackwardBuilder::sums(BackwardTile &p, const std::string &suffix, bool mask
     Var u = s.u, h = s.h, t = s.t, d = s.d;
     const bool pairs = in_pairs();
     if (pairs) round_tile(p, suffix);
+    if (shape.matrix_tiles) return matrix_sums(p, suffix, masked);
     const Func weight = p.dropped.defined() ? p.dropped : p.weight;
     const int half_tile = shape.tile_q / 2, half_chunk = shape.chunk / 2;
     p.value_sum = sum(
@@ -180,12 +182,16 @@ BackwardTile BackwardBuilder::tile_of(const std::string &suffix, bool masked) co
     return p;
 }
 
+FuncRef BackwardBuilder::of_key(Func &total, const Expr &row, const Expr &tile) const {
+    return shape.matrix_tiles ? total(row, s.d, tile) : total(s.d, row, tile);
+}
+
 void BackwardBuilder::totals() {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, d = s.d;
     s.query_total = Func("query_total"), s.key_total = Func("key_total"), s.value_total = Func("value_total");
     s.query_total(d, q, u, h) = value_of(0);
-    s.key_total(d, r, t) = value_of(0);
-    s.value_total(d, r, t) = value_of(0);
+    of_key(s.key_total, r, t) = value_of(0);
+    of_key(s.value_total, r, t) = value_of(0);
     const bool bias = in.wants_bias.defined();
     if (bias) {
         s.bias_out = Func("bias_out");
@@ -215,23 +221,28 @@ void BackwardBuilder::totals() {
     };
     for (const bool full : {true, false}) {
         const BackwardTile &p = full ? s.full : s.part;
-        auto some_tiles = [&](int keys, int queries) {
+        auto some_tiles = [&](int keys, int queries, const Expr &wanted) {
             Tiles x = tiles_of(keys, queries, full ? "full" : "part");
-            take_tiles(x.all, x.u, x.all[3], x.t, full);
+            take_tiles(x.all, x.u, x.all[3], x.t, full, wanted);
             return x;
         };
-        const Tiles x = some_tiles(1, 1);
+        // Of matrix tiles, whose sums stand under no condition of their own.
+        const bool tiles = shape.matrix_tiles;
+        const Tiles x = some_tiles(1, 1, tiles ? in.wants_query : Expr()), y = some_tiles(1, 1, tiles ? in.wants_key : Expr());
         const RVar query_tile = x.all[2], head = x.all[3], key_tile = x.all[4];
         (full ? s.full_tiles : s.part_tiles) = {query_tile, head, key_tile, x.all[0], x.all[1], {}, {}};
         s.query_total(d, q, reduced(query_tile, key_tile, in.key_tiles), reduced(head, key_tile, in.key_tiles)) +=
-            p.query_sum.part(d, q, q / shape.block_queries, x.u, head, x.t);
-        const Expr tile = reduced(key_tile, query_tile, in.query_tiles);
-        s.key_total(d, r, tile) += p.key_sum.part(d, r, r / shape.block_keys, x.u, head, x.t);
-        s.value_total(d, r, tile) += p.value_sum.part(d, r, r / shape.block_keys, x.u, head, x.t);
+            tiles ? p.query_sum.part(d, q, x.u, head, x.t) : p.query_sum.part(d, q, q / shape.block_queries, x.u, head, x.t);
+        const Expr tile = reduced(y.all[4], y.all[2], in.query_tiles);
+        for (const auto &[total, sum] : {std::pair(s.key_total, p.key_sum), std::pair(s.value_total, p.value_sum)}) {
+            Func f = total;
+            of_key(f, r, tile) +=
+                tiles ? sum.part(r, d, y.u, y.all[3], y.t) : sum.part(d, r, r / shape.block_keys, y.u, y.all[3], y.t);
+        }
         if (!bias) continue;
-        const Tiles y = some_tiles(shape.chunk, shape.tile_q);
-        const Expr by_score = p.score_gradient(y.all[0], y.all[1], y.u, y.all[3], y.t);
-        set_bias(y, full, full ? by_score : select(counts(by_score), by_score, value_of(0)));
+        const Tiles z = some_tiles(shape.chunk, shape.tile_q, Expr());
+        const Expr by_score = p.score_gradient(z.all[0], z.all[1], z.u, z.all[3], z.t);
+        set_bias(z, full, full ? by_score : select(counts(by_score), by_score, value_of(0)));
     }
     if (!bias) return;
     Tiles none = tiles_of(shape.chunk, shape.tile_q, "none");
@@ -245,7 +256,7 @@ void BackwardBuilder::outputs() {
     if (score.pair.weight) scale *= score.pair.weight(d);
     s.query_out = Func("query_out"), s.key_out = Func("key_out"), s.value_out = Func("value_out");
     auto query_total = [&](Expr d) { return s.query_total(d, i % shape.tile_q, i / shape.tile_q, h); };
-    auto key_total = [&](Expr d) { return s.key_total(d, key, tile); };
+    auto key_total = [&](Expr d) { return Expr(s.in_matrix_tiles ? s.key_total(key, d, tile) : s.key_total(d, key, tile)); };
     Expr by_query = query_total(d), by_key = key_total(d);
     if (score.pair.unit_rows) {
         Expr query = min(in.first_query_tile * shape.tile_q + i, in.queries - 1);
@@ -263,12 +274,14 @@ void BackwardBuilder::outputs() {
     }
     s.query_out(d, i, h) = narrowed(shape.type, by_query * scale);
     s.key_out(d, j) = narrowed(shape.type, by_key * scale);
-    Expr value = s.value_total(d, key, tile);
+    Expr value = of_key(s.value_total, key, tile);
     if (in.dropout.keep_scale.defined()) value *= cast(type, in.dropout.keep_scale);
     s.value_out(d, j) = narrowed(shape.type, value);
 }
 
 BackwardStages backward_stages(const BackwardInputs &in, const BackwardShape &shape, const Score &score) {
+    if (shape.matrix_tiles && (score.probability || score.pair.term || score.pair.unit_rows))
+        throw CompileError("attune: gradients by matrix tiles are of dot products, without a factor of the weights\n");
     BackwardBuilder b{in, shape, score};
     b.rows();
     b.s.full = b.tile_of("", false);

@@ -62,11 +62,16 @@ struct BackwardShape {
     int block_queries = 8, block_keys = 16;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
     std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
+    // Then, too: products are of whole matrix tiles. Of dot products alone, without a factor of the weights, and of head sizes that
+    // are multiples of what one instruction reduces.
+    bool matrix_tiles = false;
 };
 
-// Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t).
+// Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t). With matrix tiles it is
+// (d, q, u, h, t) or (r, d, u, h, t), and a copy of `product`, to which the first of the loops adds; the second adds to it, where
+// rows are not finite.
 struct TileSum {
-    Halide::Func part;
+    Halide::Func part, product;
     std::vector<Halide::RVar> block, along, element;  // of each update: blocks, what lies along one, elements of a pair
 };
 
@@ -107,6 +112,12 @@ struct BackwardStages {
     // sums read pairs of queries, (e, d, i, h), and of keys, (e, d, j).
     bool in_pairs = false;
     Halide::Func query_pairs, grad_pairs, key_pairs;
+    // With matrix tiles the sums over queries read (q, d, u, h) instead, key_t and value_t are (e, r, d), where d counts pairs of
+    // channels of one tile after the other, and key_total and value_total are (r, d, t).
+    bool in_matrix_tiles = false;
+    Halide::Func query_columns, grad_columns;
+    std::vector<Halide::Func>
+        finite_rows;  // key_pairs and those two, with 0 instead of NaN and Inf: of tiles that a mask touches
     // With unit rows: 1 / |x| (or 0) of each query and key, and of their gradients by unit rows the product with the unit row and
     // the sum of magnitudes.
     Halide::Func query_norm, query_dot, query_size, key_norm, key_dot, key_size;  // (i, h), (j)

@@ -31,8 +31,9 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     const SdpaProblem &p = call.forward.sizes;
     const std::string_view op = call.forward.op;
     const Forced forced = forced_variant(context, variant, op);
-    // Products of pairs: only bf16 has them, on CPUs that have such instructions.
-    const Wish tiles[] = {{"pairs", "", "tiles of queries and keys"},
+    // Products of matrix tiles and of pairs: only bf16 has them, on CPUs that have such instructions.
+    const Wish tiles[] = {{"matrix_tiles", "", "tiles of queries and keys"},
+                          {"pairs", "", "tiles of queries and keys"},
                           {"tiles", "", "tiles of queries and keys"},
                           {"root", "", "nothing else is built"}};
     const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";

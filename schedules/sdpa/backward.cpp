@@ -1,3 +1,4 @@
+#include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/backward_schedules.h"
 
@@ -52,6 +53,12 @@ void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_
         Func f = product;
         const int rows = p.in_blocks ? tuning.block_queries : tuning.query_tile;
         const int columns = p.in_blocks ? tuning.block_keys : keys;
+        if (s.in_matrix_tiles) {
+            Func copied = f.in();
+            in_tile(copied.compute_at(tile)).bound(q, 0, tuning.tile_q);
+            schedule_matrix_tiles(copied, f, r, q, along);
+            continue;
+        }
         f.compute_at(p.in_blocks ? LoopLevel(consumer, blocks.key_block) : LoopLevel(consumer, ko));
         f.bound_extent(q, rows).bound_extent(r, columns);
         for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
@@ -114,6 +121,31 @@ void schedule_magnitudes(BackwardStages &s, int lanes) {
     s.largest_bits.compute_root();
 }
 
+void schedule_rounding(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile, const BackwardTuning &tuning,
+                       int lanes) {
+    const Var r = s.r, q = s.q, e = s.e;
+    // Rounded by vectors of two.
+    Func rows = p.gradient_rows;
+    rows.compute_at(tile).bound(q, 0, tuning.tile_q).vectorize(r, 2 * lanes).unroll(r);
+    for (Func f : {p.weight_pairs, p.gradient_pairs})
+        f.compute_at(tile).bound(e, 0, 2).bound(q, 0, tuning.tile_q / 2).vectorize(e).vectorize(r, lanes).unroll(r);
+    for (Func f : {p.weight_pairs, p.gradient_pairs, p.gradient_rows}) {
+        f.bound(r, 0, tuning.chunk);
+        for (const Var &v : {s.u, s.h, s.t}) f.bound_extent(v, 1);
+    }
+}
+
+void schedule_grad_bias(BackwardStages &s, int lanes) {
+    for (std::size_t stage = 0; stage < s.bias_loops.size(); stage++) {
+        const BackwardStages::PairLoops &loops = s.bias_loops[stage];
+        Stage update = s.bias_out.update(int(stage));
+        update.reorder(loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
+        // Each pair has an element of its own, though loops are reductions to Halide.
+        update.allow_race_conditions().vectorize(loops.key, lanes).never_partition_all();
+        if (stage < 2) update.compute_with(s.query_total.update(int(stage)), loops.query_tile);
+    }
+}
+
 void schedule_backward_root(BackwardStages &s, const std::vector<Func> &outputs) {
     for (Func *f : {&s.query_rows, &s.grad_rows, &s.key_rows, &s.key_t, &s.value_t})
         if (f->defined()) f->compute_root();
@@ -133,7 +165,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
     const int lanes = target.natural_vector_size(s.full.score.type());
     const int width = tuning.channel_vectors * lanes;
     require_tuning(tuning, lanes);
-    const Var r = s.r, t = s.t, q = s.q, u = s.u, d = s.d, h = s.h;
+    const Var r = s.r, q = s.q, d = s.d;
     Var dO("do"), di("di"), ro("ro"), ri("ri");
 
     for (Func f : outputs) {
@@ -145,7 +177,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
         if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
     for (Func f : {s.key_t, s.value_t}) {
         f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
-        if (s.in_pairs) f.bound(s.e, 0, 2).reorder(s.e, r, d, t).vectorize(s.e);
+        if (s.in_pairs) f.bound(s.e, 0, 2).reorder(s.e, r, d, s.t).vectorize(s.e);
     }
     schedule_magnitudes(s, lanes);
     if (s.in_pairs)
@@ -169,15 +201,6 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
         total.compute_root().bound(x.row, 0, x.row.same_as(r) ? tuning.chunk : tuning.tile_q);
         total.vectorize(d, lanes, TailStrategy::RoundUp);
     }
-    auto by_pairs = [&](int stage) {
-        const BackwardStages::PairLoops &loops = s.bias_loops[std::size_t(stage)];
-        Stage update = s.bias_out.update(stage);
-        update.reorder(loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
-        // Each pair has an element of its own, though loops are reductions to Halide.
-        update.allow_race_conditions().vectorize(loops.key, lanes).never_partition_all();
-        return update;
-    };
-    if (s.bias_out.defined()) by_pairs(2);
     for (int stage = 0; stage < 2; stage++) {
         BackwardTile &p = stage == 0 ? s.full : s.part;
         const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
@@ -190,18 +213,10 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
             if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
             schedule_tile_sum(s, stage == 0 ? totals[n].full : totals[n].part, {total, ro}, tuning, lanes);
         }
-        if (s.bias_out.defined()) by_pairs(stage).compute_with(first.update(stage), loops.query_tile);
         schedule_backward_scores(s, p, {first, loops.query_tile}, tuning, lanes);
-        if (!s.in_pairs) continue;
-        // Rounded by vectors of two.
-        for (Func f : {p.weight_pairs, p.gradient_pairs, p.gradient_rows}) {
-            f.compute_at(first, loops.query_tile).bound(r, 0, tuning.chunk);
-            for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
-        }
-        for (Func f : {p.weight_pairs, p.gradient_pairs})
-            f.bound(s.e, 0, 2).bound(q, 0, tuning.tile_q / 2).vectorize(s.e).vectorize(r, lanes).unroll(r);
-        p.gradient_rows.bound(q, 0, tuning.tile_q).vectorize(r, 2 * lanes).unroll(r);
+        if (s.in_pairs) schedule_rounding(s, p, {first, loops.query_tile}, tuning, lanes);
     }
+    schedule_grad_bias(s, lanes);
 }
 
 void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning, const Target &target) {

@@ -20,6 +20,10 @@ struct BackwardTuning {
 // as scalars, so that nothing is transposed but keys and values, once for each tile of keys.
 void schedule_backward(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
                        const Halide::Target &);
+// The same with products of matrix tiles (AMX): of tile_q, chunk, query_tile and key_vectors. What a tile computes between its
+// products stays in L1; head_dim is known.
+void schedule_backward_matrix_tiles(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
+                                    const Halide::Target &, Halide::Expr head_dim);
 // The same where terms are no products. Gradients of query, key and weights add up block by block in L1, of each vector of channels
 // in turn: a term is computed once for all of them, in registers.
 void schedule_backward_terms(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
@@ -37,6 +41,9 @@ void schedule_backward_scores(const BackwardStages &, const BackwardTile &, cons
                               const BackwardTuning &, int lanes);
 void schedule_tile_sum(const BackwardStages &, const TileSum &, const Halide::LoopLevel &rows, const BackwardTuning &,
                        int lanes);
+void schedule_rounding(const BackwardStages &, const BackwardTile &, const Halide::LoopLevel &tile, const BackwardTuning &,
+                       int lanes);
 void schedule_magnitudes(BackwardStages &, int lanes);
+void schedule_grad_bias(BackwardStages &, int lanes);  // after the totals, whose loops it shares
 
 }  // namespace attune

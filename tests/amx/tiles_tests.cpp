@@ -1,14 +1,11 @@
 // Kernels that multiply with matrix tiles (AMX), by the arguments that the library gives them, against the definition
 // (conventions.md): where the CPU has no AMX its instructions are emulated, so that these run on any with AVX-512 and bf16.
-#include "cpu_features.h"
 #include "halide_call.h"
 #include "sdpa_call.h"
-#include "tests/amx/amx_emulator.h"
+#include "tests/amx/amx_machine.h"
 #include "tests/support/linear_case.h"
 #include "tests/support/sdpa_arrays.h"
 #include "variant_table.h"
-#include <iostream>
-#include <optional>
 
 using namespace attune_test;
 
@@ -21,34 +18,6 @@ int amx_linear_packed_argv(void **);
 }
 
 namespace {
-
-// Runs tiles for the length of a test, by the CPU or by the emulator.
-class Machine {
-public:
-    Machine() {
-        std::string missing = attune::missing_for("sapphirerapids");  // asks Linux for the tiles' state, too
-        if (missing.empty()) return;
-        // AVX-VNNI is of the target, but nothing in these kernels.
-        for (const std::string_view emulated :
-             {"avxvnni", "amx-tile", "amx-bf16", "amx-int8", "avx512fp16", "permission to use amx tiles (arch_prctl)"})
-            if (const auto at = missing.find(emulated); at != missing.npos) missing.erase(at, emulated.size());
-        missing.erase(missing.find_last_not_of(' ') + 1);
-        runs_ = missing.empty();
-        if (runs_)
-            emulation_.emplace();
-        else
-            std::cout << "SKIPPED [1] tests/amx: " << Catch::getResultCapture().getCurrentTestName()
-                      << ": emulating AMX takes a CPU with " << missing << std::endl;
-    }
-    bool runs() const { return runs_; }
-    // Nothing counts what the CPU does itself: it cannot pass over an instruction, and amx.instructions.* see them.
-    bool multiplied() const { return !emulation_ || amx::products > before_; }
-
-private:
-    bool runs_ = true;
-    std::optional<amx::Emulation> emulation_;
-    const long before_ = amx::products;
-};
 
 const attune::VariantRecord &sdpa_kernel(std::string_view kind, int head_dim) {
     using attune::DType;
@@ -80,32 +49,6 @@ void check_sdpa(attune::Context &context, SdpaArrays<BFloat16> &a, std::string_v
 void check_sdpa(attune::Context &context, const SdpaCase &c, std::string_view kind = "plain") {
     SdpaArrays<BFloat16> a(c);
     check_sdpa(context, a, kind);
-}
-
-SdpaCase of_sizes(std::int64_t queries, std::int64_t keys, unsigned seed) {
-    SdpaCase c;
-    c.batch = 1, c.queries = queries, c.keys = keys, c.seed = seed;
-    return c;
-}
-
-// NaN and infinities in all keys that take no part for any query.
-void spoil_hidden_keys(SdpaArrays<BFloat16> &a) {
-    const SdpaCase &c = a.the;
-    int hidden = 0;
-    for (std::int64_t b = 0; b < c.batch; b++)
-        for (std::int64_t j = 0; j < c.keys; j++) {
-            bool seen = false;
-            for (std::int64_t i = 0; i < c.queries; i++) seen = seen || a.kept(b, 0, i, j);
-            if (seen) continue;
-            hidden++;
-            for (std::int64_t h = 0; h < c.key_heads; h++)
-                for (std::int64_t d = 0; d < c.head_dim; d++) {
-                    using Limits = std::numeric_limits<BFloat16>;
-                    a.key(b, h, j, d) = j % 2 ? Limits::quiet_NaN() : Limits::infinity();
-                    a.value(b, h, j, d) = j % 3 ? Limits::quiet_NaN() : Limits::infinity();
-                }
-        }
-    REQUIRE(hidden > 0);
 }
 
 attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int threads) {

@@ -1,0 +1,80 @@
+#include "schedules/matrix_tiles.h"
+#include "schedules/require.h"
+#include "schedules/sdpa/backward_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+// What leaves a tile register is 16 rows of a total's sum at a time.
+static void schedule_matrix_sum(const BackwardStages &s, const TileSum &sum, const Var &lane, const Var &row,
+                                const LoopLevel &rows, int lanes) {
+    Func part = sum.part;
+    part.compute_at(rows).bound_extent(row, matrix_tile_side);
+    for (const Var &v : {s.u, s.h, s.t}) part.bound_extent(v, 1);
+    schedule_matrix_tiles(part, sum.product, lane, row, sum.along[0]);
+    if (sum.along.size() > 1) part.update().reorder(lane, row, sum.along[1]).vectorize(lane, lanes);
+}
+
+void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
+                                    const Target &target, Expr head_dim) {
+    const int lanes = target.natural_vector_size(Float(32));
+    require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
+    require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
+    require_multiple("tile_q", tuning.tile_q, "the depth of a matrix tile", matrix_tile_depth);
+    require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
+    const Var r = s.r, q = s.q, d = s.d, e = s.e;
+
+    for (Func f : outputs) {
+        f.compute_root();
+        if (f.name() != s.bias_out.name()) f.vectorize(d, lanes, TailStrategy::GuardWithIf);
+    }
+    schedule_magnitudes(s, lanes);
+    // The factors, once for all tiles: rows are channels, or queries; pairs are of channels, or of keys.
+    for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().bound(d, 0, head_dim).vectorize(d, 2 * lanes);
+    for (Func f : {s.query_columns, s.grad_columns, s.finite_rows[1], s.finite_rows[2]})
+        f.compute_root().bound(q, 0, tuning.tile_q).vectorize(q, lanes);
+    for (Func f : {s.key_t, s.value_t})
+        f.compute_root().bound(r, 0, tuning.chunk).bound(e, 0, 2).reorder(e, r, d).vectorize(r, lanes).vectorize(e);
+    for (Func f : {s.key_pairs, s.finite_rows[0]})
+        f.compute_root().bound(e, 0, 2).bound(d, 0, head_dim).reorder(e, d).vectorize(d, lanes).unroll(e);
+
+    // All totals in one loop over tiles, so that what a tile gives them is computed once.
+    struct Total {
+        Func total;
+        Var lane, row;
+        TileSum full, part;
+    };
+    const std::vector<Total> totals = {{s.query_total, d, q, s.full.query_sum, s.part.query_sum},
+                                       {s.key_total, r, d, s.full.key_sum, s.part.key_sum},
+                                       {s.value_total, r, d, s.full.value_sum, s.part.value_sum}};
+    Func first = totals[0].total;
+    for (const Total &x : totals) {
+        Func total = x.total;
+        total.compute_root().bound(d, 0, head_dim).vectorize(x.lane, lanes);
+        if (x.lane.same_as(r))
+            total.bound(r, 0, tuning.chunk);
+        else
+            total.bound(q, 0, tuning.tile_q);
+    }
+    Var ro("ro"), ri("ri");
+    for (int stage = 0; stage < 2; stage++) {
+        BackwardTile &p = stage == 0 ? s.full : s.part;
+        const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
+        for (std::size_t n = 0; n < totals.size(); n++) {
+            const Total &x = totals[n];
+            Func total = x.total;
+            Stage update = total.update(stage);
+            update.split(x.row, ro, ri, matrix_tile_side);
+            update.reorder(x.lane, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
+            update.vectorize(x.lane, lanes).unroll(x.lane).never_partition_all();
+            if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
+            schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, lanes);
+        }
+        const LoopLevel tile(first, loops.query_tile);
+        schedule_backward_scores(s, p, tile, tuning, lanes);
+        schedule_rounding(s, p, tile, tuning, lanes);
+    }
+    schedule_grad_bias(s, lanes);
+}
+
+}  // namespace attune
