@@ -5,41 +5,12 @@
 namespace attune {
 using namespace Halide;
 
-namespace {
-
-// All up to the partials of the chunks.
-void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_pairs, Expr (*exp2)(Expr)) {
-    if (build.score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
-    build.prepare();
-    build.intervals();
-    queries_in_pairs(build, stages.e);
-    stages.packed_value = packed_values(build, stages.e);
-    build.s.part = pair_partials(stages, build, round_pairs, exp2, "_part", true, stages.part);
-    build.s.full = pair_partials(stages, build, round_pairs, exp2, "", false, stages.full);
-}
-
-}  // namespace
-
 PairKeys pair_keys(const Builder &build, const std::string &name, bool masked) {
     const SdpaShape &shape = build.shape;
     PairKeys keys{RDom(), masked ? shape.key_block : shape.chunk};
     keys.dom = RDom(0, 2, 0, keys.width / 2, 0, shape.chunk / keys.width, name);
     if (masked) keys.dom.where(build.seen_keys(build.s.c, keys.dom.z * keys.width, keys.width));
     return keys;
-}
-
-void queries_in_pairs(Builder &build, const Var &e) {
-    SdpaStages &s = build.s;
-    Rows row = build.rows(s.r, s.t, s.h);
-    s.query_t = Func("query_t");
-    s.query_t(e, s.r, s.d, s.t, s.h, s.b) = build.in.query(s.d * 2 + e, row.query, row.query_head, s.b);
-}
-
-Func packed_values(const Builder &build, const Var &e) {
-    const SdpaStages &s = build.s;
-    Func packed("packed_value");
-    packed(e, s.d, s.k, s.h, s.b) = build.in.value(s.d, min(s.k * 2 + e, build.in.keys - 1), s.h, s.b);
-    return packed;
 }
 
 void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, const Builder &build,
@@ -65,6 +36,8 @@ void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, con
     p.row_sum(r, c, t, h, b) = elements.pair_sum(0, r, c, t, h, b) + elements.pair_sum(1, r, c, t, h, b);
 }
 
+namespace {
+
 SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const RoundPairs &round_pairs, Expr (*exp2)(Expr),
                            const std::string &suffix, bool masked, PairStages::Pairs &elements) {
     const SdpaInputs &in = build.in;
@@ -77,7 +50,7 @@ SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const
     RDom channel(0, 2, 0, in.head_dim / 2, "channel" + suffix);
     p.channel = channel.y, elements.channel = channel.x;
     p.score(r, k, c, t, h, b) += widened_product(s.query_t(channel.x, r, channel.y, t, h, b),
-                                         in.key(channel.y * 2 + channel.x, build.key_at(k, !masked), key_head, b));
+                                                 in.key(channel.y * 2 + channel.x, build.key_at(k, !masked), key_head, b));
     p.logit = Func("logit" + suffix);
     build.finish_scores(p, suffix, masked);
     build.row_max(p, suffix, masked);
@@ -104,6 +77,24 @@ SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const
     }
     return p;
 }
+
+// All up to the partials of the chunks.
+void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_pairs, Expr (*exp2)(Expr)) {
+    if (build.score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
+    build.prepare();
+    build.intervals();
+    SdpaStages &s = build.s;
+    Rows row = build.rows(s.r, s.t, s.h);
+    s.query_t = Func("query_t");
+    s.query_t(stages.e, s.r, s.d, s.t, s.h, s.b) = build.in.query(s.d * 2 + stages.e, row.query, row.query_head, s.b);
+    stages.packed_value = Func("packed_value");
+    stages.packed_value(stages.e, s.d, s.k, s.h, s.b) =
+        build.in.value(s.d, min(s.k * 2 + stages.e, build.in.keys - 1), s.h, s.b);
+    s.part = pair_partials(stages, build, round_pairs, exp2, "_part", true, stages.part);
+    s.full = pair_partials(stages, build, round_pairs, exp2, "", false, stages.full);
+}
+
+}  // namespace
 
 PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
     PairStages stages;

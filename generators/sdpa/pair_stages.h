@@ -29,8 +29,7 @@ PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &, con
 // The same where rows are those of sdpa_split_stages.
 PairStages pair_split_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
 
-// Parts of them, which tiles share (tile_stages.h): a reduction over the keys of a chunk, two at a time; query_t and
-// packed_value; and what follows from those within a chunk.
+// What tiles of bf16 share with them (tile_stages.h). A reduction over the keys of a chunk, two at a time:
 struct PairKeys {
     Halide::RDom dom;  // element, pair in block, block
     int width;
@@ -38,15 +37,12 @@ struct PairKeys {
     Halide::Expr key() const { return pair() * 2 + dom.x; }
     KeyLoop loop() const { return {dom.y, dom.z}; }
 };
+PairKeys pair_keys(const Builder &, const std::string &name, bool masked);
 inline Halide::Expr widened_product(const Halide::Expr &x, const Halide::Expr &y) {
     return Halide::cast<float>(x) * Halide::cast<float>(y);
 }
-PairKeys pair_keys(const Builder &, const std::string &name, bool masked);
-void queries_in_pairs(Builder &, const Halide::Var &e);
-Halide::Func packed_values(const Builder &, const Halide::Var &e);
+// From logit and row_max: weights as pairs, and the sum of a row.
 void weigh_pairs(SdpaPartials &, PairStages::Pairs &, const Halide::Var &e, const Builder &, const RoundPairs &round_pairs,
                  Halide::Expr (*exp2)(Halide::Expr), const std::string &suffix, bool masked);
-SdpaPartials pair_partials(const PairStages &, const Builder &, const RoundPairs &round_pairs,
-                           Halide::Expr (*exp2)(Halide::Expr), const std::string &suffix, bool masked, PairStages::Pairs &);
 
 }  // namespace attune

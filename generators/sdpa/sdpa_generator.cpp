@@ -92,19 +92,21 @@ public:
         const attune::Score score = score_of(in);
         const bool split = schedule_name == Schedule::decode || schedule_name == Schedule::split;
         const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
-        const attune::SdpaShape shape{
-            accumulator(), chunk, keys_together(), tile_q, head_dim == 0, transposes ? block_side() : split ? 1 : 0, !split,
-            schedule_name == Schedule::tiles ? block_side() : 0};
+        const attune::SdpaShape shape{accumulator(),   chunk,
+                                      keys_together(), tile_q,
+                                      head_dim == 0,   transposes ? block_side() : split ? 1 : 0,
+                                      !split,          schedule_name == Schedule::tiles ? block_side() : 0};
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
         } else if (schedule_name == Schedule::tiles) {
-            tile_stages.emplace(attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target), attune::matrix_tile_depth));
+            tile_stages.emplace(
+                attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target), attune::matrix_tile_depth));
             *out = tile_stages->s.out;
         } else if (in_pairs()) {
             const auto round = attune::rounding_to_bf16(target);
-            pair_stages = split ? attune::pair_split_stages(in, shape, score, round)
-                                : attune::pair_stages(in, shape, score, round);
+            pair_stages =
+                split ? attune::pair_split_stages(in, shape, score, round) : attune::pair_stages(in, shape, score, round);
             *out = pair_stages.s.out;
         } else {
             stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
@@ -129,7 +131,8 @@ public:
                                     {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows}, target,
                                     value_dim, in_pairs() ? &pair_stages : nullptr);
         } else if (schedule_name == Schedule::tiles) {
-            attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target, value_dim);
+            attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target,
+                                          value_dim);
         } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::split) {

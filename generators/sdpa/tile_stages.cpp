@@ -24,7 +24,7 @@ struct TileBuilder {
         RDom channel(0, channels, "channel" + suffix);
         p.channel = channel.x;
         p.score(r, k, c, t, h, b) += widened_product(stages.key_rows(channel, c * build.shape.chunk + k, key_head, b),
-                                             s.query_t(channel % 2, r, channel / 2, t, h, b));
+                                                     s.query_t(channel % 2, r, channel / 2, t, h, b));
         p.logit = Func("logit" + suffix);
         build.finish_scores(p, suffix, masked, true);
         build.row_max(p, suffix, masked);
@@ -33,8 +33,8 @@ struct TileBuilder {
         ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
         p.mixed = Func("mixed" + suffix);
         p.mixed(r, d, c, t, h, b) = 0.0f;
-        p.mixed(r, d, c, t, h, b) += widened_product(values(keys.key(), d),
-                                             p.weight(keys.key() % 2, r, keys.key() / 2, c, t, h, b)[0]);
+        p.mixed(r, d, c, t, h, b) +=
+            widened_product(values(keys.key(), d), p.weight(keys.key() % 2, r, keys.key() / 2, c, t, h, b)[0]);
         p.mixed_keys.push_back(keys.loop());
         return p;
     }
@@ -58,8 +58,8 @@ struct TileBuilder {
         stages.not_finite = Func("not_finite");
         stages.not_finite(r, d, c, t, h, b) = 0.0f;
         // Strict, or code generation may conclude that the sum is no NaN.
-        stages.not_finite(r, d, c, t, h, b) = strict_float(
-            stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v), 0.0f));
+        stages.not_finite(r, d, c, t, h, b) =
+            strict_float(stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v), 0.0f));
     }
 
     void collect_chunks() {

@@ -36,7 +36,9 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
     schedule_blocks(value_rows, stages.value_rows, k, channel, block, {stages.value_blocks});
 
     const std::tuple<SdpaPartials, PairStages::Pairs, RVar> chunks[] = {
-        {s.full, stages.full, s.full_chunk}, {s.part, stages.part, s.part_chunk}, {stages.spoiled, stages.spoiled_pairs, stages.spoiled_chunk}};
+        {s.full, stages.full, s.full_chunk},
+        {s.part, stages.part, s.part_chunk},
+        {stages.spoiled, stages.spoiled_pairs, stages.spoiled_chunk}};
     int stage = 0;
     for (auto [p, pairs, chunk_loop] : chunks) {
         const LoopLevel chunk(s.chunk_mixed, chunk_loop);
@@ -57,7 +59,10 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
     const LoopLevel spoiled(s.chunk_mixed, stages.spoiled_chunk);
     one_chunk(stages.finite_rows.compute_at(spoiled)).bound(k, 0, tuning.chunk).vectorize(k, lanes);
     one_chunk(stages.not_finite.compute_at(spoiled)).vectorize(r, lanes);
-    stages.not_finite.update().reorder(r, stages.not_finite_keys.key, stages.not_finite_keys.block, d).vectorize(r, lanes).unroll(r);
+    stages.not_finite.update()
+        .reorder(r, stages.not_finite_keys.key, stages.not_finite_keys.block, d)
+        .vectorize(r, lanes)
+        .unroll(r);
 }
 
 }  // namespace attune

@@ -24,10 +24,24 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
         .vectorize(d, 2 * lanes, TailStrategy::GuardWithIf)
         .unroll(e);
 
-    for (const bool full : {true, false})
-        schedule_pair_chunk(s, full ? s.full : s.part, full ? stages.full : stages.part, e,
-                            {s.chunk_mixed, full ? s.full_chunk : s.part_chunk}, {s.chunk_mixed, loops.channels}, lanes,
-                            one_task);
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    // A sum over pairs in registers: one dot product for each pair.
+    auto dot = [&](Stage f, const RVar &element) { f.atomic().vectorize(element).vectorize(r, lanes).unroll(r); };
+    for (const bool full : {true, false}) {
+        SdpaPartials p = full ? s.full : s.part;
+        const PairStages::Pairs &pairs = full ? stages.full : stages.part;
+        const LoopLevel chunk(s.chunk_mixed, full ? s.full_chunk : s.part_chunk);
+        lanes_are_rows(p.mixed.compute_at(s.chunk_mixed, loops.channels)).unroll(r).unroll(d);
+        for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
+            const KeyLoop &keys = p.mixed_keys[n];
+            dot(p.mixed.update(int(n)).reorder(pairs.mixed[n], r, d, keys.key, keys.block).unroll(d), pairs.mixed[n]);
+        }
+
+        schedule_pair_softmax(s, p, pairs, e, chunk, lanes, one_task);
+        schedule_logits(s, p, chunk, lanes, one_task);
+        lanes_are_rows(p.score.compute_at(p.logit, p.logit_keys.block)).unroll(r).unroll(k);
+        dot(p.score.update().reorder(pairs.channel, r, k, p.channel).unroll(k), pairs.channel);
+    }
 }
 
 void schedule_pair_softmax(const SdpaStages &s, const SdpaPartials &partials, const PairStages::Pairs &pairs, const Var &e,
@@ -52,25 +66,6 @@ void schedule_pair_softmax(const SdpaStages &s, const SdpaPartials &partials, co
         .vectorize(pairs.weight)
         .vectorize(r, lanes)
         .unroll(r);
-}
-
-void schedule_pair_chunk(const SdpaStages &s, const SdpaPartials &partials, const PairStages::Pairs &pairs, const Var &e,
-                         const LoopLevel &chunk, const LoopLevel &channels, int lanes, const OneTask &one_task) {
-    const Var r = s.r, k = s.k, d = s.d;
-    SdpaPartials p = partials;
-    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
-    // A sum over pairs in registers: one dot product for each pair.
-    auto dot = [&](Stage f, const RVar &element) { f.atomic().vectorize(element).vectorize(r, lanes).unroll(r); };
-    lanes_are_rows(p.mixed.compute_at(channels)).unroll(r).unroll(d);
-    for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
-        const KeyLoop &keys = p.mixed_keys[n];
-        dot(p.mixed.update(int(n)).reorder(pairs.mixed[n], r, d, keys.key, keys.block).unroll(d), pairs.mixed[n]);
-    }
-
-    schedule_pair_softmax(s, p, pairs, e, chunk, lanes, one_task);
-    schedule_logits(s, p, chunk, lanes, one_task);
-    lanes_are_rows(p.score.compute_at(p.logit, p.logit_keys.block)).unroll(r).unroll(k);
-    dot(p.score.update().reorder(pairs.channel, r, k, p.channel).unroll(k), pairs.channel);
 }
 
 }  // namespace attune
