@@ -20,7 +20,10 @@ double fma_peak(Team &, attune::DType);
 // CPU has none.
 double bf16_dot_peak(Team &);
 
-// The more of both that products of elements of this type can be made with.
+// The same of tdpbf16ps, the product of two matrix tiles of bf16 (AMX).
+double bf16_tile_peak(Team &);
+
+// The most of all that products of elements of this type can be made with.
 double product_peak(Team &, attune::DType);
 
 // Reads every element of the arrays once and adds them up, in vectors: what a kernel that must read them takes at least.

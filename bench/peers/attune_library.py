@@ -70,7 +70,7 @@ class Attune:
                      "last_variant", "machine"):
             self._function(name).restype = ctypes.c_char_p
         self._function("open").restype = ctypes.c_void_p
-        for name in ("fma_peak", "dot_peak", "cpu_seconds_of_others"):
+        for name in ("fma_peak", "dot_peak", "tile_peak", "cpu_seconds_of_others"):
             self._function(name).restype = ctypes.c_double
         self.session = ctypes.c_void_p(self._function("open")(threads, ctypes.c_void_p(stream)))
         self._checked(self._function("status")(self.session))
@@ -169,8 +169,13 @@ class Attune:
         return self._call("read", None, tensor(key), tensor(value), *sizes, keep=(key, value))
 
     def peak(self, kind):
-        """FLOP/s: "fma", multiply-adds in f32, or "dot", dot products of pairs in bf16; 0 where the CPU has none."""
+        """FLOP/s: "fma", multiply-adds in f32, "dot" or "tile", dot products of pairs or matrix tiles in bf16; 0 where the CPU
+        has none."""
         return self._function(kind + "_peak")(self.session)
+
+    def peak_of(self, dtype):
+        """The kind that products of elements of this type can be made with."""
+        return next((kind for kind in ("tile", "dot") if dtype == "bf16" and self.peak(kind)), "fma")
 
     def cpu_seconds_of_others(self):
         return self._function("cpu_seconds_of_others")()

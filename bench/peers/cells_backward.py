@@ -122,7 +122,7 @@ def make(attune, peers, name, problem):
     return Cell(name, programs, lambda real: problem.reference(real, kept), work=problem.flops, works=works, own=(F32,),
                 unchecked=unchecked, sample=problem.sample, epsilon=small,
                 wanted=WANTED.get(replace(problem, forward=False), 1.25),
-                peak="dot" if problem.dtype == "bf16" and attune.peak("dot") else "fma",
+                peak=attune.peak_of(problem.dtype),
                 note=f"{'Seven' if problem.forward else 'Five'} products are counted, whatever a program computes. onnxruntime "
                      "and OpenVINO have no backward, nor has FlexAttention on CPUs")
 

@@ -94,7 +94,7 @@ def make(attune, peers, name, kind, problem):
 def peak(attune, kind, problem):
     if kind == "tiny":
         return ""  # it is all calling
-    return "dot" if problem.dtype == "bf16" and attune.peak("dot") else "fma"
+    return attune.peak_of(problem.dtype)
 
 
 def note(kind, problem):

@@ -7,7 +7,7 @@ from measure import SUBJECT, quantile
 
 OTHERS = 0.15  # cores; a cell during which other processes took more is marked
 SAME = 1.02  # ratios closer to 1 than this are called equal
-PEAKS = {"fma": "multiply-adds in f32", "dot": "dot products of pairs in bf16"}
+PEAKS = {"fma": "multiply-adds in f32", "dot": "dot products of pairs in bf16", "tile": "matrix tiles in bf16"}
 METHOD = """\
 All in one process, in turns, {rounds} rounds on the same inputs; a ratio is the median over rounds of (its time / ours in the
 same round), so above 1 is slower than ours. A peer that takes twice as long as the quickest is in every fifth round only, one
@@ -99,7 +99,7 @@ def cell_table(result):
         compared = [f"{statistics.median(ratios):.2f}", spread(ratios)] if ratios else ["-", "-"]
         own = name in result.cell.own
         rated = not own or name.startswith(SUBJECT) or name == result.cell.bound
-        limited = rated and not (own and result.cell.peak == "dot")  # in f32, whose peak is another
+        limited = rated and not (own and result.cell.peak != "fma")  # in f32, whose peak is another
         other = " **(something else)**" if result.other(name) else ""
         over = other or (" **(over)**" if p.error is not None and p.error > 1 else "")
         lines.append("| " + " | ".join([

@@ -19,12 +19,11 @@ Expr exp2_by(const std::vector<double> &polynomial, const Expr &power) {
     // Written as a strict comparison that fails for NaN: max() may drop the NaN.
     const Expr lowest = make_const(t, -bias);
     const Expr x = strict_float(select(named < lowest, lowest, named));
-    // The lowest bits of the sum that rounds are those of the integer.
-    const Expr sum = nearest_sum(x), f = x - strict_float(sum - nearest_unit(t));
+    // Its integer is not taken from the bits of the sum that rounds: those of a NaN would make a number of the polynomial's.
+    const Expr n = nearest(x), f = x - n;
     Expr p;
     for (double c : polynomial) p = p.defined() ? p * f + make_const(t, c) : make_const(t, c);
-    const Expr result = reinterpret(t, reinterpret(bits, p) + (reinterpret(bits, sum) << mantissa));
-    return Internal::Let::make(name, power, result);
+    return Internal::Let::make(name, power, reinterpret(t, reinterpret(bits, p) + (cast(bits, n) << mantissa)));
 }
 
 }  // namespace

@@ -4,17 +4,11 @@
 
 namespace attune {
 
-// What a number is added to for its sum to be rounded to an integer, and to hold that as its lowest bits; and the sum, for |x|
-// up to a quarter of 2^24 (f64: 2^53).
-inline Halide::Expr nearest_unit(Halide::Type type) {
-    return Halide::Internal::make_const(type, type.bits() == 32 ? 0x1.8p23 : 0x1.8p52);
-}
-inline Halide::Expr nearest_sum(const Halide::Expr &x) { return Halide::strict_float(x + nearest_unit(x.type())); }
-
-// The integer nearest to x, ties to even, in the same range; NaN gives NaN. round() is a call for each lane where a target has
-// no instruction for it, and is split in halves of a vector for AVX-512.
+// The integer nearest to x, ties to even, for |x| up to a quarter of 2^24 (f64: 2^53); NaN gives NaN. round() is a call for
+// each lane where a target has no instruction for it, and is split in halves of a vector for AVX-512.
 inline Halide::Expr nearest(const Halide::Expr &x) {
-    return Halide::strict_float((x + nearest_unit(x.type())) - nearest_unit(x.type()));
+    const Halide::Expr unit = Halide::Internal::make_const(x.type(), x.type().bits() == 32 ? 0x1.8p23 : 0x1.8p52);
+    return Halide::strict_float((x + unit) - unit);
 }
 
 }  // namespace attune
