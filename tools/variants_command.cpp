@@ -9,12 +9,12 @@
 namespace attune::program {
 namespace {
 
-constexpr std::size_t text_width = 160, columns = 10;
+constexpr std::size_t text_width = 160, columns = 9;
+// The op is what the name begins with.
 using Row = std::array<std::string, columns>;
 
 Row row_of(const VariantInfo &v) {
     return {std::string(v.name),
-            std::string(v.op),
             name_of(v.dtype),
             v.head_dim == 0 ? "any" : std::to_string(v.head_dim),
             std::string(v.target),
@@ -45,8 +45,7 @@ std::string wrapped(const std::string &text, std::size_t indent) {
 
 std::string variants_text() {
     const std::vector<VariantInfo> all = variants();
-    std::vector<Row> rows = {
-        {"name", "op", "type", "head size", "target", "schedule", "class", "kind", "dispatched", "runs here"}};
+    std::vector<Row> rows = {{"name", "type", "head size", "target", "schedule", "class", "kind", "dispatched", "runs here"}};
     for (const VariantInfo &v : all) rows.push_back(row_of(v));
     std::array<std::size_t, columns> width{};
     for (const Row &row : rows)
