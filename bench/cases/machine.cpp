@@ -68,11 +68,13 @@ __attribute__((target("avx512f,avx512bf16"), noinline)) double dot_avx512_bf16(s
 
 // Matrix tiles of bf16: four accumulators of 16 by 16, to each of which an instruction adds 32 terms.
 __attribute__((target("amx-tile,amx-bf16"), noinline)) double tile_amx_bf16(std::int64_t rounds) {
-    struct alignas(64) {
+    // Static, for the compiler is told that the instruction reads its first bytes only.
+    struct alignas(64) Configuration {
         std::uint8_t palette = 1, start = 0, reserved[14] = {};
         std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
         std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } configuration;
+    };
+    static const Configuration configuration;
     alignas(64) static const std::uint16_t zeros[16 * 32] = {};
     _tile_loadconfig(&configuration);
     _tile_zero(0);
