@@ -11,4 +11,9 @@ inline Halide::Expr sign_bit(const Halide::Type &type) {
     return Halide::Internal::make_const(Halide::UInt(type.bits()), uint64_t(1) << (type.bits() - 1));
 }
 
+// Whether a bf16 is a finite number, by its bits: Halide knows to ask f32 alone.
+inline Halide::Expr is_finite_bf16(const Halide::Expr &x) {
+    return (bits_of(x) & Halide::cast<uint16_t>(0x7fff)) < Halide::cast<uint16_t>(0x7f80);
+}
+
 }  // namespace attune

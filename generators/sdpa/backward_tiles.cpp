@@ -7,11 +7,6 @@
 namespace attune {
 using namespace Halide;
 
-namespace {
-// By its bits: Halide knows to ask f32 alone.
-Expr is_finite_bf16(const Expr &x) { return (bits_of(x) & cast<uint16_t>(0x7fff)) < cast<uint16_t>(0x7f80); }
-}  // namespace
-
 void BackwardBuilder::columns() {
     Var d = s.d, q = s.q, u = s.u, h = s.h, r = s.r, e = s.e;
     s.in_matrix_tiles = true;

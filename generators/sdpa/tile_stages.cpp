@@ -1,4 +1,5 @@
 #include "generators/sdpa/tile_stages.h"
+#include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 
 namespace attune {
@@ -44,11 +45,10 @@ struct TileBuilder {
         Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
         const Expr key_head = build.rows(r, t, h).key_head;
         auto any = [&](Expr k, Expr d) { return stages.value_rows(k, d, c, key_head, b); };
-        auto is_finite = [](Expr v) { return (reinterpret<uint16_t>(v) & uint16_t(0x7f80)) != uint16_t(0x7f80); };
         s.full = partials("", false, stages.full, any);
         s.part = partials("_part", true, stages.part, any);
         stages.finite_rows = Func("finite_rows");
-        stages.finite_rows(k, d, c, t, h, b) = select(is_finite(any(k, d)), any(k, d), bfloat16_t(0.0f));
+        stages.finite_rows(k, d, c, t, h, b) = select(is_finite_bf16(any(k, d)), any(k, d), bfloat16_t(0.0f));
         stages.spoiled = partials("_spoiled", true, stages.spoiled_pairs,
                                   [&](Expr k, Expr d) { return stages.finite_rows(k, d, c, t, h, b); });
 
@@ -58,8 +58,8 @@ struct TileBuilder {
         stages.not_finite = Func("not_finite");
         stages.not_finite(r, d, c, t, h, b) = 0.0f;
         // Strict, or code generation may conclude that the sum is no NaN.
-        stages.not_finite(r, d, c, t, h, b) =
-            strict_float(stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v), 0.0f));
+        stages.not_finite(r, d, c, t, h, b) = strict_float(
+            stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite_bf16(v), widened_product(w, v), 0.0f));
     }
 
     void collect_chunks() {
