@@ -10,6 +10,7 @@ public:
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> task_rows{"task_rows", 1, 1, 1 << 20};
     GeneratorParam<int> block{"block", 16, 1, 1 << 20};
+    GeneratorParam<int> prefetch_rows{"prefetch_rows", 0, 0, 1 << 10};
 
     Input<Buffer<void, 4>> scores{"scores"};       // (j, i, h, b)
     Input<Buffer<int32_t, 2>> lengths{"lengths"};  // (i, b)
@@ -29,7 +30,7 @@ public:
         lengths.dim(0).set_stride(Halide::Expr());
         out.dim(0).set_extent(scores.dim(0).extent());
         if (schedule_name == Schedule::rows)
-            attune::schedule_rows(stages, out, scores, {task_rows, block}, target);
+            attune::schedule_rows(stages, out, scores, {task_rows, block, prefetch_rows}, target);
         else
             attune::schedule_root(stages, out);
     }

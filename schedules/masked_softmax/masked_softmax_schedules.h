@@ -10,6 +10,8 @@ void schedule_root(MaskedSoftmaxStages &, Halide::Func out);
 struct MaskedSoftmaxTuning {
     int task_rows;  // rows of a task
     int block;      // keys that are computed together (the stages' block), a multiple of the vector width
+    // How many rows below its own a row is prefetched for, past all caches but the first; 0: none is.
+    int prefetch_rows;
 };
 // One task is some rows, one after the other; a row stays in L1 or L2 between its passes. Lanes are keys.
 void schedule_rows(MaskedSoftmaxStages &, Halide::Func out, const Halide::ImageParam &scores, const MaskedSoftmaxTuning &,

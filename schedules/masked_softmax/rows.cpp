@@ -30,9 +30,12 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, const ImageParam &scores, c
     for (Func f : {s.place_max, s.place_sum}) in_lanes(f.compute_at(out, row)).store_in(MemoryType::Stack);
     for (Func f : {s.place_max, s.weight}) block_of_lanes(f.update(0), s.whole);
     block_of_lanes(s.weight.update(1), s.last);
-    // The row below comes while this one's exponentials are computed: processors do not fetch ahead across pages by themselves.
+    // A row below comes while this one's exponentials are computed, where a processor does not fetch ahead across pages by itself.
     // Counted in vectors of a block, since what is prefetched in later blocks would be held to the condition on blocks.
-    s.weight.update(0).prefetch(scores, e, e, scores.dim(1).stride() / lanes, PrefetchBoundStrategy::NonFaulting);
+    if (tuning.prefetch_rows > 0) {
+        const Expr ahead = tuning.prefetch_rows * scores.dim(1).stride() / lanes;
+        s.weight.update(0).prefetch(scores, e, e, ahead, PrefetchBoundStrategy::NonFaulting);
+    }
     block_of_lanes(s.place_sum.update(), s.all);
     for (Func f : {s.row_order, s.row_sum}) f.compute_at(out, row).update().atomic().vectorize(s.place);
     for (Func f : {s.row_max, s.masked_weight, s.scale}) f.compute_at(out, row);
