@@ -39,13 +39,24 @@ void split_merge(Builder &build) {
         s.chunk_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.mixed(r, min(d, in.value_dim - 1), dom, t, h, b),
                                                     d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
     }
-    build.merge([&](Expr at) { return s.chunk_packed(in.value_dim + 1, r, at, t, h, b); },
-                [&](Expr at) { return s.chunk_packed(in.value_dim, r, at, t, h, b); },
-                [&](Expr at) { return s.chunk_packed(d, r, at, t, h, b); });
-    Expr n = (h % group) * in.queries + i;
+    // Merged as tiles of one query of one query head: a row is merged for itself alone.
+    const Expr n = (h % group) * in.queries + t;
+    auto packed = [&](const Expr &d, const Expr &at) { return s.chunk_packed(d, n % tile, at, n / tile, h / group, b); };
+    SdpaInputs of_queries = in;
+    of_queries.shortest = of_queries.longest = in.lengths;
+    if (in.blocks.defined()) {
+        of_queries.blocks = Func("blocks_of_query");
+        of_queries.blocks(c, t, h, b) = in.blocks(c, n / tile, h / group, b);
+    }
+    SdpaShape one_query = build.shape;
+    one_query.rows_per_tile = 1;
+    Builder merge = query_rows(of_queries, one_query, build.score);
+    merge.s = s;
+    merge.merge([&](Expr at) { return packed(in.value_dim + 1, at); }, [&](Expr at) { return packed(in.value_dim, at); },
+                [&](Expr at) { return packed(d, at); });
+    s = merge.s;
     s.out = Func("out_stage");
-    s.out(d, i, h, b) =
-        Tuple(build.narrowed(s.normalised(n % tile, d, n / tile, h / group, b)), s.lse(n % tile, n / tile, h / group, b));
+    s.out(d, i, h, b) = Tuple(build.narrowed(s.normalised(0, d, i, h, b)), s.lse(0, i, h, b));
 }
 
 SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {

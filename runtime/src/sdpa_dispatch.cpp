@@ -24,11 +24,15 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
                 list.push_back({schedule, shape_class, reason, fill_tiles_with});
         list.push_back({"prefill", shape_class, reason, fill_tiles_with});
     };
-    if (p.queries <= c.short_queries_at_most) wish("short", "few queries");
-    if (p.keys <= c.short_keys_at_most) wish("short", "few keys");
+    const auto wish_small = [&](std::string_view reason) {
+        if (p.queries >= c.medium_queries_at_least) wish("medium", reason);
+        wish("short", reason);
+    };
+    if (p.queries <= c.short_queries_at_most) wish_small("few queries");
+    if (p.keys <= c.short_keys_at_most) wish_small("few keys");
     if (p.tables) wish("wide", "many queries and a table over pairs", p.queries);
     wish("long", "many queries", p.queries);
-    wish("short", "its tiles fit the queries better");
+    wish_small("its tiles fit the queries better");
     wish("long", "no smaller class is built");
     list.push_back({"root", "", "nothing else is built"});
     return list;

@@ -9,17 +9,21 @@ using namespace Halide;
 void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
     const Var r = s.r, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     constexpr int rows_of_merge = 64;  // fewer are not worth waking other threads
-    Var task("task"), merge("merge");
+    Var task("task"), merge("merge"), row("row");
     schedule_prepared(s.prepared, lanes);
-    out.reorder(d, i, h, b)
-        .fuse(i, h, task)
+    out.split(i, t, row, 1)
+        .reorder(d, row, t, h, b)
+        .fuse(t, h, task)
         .fuse(task, b, task)
         .split(task, merge, task, rows_of_merge, TailStrategy::GuardWithIf)
         .parallel(merge)
         .vectorize(d, lanes, TailStrategy::GuardWithIf);
-    for (Func f : {s.total_max, s.total_sum, s.chunk_scale, s.lse}) f.compute_at(out, task);
-    s.normalised.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
-    s.total_mixed.compute_at(out, task).reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    for (Func f : {s.total_max, s.total_sum, s.chunk_scale, s.lse, s.normalised, s.total_mixed}) {
+        f.compute_at(out, task);
+        for (const Var &v : {r, t, h, b}) f.bound_extent(v, 1);
+    }
+    s.normalised.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    s.total_mixed.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 

@@ -23,7 +23,8 @@ Record record_of(const Numbers &numbers, double ratio) {
 }
 
 double ratio_of(const Numbers &n) {
-    return 0.8 + 0.1 * std::abs(std::log2(n.at("task_rows") / 16.0)) + 0.05 * std::abs(std::log2(n.at("block") / 32.0));
+    return 0.8 + 0.1 * std::abs(std::log2(n.at("task_rows") / 16.0)) + 0.05 * std::abs(std::log2(n.at("block") / 32.0)) +
+           0.02 * n.at("prefetch_rows");
 }
 
 // Every point of the space of masked_softmax, but for those that `without` says.
@@ -50,16 +51,16 @@ TEST_CASE("a replayed search says how far it is from the best of all records", "
         const auto lines = replayed({recorded(folder), ATTUNE_SCHEDULES, name, 3, 100});
         REQUIRE(lines.size() == 1);
         const json &line = lines[0];
-        CHECK(line.at("recorded") == 28);
+        CHECK(line.at("recorded") == 56);
         CHECK(line.at("missing") == 0);
-        CHECK(line.at("start") == "block=16 task_rows=2");
-        CHECK(line.at("best").at("numbers") == "block=32 task_rows=16");
+        CHECK(line.at("start") == "block=16 prefetch_rows=0 task_rows=2");
+        CHECK(line.at("best").at("numbers") == "block=32 prefetch_rows=0 task_rows=16");
         CHECK(line.at("best").at("ratio").get<double>() == Approx(0.81));
         const auto regret = line.at("regret").get<std::vector<double>>();
-        CHECK(regret.front() == Approx((ratio_of({{"block", 16}, {"task_rows", 2}}) + 0.01) / 0.81));
+        CHECK(regret.front() == Approx((ratio_of({{"block", 16}, {"prefetch_rows", 0}, {"task_rows", 2}}) + 0.01) / 0.81));
         CHECK(regret.back() == 1);
         CHECK(std::is_sorted(regret.rbegin(), regret.rend()));
-        CHECK(regret.size() <= 28);
+        CHECK(regret.size() <= 56);
         CHECK(lines == replayed({recorded(folder), ATTUNE_SCHEDULES, name, 3, 100}));
         CHECK(replayed({recorded(folder), ATTUNE_SCHEDULES, name, 3, 5})[0].at("regret").size() == 5);
     }
@@ -67,10 +68,10 @@ TEST_CASE("a replayed search says how far it is from the best of all records", "
 
 TEST_CASE("a replayed search counts what no record has, and starts where the seed says", "[tune]") {
     const TemporaryFolder folder;
-    const Numbers best{{"block", 32}, {"task_rows", 16}};
+    const Numbers best{{"block", 32}, {"prefetch_rows", 0}, {"task_rows", 16}};
     const auto lines = replayed({recorded(folder, best), ATTUNE_SCHEDULES, "exhaustive", 1, 100});
     CHECK(lines.at(0).at("missing") == 1);
-    CHECK(lines.at(0).at("regret").size() == 27);
+    CHECK(lines.at(0).at("regret").size() == 55);
     std::set<std::string> starts;
     for (const std::uint64_t seed : {1, 2, 3, 4}) {
         ReplayArguments arguments{recorded(folder), ATTUNE_SCHEDULES, "random", seed, 100};
@@ -85,7 +86,7 @@ TEST_CASE("a replayed search counts what no record has, and starts where the see
 
 TEST_CASE("rejected candidates cost a replayed search one each", "[tune]") {
     const TemporaryFolder folder;
-    const Numbers best{{"block", 32}, {"task_rows", 16}};
+    const Numbers best{{"block", 32}, {"prefetch_rows", 0}, {"task_rows", 16}};
     recorded(folder, best);
     Record record = record_of(best, 1);
     record.verdict = "rejected", record.reason = "out: element 3", record.ratios.clear();
@@ -93,7 +94,7 @@ TEST_CASE("rejected candidates cost a replayed search one each", "[tune]") {
     const auto lines = replayed({folder / "records.jsonl", ATTUNE_SCHEDULES, "exhaustive", 1, 100});
     CHECK(lines.at(0).at("rejected") == 1);
     CHECK(lines.at(0).at("missing") == 0);
-    CHECK(lines.at(0).at("regret").size() == 28);
+    CHECK(lines.at(0).at("regret").size() == 56);
 }
 
 }  // namespace
