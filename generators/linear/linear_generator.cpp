@@ -19,6 +19,7 @@ public:
     GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> block{"block", 0, 0, 64};
+    GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
     GeneratorParam<bool> packed{"packed", false};  // the weight
 
     Input<Buffer<void, 4>> x{"x"};        // (k, m, h, b)
@@ -54,7 +55,7 @@ public:
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
         if (packed) weight.dim(0).set_bounds(0, attune::PackedPanels{dtype}.width());
         if (schedule_name != Schedule::root)
-            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, block}, target);
+            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks}, target);
         else
             attune::schedule_root(stages, out);
         if (packed && schedule_name != Schedule::root)

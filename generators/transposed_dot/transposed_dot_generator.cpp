@@ -31,7 +31,7 @@ public:
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::panels)
-            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, 0}, target);
+            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, 0, 1}, target);
         else
             attune::schedule_root(stages, out);
     }

@@ -24,7 +24,7 @@ constexpr std::int64_t wide_bytes = 256;  // of sums, in a row of the tiles of c
 
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
-    constexpr std::int64_t narrow_bytes = 64, padding_percent_at_most = 10;
+    constexpr std::int64_t narrow_bytes = 64, shallow_bytes = 512 << 10, padding_percent_at_most = 10;
     const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;
     const std::int64_t padding = (wide - p.columns % wide) % wide;
     const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
@@ -40,6 +40,7 @@ std::vector<Wish> wishes(const Product &p) {
         // Rows one after the other: of a large stride they would push each other out of the caches.
         if (p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns)
             list.push_back({schedule, "whole", "columns that fill wide tiles"});
+        if (p.depth * wide_bytes <= shallow_bytes) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
         list.push_back({schedule, "many", "many rows"});
     }
     list.push_back({"root", "", "nothing else is built"});

@@ -13,6 +13,9 @@ struct PanelTuning {
     int tile_rows;     // rows of a register tile
     int tile_columns;  // its columns, and those of a task; a multiple of the vector width
     int block;         // side of the blocks in which weights are transposed (the stages' block): the vector width, or 0
+    // Chunks that a register tile takes before the next one does, so that its sums stay in L1 between them; their weights
+    // should stay in L2. 0: all of them, and a tile leaves for out before the next one begins.
+    int tile_chunks;
 };
 // One task is one tile of columns for some rows. Lanes are columns. Weights are packed for a task, a chunk at a time, so that
 // the sums read them from L2 one line after the other; where a tile is of one row and as wide as a block, the sums take a block

@@ -19,30 +19,49 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
                 "block is " + std::to_string(tuning.block) + ", must be the vector width, " + std::to_string(lanes));
         require_multiple("chunk", tuning.chunk, "block", tuning.block);
     }
+    require(tuning.tile_chunks == 1 || !(s.in_pairs || s.in_tiles || s.block_by_block),
+            "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
-    Var task("task"), no("no"), ni("ni"), mo("mo"), mi("mi"), ko("ko"), ki("ki");
+    Var task("task"), tile("tile"), no("no"), ni("ni"), mo("mo"), mi("mi"), ko("ko"), ki("ki");
     // Constant extents, or stages would get strides known at run time only; lanes are columns.
     auto lanes_are_columns = [&](Func f) -> Func { return f.bound_extent(n, tuning.tile_columns).vectorize(n, lanes); };
 
     // Tasks, columns first: neighbours share their rows of x.
-    out.split(n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf)
-        .split(m, mo, mi, tuning.task_rows, TailStrategy::GuardWithIf)
-        .reorder(ni, mi, no, mo, h, b)
-        .fuse(no, mo, task)
+    out.split(n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf);
+    if (tuning.tile_chunks == 0)
+        out.split(m, tile, mi, tuning.tile_rows, TailStrategy::GuardWithIf)
+            .split(tile, mo, tile, tuning.task_rows / tuning.tile_rows, TailStrategy::GuardWithIf)
+            .reorder(ni, mi, tile, no, mo, h, b);
+    else
+        out.split(m, mo, mi, tuning.task_rows, TailStrategy::GuardWithIf).reorder(ni, mi, no, mo, h, b);
+    out.fuse(no, mo, task)
         .fuse(task, h, task)
         .fuse(task, b, task)
         .parallel(task)
         .vectorize(ni, lanes, TailStrategy::PredicateStores);
     lanes_are_columns(s.start.compute_at(out, task)).store_in(MemoryType::Stack);
 
-    // All rows take a chunk before the next, so that its weights stay in L2.
-    lanes_are_columns(s.product.compute_at(out, task)).unroll(n);
-    s.product.update()
-        .split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp)
-        .reorder(n, mi, mo, s.product_chunk, h, b)
-        .vectorize(n, lanes)
-        .unroll(n)
-        .unroll(mi);
+    // All rows take some chunks before the next, so that their weights stay in L2.
+    Stage product = s.product.update();
+    LoopLevel of_tile(s.product, mo), of_chunks(s.product, s.product_chunk), of_panel = of_chunks;
+    if (tuning.tile_chunks == 0) {
+        lanes_are_columns(s.product.compute_at(out, tile)).bound_extent(m, tuning.tile_rows).store_in(MemoryType::Stack);
+        s.product.unroll(n).unroll(m);
+        product.reorder(n, m, s.product_chunk, h, b).vectorize(n, lanes).unroll(n).unroll(m);
+        of_tile = of_chunks, of_panel = LoopLevel(out, task);
+    } else {
+        lanes_are_columns(s.product.compute_at(out, task)).unroll(n);
+        product.split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp).reorder(n, mi, mo, s.product_chunk, h, b);
+        if (tuning.tile_chunks > 1) {
+            RVar turn("turn"), in_turn("in_turn");
+            // Not in whole turns and a last one: of a depth of less than one, every block of weights would be cut short.
+            product.split(s.product_chunk, turn, in_turn, tuning.tile_chunks)
+                .reorder(n, mi, in_turn, mo, turn, h, b)
+                .partition(turn, Partition::Never);
+            of_tile = LoopLevel(s.product, in_turn), of_chunks = of_panel = LoopLevel(s.product, turn);
+        }
+        product.vectorize(n, lanes).unroll(n).unroll(mi);
+    }
 
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
 
@@ -52,10 +71,10 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         require_multiple("tile_columns", tuning.tile_columns, "the side of a matrix tile", matrix_tile_side);
         require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
         Func tiles = s.partial.in(s.product);
-        tiles.compute_at(s.product, mo).bound_extent(n, tuning.tile_columns).bound_extent(m, matrix_tile_side);
+        tiles.compute_at(of_tile).bound_extent(n, tuning.tile_columns).bound_extent(m, matrix_tile_side);
         schedule_matrix_tiles(tiles, s.partial, n, m, s.partial_k);
     } else {
-        lanes_are_columns(s.partial.compute_at(s.product, mo)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
+        lanes_are_columns(s.partial.compute_at(of_tile)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
         s.partial.store_in(MemoryType::Stack);
         Stage sums = s.partial.update();
         if (s.block_by_block)
@@ -72,10 +91,10 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
             s.product.update().partition(s.product_chunk, Partition::Never);
         }
     }
-    if (s.x_rows.defined()) s.x_rows.compute_at(s.product, s.product_chunk).vectorize(k, lanes, TailStrategy::RoundUp);
+    if (s.x_rows.defined()) s.x_rows.compute_at(of_chunks).vectorize(k, lanes, TailStrategy::RoundUp);
 
     if (s.block_by_block || !s.panel.defined()) return;
-    s.panel.compute_at(s.product, s.product_chunk).bound_extent(n, tuning.tile_columns);
+    s.panel.compute_at(of_panel).bound_extent(n, tuning.tile_columns);
     if (s.in_pairs || s.in_tiles) s.panel.bound(s.e, 0, 2).vectorize(s.e);
     if (s.transpose) {
         // Along k within a tile of columns: the addresses of its rows in memory are found once.

@@ -18,10 +18,11 @@ struct Sizes {
 // One less, as many, one more than each number; root has none and takes small ones.
 Sizes awkward_sizes_of(const attune::VariantInfo &v) {
     const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
-              wide = number_of(v, "tile_columns", 8), block = number_of(v, "block", 4);
+              wide = number_of(v, "tile_columns", 8), block = number_of(v, "block", 4),
+              turn = number_of(v, "tile_chunks", 1) * chunk;
     return {sorted_sizes({1, 2, 13, tile - 1, tile, tile + 1, 3 * tile + 2, task - 1, task, task + 1}),
             sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5, v.op == linear_packed ? 129 : 1}),
-            sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3})};
+            sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3, turn - 1, turn, turn + 1})};
 }
 
 // Class whole takes columns that fill its tiles and refuses others.
