@@ -19,7 +19,7 @@ done
 cp -r "$source/examples/attention_gallery" "$work/gallery"
 "$cmake" -S "$work/gallery" -B "$work/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" -DHalide_DIR="$halide" \
   >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
-"$cmake" --build "$work/build" --parallel "$(nproc)" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
+"$cmake" --build "$work/build" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
 mkdir "$work/pictures"
 "$work/build/attention_gallery" --picture "$work/pictures" | tee "$work/out"
 for entry in "${entries[@]}"; do
