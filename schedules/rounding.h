@@ -10,6 +10,12 @@ inline bool takes_pairs_of_bf16(const Halide::Target &target) {
     return target.has_feature(Halide::Target::AVX512_Zen4) || target.has_feature(Halide::Target::AVX512_SapphireRapids);
 }
 
+// And does as many of those in a cycle as multiply-adds of f32. Sapphire Rapids does half as many: there, widening what is read
+// is no slower than the shuffles that pairs take.
+inline bool gains_by_pairs_of_bf16(const Halide::Target &target) {
+    return takes_pairs_of_bf16(target) && !target.has_feature(Halide::Target::AVX512_SapphireRapids);
+}
+
 // Rounds a float to bf16: the target's own instruction, where it has one for a vector of pairs.
 inline std::function<Halide::Expr(Halide::Expr)> rounding_to_bf16(const Halide::Target &target) {
     using namespace Halide;

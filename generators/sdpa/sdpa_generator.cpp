@@ -162,14 +162,14 @@ private:
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
     int keys_together() const { return key_block == 0 ? key_tile : key_block; }
-    // Decode takes pairs of bf16 wherever the target can: where few rows share a key, widening it is most of the work.
+    // Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.
     bool in_pairs() const {
         if (schedule_name == Schedule::pairs) return true;
         const attune::UserAttention *user = attune::user_attention();
         if (user && user->probability) return false;
         return schedule_name == Schedule::decode && kind != Kind::training && pair == Pair::dot_product &&
                static_cast<Type>(dtype).is_bfloat() && head_dim != 0 && head_dim % 32 == 0 &&
-               attune::takes_pairs_of_bf16(target);
+               attune::gains_by_pairs_of_bf16(target);
     }
     bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
     Expr in_value_dim() const {
