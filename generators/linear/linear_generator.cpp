@@ -2,6 +2,7 @@
 #include "generators/linear/packed_panels.h"
 #include "generators/math/accumulator.h"
 #include "schedules/linear/linear_schedules.h"
+#include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 
 namespace {
@@ -44,7 +45,7 @@ public:
         const bool block_by_block = !packed && schedule_name == Schedule::panels && tile_rows == 1 && tile_columns.value() == block.value();
         const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, block_by_block};
         stages = schedule_name == Schedule::pairs   ? attune::linear_pair_stages(in, shape)
-                 : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape)
+                 : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
                                                     : attune::linear_stages(in, shape);
         out = stages.out;
     }

@@ -109,17 +109,28 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     return s;
 }
 
-LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape) {
+LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
     LinearStages s;
     Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
     const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
     s.x_rows = Func("x_rows");
     s.x_rows(k, m, h, b) = select(k < in.depth, in.x(min(k, last), min(m, in.rows - 1), h, b), zero);
+    auto weight = [&](Expr e, Expr n, Expr k) {
+        const Expr at = k * 2 + e;
+        return select(at < in.depth, in.weight(min(n, in.columns - 1), min(at, last), h, b), zero);
+    };
     s.panel = Func("panel");
-    const Expr at = k * 2 + e;
-    s.panel(e, n, k, h, b) = select(at < in.depth, in.weight(min(n, in.columns - 1), min(at, last), h, b), zero);
+    if (shape.block) {
+        s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, [&](Expr n, Expr k) {
+            return concat_bits({reinterpret<uint16_t>(weight(0, n, k)), reinterpret<uint16_t>(weight(1, n, k))});
+        });
+        s.panel(e, n, k, h, b) = reinterpret<bfloat16_t>(extract_bits<uint16_t>((*s.transpose)(n, k, {}), e * 16));
+    } else {
+        s.panel(e, n, k, h, b) = weight(e, n, k);
+    }
 
     RDom r(0, shape.chunk, "partial_k");
+    r.where(c * shape.chunk + r / depth_of_tile * depth_of_tile < in.depth);
     s.in_tiles = true, s.partial_k = r.x;
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);

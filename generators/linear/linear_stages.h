@@ -57,7 +57,8 @@ LinearStages linear_stages(const LinearInputs &, const LinearShape &);
 // The same as sums over pairs of bf16 along the depth, which must be 2 at least. Blocks are of pairs.
 LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
 
-// The same as products of whole matrix tiles of bf16: rows of x along the depth, weights in pairs. Of any depth.
-LinearStages linear_tile_stages(const LinearInputs &, const LinearShape &);
+// The same as products of whole matrix tiles of bf16, which take so much of the depth at a time: rows of x along the depth,
+// weights in pairs. Of any depth. Blocks are of pairs.
+LinearStages linear_tile_stages(const LinearInputs &, const LinearShape &, int depth_of_tile);
 
 }  // namespace attune

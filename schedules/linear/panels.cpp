@@ -73,6 +73,9 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         Func tiles = s.partial.in(s.product);
         tiles.compute_at(of_tile).bound_extent(n, tuning.tile_columns).bound_extent(m, matrix_tile_side);
         schedule_matrix_tiles(tiles, s.partial, n, m, s.partial_k);
+        // A cache line more for each row: rows of a matrix tile that lie a power of two apart would share few sets of L1.
+        s.panel.align_storage(n, tuning.tile_columns + matrix_tile_side);
+        s.x_rows.align_storage(k, tuning.chunk + matrix_tile_depth);
     } else {
         lanes_are_columns(s.partial.compute_at(of_tile)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
         s.partial.store_in(MemoryType::Stack);
