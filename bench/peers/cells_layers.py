@@ -3,6 +3,7 @@
 import numpy as np
 
 import reference
+from attention_problem import element_type
 from measure import Cell
 
 MULTI_HEAD = (4, 512, 512, 8)  # (B, S, E, H)
@@ -13,9 +14,9 @@ def cells():
     yield "multi-head B4 S512 E512 H8", make_multi_head
     yield "multi-head B4 S512 E512 H8, averaged weights", lambda a, p, n: make_multi_head(a, p, n, weights=True)
     for rows, inputs, outputs in ((2048, 512, 512), (512, 512, 2048), (512, 2048, 512), (1, 4096, 4096)):
-        for packed in (False, True):
-            shape = rows, inputs, outputs, packed
-            yield f"linear {rows}x{inputs}x{outputs}" + ", packed" * packed, lambda a, p, n, s=shape: make_linear(a, p, n, *s)
+        for kind in ("", "packed", "bf16"):
+            shape = rows, inputs, outputs, kind
+            yield f"linear {rows}x{inputs}x{outputs}{kind and ', '}{kind}", lambda a, p, n, s=shape: make_linear(a, p, n, *s)
     for batch, n, m, width in ((96, 128, 128, 64), (8, 1024, 1024, 64)):
         yield f"batch_dot {batch}x{n}x{m}x{width}", lambda a, p, name, s=(batch, n, m, width): make_batch_dot(a, p, name, *s)
     for batch, queries, keys, lengths in ((96, 128, 128, True), (8, 1024, 1024, True), (8, 1024, 1024, False)):
@@ -64,12 +65,15 @@ def onnx_multi_head(peers, x, heads, packed, packed_bias, w_out, out_bias):
             "onnxruntime MultiHeadAttention": call(split, parts)}
 
 
-def make_linear(attune, peers, name, rows, inputs, outputs, packed):
+def make_linear(attune, peers, name, rows, inputs, outputs, kind):
     """Each on the same terms: a weight that every call takes as it is, or one that was packed beforehand by whoever can."""
+    packed, dtype = kind == "packed", element_type("bf16" if kind == "bf16" else "f32")
+    if dtype is None:
+        raise ImportError("the package ml_dtypes, for NumPy's bfloat16")
     random = np.random.default_rng(1)
-    draw = lambda *shape: random.standard_normal(shape, np.float32)
-    x, weight, bias = draw(rows, inputs), draw(outputs, inputs) / np.float32(np.sqrt(inputs)), draw(outputs)
-    empty = lambda: np.empty((rows, outputs), np.float32)
+    draw = lambda scale, *shape: (random.standard_normal(shape, np.float32) / np.float32(scale)).astype(dtype)
+    x, weight, bias = draw(1, rows, inputs), draw(np.sqrt(inputs), outputs, inputs), draw(1, outputs)
+    empty = lambda: np.empty((rows, outputs), dtype)
     programs = {"attune": attune.linear(x, attune.packed_weight(weight) if packed else weight, bias, empty())}
     bound = "plain read" if rows == 1 else ""
     if bound:
@@ -79,13 +83,14 @@ def make_linear(attune, peers, name, rows, inputs, outputs, packed):
         programs["torch"] = lambda: peers.torch.nn.functional.linear(*given)
     if peers.torch and packed:
         programs |= torch_packed(peers, rows, *peers.tensors(x, weight, bias))
-    if peers.ort:
+    if peers.ort and kind != "bf16":
         weights = {"w": weight, "b": bias}
         node = ("Gemm", ["x", "w", "b"], ["out"], {"transB": 1})
         programs["onnxruntime"] = (peers.graph([node], {"x": x}, empty(), weights) if packed
                                    else peers.graph([node], {"x": x} | weights, empty()))
     return Cell(name, programs, lambda real: reference.linear(real, x, weight, bias), work=2.0 * rows * inputs * outputs,
-                own=(bound,) if bound else (), bound=bound,
+                own=(bound,) if bound else (), bound=bound, peak=attune.peak_of(kind or "f32"),
+                epsilon=2.0**-7 if kind == "bf16" else float(np.finfo(np.float32).eps) * 8,
                 note="The weight is packed beforehand by all: to onnxruntime it is a constant of the graph" if packed else
                      "The weight is an argument of every call to all: to onnxruntime an input of the graph")
 
