@@ -13,4 +13,8 @@ constexpr int matrix_tile_side = 16, matrix_tile_depth = 32;
 void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const Halide::Var &x, const Halide::Var &y,
                            const Halide::RVar &along);
 
+// The same of a sum over the terms of a step and over steps.
+void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const Halide::Var &x, const Halide::Var &y,
+                           const Halide::RVar &term, const Halide::RVar &step);
+
 }  // namespace attune

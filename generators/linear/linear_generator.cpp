@@ -6,14 +6,17 @@
 #include "schedules/require.h"
 
 namespace {
-enum class Schedule { root, panels, pairs, tiles };
+enum class Schedule { root, panels, pairs, tiles, weight_tiles };
 
 class Linear : public Halide::Generator<Linear> {
 public:
-    GeneratorParam<Schedule> schedule_name{
-        "schedule",
-        Schedule::root,
-        {{"root", Schedule::root}, {"panels", Schedule::panels}, {"pairs", Schedule::pairs}, {"tiles", Schedule::tiles}}};
+    GeneratorParam<Schedule> schedule_name{"schedule",
+                                           Schedule::root,
+                                           {{"root", Schedule::root},
+                                            {"panels", Schedule::panels},
+                                            {"pairs", Schedule::pairs},
+                                            {"tiles", Schedule::tiles},
+                                            {"weight_tiles", Schedule::weight_tiles}}};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> chunk{"chunk", 256, 1, 1 << 20};
     GeneratorParam<int> task_rows{"task_rows", 0, 0, 1 << 20};
@@ -21,6 +24,7 @@ public:
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> block{"block", 0, 0, 64};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
+    GeneratorParam<int> whole{"whole", 0, 0, 1};   // 1: for columns and depths that fill matrix tiles, read as they lie
     GeneratorParam<bool> packed{"packed", false};  // the weight
 
     Input<Buffer<void, 4>> x{"x"};        // (k, m, h, b)
@@ -38,15 +42,18 @@ public:
         in.x = x, in.bias = bias;
         const attune::PackedPanels panels{dtype};
         in.weight = [=, this](Expr n, Expr k, Expr, Expr) { return packed ? weight(panels.place(n, k)) : weight(k, n); };
-        in.as_it_lies = packed;
+        in.as_it_lies = packed || whole == 1;
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
         // One row takes a block of weights from registers as it is transposed: no other row wants it.
-        const bool block_by_block = !packed && schedule_name == Schedule::panels && tile_rows == 1 && tile_columns.value() == block.value();
+        const bool block_by_block =
+            !packed && schedule_name == Schedule::panels && tile_rows == 1 && tile_columns.value() == block.value();
         const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, block_by_block};
         stages = schedule_name == Schedule::pairs   ? attune::linear_pair_stages(in, shape)
                  : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
-                                                    : attune::linear_stages(in, shape);
+                 : schedule_name == Schedule::weight_tiles
+                     ? attune::linear_weight_tile_stages(in, shape, attune::matrix_tile_depth)
+                     : attune::linear_stages(in, shape);
         out = stages.out;
     }
 
@@ -55,10 +62,16 @@ public:
         for (int n = 0; n < weight.dimensions(); n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
         if (packed) weight.dim(0).set_bounds(0, attune::PackedPanels{dtype}.width());
-        if (schedule_name != Schedule::root)
-            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks}, target);
-        else
+        attune::require(whole == 0 || schedule_name == Schedule::weight_tiles, "whole is for weight_tiles");
+        const attune::PanelTuning tuning = {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks};
+        if (schedule_name == Schedule::root)
             attune::schedule_root(stages, out);
+        else if (schedule_name == Schedule::tiles)
+            attune::schedule_tiles(stages, out, tuning, target);
+        else if (schedule_name == Schedule::weight_tiles)
+            attune::schedule_weight_tiles(stages, out, tuning, target);
+        else
+            attune::schedule_panels(stages, out, tuning, target);
         if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }

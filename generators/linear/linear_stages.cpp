@@ -8,7 +8,8 @@ using Halide::Internal::make_const;
 namespace {
 
 // The bias and the sum of the partials.
-void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
+void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape,
+                  const std::function<Expr(Expr n, Expr m, Expr c)> &partial) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.start = Func("start");
     s.start(n) = in.bias.defined() ? cast(shape.type, in.bias(min(n, in.columns - 1))) : make_const(shape.type, 0);
@@ -16,7 +17,17 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     s.product_chunk = chunks.x;
     s.product = Func("product");
     s.product(n, m, h, b) = s.start(n);
-    s.product(n, m, h, b) += s.partial(n, m, chunks, h, b);
+    s.product(n, m, h, b) += partial(n, m, chunks);
+}
+
+// Both elements of pairs that went through transposed blocks. Pure, which extract_bits() does not say that it is, so that they
+// are stored at once.
+Expr element_of_pair(LinearStages &s, const Expr &pair) {
+    return Internal::Call::make(BFloat(16), Internal::Call::extract_bits, {pair, s.e * 16}, Internal::Call::PureIntrinsic);
+}
+
+Expr pair_of(const Expr &first, const Expr &second) {
+    return concat_bits({reinterpret<uint16_t>(first), reinterpret<uint16_t>(second)});
 }
 
 void add_output(LinearStages &s, const LinearInputs &in) {
@@ -69,7 +80,7 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     }
     s.partial(n, m, c, h, b) += x * (panel ? s.panel(n, at, h, b) : weight(n, at));
 
-    add_partials(s, in, shape);
+    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(n, m, c, h, b); });
     add_output(s, in);
     return s;
 }
@@ -82,10 +93,9 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     };
     if (!in.as_it_lies) s.panel = Func("panel");
     if (shape.block) {
-        s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, [&](Expr n, Expr k) {
-            return concat_bits({reinterpret<uint16_t>(weight(0, n, k)), reinterpret<uint16_t>(weight(1, n, k))});
-        });
-        s.panel(e, n, k, h, b) = reinterpret<bfloat16_t>(extract_bits<uint16_t>((*s.transpose)(n, k, {}), e * 16));
+        s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
+                            [&](Expr n, Expr k) { return pair_of(weight(0, n, k), weight(1, n, k)); });
+        s.panel(e, n, k, h, b) = element_of_pair(s, (*s.transpose)(n, k, {}));
     } else if (!in.as_it_lies) {
         s.panel(e, n, k, h, b) = weight(e, n, k);
     }
@@ -98,7 +108,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     const Expr pair = in.as_it_lies ? in.weight(n, at * 2 + r.x, h, b) : s.panel(r.x, n, at, h, b);
     s.partial(n, m, c, h, b) += cast(shape.type, in.x(at * 2 + r.x, min(m, in.rows - 1), h, b)) * cast(shape.type, pair);
-    add_partials(s, in, shape);
+    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(n, m, c, h, b); });
     RDom odd(0, 1, "odd");
     odd.where(in.depth % 2 == 1);
     s.odd = odd.x;
@@ -115,28 +125,57 @@ LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape
     const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
     s.x_rows = Func("x_rows");
     s.x_rows(k, m, h, b) = select(k < in.depth, in.x(min(k, last), min(m, in.rows - 1), h, b), zero);
-    auto weight = [&](Expr e, Expr n, Expr k) {
-        const Expr at = k * 2 + e;
-        return select(at < in.depth, in.weight(min(n, in.columns - 1), min(at, last), h, b), zero);
+    auto weight = [&](Expr n, Expr k) {
+        return select(k < in.depth, in.weight(min(n, in.columns - 1), min(k, last), h, b), zero);
     };
     s.panel = Func("panel");
     if (shape.block) {
-        s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, [&](Expr n, Expr k) {
-            return concat_bits({reinterpret<uint16_t>(weight(0, n, k)), reinterpret<uint16_t>(weight(1, n, k))});
-        });
-        s.panel(e, n, k, h, b) = reinterpret<bfloat16_t>(extract_bits<uint16_t>((*s.transpose)(n, k, {}), e * 16));
+        s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
+                            [&](Expr n, Expr k) { return pair_of(weight(n, k * 2), weight(n, k * 2 + 1)); });
+        s.panel(e, n, k, h, b) = element_of_pair(s, (*s.transpose)(n, k, {}));
     } else {
-        s.panel(e, n, k, h, b) = weight(e, n, k);
+        s.panel(e, n, k, h, b) = weight(n, k * 2 + e);
     }
 
     RDom r(0, shape.chunk, "partial_k");
     r.where(c * shape.chunk + r / depth_of_tile * depth_of_tile < in.depth);
-    s.in_tiles = true, s.partial_k = r.x;
+    s.partial_k = r.x;
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(c * shape.chunk + r, m, h, b)) *
                                 cast(shape.type, s.panel(r % 2, n, c * (shape.chunk / 2) + r / 2, h, b));
-    add_partials(s, in, shape);
+    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(n, m, c, h, b); });
+    add_output(s, in);
+    return s;
+}
+
+LinearStages linear_weight_tile_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
+    LinearStages s;
+    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
+    auto x = [&](Expr m, Expr k) { return select(k < in.depth, in.x(min(k, last), min(m, in.rows - 1), h, b), zero); };
+    s.transpose.emplace("transpose", shape.block, std::vector<Var>{h, b},
+                        [&](Expr m, Expr k) { return pair_of(x(m, k * 2), x(m, k * 2 + 1)); });
+    s.x_pairs = Func("x_pairs");
+    s.x_pairs(e, m, k, h, b) = element_of_pair(s, (*s.transpose)(m, k, {h, b}));
+    if (!in.as_it_lies) {
+        const Expr place = t * depth_of_tile + k;
+        s.panel = Func("panel");
+        s.panel(k, n, t, h, b) = select(place < in.depth, in.weight(min(n, in.columns - 1), min(place, last), h, b), zero);
+    }
+
+    const int steps = shape.chunk / depth_of_tile;
+    RDom r(0, depth_of_tile, 0, steps, "partial_k");
+    r.where((c * steps + r.y) * depth_of_tile < in.depth);
+    // No tile is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
+    const Expr tile = min(c * steps + r.y, last / depth_of_tile);
+    s.partial_k = r.x, s.partial_tile = r.y;
+    s.partial = Func("partial");
+    s.partial(m, n, c, h, b) = make_const(shape.type, 0);
+    const Expr weight = in.as_it_lies ? in.weight(n, tile * depth_of_tile + r.x, h, b) : s.panel(r.x, n, tile, h, b);
+    s.partial(m, n, c, h, b) +=
+        cast(shape.type, weight) * cast(shape.type, s.x_pairs(r.x % 2, m, tile * (depth_of_tile / 2) + r.x / 2, h, b));
+    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(m, n, c, h, b); });
     add_output(s, in);
     return s;
 }

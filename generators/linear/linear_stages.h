@@ -14,7 +14,8 @@ struct LinearInputs {
     Halide::Func x;  // (k, m, h, b)
     // Element (n, k), for entry (h, b).
     std::function<Halide::Expr(Halide::Expr n, Halide::Expr k, Halide::Expr h, Halide::Expr b)> weight;
-    // weight is there for every column of the last tile, and lies as the sums read it: along n, or in bf16 in pairs along k.
+    // weight is there for every column of the last tile, and lies as the sums read it: along n, or in bf16 in pairs along k; of
+    // linear_weight_tile_stages along k, and columns and depth fill whole matrix tiles.
     bool as_it_lies = false;
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
@@ -34,7 +35,7 @@ struct LinearShape {
 struct LinearStages {
     std::optional<BlockTranspose> transpose;  // where there are blocks
     Halide::Func panel;                       // (n, k, h, b) the weights as the sums read them; not where they lie so
-    Halide::Func x_rows;                      // (k, m, h, b) x, where it is not read as it lies: widened, or padded by zeros
+    Halide::Func x_rows;                      // (k, m, h, b) x widened, where it is to be
     Halide::Func partial;                     // (n, m, c, h, b) sum of a chunk
     Halide::Func start;                       // (n) the bias
     Halide::Func product;                     // (n, m, h, b) bias + partials
@@ -46,10 +47,12 @@ struct LinearStages {
     bool in_pairs = false;
     Halide::RVar pair;
     Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
-    // Of linear_tile_stages: panel is as with pairs, padded by zeros.
-    bool in_tiles = false;
+    // Of linear_tile_stages, padded by zeros: panel is as with pairs. Of linear_weight_tile_stages: panel is (k, n, t, h, b),
+    // weights along k in matrix tile t of the depth, and partial (m, n, c, h, b).
+    Halide::Func x_pairs;       // (e, m, k, h, b)
+    Halide::RVar partial_tile;  // partial_k is within a tile
 
-    Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, h{"h"}, b{"b"};
+    Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, t{"t"}, h{"h"}, b{"b"};
 };
 
 LinearStages linear_stages(const LinearInputs &, const LinearShape &);
@@ -57,8 +60,12 @@ LinearStages linear_stages(const LinearInputs &, const LinearShape &);
 // The same as sums over pairs of bf16 along the depth, which must be 2 at least. Blocks are of pairs.
 LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
 
-// The same as products of whole matrix tiles of bf16, which take so much of the depth at a time: rows of x along the depth,
-// weights in pairs. Of any depth. Blocks are of pairs.
+// The same as products of whole matrix tiles of bf16, which take so much of the depth at a time, with rows of x as the left
+// factor and weights in pairs as the right one. Of any depth. Blocks are of pairs.
 LinearStages linear_tile_stages(const LinearInputs &, const LinearShape &, int depth_of_tile);
+
+// The same sums, bit for bit, with weights as the left factor, read as they lie or copied, and x in pairs: for so few rows that
+// weights are not worth packing. Blocks are of pairs of x, and there must be some.
+LinearStages linear_weight_tile_stages(const LinearInputs &, const LinearShape &, int depth_of_tile);
 
 }  // namespace attune

@@ -22,6 +22,11 @@ struct Product {
 
 constexpr std::int64_t wide_bytes = 256;  // of sums, in a row of the tiles of class many
 
+constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of schedule weight_tiles
+
+// Whether its weights can be read as they lie.
+bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
+
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
     constexpr std::int64_t narrow_bytes = 64, shallow_bytes = 512 << 10, padding_percent_at_most = 10;
@@ -29,6 +34,13 @@ std::vector<Wish> wishes(const Product &p) {
     const std::int64_t padding = (wide - p.columns % wide) % wide;
     const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
     std::vector<Wish> list;
+    if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
+        constexpr std::int64_t few_rows = 16, few_rows_of_whole = 32;
+        const std::int64_t rows = p.x.extent[2];
+        if (rows <= few_rows_of_whole && fills_matrix_tiles(p))
+            list.push_back({"weight_tiles", "whole", "few rows, of a depth that fills matrix tiles"});
+        if (rows <= few_rows) list.push_back({"weight_tiles", "few", "few rows"});
+    }
     // Products of matrix tiles or of pairs sum in another order, so wherever there are any they serve every class.
     for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
         if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
@@ -45,6 +57,22 @@ std::vector<Wish> wishes(const Product &p) {
     }
     list.push_back({"root", "", "nothing else is built"});
     return list;
+}
+
+// What a forced variant takes instead; empty if it takes the product.
+std::string why_unfit(const Product &p, const VariantRecord &variant) {
+    if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
+    if (variant.shape_class != "whole") return {};
+    if (variant.schedule == "weight_tiles") {
+        if (p.depth % matrix_tile_depth != 0)
+            return "a last extent of x that " + text(matrix_tile_depth) + " divides, got " + text(p.depth);
+        if (p.columns < matrix_tile_columns)
+            return "a first extent of weight from " + text(matrix_tile_columns) + ", got " + text(p.columns);
+        return {};
+    }
+    const std::int64_t wide = wide_bytes / size_of(sum_type(p.x.dtype));
+    if (p.columns % wide != 0) return "a last extent of x that " + text(wide) + " divides, got " + text(p.columns);
+    return {};
 }
 
 int threads_for(const Product &p, int threads) {
@@ -106,14 +134,8 @@ Status run(Context::State &context, const Product &p, const LinearOptions &optio
     const VariantNeeds needs{.op = p.op, .dtype = p.x.dtype};
     const Forced forced = forced_variant(context, options.variant, p.op);
     if (Status s = choose_variant(needs, wishes(p), forced, choice); !s.ok()) return s;
-    if (choice.variant->schedule == "pairs" && p.depth == 1)
-        return {StatusCode::invalid_argument,
-                "variant: " + std::string(choice.variant->name) + " takes a last extent of x from 2, got 1"};
-    if (const std::int64_t wide = wide_bytes / size_of(sum_type(p.x.dtype));
-        choice.variant->shape_class == "whole" && p.columns % wide != 0)
-        return {StatusCode::invalid_argument, "variant: " + std::string(choice.variant->name) +
-                                                  " takes a last extent of x that " + text(wide) + " divides, got " +
-                                                  text(p.columns)};
+    if (const std::string unfit = why_unfit(p, *choice.variant); !unfit.empty())
+        return {StatusCode::invalid_argument, "variant: " + std::string(choice.variant->name) + " takes " + unfit};
     const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
     if (entries == 0 || rows == 0) {
         choice = {nullptr, "no rows"};

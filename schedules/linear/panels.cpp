@@ -1,11 +1,32 @@
 // Weights in panels: packed for a task, read by register tiles of rows by columns.
 #include "schedules/linear/linear_schedules.h"
-#include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/transpose.h"
 
 namespace attune {
 using namespace Halide;
+
+void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block, int lanes) {
+    const Var e = s.e, n = s.n, k = s.k;
+    Var no("no"), ni("ni"), ko("ko"), ki("ki");
+    s.panel.compute_at(at).bound_extent(n, columns);
+    const bool in_pairs = s.panel.dimensions() == 5;
+    if (in_pairs) s.panel.bound(e, 0, 2);
+    if (s.transpose) {
+        // Along k within a tile of columns: the addresses of its rows in memory are found once.
+        s.panel.split(k, ko, ki, block, TailStrategy::RoundUp)
+            .split(n, no, ni, block)
+            .reorder(ni, ki, ko, no, s.h, s.b)
+            .vectorize(ni)
+            .unroll(ki);
+        if (in_pairs) s.panel.reorder(e, ni).unroll(e);
+        schedule_transpose(*s.transpose, LoopLevel(s.panel, ko));
+    } else {
+        // Whole rows as they lie. Not unrolled: only the last vector of a loop has to look where the columns end.
+        s.panel.split(n, no, ni, lanes).vectorize(ni);
+        if (in_pairs) s.panel.vectorize(e);
+    }
+}
 
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type());
@@ -19,10 +40,10 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
                 "block is " + std::to_string(tuning.block) + ", must be the vector width, " + std::to_string(lanes));
         require_multiple("chunk", tuning.chunk, "block", tuning.block);
     }
-    require(tuning.tile_chunks == 1 || !(s.in_pairs || s.in_tiles || s.block_by_block),
+    require(tuning.tile_chunks == 1 || !(s.in_pairs || s.block_by_block),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
-    Var task("task"), tile("tile"), no("no"), ni("ni"), mo("mo"), mi("mi"), ko("ko"), ki("ki");
+    Var task("task"), tile("tile"), no("no"), ni("ni"), mo("mo"), mi("mi");
     // Constant extents, or stages would get strides known at run time only; lanes are columns.
     auto lanes_are_columns = [&](Func f) -> Func { return f.bound_extent(n, tuning.tile_columns).vectorize(n, lanes); };
 
@@ -66,51 +87,26 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
 
     // A register tile.
-    if (s.in_tiles) {
-        require(tuning.tile_rows == matrix_tile_side, "tile_rows must be 16");
-        require_multiple("tile_columns", tuning.tile_columns, "the side of a matrix tile", matrix_tile_side);
-        require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
-        Func tiles = s.partial.in(s.product);
-        tiles.compute_at(of_tile).bound_extent(n, tuning.tile_columns).bound_extent(m, matrix_tile_side);
-        schedule_matrix_tiles(tiles, s.partial, n, m, s.partial_k);
-        // A cache line more for each row: rows of a matrix tile that lie a power of two apart would share few sets of L1.
-        s.panel.align_storage(n, tuning.tile_columns + matrix_tile_side);
-        s.x_rows.align_storage(k, tuning.chunk + matrix_tile_depth);
-    } else {
-        lanes_are_columns(s.partial.compute_at(of_tile)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
-        s.partial.store_in(MemoryType::Stack);
-        Stage sums = s.partial.update();
-        if (s.block_by_block)
-            sums.reorder(n, s.partial_k, m, s.partial_block).unroll(s.partial_k).partition(s.partial_block, Partition::Always);
-        else if (s.in_pairs)
-            sums.reorder(s.pair, n, m, s.partial_k).atomic().vectorize(s.pair);
-        else
-            sums.reorder(n, m, s.partial_k);
-        sums.vectorize(n, lanes).unroll(n).unroll(m);
-        if (s.block_by_block) {
-            // In the loop of the one row, which is within the condition that the block is there. All but the last block are
-            // whole, also of a chunk that is not.
-            schedule_transpose(*s.transpose, LoopLevel(s.partial, m));
-            s.product.update().partition(s.product_chunk, Partition::Never);
-        }
+    lanes_are_columns(s.partial.compute_at(of_tile)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
+    s.partial.store_in(MemoryType::Stack);
+    Stage sums = s.partial.update();
+    if (s.block_by_block)
+        sums.reorder(n, s.partial_k, m, s.partial_block).unroll(s.partial_k).partition(s.partial_block, Partition::Always);
+    else if (s.in_pairs)
+        sums.reorder(s.pair, n, m, s.partial_k).atomic().vectorize(s.pair);
+    else
+        sums.reorder(n, m, s.partial_k);
+    sums.vectorize(n, lanes).unroll(n).unroll(m);
+    if (s.block_by_block) {
+        // In the loop of the one row, which is within the condition that the block is there. All but the last block are
+        // whole, also of a chunk that is not.
+        schedule_transpose(*s.transpose, LoopLevel(s.partial, m));
+        s.product.update().partition(s.product_chunk, Partition::Never);
     }
     if (s.x_rows.defined()) s.x_rows.compute_at(of_chunks).vectorize(k, lanes, TailStrategy::RoundUp);
 
     if (s.block_by_block || !s.panel.defined()) return;
-    s.panel.compute_at(of_panel).bound_extent(n, tuning.tile_columns);
-    if (s.in_pairs || s.in_tiles) s.panel.bound(s.e, 0, 2).vectorize(s.e);
-    if (s.transpose) {
-        // Along k within a tile of columns: the addresses of its rows in memory are found once.
-        s.panel.split(k, ko, ki, tuning.block, TailStrategy::RoundUp)
-            .split(n, no, ni, tuning.block)
-            .reorder(ni, ki, ko, no, h, b)
-            .vectorize(ni)
-            .unroll(ki);
-        schedule_transpose(*s.transpose, LoopLevel(s.panel, ko));
-    } else {
-        // Whole rows as they lie. Not unrolled: only the last vector of a loop has to look where the columns end.
-        s.panel.split(n, no, ni, lanes).vectorize(ni);
-    }
+    schedule_panel(s, of_panel, tuning.tile_columns, tuning.block, lanes);
 }
 
 }  // namespace attune

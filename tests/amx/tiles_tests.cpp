@@ -14,6 +14,8 @@ int amx_sdpa_plain_d64_argv(void **);
 int amx_sdpa_plain_d128_argv(void **);
 int amx_sdpa_scored_d64_argv(void **);
 int amx_linear_many_argv(void **);
+int amx_linear_few_argv(void **);
+int amx_linear_whole_argv(void **);
 int amx_linear_packed_argv(void **);
 }
 
@@ -51,14 +53,15 @@ void check_sdpa(attune::Context &context, const SdpaCase &c, std::string_view ki
     check_sdpa(context, a, kind);
 }
 
-attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int threads) {
+attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int threads, int (*kernel)(void **) = nullptr) {
     const attune::View x = a.x.view(), out = a.out.view();
     const attune::ConstView weight = a.weight_view(context);
     const BFloat16 zero;
     const attune::ConstView bias = a.c.bias ? attune::ConstView(a.bias.view()) : attune::ConstView(&zero, {a.c.columns}, {0});
     attune::HalideBuffer x_buffer(x), weight_buffer(weight), bias_buffer(bias), out_buffer(out);
     void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), out_buffer.get()};
-    return call_kernel(context.state(), a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv, args, threads);
+    if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv;
+    return call_kernel(context.state(), kernel, args, threads);
 }
 
 }  // namespace
@@ -159,6 +162,15 @@ TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {
         packed.c.packed = true;
         REQUIRE(run(context, packed, 2).ok());
         CHECK(same_bits(a.out.values(), packed.out.values()));
+        LinearArrays<BFloat16> few(c);
+        REQUIRE(run(context, few, 2, amx_linear_few_argv).ok());
+        CHECK(same_bits(a.out.values(), few.out.values()));
+        c.columns = std::max<std::int64_t>(c.columns, 32), c.depth = (depth + 31) / 32 * 32;
+        LinearArrays<BFloat16> many(c), whole(c);
+        REQUIRE(run(context, many, 2).ok());
+        REQUIRE(run(context, whole, 2, amx_linear_whole_argv).ok());
+        CHECK(defect(whole) == "");
+        CHECK(same_bits(many.out.values(), whole.out.values()));
     }
     CHECK(machine.multiplied());
 }

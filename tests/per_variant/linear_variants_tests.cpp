@@ -22,13 +22,25 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
               turn = number_of(v, "tile_chunks", 1) * chunk;
     return {sorted_sizes({1, 2, 13, tile - 1, tile, tile + 1, 3 * tile + 2, task - 1, task, task + 1}),
             sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5, v.op == linear_packed ? 129 : 1}),
-            sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3, turn - 1, turn, turn + 1})};
+            sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3, turn - 1, turn,
+                          turn + 1})};
 }
 
-// Class whole takes columns that fill its tiles and refuses others.
+std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
+
+// Class whole takes columns that fill its tiles, of matrix tiles depths that fill them and columns of two, and refuses others.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
-    const int tile = v.shape_class == "whole" ? number_of(v, "tile_columns", 1) : 1;
-    return (columns + tile - 1) / tile * tile;
+    if (v.shape_class != "whole") return columns;
+    return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32)
+                                        : round_up(columns, number_of(v, "tile_columns", 1));
+}
+std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
+    return v.shape_class == "whole" && v.schedule == "weight_tiles" ? round_up(depth, 32) : depth;
+}
+
+// Schedules that share it give the same bits.
+std::string order_of_sums(const attune::VariantInfo &v) {
+    return std::string(v.schedule == "weight_tiles" ? "tiles" : v.schedule);
 }
 
 const std::vector<std::string_view> no_kind = {""};
@@ -52,7 +64,7 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
                 c.leading = {s.rows[n % s.rows.size()]};
                 if (n % 3 == 0) c.leading.insert(c.leading.begin(), 2);
                 c.columns = columns_for(v, s.columns[(n + 3 * round) % s.columns.size()]);
-                c.depth = s.depths[(n + 5 * round) % s.depths.size()];
+                c.depth = depth_for(v, s.depths[(n + 5 * round) % s.depths.size()]);
                 c.bias = n % 2, c.order = Order(n % 4), c.seed = seed++;
                 if (v.schedule == "pairs" && c.depth == 1) continue;  // refused: there is no pair
                 check_case<decltype(zero)>(context, c, batched, v.name);
@@ -70,7 +82,8 @@ TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]"
             for (Order order : {Order::dense, Order::padded, Order::reversed, Order::swapped}) {
                 LinearCase c;
                 c.packed = v.op == linear_packed;
-                c.leading = leading, c.columns = columns_for(v, 21), c.depth = 35, c.order = order, c.seed = seed++;
+                c.leading = leading, c.columns = columns_for(v, 21), c.depth = depth_for(v, 35), c.order = order,
+                c.seed = seed++;
                 check_case<decltype(zero)>(context, c, batched, v.name);
             }
         }
@@ -85,8 +98,8 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
-        for (const auto &[some_columns, depth] : {std::pair(101, 700), {64, 512}, {3, 1000}, {1, 17}}) {
-            const std::int64_t columns = columns_for(v, some_columns);
+        for (const auto &[some_columns, some_depth] : {std::pair(101, 704), {64, 512}, {33, 96}, {3, 1000}, {1, 17}}) {
+            const std::int64_t columns = columns_for(v, some_columns), depth = depth_for(v, some_depth);
             LinearCase c;
             c.packed = v.op == linear_packed;
             c.leading = {1, 37}, c.columns = columns, c.depth = depth, c.seed = 7;
@@ -96,7 +109,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
             const std::vector<T> all = a.out.values();
             const std::vector<double> bits(all.begin(), all.end());
             const std::string key = std::string(batched ? "batch_dot" : "linear") + std::string(v.target) + name_of(v.dtype) +
-                                    std::string(v.schedule) + std::to_string(columns) + ' ' + std::to_string(depth);
+                                    order_of_sums(v) + std::to_string(columns) + ' ' + std::to_string(depth);
             const auto [found, first] = expected.emplace(key, bits);
             if (!first) compared++;
             CHECK(same_bits(found->second, bits));
@@ -124,14 +137,14 @@ TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear]
         using T = decltype(zero);
         LinearCase c;
         c.packed = v.op == linear_packed;
-        const int columns = int(columns_for(v, 19)), last = columns - 1;
-        c.leading = {11}, c.columns = columns, c.depth = 300, c.seed = 3;
+        const int columns = int(columns_for(v, 19)), last = columns - 1, depth = int(depth_for(v, 300));
+        c.leading = {11}, c.columns = columns, c.depth = depth, c.seed = 3;
         LinearArrays<T> clean(c, batched), a(c, batched);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
         // Element (n, k) of the weights.
-        const auto weight = [&](int n, int k) -> T & { return a.weight.data()[batched ? k * columns + n : n * 300 + k]; };
-        a.x.data()[4 * 300 + 299] = nan, a.x.data()[10 * 300] = infinity;
-        weight(last, 299) = nan, weight(0, 5) = -infinity;
+        const auto weight = [&](int n, int k) -> T & { return a.weight.data()[batched ? k * columns + n : n * depth + k]; };
+        a.x.data()[4 * depth + depth - 1] = nan, a.x.data()[10 * depth] = infinity;
+        weight(last, depth - 1) = nan, weight(0, 5) = -infinity;
         REQUIRE(clean.run(context, v.name).ok());
         REQUIRE(a.run(context, v.name).ok());
         for (int m = 0; m < 11; m++)
@@ -155,7 +168,7 @@ TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
         c.packed = v.op == linear_packed;
         c.leading = {3}, c.columns = columns_for(v, 5), c.seed = 11;
         for (std::int64_t depth : {4096, 9001}) {
-            c.depth = depth;
+            c.depth = depth_for(v, depth);
             check_case<decltype(zero)>(context, c, batched, v.name);
         }
         c.spread = std::is_same_v<decltype(zero), Float16> ? 20 : 1e4;  // f16 ends at 65504
