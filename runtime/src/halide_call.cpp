@@ -53,26 +53,55 @@ void on_free(void *user_context, void *block) {
     call_of(user_context).context.scratch->release(block);
 }
 
-// Halide's thread count is process-wide. Ours is the number of workers, each of which takes the next task until none is left.
+// Halide's thread count is process-wide; ours is the number of workers. Tasks are cut in parts of neighbours, which share what
+// they read: a worker takes those of its own part in turn, then what is left of the others. A thread comes back to the part that
+// it had in the call before, and so to what is in its core's caches.
+struct alignas(64) Part {  // a cache line of its own
+    std::atomic<int> next{0};
+    int end = 0;
+    std::atomic<bool> taken{false};
+};
+
 struct Tasks {
+    static constexpr int most_parts = 64;
     halide_task_t task;
     std::uint8_t *closure;
-    int end;
-    std::atomic<int> next, error{0};
+    int count;
+    std::atomic<int> error{0};
+    Part parts[most_parts];
+
+    Tasks(halide_task_t task, std::uint8_t *closure, int min, int size, int workers)
+        : task(task), closure(closure), count(std::min(workers, most_parts)) {
+        const auto begin = [&](int part) { return min + static_cast<int>(std::int64_t(size) * part / count); };
+        for (int p = 0; p < count; p++) parts[p].next = begin(p), parts[p].end = begin(p + 1);
+    }
+
+    int part_of_this_thread() {
+        thread_local int before = 0;
+        for (int n = 0; n < count; n++) {
+            const int p = (before + n) % count;
+            if (!parts[p].taken.exchange(true)) return before = p;
+        }
+        return 0;  // there are more workers than parts
+    }
 };
 
 int work(void *user_context, int, std::uint8_t *closure) {
     Mark mark(user_context);
     Tasks &tasks = *reinterpret_cast<Tasks *>(closure);
-    for (int n; !tasks.error && (n = tasks.next++) < tasks.end;)
-        if (const int error = tasks.task(user_context, n, tasks.closure)) tasks.error = error;
+    const int own = tasks.part_of_this_thread();
+    for (int p = 0; p < tasks.count; p++) {
+        Part &part = tasks.parts[(own + p) % tasks.count];
+        for (int n; !tasks.error && (n = part.next++) < part.end;)
+            if (const int error = tasks.task(user_context, n, tasks.closure)) tasks.error = error;
+    }
     return tasks.error;
 }
 
 int on_do_par_for(void *user_context, halide_task_t task, int min, int size, std::uint8_t *closure) {
     if (!ours(user_context)) return other_do_par_for(user_context, task, min, size, closure);
     const int workers = std::min(call_of(user_context).threads, size);
-    Tasks tasks{task, closure, min + size, min};
+    Tasks tasks(task, closure, min, size, workers);
     auto *tasks_closure = reinterpret_cast<std::uint8_t *>(&tasks);
     if (workers <= 1) return work(user_context, 0, tasks_closure);
     return other_do_par_for(user_context, work, 0, workers, tasks_closure);

@@ -77,6 +77,21 @@ TEST_CASE("runtime: the same bits over 1, 2, 3 and 7 threads, and again, for eac
     });
 }
 
+// More threads than the parts into which tasks are cut, and a number of tasks that no number of parts divides.
+TEST_CASE("runtime: the same bits over 1, 5 and 200 threads", "[runtime]") {
+    attune::Context one({.threads = 1}), five({.threads = 5}), many({.threads = 200});
+    SdpaCase c{.batch = 1, .query_heads = 13, .key_heads = 13, .queries = 900, .keys = 700, .head_dim = 64, .value_dim = 64};
+    c.causal = attune::Causal::bottom_right;
+    SdpaArrays<float> expected(c);
+    REQUIRE(expected.run(one, "").ok());
+    for (attune::Context *context : {&five, &many, &five, &many}) {
+        SdpaArrays<float> other(c);
+        REQUIRE(other.run(*context, "").ok());
+        CHECK(same_bits(expected.out.values(), other.out.values()));
+        CHECK(same_bits(expected.lse.values(), other.lse.values()));
+    }
+}
+
 TEST_CASE("runtime: the same bits over threads with every option of the score, for each variant", "[runtime][per_variant]") {
     attune::Context one({.threads = 1}), two({.threads = 2}), seven({.threads = 7});
     for_each_variant("sdpa", {"scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero) {
