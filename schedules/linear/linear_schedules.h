@@ -22,15 +22,14 @@ struct PanelTuning {
 // from registers instead. For few rows and for many; the bits are the same whatever the numbers but chunk.
 void schedule_panels(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// Products of matrix tiles: tasks as above, the weights of all their depth packed once, and tiles of rows that take all columns
-// of a chunk before the next.
+// The same by products of matrix tiles: weights and rows of x are laid a chunk at a time for all rows of a task.
 void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// The same of linear_weight_tile_stages: one task is one tile of rows, whose pairs are laid once, for some columns, of which
-// it takes 16 at a time through the whole depth.
+// Of linear_weight_tile_stages: one task is one tile of rows, whose pairs are laid once, by some columns, which it takes two
+// matrix tiles at a time through the whole depth. Has no task_rows.
 void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// What they share: the weights that a task or a chunk of one packs.
+// What panels and tiles share: the weights that a task, or a chunk of one, packs.
 void schedule_panel(LinearStages &, const Halide::LoopLevel &at, int columns, int block, int lanes);
 
 }  // namespace attune

@@ -204,6 +204,31 @@ TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][p
     });
 }
 
+TEST_CASE("linear variants: what weights read as matrix tiles refuse, and what they are chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (v.shape_class != "whole") return;
+        using T = decltype(zero);
+        const auto refused = [&](std::int64_t columns, std::int64_t depth, const std::string &needed, const std::string &got) {
+            LinearArrays<T> a({.leading = {5}, .columns = columns, .depth = depth}, false);
+            const attune::Status status = a.run(context, v.name);
+            CHECK(message_defect(status.message(), "variant", {std::string(v.name), needed, got}) == "");
+            CHECK(a.out.untouched());
+        };
+        refused(64, 33, "32", "33");
+        refused(31, 64, "32", "31");
+        const auto chosen = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+            LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth}, false);
+            REQUIRE(a.run(context).ok());
+            return context.last_variant();
+        };
+        CHECK(chosen(32, 33, 64) == v.name);
+        CHECK(chosen(33, 33, 64) != v.name);
+        CHECK(chosen(5, 31, 64) != v.name);
+        CHECK(chosen(5, 33, 63) != v.name);
+    });
+}
+
 TEST_CASE("batch_dot variants: columns that class whole refuses, and rows that it is not for", "[batch_dot][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("batch_dot", no_kind, [&](const attune::VariantInfo &v, auto zero) {
