@@ -57,14 +57,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     // and so is NaN, too.
     s.weight = Func("weight");
     s.weight(e, c, i, h, b) = undef(t);
-    Expr weight = exp(score - s.row_max(i, h, b));
-    if (in.destination.defined()) {
-        const Type bits = Int(t.bits());
-        const Expr none = cast(bits, in.no_bits);
-        weight =
-            reinterpret(t, reinterpret(bits, weight) | (reinterpret(bits, in.destination(blocks * block + e, i, h, b)) & none));
-    }
-    s.weight(e, blocks, i, h, b) = weight;
+    s.weight(e, blocks, i, h, b) = exp(score - s.row_max(i, h, b));
     s.weight(e, whole + last, i, h, b) = exp(last_score - s.row_max(i, h, b));
     s.place_sum = Func("place_sum");
     s.place_sum(e, i, h, b) = zero;

@@ -14,10 +14,6 @@ struct MaskedSoftmaxInputs {
     Halide::Func lengths;  // (i, b), int32
     Halide::Expr keys;     // extent of j
     Halide::Expr seed;     // bool: a masked score is -1e6, not -inf
-    // (j, i, h, b), what lies where out will: read while weights are computed, to no effect but that out finds its lines in the
-    // cache when it is stored. Not defined: not read.
-    Halide::Func destination;
-    Halide::Expr no_bits;  // int32: 0, which a compiler does not know
 };
 
 struct MaskedSoftmaxStages {
