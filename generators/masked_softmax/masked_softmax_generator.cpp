@@ -11,21 +11,26 @@ public:
     GeneratorParam<int> task_rows{"task_rows", 1, 1, 1 << 20};
     GeneratorParam<int> block{"block", 16, 1, 1 << 20};
     GeneratorParam<int> prefetch_rows{"prefetch_rows", 0, 0, 1 << 10};
+    GeneratorParam<int> read_ahead{"read_ahead", 0, 0, 1};  // 1: of out, before it is written, and of the next row of scores
 
     Input<Buffer<void, 4>> scores{"scores"};       // (j, i, h, b)
     Input<Buffer<int32_t, 2>> lengths{"lengths"};  // (i, b)
     Input<bool> seed{"seed"};
-    Output<Buffer<void, 4>> out{"out"};  // (j, i, h, b)
+    Input<int32_t> no_bits{"no_bits"};                  // 0, which a compiler does not know
+    Input<Buffer<void, 4>> destination{"destination"};  // (j, i, h, b), where out lies
+    Output<Buffer<void, 4>> out{"out"};                 // (j, i, h, b)
 
-    void configure() { scores.set_type(dtype), out.set_type(dtype); }
+    void configure() { scores.set_type(dtype), destination.set_type(dtype), out.set_type(dtype); }
 
     void generate() {
-        stages = attune::masked_softmax_stages({scores, lengths, scores.dim(0).extent(), seed}, block);
+        attune::MaskedSoftmaxInputs in{scores, lengths, scores.dim(1).extent(), scores.dim(0).extent(), seed, {}, no_bits};
+        if (read_ahead) in.destination = destination;
+        stages = attune::masked_softmax_stages(in, block);
         out = stages.out;
     }
 
     void schedule() {
-        for (int n = 0; n < 4; n++) scores.dim(n).set_min(0), out.dim(n).set_min(0);
+        for (int n = 0; n < 4; n++) scores.dim(n).set_min(0), destination.dim(n).set_min(0), out.dim(n).set_min(0);
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Halide::Expr());
         out.dim(0).set_extent(scores.dim(0).extent());

@@ -17,6 +17,12 @@ Expr order(const Expr &x) {
     return n ^ ((n >> (bits.bits() - 1)) & bits.max());
 }
 
+// x, and `other` is read, to no other effect but that it is in the cache afterwards.
+Expr touching(const Expr &x, const Expr &other, const Expr &no_bits) {
+    const Type bits = Int(x.type().bits());
+    return reinterpret(x.type(), reinterpret(bits, x) | (reinterpret(bits, other) & cast(bits, no_bits)));
+}
+
 }  // namespace
 
 MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int block) {
@@ -57,7 +63,13 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     // and so is NaN, too.
     s.weight = Func("weight");
     s.weight(e, c, i, h, b) = undef(t);
-    s.weight(e, blocks, i, h, b) = exp(score - s.row_max(i, h, b));
+    Expr weight = exp(score - s.row_max(i, h, b));
+    if (in.destination.defined()) {
+        const Expr next_row = min(i + 1, in.rows - 1), key = blocks * block + e;
+        weight = touching(weight, in.destination(key, i, h, b), in.no_bits);
+        weight = touching(weight, in.scores(key, next_row, h, b), in.no_bits);
+    }
+    s.weight(e, blocks, i, h, b) = weight;
     s.weight(e, whole + last, i, h, b) = exp(last_score - s.row_max(i, h, b));
     s.place_sum = Func("place_sum");
     s.place_sum(e, i, h, b) = zero;
@@ -73,7 +85,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
 
     const Expr scale = s.scale(i, h, b);
     s.out = Func("out_stage");
-    s.out(j, i, h, b) = select(j < length, s.weight(j % block, j / block, i, h, b) * scale,  //
+    s.out(j, i, h, b) = select(likely(j < length), s.weight(j % block, j / block, i, h, b) * scale,  //
                                has_masked, s.masked_weight(i, h, b) * scale, zero);
     s.pad = pad, s.rest = rest, s.whole = blocks, s.last = last, s.all = all, s.place = place;
     return s;

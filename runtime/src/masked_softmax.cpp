@@ -6,6 +6,7 @@
 #include "overlap.h"
 #include "shape_record.h"
 #include <array>
+#include <span>
 
 namespace attune {
 namespace {
@@ -45,7 +46,8 @@ Status run(Context::State &context, SoftmaxCall &c, const VariantRecord &variant
     if (!c.lengths.given()) c.lengths = ConstView(&every_key, {c.out.extent[0], c.out.extent[2]}, {0, 0});
     take_longer_dimension(c.lengths, c.out, c.scores);
     HalideBuffer scores(c.scores), lengths(c.lengths), out(c.out);
-    void *args[] = {nullptr, scores.get(), lengths.get(), &c.seed, out.get()};
+    std::int32_t no_bits = 0;  // of what lies where out will
+    void *args[] = {nullptr, scores.get(), lengths.get(), &c.seed, &no_bits, out.get(), out.get()};
     return call_kernel(context, variant.kernel, args, softmax_threads(elements, context.threads));
 }
 
@@ -93,15 +95,19 @@ Status normalise(Context::State &context, const ConstView &scores, const View &o
     const CallStart start = start_of_call();
     SoftmaxCall call;
     if (Status s = check(scores, out, options, false, call); !s.ok()) return s;
-    static constexpr Wish wishes[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
-    Choice choice;
-    const VariantNeeds needs{.op = "masked_softmax", .dtype = scores.dtype};
-    const Forced forced = forced_variant(context, options.variant, needs.op);
-    if (Status s = choose_variant(needs, wishes, forced, choice); !s.ok()) return s;
-
     const std::array<std::int64_t, 4> sizes = call.sizes();
     const auto [b, h, q, k] = sizes;
     const std::int64_t elements = b * h * q * k;
+    constexpr std::int64_t large_bytes = 1 << 20;
+    const bool large = elements * size_of(scores.dtype) >= large_bytes;
+    static constexpr Wish wishes[] = {{"rows", "large", "out is of a MiB or more"},
+                                      {"rows", "", "always"},
+                                      {"root", "", "nothing else is built"}};
+    Choice choice;
+    const VariantNeeds needs{.op = "masked_softmax", .dtype = scores.dtype};
+    const Forced forced = forced_variant(context, options.variant, needs.op);
+    if (Status s = choose_variant(needs, std::span(wishes).subspan(large ? 0 : 1), forced, choice); !s.ok()) return s;
+
     ShapeLine line{.op = needs.op, .dtype = scores.dtype, .b = b, .h = h, .q = q, .k = k};
     if (context.shapes && call.lengths.given() && elements) line.length = lengths_column(call.lengths, k, line.exact);
     if (elements == 0)

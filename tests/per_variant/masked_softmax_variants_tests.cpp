@@ -2,6 +2,7 @@
 #include "tests/support/masked_softmax_case.h"
 #include "tests/support/variant_grid.h"
 #include <cmath>
+#include <map>
 
 using namespace attune_test;
 using attune::MaskFill;
@@ -123,10 +124,15 @@ TEST_CASE("masked_softmax variants: NaN and infinities", "[masked_softmax][per_v
 
 TEST_CASE("masked_softmax variants: bits do not depend on threads or neighbours", "[masked_softmax][per_variant]") {
     attune::Context one({.threads = 1}), two({.threads = 2});
+    std::map<std::string, std::vector<double>> of_rows;  // by target and type: which class runs depends on all rows together
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         SoftmaxArrays<T> a({.batch = 3, .heads = 4, .queries = 37, .keys = 300, .lengths = Lengths::per_batch}), b(a.c);
         REQUIRE(attune::masked_softmax(one, a.scores.view(), a.out.view(), a.options(v.name)).ok());
+        const std::vector<T> all = a.out.values();
+        const std::vector<double> bits(all.begin(), all.end());
+        const std::string key = std::string(v.schedule) + std::string(v.target) + name_of(v.dtype);
+        CHECK(same_bits(of_rows.emplace(key, bits).first->second, bits));
         REQUIRE(attune::masked_softmax(two, b.scores.view(), b.out.view(), b.options(v.name)).ok());
         CHECK(same_bits(a.out.values(), b.out.values()));
         // One row on its own, seen as (1, keys).
