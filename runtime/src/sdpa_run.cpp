@@ -3,6 +3,7 @@
 #include "attune/linear.h"
 #include "max_magnitude.h"
 #include "sdpa_call.h"
+#include <algorithm>
 #include <cstring>
 
 namespace attune {
@@ -66,7 +67,7 @@ bool masked_by_batch(const SdpaCall &c) {
 // Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
 // what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
-    if (c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities || c.average_weights) return false;
+    if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities) return false;
     if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;
@@ -94,10 +95,42 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
     return {};
 }
 
+// With keys, and weights of each head where any are wanted.
+Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
+    Context::State &context = caller.state();
+    View weights, out;
+    from_weights = values_from_weights(call, choice, weights, out);
+    const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
+    if (!from_weights && (!drops_all || call.lse.given()))
+        if (Status s = run_kernel(context, call, *choice.values.variant, nullptr); !s.ok()) return s;
+    if (drops_all) fill_zeros(call.out);
+    if (!call.weights.given()) return {};
+    if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
+    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out) : Status();
+}
+
+// Weights of each head go through scratch memory, of so many batch entries at a time that they stay in the cache.
+Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
+    constexpr std::int64_t bytes_together = std::int64_t(8) << 20;
+    const SdpaProblem &p = call.sizes;
+    const std::int64_t entry_bytes = p.query_heads * p.queries * p.keys * size_of(p.dtype);
+    const std::int64_t together = std::clamp<std::int64_t>(bytes_together / entry_bytes, 1, p.batch);
+    const ScratchBlock block(*caller.state().scratch, static_cast<std::size_t>(together * entry_bytes));
+    if (!block.data()) return no_memory();
+    for (std::int64_t begin = 0; begin < p.batch; begin += together) {
+        const std::int64_t end = std::min(begin + together, p.batch);
+        SdpaCall part = slice(call, begin, end);
+        part.weights = View(static_cast<float *>(block.data()), {end - begin, p.query_heads, p.queries, p.keys});
+        part.weights.dtype = p.dtype;
+        if (Status s = run_kernels(caller, part, choice, from_weights); !s.ok()) return s;
+        if (Status s = mean_over_heads(caller, part.weights, entries(call.weights, begin, end)); !s.ok()) return s;
+    }
+    return {};
+}
+
 }  // namespace
 
 Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
-    Context::State &context = caller.state();
     const SdpaProblem &p = call.sizes;
     if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) {
         choice.values = {nullptr, "no queries"};
@@ -109,27 +142,11 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
         choice.values = {nullptr, "no keys"};
         return {};
     }
-    View weights, out;
-    if (call.weights.given() && values_from_weights(call, choice, weights, out)) {
-        if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
-        if (Status s = multiply_weights(caller, call, *choice.values.variant, weights, out); !s.ok()) return s;
-        choice.values = {choice.weights.variant, "the values from the weights"};
-        return {};
-    }
-    const bool drops_all = !p.dropout && call.dropout.probability > 0;
-    if (!drops_all || call.lse.given())
-        if (Status s = run_kernel(context, call, *choice.values.variant, nullptr); !s.ok()) return s;
-    if (drops_all) fill_zeros(call.out);
-    if (!call.weights.given()) return {};
-    if (!call.average_weights || p.query_heads == 1) return run_kernel(context, call, *choice.weights.variant, &call.weights);
-
-    ScratchBlock block(*context.scratch,
-                       static_cast<std::size_t>(p.batch * p.query_heads * p.queries * p.keys * size_of(p.dtype)));
-    if (!block.data()) return no_memory();
-    View all(static_cast<float *>(block.data()), {p.batch, p.query_heads, p.queries, p.keys});
-    all.dtype = p.dtype;
-    if (Status s = run_kernel(context, call, *choice.weights.variant, &all); !s.ok()) return s;
-    return mean_over_heads(caller, all, call.weights);
+    bool from_weights = false;
+    const bool averaged = call.average_weights && p.query_heads > 1;
+    Status s = averaged ? run_averaged(caller, call, choice, from_weights) : run_kernels(caller, call, choice, from_weights);
+    if (s.ok() && from_weights) choice.values = {choice.weights.variant, "the values from the weights"};
+    return s;
 }
 
 SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {

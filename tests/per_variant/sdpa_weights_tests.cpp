@@ -82,10 +82,13 @@ TEST_CASE("variants: asking for weights beside lse changes no bit of out and lse
 // Without lse or dropout nothing but the weights is wanted of the scores, and the values are computed from them.
 TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
     attune::Context context({.threads = 2});
-    for (const auto &[queries, keys, heads] : {std::tuple(1, 1, 2), {7, 70, 2}, {33, 129, 4}, {65, 300, 2}, {128, 64, 8}})
+    // Of the last size, weights of one batch entry are as many as are averaged at a time.
+    for (const auto &[queries, keys, heads, average] :
+         {std::tuple(1, 1, 2, false), {7, 70, 2, false}, {33, 129, 4, false}, {65, 300, 2, false}, {128, 64, 8, false},
+          {1, 1, 2, true}, {33, 129, 4, true}, {300, 1000, 8, true}})
         for (bool masked : {false, true}) {
             SdpaCase c{.query_heads = heads, .key_heads = 2, .queries = queries, .keys = keys, .value_dim = 40};
-            c.weights = WeightsMode::probabilities;
+            c.weights = WeightsMode::probabilities, c.average_weights = average;
             if (masked) c.valid_lens = {std::int32_t(keys), std::int32_t(keys / 2)};
             SdpaArrays<float> clean(c), dirty(c);
             // The second batch entry's last value is masked, or there are no masks to test.
