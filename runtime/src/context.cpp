@@ -1,22 +1,13 @@
 #include "attune/context.h"
 #include "context_state.h"
 #include "shape_record.h"
+#include "thread_team.h"
 #include "variant_table.h"
 #include <cstdlib>
 #include <cstring>
-#include <sched.h>
-#include <thread>
 
 namespace attune {
 namespace {
-
-// Cores that this process may use, which can be fewer than the machine has.
-int usable_cores() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-    const unsigned cores = std::thread::hardware_concurrency();
-    return cores ? static_cast<int>(cores) : 1;
-}
 
 constexpr int most_threads = 1024;
 

@@ -1,5 +1,6 @@
 #include "halide_call.h"
 #include "checks.h"
+#include "thread_team.h"
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -53,9 +54,8 @@ void on_free(void *user_context, void *block) {
     call_of(user_context).context.scratch->release(block);
 }
 
-// Halide's thread count is process-wide; ours is the number of workers. Tasks are cut in parts of neighbours, which share what
-// they read: a worker takes those of its own part in turn, then what is left of the others. A thread comes back to the part that
-// it had in the call before, and so to what is in its core's caches.
+// Tasks are cut in parts of neighbours, which share what they read: a worker takes those of its own part in turn, then what is
+// left of the others. A thread comes back to the part that it had in the call before, and so to what is in its core's caches.
 struct alignas(64) Part {  // a cache line of its own
     std::atomic<int> next{0};
     int end = 0;
@@ -86,25 +86,22 @@ struct Tasks {
     }
 };
 
-int work(void *user_context, int, std::uint8_t *closure) {
+void work(void *user_context, Tasks &tasks) {
     Mark mark(user_context);
-    Tasks &tasks = *reinterpret_cast<Tasks *>(closure);
     const int own = tasks.part_of_this_thread();
     for (int p = 0; p < tasks.count; p++) {
         Part &part = tasks.parts[(own + p) % tasks.count];
         for (int n; !tasks.error && (n = part.next++) < part.end;)
             if (const int error = tasks.task(user_context, n, tasks.closure)) tasks.error = error;
     }
-    return tasks.error;
 }
 
 int on_do_par_for(void *user_context, halide_task_t task, int min, int size, std::uint8_t *closure) {
     if (!ours(user_context)) return other_do_par_for(user_context, task, min, size, closure);
     const int workers = std::min(call_of(user_context).threads, size);
     Tasks tasks(task, closure, min, size, workers);
-    auto *tasks_closure = reinterpret_cast<std::uint8_t *>(&tasks);
-    if (workers <= 1) return work(user_context, 0, tasks_closure);
-    return other_do_par_for(user_context, work, 0, workers, tasks_closure);
+    ThreadTeam::of_this_process().run(workers, [&](int) { work(user_context, tasks); });
+    return tasks.error;
 }
 
 // The same for tasks of the library. They begin in order, so the first one that fails always runs.
@@ -126,9 +123,8 @@ Status run_task(const Task &task, std::int64_t n, int worker) {
     }
 }
 
-int work_for_library(void *user_context, int worker, std::uint8_t *closure) {
+void work_for_library(void *user_context, int worker, LibraryTasks &tasks) {
     Mark mark(user_context);
-    LibraryTasks &tasks = *reinterpret_cast<LibraryTasks *>(closure);
     for (std::int64_t n; !tasks.failed && (n = tasks.next++) < tasks.count;) {
         Status status = run_task(tasks.task, n, worker);
         if (status.ok()) continue;
@@ -136,7 +132,6 @@ int work_for_library(void *user_context, int worker, std::uint8_t *closure) {
         if (n < tasks.first_failed) tasks.first_failed = n, tasks.status = std::move(status);
         tasks.failed = true;
     }
-    return 0;
 }
 
 void install_handlers() {
@@ -197,12 +192,8 @@ Status run_tasks(Context::State &context, std::int64_t count, int threads, const
     install_handlers();
     Call call{context, threads, {}, {}};
     LibraryTasks tasks{task, count};
-    auto *closure = reinterpret_cast<std::uint8_t *>(&tasks);
     const int workers = static_cast<int>(std::min<std::int64_t>(threads, count));
-    if (workers <= 1)
-        work_for_library(&call, 0, closure);
-    else
-        other_do_par_for(&call, work_for_library, 0, workers, closure);
+    ThreadTeam::of_this_process().run(workers, [&](int worker) { work_for_library(&call, worker, tasks); });
     return std::move(tasks.status);
 }
 

@@ -26,7 +26,8 @@ struct DeviceOptions {
 };
 
 struct ContextOptions {
-    // Threads that take part in a call, the caller's included; 0 means one per core. Results do not depend on it.
+    // Threads that take part in a call at most, the caller's included; 0 means one per core. Results do not depend on it. The
+    // others belong to the process, one per core beside the caller's, and help all Contexts; without work for 0.1 ms they sleep.
     int threads = 0;
     // Scratch that is kept for the next call, per thread. What a call needs beyond it is given back at once.
     std::size_t scratch_bytes_per_thread = std::size_t(64) << 20;

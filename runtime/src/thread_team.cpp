@@ -1,0 +1,125 @@
+#include "thread_team.h"
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <pthread.h>
+#include <sched.h>
+
+namespace attune {
+namespace {
+
+// Of waiting awake. Kernels of one call, calls of one layer follow each other within it; waking takes 30 to 60 microseconds.
+constexpr std::chrono::microseconds awake{100};
+
+// Until done(), or the time is over; whether done(). Gives its core away to whoever else wants it.
+template<typename Done> bool wait_awake(const Done &done) {
+    const auto end = std::chrono::steady_clock::now() + awake;
+    do {
+        for (int n = 0; n < 32; n++) {
+            if (done()) return true;
+            __builtin_ia32_pause();
+        }
+        std::this_thread::yield();
+    } while (std::chrono::steady_clock::now() < end);
+    return done();
+}
+
+}  // namespace
+
+int usable_cores() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+    const unsigned cores = std::thread::hardware_concurrency();
+    return cores ? static_cast<int>(cores) : 1;
+}
+
+// A child that was forked has none of the threads, and whatever was locked stays so: it gets a team of its own. When the process
+// ends its threads do, but the team stays for calls that come later still; they find no helpers.
+struct ThreadTeam::OfThisProcess {
+    ThreadTeam *team = new ThreadTeam;
+    OfThisProcess() {
+        pthread_atfork(nullptr, nullptr, [] { instance().team = new ThreadTeam; });
+    }
+    ~OfThisProcess() { team->end(); }
+    static OfThisProcess &instance() {
+        static OfThisProcess process;
+        return process;
+    }
+};
+
+ThreadTeam &ThreadTeam::of_this_process() { return *OfThisProcess::instance().team; }
+
+ThreadTeam::~ThreadTeam() { end(); }
+
+void ThreadTeam::end() {
+    {
+        std::lock_guard lock(mutex_);
+        ended_ = true;
+        posted_++;
+    }
+    wake_.notify_all();
+    for (std::thread &t : threads_) t.join();
+    threads_.clear();
+}
+
+void ThreadTeam::open(Job &job) {
+    const int wanted = job.seats - 1;
+    int woken = 0;
+    {
+        std::lock_guard lock(mutex_);
+        seats_ += wanted;
+        if (ended_) return;
+        try {
+            const int missing = std::min(seats_, usable_cores() - 1) - static_cast<int>(threads_.size());
+            for (int n = 0; n < missing; n++) threads_.emplace_back([this] { help(); });
+            jobs_.push_back(&job);
+        } catch (const std::exception &) {}  // no thread or no memory: fewer helpers, which changes no result
+        posted_++;
+        woken = std::min(sleeping_, wanted - looking_);
+    }
+    for (int n = 0; n < woken; n++) wake_.notify_one();
+}
+
+void ThreadTeam::run(Job &job) {
+    if (job.seats < 2) return job.work(job.argument, 0);
+    open(job);
+    job.work(job.argument, 0);
+    {
+        std::lock_guard lock(mutex_);
+        std::erase(jobs_, &job);
+        seats_ -= job.seats - 1;
+    }
+    const auto alone = [&] { return job.helpers == 0; };
+    if (wait_awake(alone)) return;
+    std::unique_lock lock(mutex_);
+    helped_.wait(lock, alone);
+}
+
+void ThreadTeam::help() {
+    std::unique_lock lock(mutex_);
+    while (!ended_) {
+        if (!jobs_.empty()) {
+            Job &job = *jobs_.front();
+            const int seat = job.next_seat++;
+            if (job.next_seat == job.seats) jobs_.erase(jobs_.begin());
+            job.helpers++;
+            lock.unlock();
+            job.work(job.argument, seat);
+            lock.lock();
+            if (--job.helpers == 0) helped_.notify_all();  // from here on the job may be gone
+            continue;
+        }
+        const auto posted = [this, seen = posted_.load()] { return posted_ != seen; };
+        looking_++;
+        lock.unlock();
+        const bool more = wait_awake(posted);
+        lock.lock();
+        looking_--;
+        if (more) continue;
+        sleeping_++;
+        wake_.wait(lock, posted);
+        sleeping_--;
+    }
+}
+
+}  // namespace attune
