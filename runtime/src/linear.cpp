@@ -45,13 +45,14 @@ std::vector<Wish> wishes(const Product &p) {
     for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
         if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
         if (schedule == "pairs" && p.depth < 2) continue;
+        // Rows one after the other: of a large stride they would push each other out of the caches.
+        const bool whole = p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns;
+        if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
         if (!packed && p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
         if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});
         if (!packed && padding * 100 > p.columns * padding_percent_at_most)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
-        // Rows one after the other: of a large stride they would push each other out of the caches.
-        if (p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns)
-            list.push_back({schedule, "whole", "columns that fill wide tiles"});
+        if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
         if (p.depth * wide_bytes <= shallow_bytes) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
         list.push_back({schedule, "many", "many rows"});
     }
@@ -62,7 +63,7 @@ std::vector<Wish> wishes(const Product &p) {
 // What a forced variant takes instead; empty if it takes the product.
 std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
-    if (variant.shape_class != "whole") return {};
+    if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {
         if (p.depth % matrix_tile_depth != 0)
             return "a last extent of x that " + text(matrix_tile_depth) + " divides, got " + text(p.depth);

@@ -40,13 +40,17 @@ Status mean_over_heads(Context &context, const View &all, const View &out) {
     const auto size = static_cast<std::size_t>(size_of(all.dtype));
     std::vector<char> shares(static_cast<std::size_t>(heads) * size);
     for (std::size_t at = 0; at < shares.size(); at += size) std::memcpy(&shares[at], one, size);
-    const ConstView by_query = typed_view(all.data, all.dtype, {all.extent[0], all.extent[2], heads, all.extent[3]},
-                                          {all.stride[0], all.stride[2], all.stride[1], 1});
+    // Where the rows of all queries follow each other they are one.
+    const std::int64_t batch = all.extent[0], queries = all.extent[2], keys = all.extent[3];
+    const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
+    const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
+    const ConstView by_row = typed_view(all.data, all.dtype, {batch, rows, heads, width},
+                                        {all.stride[0], all.stride[2], all.stride[1], 1});
     View mean = out;
-    mean.extent[1] = out.extent[2], mean.stride[1] = out.stride[2];
+    mean.extent[1] = rows, mean.stride[1] = out.stride[2];
     mean.extent[2] = 1, mean.stride[2] = 0;
-    return batch_dot(context, typed_view(shares.data(), all.dtype, {all.extent[0], all.extent[2], 1, heads}, {0, 0, 0, 1}),
-                     by_query, mean);
+    mean.extent[3] = width;
+    return batch_dot(context, typed_view(shares.data(), all.dtype, {batch, rows, 1, heads}, {0, 0, 0, 1}), by_row, mean);
 }
 
 // Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
