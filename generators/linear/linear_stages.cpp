@@ -7,9 +7,8 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// The bias and the sum of the partials.
-void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape,
-                  const std::function<Expr(Expr n, Expr m, Expr c)> &partial) {
+// The bias and the sum of the partials, whose c is the chunk.
+void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.start = Func("start");
     s.start(n) = in.bias.defined() ? cast(shape.type, in.bias(min(n, in.columns - 1))) : make_const(shape.type, 0);
@@ -17,7 +16,9 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     s.product_chunk = chunks.x;
     s.product = Func("product");
     s.product(n, m, h, b) = s.start(n);
-    s.product(n, m, h, b) += partial(n, m, chunks);
+    std::vector<Expr> at;
+    for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? Expr(chunks) : Expr(v));
+    s.product(n, m, h, b) += s.partial(at);
 }
 
 // Both elements of pairs that went through transposed blocks. Pure, which extract_bits() does not say that it is, so that they
@@ -80,7 +81,7 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     }
     s.partial(n, m, c, h, b) += x * (panel ? s.panel(n, at, h, b) : weight(n, at));
 
-    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(n, m, c, h, b); });
+    add_partials(s, in, shape);
     add_output(s, in);
     return s;
 }
@@ -108,7 +109,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     const Expr pair = in.as_it_lies ? in.weight(n, at * 2 + r.x, h, b) : s.panel(r.x, n, at, h, b);
     s.partial(n, m, c, h, b) += cast(shape.type, in.x(at * 2 + r.x, min(m, in.rows - 1), h, b)) * cast(shape.type, pair);
-    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(n, m, c, h, b); });
+    add_partials(s, in, shape);
     RDom odd(0, 1, "odd");
     odd.where(in.depth % 2 == 1);
     s.odd = odd.x;
@@ -144,7 +145,7 @@ LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(c * shape.chunk + r, m, h, b)) *
                                 cast(shape.type, s.panel(r % 2, n, c * (shape.chunk / 2) + r / 2, h, b));
-    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(n, m, c, h, b); });
+    add_partials(s, in, shape);
     add_output(s, in);
     return s;
 }
@@ -175,7 +176,7 @@ LinearStages linear_weight_tile_stages(const LinearInputs &in, const LinearShape
     const Expr weight = in.as_it_lies ? in.weight(n, tile * depth_of_tile + r.x, h, b) : s.panel(r.x, n, tile, h, b);
     s.partial(m, n, c, h, b) +=
         cast(shape.type, weight) * cast(shape.type, s.x_pairs(r.x % 2, m, tile * (depth_of_tile / 2) + r.x / 2, h, b));
-    add_partials(s, in, shape, [&](Expr n, Expr m, Expr c) { return s.partial(m, n, c, h, b); });
+    add_partials(s, in, shape);
     add_output(s, in);
     return s;
 }

@@ -29,7 +29,9 @@ void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const
 // matrix tiles at a time through the whole depth. Has no task_rows.
 void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// What panels and tiles share: the weights that a task, or a chunk of one, packs.
+// What panels and tiles share: the side of the blocks in which weights are transposed, and the weights that a task, or a chunk of
+// one, packs.
+void require_block(int block, int lanes);
 void schedule_panel(LinearStages &, const Halide::LoopLevel &at, int columns, int block, int lanes);
 
 }  // namespace attune

@@ -6,6 +6,10 @@
 namespace attune {
 using namespace Halide;
 
+void require_block(int block, int lanes) {
+    require(block == lanes, "block is " + std::to_string(block) + ", must be the vector width, " + std::to_string(lanes));
+}
+
 void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block, int lanes) {
     const Var e = s.e, n = s.n, k = s.k;
     Var no("no"), ni("ni"), ko("ko"), ki("ki");
@@ -36,8 +40,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     require_multiple("tile_columns", tuning.tile_columns, "the vector width", lanes);
     require_multiple("task_rows", tuning.task_rows, "tile_rows", tuning.tile_rows);
     if (s.transpose) {
-        require(tuning.block == lanes,
-                "block is " + std::to_string(tuning.block) + ", must be the vector width, " + std::to_string(lanes));
+        require_block(tuning.block, lanes);
         require_multiple("chunk", tuning.chunk, "block", tuning.block);
     }
     require(tuning.tile_chunks == 1 || !(s.in_pairs || s.block_by_block),

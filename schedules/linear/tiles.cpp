@@ -14,17 +14,12 @@ void require_sums(const PanelTuning &tuning) {
     require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
 }
 
-void require_block(const PanelTuning &tuning, int lanes) {
-    require(tuning.block == lanes,
-            "block is " + std::to_string(tuning.block) + ", must be the vector width, " + std::to_string(lanes));
-}
-
 }  // namespace
 
 void schedule_tiles(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type());
     require_sums(tuning);
-    if (s.transpose) require_block(tuning, lanes);
+    if (s.transpose) require_block(tuning.block, lanes);
     require_multiple("tile_columns", tuning.tile_columns, "the side of a matrix tile", matrix_tile_side);
     require_multiple("tile_rows", tuning.tile_rows, "the side of a matrix tile", matrix_tile_side);
     require_multiple("task_rows", tuning.task_rows, "tile_rows", tuning.tile_rows);
@@ -61,7 +56,7 @@ void schedule_tiles(LinearStages &s, Func out, const PanelTuning &tuning, const 
 
 void schedule_weight_tiles(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type()), side = matrix_tile_side, width = 2 * side;
-    require_sums(tuning), require_block(tuning, lanes);
+    require_sums(tuning), require_block(tuning.block, lanes);
     require(tuning.tile_rows == side, "tile_rows must be 16");
     require_multiple("tile_columns", tuning.tile_columns, "two sides of a matrix tile", width);
     const Var e = s.e, n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
