@@ -10,6 +10,11 @@
 namespace attune {
 namespace {
 
+bool leaves_keys_out(const SdpaCall &c) {
+    const bool user_masks = c.user && c.user->attention->has_mask;
+    return user_masks || c.lengths.given() || c.bias.given() || c.mask.given() || !band_is_open(c);
+}
+
 // Whether to find out which entries have no NaN or Inf among their values. In chunks that a mask touches, values that may hold
 // them cost time again for each tile of queries; looking at all of them once pays where there are several tiles, or where the
 // chunks are packed as pairs.
@@ -18,8 +23,7 @@ bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (!is_prefill(variant) || p.dtype == DType::f64) return false;
     if (variant.schedule == "prefill" && p.queries < several) return false;
-    if (c.user && c.user->attention->has_mask) return true;
-    return c.lengths.given() || c.bias.given() || c.mask.given() || p.keys % variant.chunk != 0 || !band_is_open(c);
+    return leaves_keys_out(c) || p.keys % variant.chunk != 0;
 }
 
 // A tile of the split form holds the queries of all heads that share a key head. root has no tiles and asks no blocks.
@@ -84,7 +88,9 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);  // 0: may hold anything
     if (!to_weights && looks_at_values(c, variant)) {
         std::vector<float> largest(known.size());
-        if (Status s = max_magnitude(context, c.value, largest.data()); !s.ok()) return s;
+        // Where every key takes part it is the last one that stands for those beyond it in its chunk.
+        const ConstView left_out = leaves_keys_out(c) ? c.value : part_of(c.value, 2, p.keys - 1, 1);
+        if (Status s = max_magnitude(context, left_out, largest.data()); !s.ok()) return s;
         for (std::size_t b = 0; b < known.size(); b++) known[b] = all_finite(largest[b]);
     }
 

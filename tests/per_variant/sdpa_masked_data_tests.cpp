@@ -212,3 +212,30 @@ TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[
         CHECK(wrong == 0);
     });
 }
+
+// The last chunk of keys is filled up: where every key takes part nothing but that is masked.
+TEST_CASE("variants: an infinite value is infinite in every row, where every key takes part", "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_size(v);
+        const std::int64_t chunk = chunk_of(v), keys = chunk + 5;
+        for (const std::int64_t queries : std::vector<std::int64_t>{tile_of(v) + 1, 70})
+            for (const std::int64_t infinite : std::vector<std::int64_t>{1, chunk + 1, keys - 1}) {
+                SdpaArrays<T> a({.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .spread = 0.1});
+                a.value(1, 0, infinite, value_dim - 1) = T(std::numeric_limits<float>::infinity());
+                REQUIRE(a.run(context, v.name).ok());
+                std::int64_t wrong = 0;
+                for (std::int64_t b = 0; b < a.the.batch; b++)
+                    for (std::int64_t h = 0; h < a.the.query_heads; h++)
+                        for (std::int64_t i = 0; i < queries; i++)
+                            for (std::int64_t d = 0; d < value_dim; d++) {
+                                const bool reached = b == 1 && h < a.the.query_heads / a.the.key_heads && d == value_dim - 1;
+                                const double x = double(a.out(b, h, i, d));
+                                wrong += reached ? x != std::numeric_limits<double>::infinity() : !std::isfinite(x);
+                            }
+                INFO("value " << infinite << " of " << keys << ", " << queries << " queries");
+                CHECK(wrong == 0);
+            }
+    });
+}
