@@ -1,6 +1,7 @@
 #include "thread_team.h"
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <pthread.h>
 #include <sched.h>
@@ -23,6 +24,20 @@ template<typename Done> bool wait_awake(const Done &done) {
     } while (std::chrono::steady_clock::now() < end);
     return done();
 }
+
+// Threads that are begun meanwhile leave every signal to those of the program.
+class WithoutSignals {
+public:
+    WithoutSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+private:
+    sigset_t before_;
+};
 
 }  // namespace
 
@@ -62,6 +77,12 @@ void ThreadTeam::end() {
     threads_.clear();
 }
 
+void ThreadTeam::begin(int helpers) {
+    if (helpers <= 0) return;
+    const WithoutSignals begun;
+    for (int n = 0; n < helpers; n++) threads_.emplace_back([this] { help(); });
+}
+
 void ThreadTeam::open(Job &job) {
     const int wanted = job.seats - 1;
     int woken = 0;
@@ -70,8 +91,7 @@ void ThreadTeam::open(Job &job) {
         seats_ += wanted;
         if (ended_) return;
         try {
-            const int missing = std::min(seats_, usable_cores() - 1) - static_cast<int>(threads_.size());
-            for (int n = 0; n < missing; n++) threads_.emplace_back([this] { help(); });
+            begin(std::min(seats_, usable_cores() - 1) - static_cast<int>(threads_.size()));
             jobs_.push_back(&job);
         } catch (const std::exception &) {}  // no thread or no memory: fewer helpers, which changes no result
         posted_++;

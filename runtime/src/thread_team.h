@@ -39,6 +39,7 @@ private:
 
     ThreadTeam() = default;
     void run(Job &);
+    void begin(int helpers);
     void open(Job &);
     void help();
     void end();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -54,12 +55,16 @@ TEST_CASE("thread team: helpers come where there is a core for them, awake or as
     const int expected = std::min(2, attune::usable_cores());
     for (const int pause_ms : {0, 0, 20}) {
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
-        std::atomic<int> present{0};
-        ThreadTeam::of_this_process().run(2, [&](int) {
+        std::atomic<int> present{0}, signals_wrong{0};
+        ThreadTeam::of_this_process().run(2, [&](int seat) {
+            sigset_t blocked;
+            pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+            signals_wrong += (sigismember(&blocked, SIGINT) == 1) != (seat != 0);  // signals are for the program's own threads
             present++;
             while (present < expected) std::this_thread::yield();  // for ever, if nobody comes
         });
         CHECK(present == expected);
+        CHECK(signals_wrong == 0);
     }
 }
 
