@@ -23,8 +23,8 @@ public:
     void configure() { scores.set_type(dtype), destination.set_type(dtype), out.set_type(dtype); }
 
     void generate() {
-        attune::MaskedSoftmaxInputs in{scores, lengths, scores.dim(1).extent(), scores.dim(0).extent(), seed, {}, no_bits};
-        if (read_ahead) in.destination = destination;
+        attune::MaskedSoftmaxInputs in{scores, lengths, scores.dim(0).extent(), seed};
+        if (read_ahead) in.destination = destination, in.rows = scores.dim(1).extent(), in.no_bits = no_bits;
         stages = attune::masked_softmax_stages(in, block);
         out = stages.out;
     }
