@@ -87,8 +87,7 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
     for (std::int64_t b = 0; b < call.sizes.batch; b++) {
         float &of_entry = largest[static_cast<std::size_t>(b)];
         if (all_finite(of_entry)) continue;
-        std::int64_t keys = call.sizes.keys;
-        if (call.lengths.given()) keys = int_at(call.lengths, b);
+        const std::int64_t keys = int_at(call.lengths, b);
         ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
         w.extent[3] = v.extent[2] = keys;
         if (Status s = max_magnitude(caller.state(), v, &of_entry); !s.ok()) return s;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <new>
 #include <pthread.h>
 #include <sched.h>
 
@@ -78,9 +79,14 @@ void ThreadTeam::end() {
 }
 
 void ThreadTeam::begin(int helpers) {
-    if (helpers <= 0) return;
+    helpers = std::min(helpers, most_helpers_);
+    if (helpers <= static_cast<int>(threads_.size())) return;
     const WithoutSignals begun;
-    for (int n = 0; n < helpers; n++) threads_.emplace_back([this] { help(); });
+    try {
+        while (static_cast<int>(threads_.size()) < helpers) threads_.emplace_back([this] { help(); });
+    } catch (const std::exception &) {  // no thread or no memory: fewer helpers, which changes no result
+        most_helpers_ = static_cast<int>(threads_.size());
+    }
 }
 
 void ThreadTeam::open(Job &job) {
@@ -90,10 +96,10 @@ void ThreadTeam::open(Job &job) {
         std::lock_guard lock(mutex_);
         seats_ += wanted;
         if (ended_) return;
+        begin(std::min(seats_, usable_cores() - 1));
         try {
-            begin(std::min(seats_, usable_cores() - 1) - static_cast<int>(threads_.size()));
             jobs_.push_back(&job);
-        } catch (const std::exception &) {}  // no thread or no memory: fewer helpers, which changes no result
+        } catch (const std::bad_alloc &) { return; }
         posted_++;
         woken = std::min(sleeping_, wanted - looking_);
     }

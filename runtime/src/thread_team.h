@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -39,7 +40,7 @@ private:
 
     ThreadTeam() = default;
     void run(Job &);
-    void begin(int helpers);
+    void begin(int helpers);  // so many in all
     void open(Job &);
     void help();
     void end();
@@ -49,6 +50,7 @@ private:
     std::vector<Job *> jobs_;  // with free seats
     std::vector<std::thread> threads_;
     std::atomic<unsigned> posted_{0};
+    int most_helpers_ = std::numeric_limits<int>::max();  // fewer once the system has refused one
     int seats_ = 0;     // beside those of callers, of all jobs that run
     int looking_ = 0;   // helpers awake without work
     int sleeping_ = 0;  // helpers
