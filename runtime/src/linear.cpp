@@ -33,6 +33,8 @@ std::vector<Wish> wishes(const Product &p) {
     const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;
     const std::int64_t padding = (wide - p.columns % wide) % wide;
     const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
+    // Rows one after the other: of a large stride they would push each other out of the caches.
+    const bool whole = p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns;
     std::vector<Wish> list;
     if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
         constexpr std::int64_t few_rows = 16, few_rows_of_whole = 32;
@@ -45,8 +47,6 @@ std::vector<Wish> wishes(const Product &p) {
     for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
         if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
         if (schedule == "pairs" && p.depth < 2) continue;
-        // Rows one after the other: of a large stride they would push each other out of the caches.
-        const bool whole = p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns;
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
         if (!packed && p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
         if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});

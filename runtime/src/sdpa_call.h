@@ -101,6 +101,8 @@ inline bool is_prefill(const VariantRecord &v) {
 
 // No causal mask, window or offset leaves out a key.
 bool band_is_open(const SdpaCall &);
+// Some query may leave out a key.
+bool leaves_keys_out(const SdpaCall &);
 
 // The same memory as an output.
 inline View writable(const ConstView &v) {

@@ -10,11 +10,6 @@
 namespace attune {
 namespace {
 
-bool leaves_keys_out(const SdpaCall &c) {
-    const bool user_masks = c.user && c.user->attention->has_mask;
-    return user_masks || c.lengths.given() || c.bias.given() || c.mask.given() || !band_is_open(c);
-}
-
 // Whether to find out which entries have no NaN or Inf among their values. In chunks that a mask touches, values that may hold
 // them cost time again for each tile of queries; looking at all of them once pays where there are several tiles, or where the
 // chunks are packed as pairs.
@@ -35,6 +30,11 @@ BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
 }
 
 }  // namespace
+
+bool leaves_keys_out(const SdpaCall &c) {
+    const bool user_masks = c.user && c.user->attention->has_mask;
+    return user_masks || c.lengths.given() || c.bias.given() || c.mask.given() || !band_is_open(c);
+}
 
 bool band_is_open(const SdpaCall &c) {
     const auto all = [](const std::vector<std::int32_t> &ends, std::int64_t end) {

@@ -80,7 +80,7 @@ bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View 
 
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
                         const View &out) {
-    if (Status s = batch_dot(caller, weights, call.value, out); !s.ok() || !call.lengths.given()) return s;
+    if (Status s = batch_dot(caller, weights, call.value, out); !s.ok() || !leaves_keys_out(call)) return s;
     // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
     if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;

@@ -65,8 +65,6 @@ struct ThreadTeam::OfThisProcess {
 
 ThreadTeam &ThreadTeam::of_this_process() { return *OfThisProcess::instance().team; }
 
-ThreadTeam::~ThreadTeam() { end(); }
-
 void ThreadTeam::end() {
     {
         std::lock_guard lock(mutex_);
@@ -75,17 +73,19 @@ void ThreadTeam::end() {
     }
     wake_.notify_all();
     for (std::thread &t : threads_) t.join();
-    threads_.clear();
 }
 
-void ThreadTeam::begin(int helpers) {
-    helpers = std::min(helpers, most_helpers_);
-    if (helpers <= static_cast<int>(threads_.size())) return;
-    const WithoutSignals begun;
+void ThreadTeam::begin_helpers() {
+    const auto begun = [this] { return static_cast<int>(threads_.size()); };
+    const int wanted = std::min(seats_, most_helpers_);
+    if (wanted <= begun()) return;  // before the system is asked for cores, in every call
+    const int helpers = std::min(wanted, usable_cores() - 1);
+    if (helpers <= begun()) return;
+    const WithoutSignals signals_are_the_programs;
     try {
-        while (static_cast<int>(threads_.size()) < helpers) threads_.emplace_back([this] { help(); });
+        while (begun() < helpers) threads_.emplace_back([this] { help(); });
     } catch (const std::exception &) {  // no thread or no memory: fewer helpers, which changes no result
-        most_helpers_ = static_cast<int>(threads_.size());
+        most_helpers_ = begun();
     }
 }
 
@@ -96,7 +96,7 @@ void ThreadTeam::open(Job &job) {
         std::lock_guard lock(mutex_);
         seats_ += wanted;
         if (ended_) return;
-        begin(std::min(seats_, usable_cores() - 1));
+        begin_helpers();
         try {
             jobs_.push_back(&job);
         } catch (const std::bad_alloc &) { return; }

@@ -18,7 +18,6 @@ int usable_cores();
 class ThreadTeam {
 public:
     static ThreadTeam &of_this_process();
-    ~ThreadTeam();
     ThreadTeam(const ThreadTeam &) = delete;
 
     // Runs work(0) in this thread and work(1), ..., work(seats - 1) in helpers that are free before it ends; returns when all that
@@ -40,7 +39,7 @@ private:
 
     ThreadTeam() = default;
     void run(Job &);
-    void begin(int helpers);  // so many in all
+    void begin_helpers();
     void open(Job &);
     void help();
     void end();

@@ -28,7 +28,8 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes whole and whole_row take columns that fill its tiles, of matrix tiles depths that fill them and columns of two, and refuse others.
+// Classes whole and whole_row take columns that fill their tiles, of matrix tiles depths that fill them and columns of two, and
+// refuse others.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32)
