@@ -3,27 +3,37 @@
 namespace attune {
 using namespace Halide;
 
-void schedule_matrix_tiles(Func tiles, Func product, const Var &x, const Var &y, const RVar &along) {
+void schedule_matrix_tiles(Func tiles, Func product, const TiledSide &x, const TiledSide &y, const RVar &along) {
     RVar step("tile_step"), term("tile_term");
     product.update().split(along, step, term, matrix_tile_depth);
     schedule_matrix_tiles(tiles, product, x, y, term, step);
 }
 
-void schedule_matrix_tiles(Func tiles, Func product, const Var &x, const Var &y, const RVar &term, const RVar &step) {
+void schedule_matrix_tiles(Func tiles, Func product, const TiledSide &x, const TiledSide &y, const RVar &term, const RVar &step,
+                           int together) {
+    const auto of_side = [](const TiledSide &side, int at_most) {
+        while (side.extent / matrix_tile_side % at_most != 0) at_most /= 2;
+        return at_most;
+    };
+    const int rows_together = of_side(y, std::min(together, 2)), columns_together = of_side(x, together / rows_together);
     const std::string prefix = product.name();
-    Var column(prefix + "_column_tile"), row(prefix + "_row_tile"), lane("tile_lane"), line("tile_line");
-    tiles.split(x, column, lane, matrix_tile_side)
-        .split(y, row, line, matrix_tile_side)
-        .reorder(lane, line, column, row)
+    Var columns(prefix + "_column_tiles"), column(prefix + "_column_tile"), lane("tile_lane");
+    Var rows(prefix + "_row_tiles"), row(prefix + "_row_tile"), line("tile_line");
+    tiles.split(x.var, columns, lane, columns_together * matrix_tile_side)
+        .split(lane, column, lane, matrix_tile_side)
+        .split(y.var, rows, line, rows_together * matrix_tile_side)
+        .split(line, row, line, matrix_tile_side)
+        .reorder(lane, line, column, row, columns, rows)
         .vectorize(lane)
         .vectorize(line)
         .unroll(column)
+        .unroll(row)
         // Halide 21 does not know a tile whose rows lie one after the other.
-        .align_storage(x, 2 * matrix_tile_side);
+        .align_storage(x.var, 2 * matrix_tile_side);
     product.compute_at(tiles, column).store_in(MemoryType::AMXTile);
-    for (const Var &v : product.args()) product.bound_extent(v, v.same_as(x) || v.same_as(y) ? matrix_tile_side : 1);
-    product.vectorize(x).vectorize(y);
-    product.update().reorder(term, x, y, step).atomic().vectorize(term).vectorize(x).vectorize(y);
+    for (const Var &v : product.args()) product.bound_extent(v, v.same_as(x.var) || v.same_as(y.var) ? matrix_tile_side : 1);
+    product.vectorize(x.var).vectorize(y.var);
+    product.update().reorder(term, x.var, y.var, step).atomic().vectorize(term).vectorize(x.var).vectorize(y.var);
 }
 
 }  // namespace attune

@@ -7,14 +7,24 @@ namespace attune {
 // A tile of the result is 16 by 16, and an instruction adds 32 terms to it.
 constexpr int matrix_tile_side = 16, matrix_tile_depth = 32;
 
+struct TiledSide {
+    Halide::Var var;
+    int extent;  // a multiple of 16
+};
+
 // `product`, a sum over `along` whose dimensions are x (lanes) and y, is computed tile by tile for `tiles`, its wrapper, which
-// is what leaves the tile registers: its sizes along both are multiples of 16. Halide 21 knows one form: zeroed, added to,
-// copied.
-void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const Halide::Var &x, const Halide::Var &y,
+// is what leaves the tile registers.
+void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const TiledSide &x, const TiledSide &y,
                            const Halide::RVar &along);
 
-// The same of a sum over the terms of a step and over steps.
-void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const Halide::Var &x, const Halide::Var &y,
-                           const Halide::RVar &term, const Halide::RVar &step);
+// The same of a sum over the terms of a step and over steps. Up to `together` tiles, two by two where they are as many, follow
+// each other for join_matrix_tiles(): of eight registers four hold sums then, and the others factors.
+void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const TiledSide &x, const TiledSide &y,
+                           const Halide::RVar &term, const Halide::RVar &step, int together = 4);
+
+// Halide 21 knows one form of a sum in a tile register: zeroed, added to, copied, one tile after the other. Once it is lowered,
+// tiles that follow each other take their steps together: what two of them read is loaded once, and none waits for its own
+// last product.
+void join_matrix_tiles(Halide::Pipeline);
 
 }  // namespace attune

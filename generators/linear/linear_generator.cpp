@@ -58,6 +58,7 @@ public:
     }
 
     void schedule() {
+        attune::join_matrix_tiles(get_pipeline());
         for (int n = 0; n < 4; n++) x.dim(n).set_min(0), out.dim(n).set_min(0);
         for (int n = 0; n < weight.dimensions(); n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());

@@ -31,6 +31,16 @@ Expr pair_of(const Expr &first, const Expr &second) {
     return concat_bits({reinterpret<uint16_t>(first), reinterpret<uint16_t>(second)});
 }
 
+// Which of all matrix tiles along the depth, of chunk c: its loops are partial_k, the terms of a tile, and partial_tile. None
+// is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
+Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
+    const int steps = shape.chunk / depth_of_tile;
+    RDom r(0, depth_of_tile, 0, steps, "partial_k");
+    r.where((s.c * steps + r.y) * depth_of_tile < in.depth);
+    s.partial_k = r.x, s.partial_tile = r.y;
+    return min(s.c * steps + r.y, (in.depth - 1) / depth_of_tile);
+}
+
 void add_output(LinearStages &s, const LinearInputs &in) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.out = Func("out_stage");
@@ -138,13 +148,11 @@ LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape
         s.panel(e, n, k, h, b) = weight(n, k * 2 + e);
     }
 
-    RDom r(0, shape.chunk, "partial_k");
-    r.where(c * shape.chunk + r / depth_of_tile * depth_of_tile < in.depth);
-    s.partial_k = r.x;
+    const Expr tile = tile_along_depth(s, in, shape, depth_of_tile), term = s.partial_k;
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(c * shape.chunk + r, m, h, b)) *
-                                cast(shape.type, s.panel(r % 2, n, c * (shape.chunk / 2) + r / 2, h, b));
+    s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(tile * depth_of_tile + term, m, h, b)) *
+                                cast(shape.type, s.panel(term % 2, n, tile * (depth_of_tile / 2) + term / 2, h, b));
     add_partials(s, in, shape);
     add_output(s, in);
     return s;
@@ -165,17 +173,12 @@ LinearStages linear_weight_tile_stages(const LinearInputs &in, const LinearShape
         s.panel(k, n, t, h, b) = select(place < in.depth, in.weight(min(n, in.columns - 1), min(place, last), h, b), zero);
     }
 
-    const int steps = shape.chunk / depth_of_tile;
-    RDom r(0, depth_of_tile, 0, steps, "partial_k");
-    r.where((c * steps + r.y) * depth_of_tile < in.depth);
-    // No tile is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
-    const Expr tile = min(c * steps + r.y, last / depth_of_tile);
-    s.partial_k = r.x, s.partial_tile = r.y;
+    const Expr tile = tile_along_depth(s, in, shape, depth_of_tile), term = s.partial_k;
     s.partial = Func("partial");
     s.partial(m, n, c, h, b) = make_const(shape.type, 0);
-    const Expr weight = in.as_it_lies ? in.weight(n, tile * depth_of_tile + r.x, h, b) : s.panel(r.x, n, tile, h, b);
+    const Expr weight = in.as_it_lies ? in.weight(n, tile * depth_of_tile + term, h, b) : s.panel(term, n, tile, h, b);
     s.partial(m, n, c, h, b) +=
-        cast(shape.type, weight) * cast(shape.type, s.x_pairs(r.x % 2, m, tile * (depth_of_tile / 2) + r.x / 2, h, b));
+        cast(shape.type, weight) * cast(shape.type, s.x_pairs(term % 2, m, tile * (depth_of_tile / 2) + term / 2, h, b));
     add_partials(s, in, shape);
     add_output(s, in);
     return s;

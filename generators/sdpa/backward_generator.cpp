@@ -3,6 +3,7 @@
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
+#include "schedules/matrix_tiles.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/backward_schedules.h"
 
@@ -189,11 +190,12 @@ public:
         if (schedule_name == Schedule::root)
             attune::schedule_backward_root(stages, outputs);
         else if (schedule_name == Schedule::matrix_tiles)
-            attune::schedule_backward_matrix_tiles(stages, outputs, tuning, target, Expr(head_dim));
+            attune::schedule_backward_matrix_tiles(stages, outputs, tuning, target, head_dim);
         else if (stages.full.term.defined())
             attune::schedule_backward_terms(stages, outputs, tuning, target);
         else
             attune::schedule_backward(stages, outputs, tuning, target);
+        if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
     }
 
 private:

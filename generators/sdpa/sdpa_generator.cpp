@@ -133,6 +133,7 @@ public:
         } else if (schedule_name == Schedule::tiles) {
             attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target,
                                           value_dim);
+            attune::join_matrix_tiles(get_pipeline());
         } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::split) {

@@ -22,7 +22,8 @@ struct PanelTuning {
 // from registers instead. For few rows and for many; the bits are the same whatever the numbers but chunk.
 void schedule_panels(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// The same by products of matrix tiles: weights and rows of x are laid a chunk at a time for all rows of a task.
+// The same by products of matrix tiles, of pairs of bf16: weights are laid for all rows of a task, a chunk at a time or, where
+// tile_chunks is 0, of the whole depth; rows of x for a tile of rows.
 void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
 // Of linear_weight_tile_stages: one task is one tile of rows, whose pairs are laid once, by some columns, which it takes two

@@ -56,7 +56,7 @@ void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_
         if (s.in_matrix_tiles) {
             Func copied = f.in();
             in_tile(copied.compute_at(tile)).bound(q, 0, tuning.tile_q);
-            schedule_matrix_tiles(copied, f, r, q, along);
+            schedule_matrix_tiles(copied, f, {r, tuning.chunk}, {q, tuning.tile_q}, along);
             continue;
         }
         f.compute_at(p.in_blocks ? LoopLevel(consumer, blocks.key_block) : LoopLevel(consumer, ko));

@@ -6,17 +6,17 @@ namespace attune {
 using namespace Halide;
 
 // What leaves a tile register is 16 rows of a total's sum at a time.
-static void schedule_matrix_sum(const BackwardStages &s, const TileSum &sum, const Var &lane, const Var &row,
+static void schedule_matrix_sum(const BackwardStages &s, const TileSum &sum, const TiledSide &lane, const Var &row,
                                 const LoopLevel &rows, int lanes) {
     Func part = sum.part;
     part.compute_at(rows).bound_extent(row, matrix_tile_side);
     for (const Var &v : {s.u, s.h, s.t}) part.bound_extent(v, 1);
-    schedule_matrix_tiles(part, sum.product, lane, row, sum.along[0]);
-    if (sum.along.size() > 1) part.update().reorder(lane, row, sum.along[1]).vectorize(lane, lanes);
+    schedule_matrix_tiles(part, sum.product, lane, {row, matrix_tile_side}, sum.along[0]);
+    if (sum.along.size() > 1) part.update().reorder(lane.var, row, sum.along[1]).vectorize(lane.var, lanes);
 }
 
 void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
-                                    const Target &target, Expr head_dim) {
+                                    const Target &target, int head_dim) {
     const int lanes = target.natural_vector_size(Float(32));
     require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
     require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
@@ -41,17 +41,18 @@ void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &
     // All totals in one loop over tiles, so that what a tile gives them is computed once.
     struct Total {
         Func total;
-        Var lane, row;
+        TiledSide lane;
+        Var row;
         TileSum full, part;
     };
-    const std::vector<Total> totals = {{s.query_total, d, q, s.full.query_sum, s.part.query_sum},
-                                       {s.key_total, r, d, s.full.key_sum, s.part.key_sum},
-                                       {s.value_total, r, d, s.full.value_sum, s.part.value_sum}};
+    const std::vector<Total> totals = {{s.query_total, {d, head_dim}, q, s.full.query_sum, s.part.query_sum},
+                                       {s.key_total, {r, tuning.chunk}, d, s.full.key_sum, s.part.key_sum},
+                                       {s.value_total, {r, tuning.chunk}, d, s.full.value_sum, s.part.value_sum}};
     Func first = totals[0].total;
     for (const Total &x : totals) {
         Func total = x.total;
-        total.compute_root().bound(d, 0, head_dim).vectorize(x.lane, lanes);
-        if (x.lane.same_as(r))
+        total.compute_root().bound(d, 0, head_dim).vectorize(x.lane.var, lanes);
+        if (x.lane.var.same_as(r))
             total.bound(r, 0, tuning.chunk);
         else
             total.bound(q, 0, tuning.tile_q);
@@ -65,8 +66,8 @@ void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &
             Func total = x.total;
             Stage update = total.update(stage);
             update.split(x.row, ro, ri, matrix_tile_side);
-            update.reorder(x.lane, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
-            update.vectorize(x.lane, lanes).unroll(x.lane).never_partition_all();
+            update.reorder(x.lane.var, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
+            update.vectorize(x.lane.var, lanes).unroll(x.lane.var).never_partition_all();
             if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
             schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, lanes);
         }

@@ -23,7 +23,7 @@ void schedule_backward(BackwardStages &, const std::vector<Halide::Func> &output
 // The same with products of matrix tiles (AMX): of tile_q, chunk, query_tile and key_vectors. What a tile computes between its
 // products stays in L1; head_dim is known.
 void schedule_backward_matrix_tiles(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
-                                    const Halide::Target &, Halide::Expr head_dim);
+                                    const Halide::Target &, int head_dim);
 // The same where terms are no products. Gradients of query, key and weights add up block by block in L1, of each vector of channels
 // in turn: a term is computed once for all of them, in registers.
 void schedule_backward_terms(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,

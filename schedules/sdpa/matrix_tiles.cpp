@@ -39,6 +39,7 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
         {s.full, stages.full, s.full_chunk},
         {s.part, stages.part, s.part_chunk},
         {stages.spoiled, stages.spoiled_pairs, stages.spoiled_chunk}};
+    const TiledSide queries = {r, tuning.tile_q};
     int stage = 0;
     for (auto [p, pairs, chunk_loop] : chunks) {
         const LoopLevel chunk(s.chunk_mixed, chunk_loop);
@@ -47,13 +48,13 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
         // Not stored where chunks are kept: that is conditional, and a tile would be spilled until the condition is known.
         Func copied = p.mixed.in(s.chunk_mixed);
         one_chunk(copied.compute_at(chunk));
-        schedule_matrix_tiles(copied, p.mixed, r, d, p.mixed_keys[0].key);
+        schedule_matrix_tiles(copied, p.mixed, queries, {d, int(*head_dim)}, p.mixed_keys[0].key);
         schedule_chunk_sums(s, stage++, mixed, chunk_loop, lanes);
 
         schedule_pair_softmax(s, p, pairs, e, chunk, lanes, one_chunk);
         Func scores = p.score.in(p.logit);
         one_chunk(scores.compute_at(chunk).bound(k, 0, tuning.chunk));
-        schedule_matrix_tiles(scores, p.score, r, k, p.channel);
+        schedule_matrix_tiles(scores, p.score, queries, {k, tuning.chunk}, p.channel);
         if (!p.steps.empty()) schedule_logits(s, p, chunk, lanes, one_chunk);
     }
     const LoopLevel spoiled(s.chunk_mixed, stages.spoiled_chunk);
