@@ -105,7 +105,7 @@ class JoinTiles : public IRMutator {
         std::vector<Stmt> result;
         std::vector<LoweredTile> sums;
         const auto end_of_tiles = [&] {
-            if (!sums.empty()) result.push_back(joined(sums));
+            if (sums.size() > 1) result.back() = joined(sums);
             sums.clear();
         };
         Stmt rest = op;
@@ -113,12 +113,10 @@ class JoinTiles : public IRMutator {
             const Block *block = rest.as<Block>();
             const Stmt first = block ? block->first : rest;
             rest = block ? block->rest : Stmt();
-            if (auto sum = tile_sum(first)) {
-                sums.push_back(*sum);
-            } else {
-                end_of_tiles();
-                result.push_back(mutate(first));
-            }
+            const auto sum = tile_sum(first);
+            if (!sum) end_of_tiles();
+            if (!sum || sums.empty()) result.push_back(mutate(first));
+            if (sum) sums.push_back(*sum);
         }
         end_of_tiles();
         return Block::make(result);

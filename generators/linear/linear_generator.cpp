@@ -3,6 +3,7 @@
 #include "generators/math/accumulator.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
+#include "schedules/prefetch.h"
 #include "schedules/require.h"
 
 namespace {
@@ -24,6 +25,7 @@ public:
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> block{"block", 0, 0, 64};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
+    GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
     GeneratorParam<int> whole{"whole", 0, 0, 1};   // 1: for columns and depths that fill matrix tiles, read as they lie
     GeneratorParam<bool> packed{"packed", false};  // the weight
 
@@ -73,6 +75,8 @@ public:
             attune::schedule_weight_tiles(stages, out, tuning, target);
         else
             attune::schedule_panels(stages, out, tuning, target);
+        attune::fetch_weights_ahead(stages, weight, prefetch_depth, block);
+        if (prefetch_depth > 0) attune::fetch_into_caches(get_pipeline());
         if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }

@@ -3,6 +3,7 @@
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
 #include "schedules/matrix_tiles.h"
+#include "schedules/prefetch.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <optional>
@@ -45,6 +46,7 @@ public:
     GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
     GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
     GeneratorParam<int> value_rows{"value_rows", 0, 0, 1024};
+    GeneratorParam<int> prefetch_keys{"prefetch_keys", 0, 0, 1024};
     GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
@@ -127,9 +129,11 @@ public:
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
         } else if (schedule_name == Schedule::decode) {
-            attune::schedule_decode(in_pairs() ? pair_stages.s : stages, *out,
-                                    {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows}, target,
-                                    value_dim, in_pairs() ? &pair_stages : nullptr);
+            attune::schedule_decode(
+                in_pairs() ? pair_stages.s : stages, *out,
+                {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows, prefetch_keys}, target,
+                value_dim, key, *value, in_pairs() ? &pair_stages : nullptr);
+            if (prefetch_keys > 0) attune::fetch_into_caches(get_pipeline());
         } else if (schedule_name == Schedule::tiles) {
             attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target,
                                           value_dim);

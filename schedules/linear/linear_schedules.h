@@ -30,6 +30,10 @@ void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const
 // matrix tiles at a time through the whole depth. Has no task_rows.
 void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
+// Weights that are read as they lie for few rows, by the panels of one row or by weight_tiles, are fetched (prefetch.h) when sums
+// are `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not.
+void fetch_weights_ahead(LinearStages &, const Halide::ImageParam &weight, int depth, int block);
+
 // What panels and tiles share: the side of the blocks in which weights are transposed, and the weights that a task, or a chunk of
 // one, packs.
 void require_block(int block, int lanes);

@@ -28,18 +28,19 @@ void schedule_matrix_tiles(TileStages &, Halide::Func out, const PrefillTuning &
                            Halide::Expr value_dim);
 
 struct DecodeTuning {
-    int chunk;         // keys of a partial (the stages' chunk)
-    int row_tile;      // rows of a key head taken through K and V together (the stages' rows_per_tile)
-    int key_block;     // the stages' key_block, a multiple of key_tile, value_block and the vector width; divides chunk
-    int key_tile;      // keys whose scores are computed together
-    int value_block;   // keys of V that stay in L1 while all rows use them
-    int channel_tile;  // vectors of channels accumulated together
-    int value_rows;    // rows accumulated together, divides row_tile; 0: all of them
+    int chunk;          // keys of a partial (the stages' chunk)
+    int row_tile;       // rows of a key head taken through K and V together (the stages' rows_per_tile)
+    int key_block;      // the stages' key_block, a multiple of key_tile, value_block and the vector width; divides chunk
+    int key_tile;       // keys whose scores are computed together
+    int value_block;    // keys of V that stay in L1 while all rows use them
+    int channel_tile;   // vectors of channels accumulated together
+    int value_rows;     // rows accumulated together, divides row_tile; 0: all of them
+    int prefetch_keys;  // keys ahead of which K and V are fetched (prefetch.h), a multiple of key_tile and value_block; 0: none
 };
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows. `pairs` are the
 // stages around those where products take pairs of bf16.
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim,
-                     PairStages *pairs = nullptr);
+                     const Halide::ImageParam &key, const Halide::ImageParam &value, PairStages *pairs = nullptr);
 
 // The same tasks where there are more rows: lanes are rows, and each product is that of prefill.
 void schedule_split(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
