@@ -102,8 +102,12 @@ Expr Builder::whole(Expr c) const {
 
 void Builder::queries() {
     Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
-    Rows row = rows(r, t, h);
-    Expr q = cast(type, in.query(d, row.query, row.query_head, b));
+    auto channel = [&](Expr r, Expr d) {
+        Rows row = rows(r, t, h);
+        return cast(type, in.query(d, row.query, row.query_head, b));
+    };
+    if (shape.query_block) s.query_blocks.emplace("query_block", shape.query_block, std::vector<Var>{t, h, b}, channel);
+    Expr q = s.query_blocks ? (*s.query_blocks)(r, d, {t, h, b}) : channel(r, d);
     s.query_t = Func("query_t");
     s.query_t(r, d, t, h, b) = score.pair.query ? score.pair.query(q) : q;
 }

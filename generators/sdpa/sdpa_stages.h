@@ -56,6 +56,9 @@ struct SdpaShape {
     // The output leaves a tile in transposed blocks of this side, of which value_dim and rows_per_tile are multiples; 0: as it
     // lies. It changes no result.
     int out_block = 0;
+    // A tile lays its queries in transposed blocks of this side, of which head_dim and rows_per_tile are multiples; 0: as they
+    // lie. It changes no result.
+    int query_block = 0;
 };
 
 // The keys of a chunk: key block * key_block + key. Blocks of which a tile sees nothing are left out.
@@ -96,8 +99,9 @@ struct SdpaStages {
     // Merge: M = max m, 2^(m - M), L, O, O / L, lse = ln2 (M + log2 L).
     Halide::Func total_max, chunk_scale, total_sum, total_mixed, normalised, lse;
     Halide::RVar max_chunk, sum_chunk, mixed_chunk;
-    std::optional<BlockTranspose> out_blocks;  // normalised, with out_block
-    Halide::Func out;                          // (d, i, h, b) Tuple {out, lse}
+    std::optional<BlockTranspose> out_blocks;    // normalised, with out_block
+    std::optional<BlockTranspose> query_blocks;  // (r, d, t, h, b) what query_t transposes, with query_block
+    Halide::Func out;                            // (d, i, h, b) Tuple {out, lse}
 
     Halide::Var r{"r"}, t{"t"}, k{"k"}, c{"c"}, d{"d"}, i{"i"}, h{"h"}, b{"b"};
 };

@@ -11,7 +11,7 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
     require_tiles(tuning, lanes, value_dim);
     const OneTask one_task = one_task_of(s, tuning.tile_q);
     const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task);
-    one_task(s.query_t.compute_at(out, loops.task)).vectorize(s.r, lanes).unroll(s.d, 4, TailStrategy::GuardWithIf);
+    schedule_query(s, {out, loops.task}, lanes, one_task);
     for (const bool full : {true, false})
         schedule_chunk(s, full ? s.full : s.part, {s.chunk_mixed, full ? s.full_chunk : s.part_chunk},
                        {s.chunk_mixed, loops.channels}, !full, lanes, one_chunk_of(s, tuning.tile_q));

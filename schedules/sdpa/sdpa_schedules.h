@@ -73,6 +73,8 @@ OneTask one_chunk_of(const SdpaStages &, int tile_q);
 // leaves a chunk besides the weighted values, in their loop over the chunks that update `stage` takes: full ones first, then
 // those that a mask touches.
 Halide::Var schedule_tasks(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &);
+// Queries of a task, transposed: lanes are rows. In blocks where the stages have them.
+void schedule_query(SdpaStages &, const Halide::LoopLevel &task, int lanes, const OneTask &);
 void schedule_chunk_sums(SdpaStages &, int stage, Halide::Stage mixed, const Halide::RVar &chunk, int lanes);
 // Both.
 struct TileLoops {

@@ -75,6 +75,17 @@ void schedule_chunk_sums(SdpaStages &s, int stage, Stage mixed, const RVar &chun
     max.compute_with(sum, chunk);
 }
 
+void schedule_query(SdpaStages &s, const LoopLevel &task, int lanes, const OneTask &one_task) {
+    one_task(s.query_t.compute_at(task));
+    if (!s.query_blocks) {
+        s.query_t.vectorize(s.r, lanes).unroll(s.d, 4, TailStrategy::GuardWithIf);
+        return;
+    }
+    Var channel_block("channel_block"), channel("channel");
+    s.query_t.split(s.d, channel_block, channel, s.query_blocks->side);
+    schedule_blocks(s.query_t, s.query_t, s.r, channel, channel_block, {*s.query_blocks});
+}
+
 TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, int lanes, const OneTask &one_task) {
     const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
     const Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;

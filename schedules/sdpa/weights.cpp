@@ -31,7 +31,7 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
         .unroll(row);
     // From registers to memory: no other row or key wants a block.
     schedule_transpose(w.transposed[0], {out, key_block});
-    lanes_are_rows(s.query_t.compute_at(out, task)).unroll(s.d, 4, TailStrategy::GuardWithIf);
+    schedule_query(s, {out, task}, lanes, one_task);
     for (Func f : {s.row_begin, s.row_end, w.total_max, w.total_sum, w.share}) lanes_are_rows(f.compute_at(out, task));
     w.total_max.update().reorder(r, w.max_key, w.max_chunk).vectorize(r, lanes).unroll(r);
     w.total_sum.update().reorder(r, w.sum_key, w.sum_chunk).vectorize(r, lanes).unroll(r);
