@@ -1,5 +1,4 @@
 #include "schedules/prefetch.h"
-#include "schedules/require.h"
 
 namespace attune {
 using namespace Halide;
@@ -45,9 +44,8 @@ class IntoCaches : public IRMutator {
 
 }  // namespace
 
-void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int ahead, const std::string &of_what, int step) {
-    require_multiple("what is fetched ahead", ahead, of_what, step);
-    if (ahead > 0) stage.prefetch(input, loop, loop, ahead / step, PrefetchBoundStrategy::NonFaulting);
+void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rounds) {
+    if (rounds > 0) stage.prefetch(input, loop, loop, rounds, PrefetchBoundStrategy::NonFaulting);
 }
 
 void fetch_into_caches(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new IntoCaches); }

@@ -39,6 +39,8 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     require_multiple("key_block", tuning.key_block, "the vector width", lanes);
     if (const auto size = Internal::as_const_int(value_dim))
         require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
+    require_multiple("prefetch_keys", tuning.prefetch_keys, "key_tile", tuning.key_tile);
+    require_multiple("prefetch_keys", tuning.prefetch_keys, "value_block", tuning.value_block);
     require(tuning.prefetch_keys == 0 || !any_dims, "prefetch_keys is for one head size, which must be given");
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     Var dO("do"), di("di"), some_rows("some_rows"), row("row"), lane("lane");
@@ -80,7 +82,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
             .allow_race_conditions()
             .vectorize(ki)
             .unroll(r);
-        fetch_ahead(p.logit.update(0), key, ko, tuning.prefetch_keys, "key_tile", tuning.key_tile);
+        fetch_ahead(p.logit.update(0), key, ko, tuning.prefetch_keys / tuning.key_tile);
         for (const ScoreUpdate &step : p.steps) along_keys(p.logit.update(step.update), step.keys);
         if (p.dropped.defined() && !p.random.defined()) {
             p.dropped.compute_at(packed, t).reorder_storage(k, r, c, t, h, b).reorder(k, r).vectorize(k, lanes);
@@ -152,7 +154,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
                 .split(d, dO, di, lanes * tuning.channel_tile, TailStrategy::GuardWithIf)
                 .split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
                 .reorder(di, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
-            fetch_ahead(mixed, value, block, tuning.prefetch_keys, "value_block", tuning.value_block);
+            fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);
             if (pairs) mixed.reorder(of_pairs->mixed[n], di).atomic().vectorize(of_pairs->mixed[n]);
             mixed.vectorize(di, lanes).unroll(di).unroll(row);
         }
