@@ -60,7 +60,6 @@ public:
     }
 
     void schedule() {
-        attune::join_matrix_tiles(get_pipeline());
         for (int n = 0; n < 4; n++) x.dim(n).set_min(0), out.dim(n).set_min(0);
         for (int n = 0; n < weight.dimensions(); n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
@@ -75,6 +74,7 @@ public:
             attune::schedule_weight_tiles(stages, out, tuning, target);
         else
             attune::schedule_panels(stages, out, tuning, target);
+        if (schedule_name == Schedule::tiles) attune::join_matrix_tiles(get_pipeline());
         attune::fetch_weights_ahead(stages, weight, prefetch_depth, block);
         if (prefetch_depth > 0) attune::fetch_into_caches(get_pipeline());
         if (packed && schedule_name != Schedule::root)

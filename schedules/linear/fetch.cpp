@@ -7,15 +7,12 @@ namespace attune {
 using namespace Halide;
 
 void fetch_weights_ahead(LinearStages &s, const ImageParam &weight, int depth, int block) {
-    const bool by_tiles = s.x_pairs.defined() && !s.panel.defined();
-    require(depth == 0 || by_tiles || s.block_by_block, "prefetch_depth is for few rows, of weights that are read as they lie");
     if (depth == 0) return;
-    if (by_tiles)
-        require_multiple("prefetch_depth", depth, "the depth of a matrix tile", matrix_tile_depth);
-    else
-        require_multiple("prefetch_depth", depth, "block", block);
-    fetch_ahead(s.partial.update(), weight, by_tiles ? s.partial_tile : s.partial_block,
-                depth / (by_tiles ? matrix_tile_depth : block));
+    const bool by_tiles = s.x_pairs.defined() && !s.panel.defined();
+    require(by_tiles || s.block_by_block, "prefetch_depth is for few rows, of weights that are read as they lie");
+    const int step = by_tiles ? matrix_tile_depth : block;
+    require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "block", step);
+    fetch_ahead(s.partial.update(), weight, by_tiles ? s.partial_tile : s.partial_block, depth / step);
 }
 
 }  // namespace attune
