@@ -7,16 +7,21 @@ using namespace Halide::Internal;
 
 namespace {
 
-// What Halide 21 makes of one tile: zeroed, added to in a loop over steps, copied.
+// What Halide 21 makes of one tile: zeroed, added to in loops over steps, one for each update, copied.
 struct LoweredTile {
+    struct Sum {
+        Stmt loop, add;  // no loop where there is one step
+    };
     std::string name;
     Type type;
-    Stmt zero, loop, add, copy;  // no loop where there is one step
+    Stmt zero, copy;
+    std::vector<Sum> sums;
 };
 
 class ReadTile : public IRVisitor {
     using IRVisitor::visit;
     std::map<std::string, Expr> lets_;
+    Stmt loop_;
 
     Stmt written_out(Stmt s) const {
         for (;;) {
@@ -30,22 +35,23 @@ class ReadTile : public IRVisitor {
         IRVisitor::visit(op);
     }
     void visit(const For *op) override {
-        sum.loop = written_out(
+        loop_ = written_out(
             For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api, Evaluate::make(0)));
         IRVisitor::visit(op);
+        loop_ = Stmt();
     }
     void visit(const Store *op) override {
         const Call *call = op->value.as<Call>();
-        if (call && call->name == "tile_zero") sum.zero = op;
-        if (call && call->name == "tile_matmul") sum.add = written_out(op);
+        if (call && call->name == "tile_zero") tile.zero = op;
+        if (call && call->name == "tile_matmul") tile.sums.push_back({loop_, written_out(op)});
     }
     void visit(const Evaluate *op) override {
         const Call *call = op->value.as<Call>();
-        if (call && call->name == "tile_store") sum.copy = written_out(op);
+        if (call && call->name == "tile_store") tile.copy = written_out(op);
     }
 
 public:
-    LoweredTile sum;
+    LoweredTile tile;
 };
 
 class Renamed : public IRMutator {
@@ -68,55 +74,65 @@ public:
 class JoinTiles : public IRMutator {
     using IRMutator::visit;
 
-    static std::optional<LoweredTile> tile_sum(const Stmt &s) {
+    static std::optional<LoweredTile> tile_of(const Stmt &s) {
         const Allocate *allocate = s.as<Allocate>();
         if (!allocate || allocate->memory_type != MemoryType::AMXTile) return {};
         ReadTile read;
         allocate->body.accept(&read);
-        LoweredTile &sum = read.sum;
-        sum.name = allocate->name, sum.type = allocate->type;
-        if (!sum.zero.defined() || !sum.add.defined() || !sum.copy.defined())
-            throw CompileError("attune: " + sum.name + " is no sum of matrix tiles\n");
-        return sum;
+        LoweredTile &tile = read.tile;
+        tile.name = allocate->name, tile.type = allocate->type;
+        if (!tile.zero.defined() || tile.sums.empty() || !tile.copy.defined())
+            throw CompileError("attune: " + tile.name + " is no sum of matrix tiles\n");
+        return tile;
     }
 
-    static Stmt joined(const std::vector<LoweredTile> &sums) {
-        std::vector<Stmt> zeroed, added, copied;
+    static Stmt joined(const std::vector<LoweredTile> &tiles) {
+        const LoweredTile &first = tiles[0];
+        std::vector<Stmt> zeroed, copied;
+        std::vector<std::vector<Stmt>> added(first.sums.size());
         std::vector<std::string> names;
-        for (const LoweredTile &sum : sums) {
-            if (!equal(sum.loop, sums[0].loop)) throw CompileError("attune: tiles of " + sum.name + " differ in their steps\n");
-            names.push_back(sum.name + "." + std::to_string(names.size()));
-            Renamed renamed(sum.name, names.back());
-            zeroed.push_back(renamed.mutate(sum.zero));
-            added.push_back(renamed.mutate(sum.add));
-            copied.push_back(renamed.mutate(sum.copy));
+        for (const LoweredTile &tile : tiles) {
+            names.push_back(tile.name + "." + std::to_string(names.size()));
+            Renamed renamed(tile.name, names.back());
+            zeroed.push_back(renamed.mutate(tile.zero));
+            copied.push_back(renamed.mutate(tile.copy));
+            for (std::size_t n = 0; n < added.size(); n++) {
+                if (tile.sums.size() != added.size() || !equal(tile.sums[n].loop, first.sums[n].loop))
+                    throw CompileError("attune: tiles of " + tile.name + " differ in their steps\n");
+                added[n].push_back(renamed.mutate(tile.sums[n].add));
+            }
         }
-        Stmt steps = Block::make(added);
-        if (const For *loop = sums[0].loop.as<For>())
-            steps =
-                For::make(loop->name, loop->min, loop->extent, loop->for_type, loop->partition_policy, loop->device_api, steps);
-        Stmt all = Block::make({Block::make(zeroed), steps, Block::make(copied)});
+        std::vector<Stmt> all = {Block::make(zeroed)};
+        for (std::size_t n = 0; n < added.size(); n++) {
+            const For *loop = first.sums[n].loop.as<For>();
+            const Stmt steps = Block::make(added[n]);
+            all.push_back(loop ? For::make(loop->name, loop->min, loop->extent, loop->for_type, loop->partition_policy,
+                                           loop->device_api, steps)
+                               : steps);
+        }
+        all.push_back(Block::make(copied));
+        Stmt result = Block::make(all);
         for (const std::string &name : names)
-            all = Allocate::make(name, sums[0].type, MemoryType::AMXTile, {1}, const_true(), all);
-        return all;
+            result = Allocate::make(name, first.type, MemoryType::AMXTile, {1}, const_true(), result);
+        return result;
     }
 
     Stmt visit(const Block *op) override {
         std::vector<Stmt> result;
-        std::vector<LoweredTile> sums;
+        std::vector<LoweredTile> tiles;
         const auto end_of_tiles = [&] {
-            if (sums.size() > 1) result.back() = joined(sums);
-            sums.clear();
+            if (tiles.size() > 1) result.back() = joined(tiles);
+            tiles.clear();
         };
         Stmt rest = op;
         while (rest.defined()) {
             const Block *block = rest.as<Block>();
             const Stmt first = block ? block->first : rest;
             rest = block ? block->rest : Stmt();
-            const auto sum = tile_sum(first);
-            if (!sum) end_of_tiles();
-            if (!sum || sums.empty()) result.push_back(mutate(first));
-            if (sum) sums.push_back(*sum);
+            const auto tile = tile_of(first);
+            if (!tile) end_of_tiles();
+            if (!tile || tiles.empty()) result.push_back(mutate(first));
+            if (tile) tiles.push_back(*tile);
         }
         end_of_tiles();
         return Block::make(result);

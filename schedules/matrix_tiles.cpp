@@ -5,7 +5,8 @@ using namespace Halide;
 
 void schedule_matrix_tiles(Func tiles, Func product, const TiledSide &x, const TiledSide &y, const RVar &along) {
     RVar step("tile_step"), term("tile_term");
-    product.update().split(along, step, term, matrix_tile_depth);
+    for (int n = 0; n < product.num_update_definitions(); n++)
+        product.update(n).split(along, step, term, matrix_tile_depth);
     schedule_matrix_tiles(tiles, product, x, y, term, step);
 }
 
@@ -33,7 +34,8 @@ void schedule_matrix_tiles(Func tiles, Func product, const TiledSide &x, const T
     product.compute_at(tiles, column).store_in(MemoryType::AMXTile);
     for (const Var &v : product.args()) product.bound_extent(v, v.same_as(x.var) || v.same_as(y.var) ? matrix_tile_side : 1);
     product.vectorize(x.var).vectorize(y.var);
-    product.update().reorder(term, x.var, y.var, step).atomic().vectorize(term).vectorize(x.var).vectorize(y.var);
+    for (int n = 0; n < product.num_update_definitions(); n++)
+        product.update(n).reorder(term, x.var, y.var, step).atomic().vectorize(term).vectorize(x.var).vectorize(y.var);
 }
 
 }  // namespace attune

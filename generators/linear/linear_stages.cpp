@@ -1,4 +1,5 @@
 #include "generators/linear/linear_stages.h"
+#include "generators/math/bf16_bits.h"
 #include "generators/math/narrowed.h"
 
 namespace attune {
@@ -19,16 +20,6 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     std::vector<Expr> at;
     for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? Expr(chunks) : Expr(v));
     s.product(n, m, h, b) += s.partial(at);
-}
-
-// Both elements of pairs that went through transposed blocks. Pure, which extract_bits() does not say that it is, so that they
-// are stored at once.
-Expr element_of_pair(LinearStages &s, const Expr &pair) {
-    return Internal::Call::make(BFloat(16), Internal::Call::extract_bits, {pair, s.e * 16}, Internal::Call::PureIntrinsic);
-}
-
-Expr pair_of(const Expr &first, const Expr &second) {
-    return concat_bits({reinterpret<uint16_t>(first), reinterpret<uint16_t>(second)});
 }
 
 // Which of all matrix tiles along the depth, of chunk c: its loops are partial_k, the terms of a tile, and partial_tile. None
@@ -106,7 +97,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
                             [&](Expr n, Expr k) { return pair_of(weight(0, n, k), weight(1, n, k)); });
-        s.panel(e, n, k, h, b) = element_of_pair(s, (*s.transpose)(n, k, {}));
+        s.panel(e, n, k, h, b) = element_of_pair((*s.transpose)(n, k, {}), e);
     } else if (!in.as_it_lies) {
         s.panel(e, n, k, h, b) = weight(e, n, k);
     }
@@ -143,7 +134,7 @@ LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
                             [&](Expr n, Expr k) { return pair_of(weight(n, k * 2), weight(n, k * 2 + 1)); });
-        s.panel(e, n, k, h, b) = element_of_pair(s, (*s.transpose)(n, k, {}));
+        s.panel(e, n, k, h, b) = element_of_pair((*s.transpose)(n, k, {}), e);
     } else {
         s.panel(e, n, k, h, b) = weight(n, k * 2 + e);
     }
@@ -166,7 +157,7 @@ LinearStages linear_weight_tile_stages(const LinearInputs &in, const LinearShape
     s.transpose.emplace("transpose", shape.block, std::vector<Var>{h, b},
                         [&](Expr m, Expr k) { return pair_of(x(m, k * 2), x(m, k * 2 + 1)); });
     s.x_pairs = Func("x_pairs");
-    s.x_pairs(e, m, k, h, b) = element_of_pair(s, (*s.transpose)(m, k, {h, b}));
+    s.x_pairs(e, m, k, h, b) = element_of_pair((*s.transpose)(m, k, {h, b}), e);
     if (!in.as_it_lies) {
         const Expr place = t * depth_of_tile + k;
         s.panel = Func("panel");

@@ -25,4 +25,14 @@ inline Halide::Expr stored(const Halide::Type &held, const Halide::Expr &x) {
     return held.is_uint() ? bf16_bits_of(x) : Halide::cast(held, x);
 }
 
+// Neighbours as one number of 32 bits, the first in its lower half, for what moves pairs; and element e, 0 or 1, of one. The
+// latter is pure, which extract_bits() does not say that it is, so that both elements are stored at once.
+inline Halide::Expr pair_of(const Halide::Expr &first, const Halide::Expr &second) {
+    return Halide::concat_bits({Halide::reinterpret<uint16_t>(first), Halide::reinterpret<uint16_t>(second)});
+}
+inline Halide::Expr element_of_pair(const Halide::Expr &pair, const Halide::Expr &e) {
+    using Halide::Internal::Call;
+    return Call::make(Halide::BFloat(16), Call::extract_bits, {pair, e * 16}, Call::PureIntrinsic);
+}
+
 }  // namespace attune

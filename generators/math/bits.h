@@ -11,7 +11,11 @@ inline Halide::Expr sign_bit(const Halide::Type &type) {
     return Halide::Internal::make_const(Halide::UInt(type.bits()), uint64_t(1) << (type.bits() - 1));
 }
 
-// Whether a bf16 is a finite number, by its bits: Halide knows to ask f32 alone.
+// Whether a number is finite, by its bits: of bf16 Halide does not know it, of f32 code generation may conclude that it is.
+inline Halide::Expr is_finite_float(const Halide::Expr &x) {
+    const Halide::Expr infinity = Halide::cast<uint32_t>(0x7f800000);
+    return (bits_of(x) & infinity) != infinity;
+}
 inline Halide::Expr is_finite_bf16(const Halide::Expr &x) {
     return (bits_of(x) & Halide::cast<uint16_t>(0x7fff)) < Halide::cast<uint16_t>(0x7f80);
 }

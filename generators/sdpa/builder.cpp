@@ -246,24 +246,12 @@ void Builder::row_max(SdpaPartials &p, const std::string &suffix, bool masked) c
 }
 
 SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
-    Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     SdpaPartials p = scores(suffix, masked);
     row_max(p, suffix, masked);
-    p.weight = Func("weight" + suffix);
-    p.row_sum = Func("row_sum" + suffix);
+    weigh(p, suffix, masked);
+
     p.mixed = Func("mixed" + suffix);
-    ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c), sum_keys = chunk_keys("sum_key" + suffix, masked, c);
-    p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
-
-    Expr key = weight_keys.key(), logit = p.logit(r, key, c, t, h, b);
-    Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
-    if (masked) weight = marked(weight, logit);
-    p.weight(r, k, c, t, h, b) = undef(type);
-    p.weight(r, key, c, t, h, b) = weight;
-    p.row_sum(r, c, t, h, b) = value_of(0);
-    p.row_sum(r, c, t, h, b) += p.weight(r, sum_keys.key(), c, t, h, b);
-    drop_out(p, suffix, masked);
-
     p.mixed(r, d, c, t, h, b) = value_of(0);
     auto mix = [&](bool leave_out, Expr when) {
         ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c);
@@ -283,6 +271,23 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
         mix(masked, Expr());
     }
     return p;
+}
+
+void Builder::weigh(SdpaPartials &p, const std::string &suffix, bool masked) const {
+    Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    p.weight = Func("weight" + suffix);
+    p.row_sum = Func("row_sum" + suffix);
+    ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c), sum_keys = chunk_keys("sum_key" + suffix, masked, c);
+    p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
+
+    Expr key = weight_keys.key(), logit = p.logit(r, key, c, t, h, b);
+    Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
+    if (masked) weight = marked(weight, logit);
+    p.weight(r, k, c, t, h, b) = undef(type);
+    p.weight(r, key, c, t, h, b) = weight;
+    p.row_sum(r, c, t, h, b) = value_of(0);
+    p.row_sum(r, c, t, h, b) += p.weight(r, sum_keys.key(), c, t, h, b);
+    drop_out(p, suffix, masked);
 }
 
 void Builder::all_partials() {

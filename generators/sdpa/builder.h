@@ -81,10 +81,11 @@ struct Builder {
     // The same and all that follows from them within the chunk.
     SdpaPartials partials(const std::string &suffix, bool masked) const;
     void all_partials();
-    // Parts of those: what follows from `score`, and from `logit`. where_read: scores that no step changes are scaled and
+    // Parts of those: what follows from `score`, from `logit`, and from both it and `row_max`. where_read: scores that no step changes are scaled and
     // masked wherever they are read, and `logit` is no update then, and needs no stage.
     void finish_scores(SdpaPartials &, const std::string &suffix, bool masked, bool where_read = false) const;
     void row_max(SdpaPartials &, const std::string &suffix, bool masked) const;
+    void weigh(SdpaPartials &, const std::string &suffix, bool masked) const;
     // The keys of chunk c in blocks of `width`; 0: as narrow as it takes to leave out what is not seen.
     ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
     Expr key_in_chunk(Expr k) const;

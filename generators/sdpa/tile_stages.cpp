@@ -1,4 +1,6 @@
 #include "generators/sdpa/tile_stages.h"
+#include "generators/math/bf16_bits.h"
+#include "generators/math/bf16_parts.h"
 #include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 
@@ -7,59 +9,147 @@ using namespace Halide;
 
 namespace {
 
+std::vector<Expr> parts_at(const FuncRef &f) {
+    if (f.size() == 1) return {f};
+    std::vector<Expr> all;
+    for (int n = 0; n < int(f.size()); n++) all.push_back(f[n]);
+    return all;
+}
+
+std::vector<Expr> parts_at(const std::vector<Func> &parts, const std::vector<Expr> &at) {
+    std::vector<Expr> all;
+    for (const Func &part : parts) all.push_back(part(at));
+    return all;
+}
+
 struct TileBuilder {
     Builder &build;
     TileStages &stages;
     const RoundPairs &round_pairs;
-    Expr channels;  // with those that are filled up
+    int depth;  // of a matrix tile
+    Type type = build.in.query.type();
+    int parts = bf16_parts_of(type);
+    Expr channels = (build.in.head_dim + depth - 1) / depth * depth;  // with those that are filled up
 
-    // values: (k, d, c, t, h, b)
-    SdpaPartials partials(const std::string &suffix, bool masked, PairStages::Pairs &of,
-                          const std::function<Expr(Expr k, Expr d)> &values) const {
+    Expr filled(Expr channel, const std::function<Expr(Expr channel)> &at) const {
+        return select(channel < build.in.head_dim, at(min(channel, build.in.head_dim - 1)), Internal::make_zero(type));
+    }
+
+    // f += the product of two numbers, given by their parts.
+    void add_product(FuncRef f, const std::vector<Expr> &x, const std::vector<Expr> &y) const {
+        for (auto [n, m] : products_of_parts(parts)) f += widened_product(x[n], y[m]);
+    }
+
+    void query_pairs() {
+        const SdpaInputs &in = build.in;
+        const SdpaStages &s = build.s;
+        Var e = stages.e, r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
+        if (parts > 1) build.queries();
+        const Rows row = build.rows(r, t, h);
+        auto query = [&](Expr channel) {
+            return filled(channel, [&](Expr channel) {
+                return parts > 1 ? s.query_t(r, channel, t, h, b) : in.query(channel, row.query, row.query_head, b);
+            });
+        };
+        for (int n = 0; n < parts; n++) {
+            Func part("query_pairs" + std::to_string(n));
+            part(e, r, d, t, h, b) = parts > 1 ? element_of_pair(pair_of_parts(query(d * 2), query(d * 2 + 1), n), e)
+                                               : query(d * 2 + e);
+            stages.query_pairs.push_back(part);
+        }
+    }
+
+    // Keys and values as left factors.
+    void rows() {
+        const SdpaInputs &in = build.in;
+        const SdpaStages &s = build.s;
+        Var k = s.k, c = s.c, d = s.d, u = stages.u, h = s.h, b = s.b;
+        stages.key_rows = Func("key_rows");
+        stages.key_rows(d, k, u, h, b) = Tuple(bf16_parts(
+            filled(u * depth + d, [&](Expr channel) { return in.key(channel, min(k, in.keys - 1), h, b); })));
+        stages.value_rows = Func("value_rows");
+        stages.value_rows(k, d, u, c, h, b) = Tuple(bf16_parts(stages.value_blocks(u * depth + k, d, {c, h, b})));
+    }
+
+    void weigh(SdpaPartials &p, TileStages::Factors &of, const std::string &suffix, bool masked) const {
+        if (parts == 1)
+            return weigh_pairs(p, of.pairs, stages.e, build, round_pairs, exp2_nonpositive_for_bf16, suffix, masked);
+        const SdpaStages &s = build.s;
+        Var e = stages.e, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+        build.weigh(p, suffix, masked);
+        const PairKeys at = pair_keys(build, "part_key" + suffix, masked);
+        of.element = at.dom.x, of.part_keys = at.loop();
+        // Of stored weights: computed for each part anew, they might be rounded otherwise.
+        auto weight = [&](int e) { return p.weight(r, at.pair() * 2 + e, c, t, h, b); };
+        for (int n = 0; n < parts; n++) {
+            Func part("weight_part" + std::to_string(n) + suffix);
+            part(e, r, k, c, t, h, b) = undef<bfloat16_t>();
+            part(at.dom.x, r, at.pair(), c, t, h, b) = element_of_pair(pair_of_parts(weight(0), weight(1), n, true), at.dom.x);
+            of.weight_parts.push_back(part);
+        }
+    }
+
+    // Weights as the right factor.
+    std::vector<Expr> weight_of(const SdpaPartials &p, const TileStages::Factors &of, Expr key) const {
+        const SdpaStages &s = build.s;
+        const std::vector<Expr> at = {key % 2, s.r, key / 2, s.c, s.t, s.h, s.b};
+        return parts == 1 ? std::vector<Expr>{p.weight(at)[0]} : parts_at(of.weight_parts, at);
+    }
+
+    // values: the parts of (k, d), of a tile u of the keys of the chunk.
+    SdpaPartials partials(const std::string &suffix, bool masked, TileStages::Factors &of,
+                          const std::function<std::vector<Expr>(Expr k, Expr d, Expr u)> &values) const {
         const SdpaStages &s = build.s;
         Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-        Expr key_head = build.rows(r, t, h).key_head;
         SdpaPartials p;
         p.score = Func("score" + suffix);
         p.score(r, k, c, t, h, b) = 0.0f;
         RDom channel(0, channels, "channel" + suffix);
         p.channel = channel.x;
-        p.score(r, k, c, t, h, b) += widened_product(stages.key_rows(channel, c * build.shape.chunk + k, key_head, b),
-                                                     s.query_t(channel % 2, r, channel / 2, t, h, b));
+        add_product(p.score(r, k, c, t, h, b),
+                    parts_at(stages.key_rows(channel % depth, c * build.shape.chunk + k, channel / depth,
+                                             build.rows(r, t, h).key_head, b)),
+                    parts_at(stages.query_pairs, {channel % 2, r, channel / 2, t, h, b}));
         p.logit = Func("logit" + suffix);
         build.finish_scores(p, suffix, masked, true);
         build.row_max(p, suffix, masked);
-        weigh_pairs(p, of, stages.e, build, round_pairs, exp2_nonpositive_for_bf16, suffix, masked);
+        weigh(p, of, suffix, masked);
 
-        ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
+        const ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
         p.mixed = Func("mixed" + suffix);
         p.mixed(r, d, c, t, h, b) = 0.0f;
-        p.mixed(r, d, c, t, h, b) +=
-            widened_product(values(keys.key(), d), p.weight(keys.key() % 2, r, keys.key() / 2, c, t, h, b)[0]);
+        add_product(p.mixed(r, d, c, t, h, b), values(keys.key() % depth, d, keys.key() / depth), weight_of(p, of, keys.key()));
         p.mixed_keys.push_back(keys.loop());
         return p;
     }
 
     void all_partials() {
         SdpaStages &s = build.s;
-        Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+        Var r = s.r, k = s.k, c = s.c, d = s.d, u = stages.u, t = s.t, h = s.h, b = s.b;
         const Expr key_head = build.rows(r, t, h).key_head;
-        auto any = [&](Expr k, Expr d) { return stages.value_rows(k, d, c, key_head, b); };
+        auto any = [&](Expr k, Expr d, Expr u) { return parts_at(stages.value_rows(k, d, u, c, key_head, b)); };
+        // Told by the last part: others always are.
+        auto is_finite = [](const std::vector<Expr> &of) { return is_finite_bf16(of.back()); };
         s.full = partials("", false, stages.full, any);
         s.part = partials("_part", true, stages.part, any);
+        std::vector<Expr> finite = any(k, d, u);
+        const Expr all_finite = is_finite(finite);
+        for (Expr &part : finite) part = select(all_finite, part, bfloat16_t(0.0f));
         stages.finite_rows = Func("finite_rows");
-        stages.finite_rows(k, d, c, t, h, b) = select(is_finite_bf16(any(k, d)), any(k, d), bfloat16_t(0.0f));
-        stages.spoiled = partials("_spoiled", true, stages.spoiled_pairs,
-                                  [&](Expr k, Expr d) { return stages.finite_rows(k, d, c, t, h, b); });
+        stages.finite_rows(k, d, u, c, t, h, b) = Tuple(finite);
+        stages.spoiled = partials("_spoiled", true, stages.spoiled_factors, [&](Expr k, Expr d, Expr u) {
+            return parts_at(stages.finite_rows(k, d, u, c, t, h, b));
+        });
 
-        ChunkKeys keys = build.chunk_keys("not_finite_key", true, c);
+        const ChunkKeys keys = build.chunk_keys("not_finite_key", true, c);
         stages.not_finite_keys = keys.loop();
-        Expr w = stages.spoiled.weight(keys.key() % 2, r, keys.key() / 2, c, t, h, b)[0], v = any(keys.key(), d);
+        const Expr w = weight_of(stages.spoiled, stages.spoiled_factors, keys.key())[0];
+        const std::vector<Expr> v = any(keys.key() % depth, d, keys.key() / depth);
         stages.not_finite = Func("not_finite");
         stages.not_finite(r, d, c, t, h, b) = 0.0f;
         // Strict, or code generation may conclude that the sum is no NaN.
         stages.not_finite(r, d, c, t, h, b) = strict_float(
-            stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite_bf16(v), widened_product(w, v), 0.0f));
+            stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v.back()), 0.0f));
     }
 
     void collect_chunks() {
@@ -95,26 +185,18 @@ TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
                        int depth) {
     if (score.probability) throw CompileError("attune: products of matrix tiles know no factor of the weights\n");
     Builder build = query_rows(in, shape, score);
-    SdpaStages &s = build.s;
-    Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    TileStages stages{.value_blocks = {"value_block", TileStages::value_block, {c, h, b}, [&](Expr key, Expr channel) {
+    Var c = build.s.c, h = build.s.h, b = build.s.b;
+    constexpr int cache_line = 64;
+    TileStages stages{.value_blocks = {"value_block", cache_line / in.value.type().bytes(), {c, h, b},
+                                       [&](Expr key, Expr channel) {
                                            return in.value(min(channel, in.value_dim - 1),
                                                            min(c * shape.chunk + key, in.keys - 1), h, b);
                                        }}};
     build.prepare();
     build.intervals();
-    const Expr channels = (in.head_dim + depth - 1) / depth * depth;
-    auto filled = [&](const Func &from, Expr channel, Expr at, Expr head) {
-        return select(channel < in.head_dim, from(min(channel, in.head_dim - 1), at, head, b), bfloat16_t(0.0f));
-    };
-    Rows row = build.rows(r, t, h);
-    s.query_t = Func("query_t");
-    s.query_t(stages.e, r, d, t, h, b) = filled(in.query, d * 2 + stages.e, row.query, row.query_head);
-    stages.key_rows = Func("key_rows");
-    stages.key_rows(d, k, h, b) = filled(in.key, d, min(k, in.keys - 1), h);
-    stages.value_rows = Func("value_rows");
-    stages.value_rows(k, d, c, h, b) = stages.value_blocks(k, d, {c, h, b});
-    TileBuilder tiles{build, stages, round_pairs, channels};
+    TileBuilder tiles{build, stages, round_pairs, depth};
+    tiles.query_pairs();
+    tiles.rows();
     tiles.all_partials();
     tiles.collect_chunks();
     build.merge_tiles();

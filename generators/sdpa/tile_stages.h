@@ -1,33 +1,41 @@
 // What is computed where products are of whole matrix tiles of bf16. The left factor of a product lies in rows along its
 // reduction, the right one in pairs along it: keys and queries, then values, transposed, and weights. Scores, masks and merge
 // are those of sdpa_stages.h; rounding is that of pair_stages.h. A tile multiplies a masked value by 0: masked chunks of values
-// that may be Inf or NaN take those as 0, and add what rows that see them get of them.
+// that may be Inf or NaN take those as 0, and add what rows that see them get of them. Factors of f32 are their parts (bf16_parts.h), and
+// a product is a sum over pairs of those, an update each: it rounds as products of f32 do. Rows are Tuples of parts. Pairs are a
+// Func for each, because stores of Tuples are not put together, which pairs need.
 #pragma once
 #include "generators/sdpa/pair_stages.h"
 
 namespace attune {
 
 struct TileStages {
-    // Values are transposed in blocks of this side.
-    static constexpr int value_block = 32;
-
-    SdpaStages s;                       // RVars channel and mixed_keys count elements, not pairs
-    Halide::Func key_rows, value_rows;  // (d, k, h, b) the whole of K; (k, d, c, h, b) of V, chunk by chunk
-    BlockTranspose value_blocks;        // by which the latter are made
-    PairStages::Pairs full, part;       // of their weights and the sums of those
+    SdpaStages s;                           // RVars channel and mixed_keys count elements, not pairs
+    std::vector<Halide::Func> query_pairs;  // (e, r, d, t, h, b), of f32 a Func for each part of what s.query_t has
+    // Rows of tile u along the reduction: (d, k, u, h, b), the whole of K, and (k, d, u, c, h, b) of V, chunk by chunk.
+    Halide::Func key_rows, value_rows;
+    BlockTranspose value_blocks;  // by which the latter are made
+    // The right factor of the second product.
+    struct Factors {
+        PairStages::Pairs pairs;  // of bf16: p.weight are pairs
+        // Of f32: parts of p.weight, (e, r, k, c, t, h, b), and the loops in which they are made of it.
+        std::vector<Halide::Func> weight_parts;
+        Halide::RVar element;
+        KeyLoop part_keys;
+    } full, part;
     // Masked chunks of batch entries whose values may not be finite: update 2 of the Funcs that leave a chunk. Finite values,
-    // (k, d, c, t, h, b), and the sum of the others, (r, d, c, t, h, b).
+    // (k, d, u, c, t, h, b), and the sum of the others, (r, d, c, t, h, b).
     SdpaPartials spoiled;
-    PairStages::Pairs spoiled_pairs;
+    Factors spoiled_factors;
     Halide::Func finite_rows, not_finite;
     KeyLoop not_finite_keys;
     Halide::RVar spoiled_chunk;
 
-    Halide::Var e{"e"};
+    Halide::Var e{"e"}, u{"u"};
 };
 
-// query, key and value are bf16. One instruction reduces `depth` terms: channels are filled up with zeros to a multiple of it,
-// and key_block is one. chunk is a multiple of value_block.
+// query, key and value are bf16, which round_pairs rounds weights to, or f32. One instruction reduces `depth` terms: channels are filled up with zeros to a multiple of it,
+// and key_block is one. chunk is a multiple of the side of value_blocks.
 TileStages tile_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs, int depth);
 
 }  // namespace attune

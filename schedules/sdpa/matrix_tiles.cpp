@@ -18,30 +18,43 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
     const auto head_dim = Internal::as_const_int(value_dim);
     require(head_dim.has_value(), "matrix tiles take one head size, which must be given");
     require_multiple("the head size", int(*head_dim), "the side of a matrix tile", matrix_tile_side);
-    const Var e = stages.e, r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    Var panel("panel");
+    const Var e = stages.e, u = stages.u, r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    Var panel("panel"), block("block"), channel("channel");
     const OneTask one_task = one_task_of(s, tuning.tile_q), one_chunk = one_chunk_of(s, tuning.tile_q);
     const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
-    Var block("block"), channel("channel");
-    one_task(s.query_t.compute_at(out, task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
-    stages.key_rows.compute_root().fuse(h, b, panel).parallel(panel).vectorize(d, lanes, TailStrategy::GuardWithIf);
-    const int blocks = (int(*head_dim) + TileStages::value_block - 1) / TileStages::value_block;
+    const bool in_parts = stages.query_pairs.size() > 1;
+    // A cache line more for each pair: rows that lie a power of two apart would share few sets of L1.
+    const int pair_width = tuning.tile_q + (in_parts ? matrix_tile_side : 0);
+    if (in_parts) schedule_query(s, LoopLevel(out, task), lanes, one_task);
+    for (Func part : stages.query_pairs) {
+        one_task(part.compute_at(out, task).bound(e, 0, 2).align_storage(r, pair_width));
+        in_parts ? part.unroll(e) : part.vectorize(e);
+        part.vectorize(r, lanes);
+    }
+    stages.key_rows.compute_root()
+        .bound(d, 0, matrix_tile_depth)
+        .reorder(d, u, k, h, b)
+        .fuse(h, b, panel)
+        .parallel(panel)
+        .vectorize(d);
+    const int side = stages.value_blocks.side, blocks = (int(*head_dim) + side - 1) / side;
     stages.value_rows.compute_root()
-        .bound(k, 0, tuning.chunk)
-        .bound(d, 0, blocks * TileStages::value_block)
+        .bound(k, 0, matrix_tile_depth)
+        .bound(u, 0, tuning.chunk / matrix_tile_depth)
+        .bound(d, 0, blocks * side)
         .fuse(h, b, panel)
         .parallel(panel);
     Stage value_rows = stages.value_rows;
-    value_rows.split(d, block, channel, TileStages::value_block);
+    value_rows.split(d, block, channel, side);
     schedule_blocks(value_rows, stages.value_rows, k, channel, block, {stages.value_blocks});
 
-    const std::tuple<SdpaPartials, PairStages::Pairs, RVar> chunks[] = {
+    const std::tuple<SdpaPartials, TileStages::Factors, RVar> chunks[] = {
         {s.full, stages.full, s.full_chunk},
         {s.part, stages.part, s.part_chunk},
-        {stages.spoiled, stages.spoiled_pairs, stages.spoiled_chunk}};
+        {stages.spoiled, stages.spoiled_factors, stages.spoiled_chunk}};
     const TiledSide queries = {r, tuning.tile_q};
     int stage = 0;
-    for (auto [p, pairs, chunk_loop] : chunks) {
+    for (auto [p, factors, chunk_loop] : chunks) {
         const LoopLevel chunk(s.chunk_mixed, chunk_loop);
         Stage mixed = s.chunk_mixed.update(stage);
         mixed.reorder(r, d, chunk_loop, t, h, b).vectorize(r, lanes).unroll(r);
@@ -51,14 +64,30 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
         schedule_matrix_tiles(copied, p.mixed, queries, {d, int(*head_dim)}, p.mixed_keys[0].key);
         schedule_chunk_sums(s, stage++, mixed, chunk_loop, lanes);
 
-        schedule_pair_softmax(s, p, pairs, e, chunk, lanes, one_chunk);
+        if (in_parts) {
+            schedule_softmax(s, p, chunk, lanes, one_chunk);
+            for (Func part : factors.weight_parts) {
+                one_chunk(part.compute_at(chunk).bound(e, 0, 2).align_storage(r, pair_width));
+                part.update()
+                    .reorder(factors.element, r, factors.part_keys.key, factors.part_keys.block)
+                    .unroll(factors.element)
+                    .vectorize(r, lanes);
+                Func first = factors.weight_parts[0];
+                if (part.name() != first.name()) part.update().compute_with(first.update(), r);
+            }
+        } else {
+            schedule_pair_softmax(s, p, factors.pairs, e, chunk, lanes, one_chunk);
+        }
         Func scores = p.score.in(p.logit);
         one_chunk(scores.compute_at(chunk).bound(k, 0, tuning.chunk));
         schedule_matrix_tiles(scores, p.score, queries, {k, tuning.chunk}, p.channel);
         if (!p.steps.empty()) schedule_logits(s, p, chunk, lanes, one_chunk);
     }
     const LoopLevel spoiled(s.chunk_mixed, stages.spoiled_chunk);
-    one_chunk(stages.finite_rows.compute_at(spoiled)).bound(k, 0, tuning.chunk).vectorize(k, lanes);
+    one_chunk(stages.finite_rows.compute_at(spoiled))
+        .bound(k, 0, matrix_tile_depth)
+        .bound(u, 0, tuning.chunk / matrix_tile_depth)
+        .vectorize(k);
     one_chunk(stages.not_finite.compute_at(spoiled)).vectorize(r, lanes);
     stages.not_finite.update()
         .reorder(r, stages.not_finite_keys.key, stages.not_finite_keys.block, d)

@@ -50,21 +50,11 @@ void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, const Lo
     p.score.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
 }
 
-void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, const LoopLevel &channels,
-                    bool in_blocks, int lanes, const OneTask &one_task) {
-    const Var r = s.r, k = s.k, c = s.c, d = s.d;
+void schedule_softmax(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
+                      const OneTask &one_task) {
+    const Var r = s.r, k = s.k;
     SdpaPartials p = partials;
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
-    // Second product: a register tile of all rows by some channels.
-    lanes_are_rows(p.mixed.compute_at(channels)).unroll(r).unroll(d);
-    for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
-        const KeyLoop &keys = p.mixed_keys[n];
-        Stage mixed = p.mixed.update(int(n)).reorder(r, d, keys.key, keys.block).vectorize(r, lanes).unroll(r).unroll(d);
-        if (in_blocks) mixed.unroll(keys.key);
-    }
-    if (p.wide_value.defined()) one_task(p.wide_value.compute_at(chunk)).vectorize(d, lanes, TailStrategy::GuardWithIf);
-
-    // Softmax.
     lanes_are_rows(p.row_max.compute_at(chunk)).unroll(r);
     p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
     lanes_are_rows(p.row_sum.compute_at(chunk)).unroll(r);
@@ -84,6 +74,23 @@ void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const Loo
         one_task(p.dropped);
         p.random.compute_at(p.dropped, block).vectorize(r, lanes);
     }
+}
+
+void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, const LoopLevel &channels,
+                    bool in_blocks, int lanes, const OneTask &one_task) {
+    const Var r = s.r, d = s.d;
+    SdpaPartials p = partials;
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    // Second product: a register tile of all rows by some channels.
+    lanes_are_rows(p.mixed.compute_at(channels)).unroll(r).unroll(d);
+    for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
+        const KeyLoop &keys = p.mixed_keys[n];
+        Stage mixed = p.mixed.update(int(n)).reorder(r, d, keys.key, keys.block).vectorize(r, lanes).unroll(r).unroll(d);
+        if (in_blocks) mixed.unroll(keys.key);
+    }
+    if (p.wide_value.defined()) one_task(p.wide_value.compute_at(chunk)).vectorize(d, lanes, TailStrategy::GuardWithIf);
+
+    schedule_softmax(s, p, chunk, lanes, one_task);
     schedule_scores(s, p, chunk, lanes, one_task);
 }
 
