@@ -1,12 +1,13 @@
 # attune_add_attention(NAME SOURCE header TYPE struct
 #                      [DTYPES f32...] [HEAD_DIMS any|n...] [KINDS plain|scored|training|weights...] [BACKWARD]
-#                      [SCHEDULES prefill|decode|split|pairs|root...] [TARGETS native|all|target...])
+#                      [SCHEDULES prefill|decode|split|pairs|tiles|root...] [TARGETS native|all|target...])
 #
 # The static library NAME of the attention that the struct defines (attune/generator/attention.h), and its header <NAME.h>:
 # forward, with BACKWARD the gradients too. DTYPES of the tensors, default f32. HEAD_DIMS: kernels for query, key and value of
 # that size, and with `any` (the default) for all sizes. KINDS: what calls may ask for beside the struct; plain (the default)
 # causal masks, windows and lengths; scored also softcap, bias, ALiBi, boolean masks and sinks; training also dropout; weights the
-# output of weights. SCHEDULES: default prefill and decode; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
+# output of weights. SCHEDULES: default prefill and decode; tiles are for head sizes that are given, where the target has matrix
+# tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
 # it native.
 # Numbers come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where there is one, else they are those of sdpa.
 #
@@ -108,7 +109,7 @@ macro(attune_check_attention name)
   endif()
   attune_argument(DTYPES "f32" "f32;f64;bf16;f16")
   attune_argument(KINDS "plain" "plain;scored;training;weights")
-  attune_argument(SCHEDULES "prefill;decode" "prefill;decode;split;pairs;root")
+  attune_argument(SCHEDULES "prefill;decode" "prefill;decode;split;pairs;tiles;root")
   if(NOT A_HEAD_DIMS)
     set(A_HEAD_DIMS any)
   endif()
@@ -167,6 +168,9 @@ function(attune_add_user_kernels name dtype target)
   endif()
   if("pairs" IN_LIST A_SCHEDULES AND dtype STREQUAL "bf16")
     list(APPEND forward pairs/long pairs/short)
+  endif()
+  if("tiles" IN_LIST A_SCHEDULES)
+    list(APPEND forward tiles/long tiles/medium tiles/short)
   endif()
   set(backward tiles/)
   if("pairs" IN_LIST A_SCHEDULES AND dtype STREQUAL "bf16")

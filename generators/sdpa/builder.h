@@ -81,8 +81,8 @@ struct Builder {
     // The same and all that follows from them within the chunk.
     SdpaPartials partials(const std::string &suffix, bool masked) const;
     void all_partials();
-    // Parts of those: what follows from `score`, from `logit`, and from both it and `row_max`. where_read: scores that no step changes are scaled and
-    // masked wherever they are read, and `logit` is no update then, and needs no stage.
+    // Parts of those: what follows from `score`, from `logit`, and from both it and `row_max`. where_read: scores that no step
+    // changes are scaled and masked wherever they are read, and `logit` is no update then, and needs no stage.
     void finish_scores(SdpaPartials &, const std::string &suffix, bool masked, bool where_read = false) const;
     void row_max(SdpaPartials &, const std::string &suffix, bool masked) const;
     void weigh(SdpaPartials &, const std::string &suffix, bool masked) const;

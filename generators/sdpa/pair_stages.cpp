@@ -15,6 +15,7 @@ PairKeys pair_keys(const Builder &build, const std::string &name, bool masked) {
 
 void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, const Builder &build,
                  const RoundPairs &round_pairs, Expr (*exp2)(Expr), const std::string &suffix, bool masked) {
+    if (build.in.dropout.threshold.defined()) throw CompileError("attune: products of bf16 know no dropout\n");
     const SdpaStages &s = build.s;
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     PairKeys at = pair_keys(build, "weight_key" + suffix, masked);

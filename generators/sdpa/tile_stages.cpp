@@ -9,19 +9,6 @@ using namespace Halide;
 
 namespace {
 
-std::vector<Expr> parts_at(const FuncRef &f) {
-    if (f.size() == 1) return {f};
-    std::vector<Expr> all;
-    for (int n = 0; n < int(f.size()); n++) all.push_back(f[n]);
-    return all;
-}
-
-std::vector<Expr> parts_at(const std::vector<Func> &parts, const std::vector<Expr> &at) {
-    std::vector<Expr> all;
-    for (const Func &part : parts) all.push_back(part(at));
-    return all;
-}
-
 struct TileBuilder {
     Builder &build;
     TileStages &stages;
@@ -53,8 +40,8 @@ struct TileBuilder {
         };
         for (int n = 0; n < parts; n++) {
             Func part("query_pairs" + std::to_string(n));
-            part(e, r, d, t, h, b) = parts > 1 ? element_of_pair(pair_of_parts(query(d * 2), query(d * 2 + 1), n), e)
-                                               : query(d * 2 + e);
+            part(e, r, d, t, h, b) =
+                parts > 1 ? element_of_pair(pair_of_parts(query(d * 2), query(d * 2 + 1), n), e) : query(d * 2 + e);
             stages.query_pairs.push_back(part);
         }
     }
@@ -66,9 +53,9 @@ struct TileBuilder {
         Var k = s.k, c = s.c, d = s.d, u = stages.u, h = s.h, b = s.b;
         stages.key_rows = Func("key_rows");
         stages.key_rows(d, k, u, h, b) = Tuple(bf16_parts(
-            filled(u * depth + d, [&](Expr channel) { return in.key(channel, min(k, in.keys - 1), h, b); })));
+            filled(u * depth + d, [&](Expr channel) { return in.key(channel, min(k, in.keys - 1), h, b); }), round_pairs));
         stages.value_rows = Func("value_rows");
-        stages.value_rows(k, d, u, c, h, b) = Tuple(bf16_parts(stages.value_blocks(u * depth + k, d, {c, h, b})));
+        stages.value_rows(k, d, u, c, h, b) = Tuple(bf16_parts(stages.value_blocks(u * depth + k, d, {c, h, b}), round_pairs));
     }
 
     void weigh(SdpaPartials &p, TileStages::Factors &of, const std::string &suffix, bool masked) const {
@@ -80,7 +67,8 @@ struct TileBuilder {
         const PairKeys at = pair_keys(build, "part_key" + suffix, masked);
         of.element = at.dom.x, of.part_keys = at.loop();
         // Of stored weights: computed for each part anew, they might be rounded otherwise.
-        auto weight = [&](int e) { return p.weight(r, at.pair() * 2 + e, c, t, h, b); };
+        const Func weights = p.dropped.defined() ? p.dropped : p.weight;
+        auto weight = [&](int e) { return weights(r, at.pair() * 2 + e, c, t, h, b); };
         for (int n = 0; n < parts; n++) {
             Func part("weight_part" + std::to_string(n) + suffix);
             part(e, r, k, c, t, h, b) = undef<bfloat16_t>();
@@ -137,9 +125,8 @@ struct TileBuilder {
         for (Expr &part : finite) part = select(all_finite, part, bfloat16_t(0.0f));
         stages.finite_rows = Func("finite_rows");
         stages.finite_rows(k, d, u, c, t, h, b) = Tuple(finite);
-        stages.spoiled = partials("_spoiled", true, stages.spoiled_factors, [&](Expr k, Expr d, Expr u) {
-            return parts_at(stages.finite_rows(k, d, u, c, t, h, b));
-        });
+        stages.spoiled = partials("_spoiled", true, stages.spoiled_factors,
+                                  [&](Expr k, Expr d, Expr u) { return parts_at(stages.finite_rows(k, d, u, c, t, h, b)); });
 
         const ChunkKeys keys = build.chunk_keys("not_finite_key", true, c);
         stages.not_finite_keys = keys.loop();
@@ -183,15 +170,15 @@ struct TileBuilder {
 
 TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs,
                        int depth) {
-    if (score.probability) throw CompileError("attune: products of matrix tiles know no factor of the weights\n");
+    if (score.probability && in.query.type().is_bfloat())
+        throw CompileError("attune: products of matrix tiles of bf16 know no factor of the weights\n");
     Builder build = query_rows(in, shape, score);
     Var c = build.s.c, h = build.s.h, b = build.s.b;
     constexpr int cache_line = 64;
-    TileStages stages{.value_blocks = {"value_block", cache_line / in.value.type().bytes(), {c, h, b},
-                                       [&](Expr key, Expr channel) {
-                                           return in.value(min(channel, in.value_dim - 1),
-                                                           min(c * shape.chunk + key, in.keys - 1), h, b);
-                                       }}};
+    TileStages stages{
+        .value_blocks = {"value_block", cache_line / in.value.type().bytes(), {c, h, b}, [&](Expr key, Expr channel) {
+                             return in.value(min(channel, in.value_dim - 1), min(c * shape.chunk + key, in.keys - 1), h, b);
+                         }}};
     build.prepare();
     build.intervals();
     TileBuilder tiles{build, stages, round_pairs, depth};

@@ -1,9 +1,9 @@
 // What is computed where products are of whole matrix tiles of bf16. The left factor of a product lies in rows along its
 // reduction, the right one in pairs along it: keys and queries, then values, transposed, and weights. Scores, masks and merge
 // are those of sdpa_stages.h; rounding is that of pair_stages.h. A tile multiplies a masked value by 0: masked chunks of values
-// that may be Inf or NaN take those as 0, and add what rows that see them get of them. Factors of f32 are their parts (bf16_parts.h), and
-// a product is a sum over pairs of those, an update each: it rounds as products of f32 do. Rows are Tuples of parts. Pairs are a
-// Func for each, because stores of Tuples are not put together, which pairs need.
+// that may be Inf or NaN take those as 0, and add what rows that see them get of them. A factor of f32 is its parts
+// (bf16_parts.h) and a product a sum over pairs of those, an update for each: it rounds no worse than products of f32. Rows are
+// Tuples of parts; pairs are a Func for each part, because stores of Tuples are not put together, which pairs need.
 #pragma once
 #include "generators/sdpa/pair_stages.h"
 
@@ -34,8 +34,9 @@ struct TileStages {
     Halide::Var e{"e"}, u{"u"};
 };
 
-// query, key and value are bf16, which round_pairs rounds weights to, or f32. One instruction reduces `depth` terms: channels are filled up with zeros to a multiple of it,
-// and key_block is one. chunk is a multiple of the side of value_blocks.
+// query, key and value are bf16, which round_pairs rounds weights to, or f32, of whose parts it makes bf16. One instruction reduces
+// `depth` terms: channels are filled up with zeros to a multiple of it, and key_block is one. chunk is a multiple of the side of
+// value_blocks.
 TileStages tile_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs, int depth);
 
 }  // namespace attune

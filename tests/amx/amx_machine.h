@@ -44,7 +44,7 @@ inline SdpaCase of_sizes(std::int64_t queries, std::int64_t keys, unsigned seed)
 }
 
 // NaN and infinities in all keys that take no part for any query.
-inline void spoil_hidden_keys(SdpaArrays<BFloat16> &a) {
+template<class T> void spoil_hidden_keys(SdpaArrays<T> &a) {
     const SdpaCase &c = a.the;
     int hidden = 0;
     for (std::int64_t b = 0; b < c.batch; b++)
@@ -55,7 +55,7 @@ inline void spoil_hidden_keys(SdpaArrays<BFloat16> &a) {
             hidden++;
             for (std::int64_t h = 0; h < c.key_heads; h++)
                 for (std::int64_t d = 0; d < c.head_dim; d++) {
-                    using Limits = std::numeric_limits<BFloat16>;
+                    using Limits = std::numeric_limits<T>;
                     a.key(b, h, j, d) = j % 2 ? Limits::quiet_NaN() : Limits::infinity();
                     a.value(b, h, j, d) = j % 3 ? Limits::quiet_NaN() : Limits::infinity();
                 }

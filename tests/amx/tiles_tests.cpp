@@ -6,6 +6,9 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/sdpa_arrays.h"
 #include "variant_table.h"
+#include <bit>
+#include <cmath>
+#include <limits>
 
 using namespace attune_test;
 
@@ -13,6 +16,9 @@ extern "C" {
 int amx_sdpa_plain_d64_argv(void **);
 int amx_sdpa_plain_d128_argv(void **);
 int amx_sdpa_scored_d64_argv(void **);
+int amx_sdpa_plain_d64_f32_argv(void **);
+int amx_sdpa_plain_d128_f32_argv(void **);
+int amx_sdpa_scored_d64_f32_argv(void **);
 int amx_linear_many_argv(void **);
 int amx_linear_shallow_argv(void **);
 int amx_linear_few_argv(void **);
@@ -22,35 +28,42 @@ int amx_linear_packed_argv(void **);
 
 namespace {
 
-const attune::VariantRecord &sdpa_kernel(std::string_view kind, int head_dim) {
+template<class T> const attune::VariantRecord &sdpa_kernel(std::string_view kind, std::int64_t head_dim) {
     using attune::DType;
-    static const attune::VariantRecord all[] = {{"d64", "sdpa", DType::bf16, 64, "sapphirerapids", "tiles", "long", "plain", "",
-                                                 "", 64, 128, true, amx_sdpa_plain_d64_argv},
-                                                {"d128", "sdpa", DType::bf16, 128, "sapphirerapids", "tiles", "long", "plain",
-                                                 "", "", 64, 128, true, amx_sdpa_plain_d128_argv},
-                                                {"scored", "sdpa", DType::bf16, 64, "sapphirerapids", "tiles", "long", "scored",
-                                                 "", "", 32, 64, true, amx_sdpa_scored_d64_argv}};
-    return kind == "scored" ? all[2] : all[head_dim == 128];
+    const auto record = [](const char *name, DType type, int head_dim, const char *kind, int tile_q, int chunk,
+                           int (*kernel)(void **)) {
+        return attune::VariantRecord{name,   "sdpa", type, head_dim, "sapphirerapids", "tiles", "long", kind, "", "",
+                                     tile_q, chunk,  true, kernel};
+    };
+    static const attune::VariantRecord all[] = {
+        record("d64", DType::bf16, 64, "plain", 64, 128, amx_sdpa_plain_d64_argv),
+        record("d128", DType::bf16, 128, "plain", 64, 128, amx_sdpa_plain_d128_argv),
+        record("scored", DType::bf16, 64, "scored", 32, 64, amx_sdpa_scored_d64_argv),
+        record("d64_f32", DType::f32, 64, "plain", 32, 64, amx_sdpa_plain_d64_f32_argv),
+        record("d128_f32", DType::f32, 128, "plain", 128, 128, amx_sdpa_plain_d128_f32_argv),
+        record("scored_f32", DType::f32, 64, "scored", 32, 64, amx_sdpa_scored_d64_f32_argv)};
+    const auto *of_type = all + (std::is_same_v<T, float> ? 3 : 0);
+    return of_type[kind == "scored" ? 2 : head_dim == 128];
 }
 
-attune::Status run(attune::Context &context, SdpaArrays<BFloat16> &a, std::string_view kind) {
+template<class T> attune::Status run(attune::Context &context, SdpaArrays<T> &a, std::string_view kind) {
     const attune::SdpaOptions options = a.options({});
     attune::SdpaCall call;
     const attune::Status checked =
         check_attention(a.query.view(), a.key.view(), a.value.view(), a.out.view(), options, {}, call);
     if (!checked.ok()) return checked;
     call.scale = attune::scale_of(options, a.the.head_dim);
-    return run_kernel(context.state(), call, sdpa_kernel(kind, int(a.the.head_dim)), nullptr);
+    return run_kernel(context.state(), call, sdpa_kernel<T>(kind, a.the.head_dim), nullptr);
 }
 
-void check_sdpa(attune::Context &context, SdpaArrays<BFloat16> &a, std::string_view kind = "plain") {
+template<class T> void check_sdpa(attune::Context &context, SdpaArrays<T> &a, std::string_view kind = "plain") {
     const attune::Status status = run(context, a, kind);
     INFO(kind << ' ' << describe(a.the) << ' ' << status.message());
     REQUIRE(status.ok());
     CHECK(defect(a) == "");
 }
-void check_sdpa(attune::Context &context, const SdpaCase &c, std::string_view kind = "plain") {
-    SdpaArrays<BFloat16> a(c);
+template<class T> void check_sdpa(attune::Context &context, const SdpaCase &c, std::string_view kind = "plain") {
+    SdpaArrays<T> a(c);
     check_sdpa(context, a, kind);
 }
 
@@ -67,22 +80,23 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
 
 }  // namespace
 
-TEST_CASE("matrix tiles: attention of awkward sizes", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: attention of awkward sizes", "[amx]", BFloat16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
     unsigned seed = 1;
     for (const auto &[queries, keys] : {std::pair(1, 1), {1, 128}, {63, 127}, {64, 128}, {65, 129}, {2, 257}, {37, 131}})
-        check_sdpa(context, of_sizes(queries, keys, seed++));
+        check_sdpa<TestType>(context, of_sizes(queries, keys, seed++));
     for (const auto &[queries, keys] : {std::pair(1, 127), {13, 128}, {65, 259}}) {
         SdpaCase c = of_sizes(queries, keys, seed++);
         c.head_dim = c.value_dim = 128;
-        check_sdpa(context, c);
+        check_sdpa<TestType>(context, c);
     }
     CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: attention with shared key heads, layouts, causal masks, windows and lengths", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: attention with shared key heads, layouts, causal masks, windows and lengths", "[amx]",
+                   BFloat16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -100,10 +114,10 @@ TEST_CASE("matrix tiles: attention with shared key heads, layouts, causal masks,
     SECTION("window") { c.causal = attune::Causal::bottom_right, c.window = {160, 0}; }
     SECTION("lengths") { c.batch = 4, c.valid_lens = {0, 1, 131, 257}; }
     SECTION("large scores") { c.spread = 40, c.key_noise = 0.1; }
-    check_sdpa(context, c);
+    check_sdpa<TestType>(context, c);
 }
 
-TEST_CASE("matrix tiles: steps of scores", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: steps of scores", "[amx]", BFloat16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -117,30 +131,79 @@ TEST_CASE("matrix tiles: steps of scores", "[amx]") {
         c.batch = 2, c.softcap = 20, c.bias = "h1j", c.mask = "b11j", c.alibi = Alibi::per_head, c.sinks = true;
         c.causal = attune::Causal::bottom_right, c.valid_lens = {70, 131};
     }
-    check_sdpa(context, c, "scored");
+    check_sdpa<TestType>(context, c, "scored");
     // Where a table may hide keys, chunks are computed in pairs.
     if (c.bias.empty() && c.mask.empty()) CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: what hidden keys and values hold has no effect", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect", "[amx]", BFloat16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
     for (const std::string_view kind : {"plain", "scored"}) {
         SdpaCase c = of_sizes(33, 261, 5);
         c.key_heads = 1, c.batch = 3, c.valid_lens = {0, 133, 190};
-        SdpaArrays<BFloat16> lengths(c);
+        SdpaArrays<TestType> lengths(c);
         spoil_hidden_keys(lengths);
         check_sdpa(context, lengths, kind);
         c.batch = 1, c.valid_lens = {}, c.causal = attune::Causal::offset, c.offset = 140;
-        SdpaArrays<BFloat16> causal(c);
+        SdpaArrays<TestType> causal(c);
         spoil_hidden_keys(causal);
-        check_sdpa(context, causal, kind);
+        check_sdpa<TestType>(context, causal, kind);
         c.causal = attune::Causal::bottom_right, c.offset = {}, c.window = {30, 0};
-        SdpaArrays<BFloat16> window(c);
+        SdpaArrays<TestType> window(c);
         spoil_hidden_keys(window);
         check_sdpa(context, window, kind);
     }
+}
+
+TEST_CASE("matrix tiles: f32 is the sum of its parts", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 1});
+    using Limits = std::numeric_limits<float>;
+    const float infinity = Limits::infinity();
+    const std::vector<float> numbers = {0.1f,
+                                        -0.1f,
+                                        Limits::max(),
+                                        Limits::lowest(),
+                                        1 + Limits::epsilon(),
+                                        16777215.f,
+                                        -1e-30f,
+                                        3e-20f,
+                                        0.f,
+                                        1e30f / 3,
+                                        infinity,
+                                        -infinity,
+                                        Limits::quiet_NaN(),
+                                        std::bit_cast<float>(0x7f800001u),
+                                        std::bit_cast<float>(0x3f7fffffu)};
+    // Of one key a query gets its value.
+    SdpaArrays<float> one(of_sizes(2, 1, 3));
+    for (std::int64_t d = 0; d < one.the.head_dim; d++) one.value(0, 0, 0, d) = numbers[std::size_t(d) % numbers.size()];
+    REQUIRE(run(context, one, "plain").ok());
+    for (std::int64_t d = 0; d < one.the.head_dim; d++) {
+        const float value = one.value(0, 0, 0, d), out = one.out(0, 0, 1, d);
+        INFO("value " << value << " out " << out);
+        CHECK((std::isnan(value) ? std::isnan(out) : value == out));
+    }
+    // Of a chunk that no mask touches: an infinite value reaches its channel, a NaN in a query its row, and nothing else.
+    SdpaArrays<float> chunk(of_sizes(5, 64, 4));
+    chunk.value(0, 0, 7, 3) = infinity, chunk.value(0, 0, 9, 4) = -infinity, chunk.value(0, 0, 11, 5) = Limits::quiet_NaN();
+    chunk.query(0, 0, 2, 6) = Limits::quiet_NaN();
+    REQUIRE(run(context, chunk, "plain").ok());
+    for (std::int64_t i = 0; i < 5; i++)
+        for (std::int64_t d = 0; d < chunk.the.head_dim; d++) {
+            const float out = chunk.out(0, 0, i, d);
+            INFO("query " << i << " channel " << d << ' ' << out);
+            if (i == 2 || d == 5)
+                CHECK(std::isnan(out));
+            else if (d == 3 || d == 4)
+                CHECK(out == (d == 3 ? infinity : -infinity));
+            else
+                CHECK(std::isfinite(out));
+        }
+    CHECK(machine.multiplied());
 }
 
 TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {

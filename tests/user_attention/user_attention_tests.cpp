@@ -1,6 +1,7 @@
 // Attention that users write (conventions.md rows 7, 8, 11, 13, 14, 15): forward, gradients and gradients of captures against
 // the formula, pair by pair.
 #include "alibi_attention.h"
+#include "alibi_by_tiles.h"
 #include "bent.h"
 #include "every_other.h"
 #include "everything.h"
@@ -166,6 +167,29 @@ TEMPLATE_TEST_CASE("every variant of a user's attention agrees with its formula"
         }
     }
     CHECK(tried >= 10);
+}
+
+TEST_CASE("variants of one head size agree with the formula, by matrix tiles where the target has them",
+          "[user_attention][per_variant]") {
+    attune::Context context({.threads = 2});
+    int tried = 0;
+    for (const attune::VariantInfo &v : attune::variants()) {
+        if (v.op != "alibi_by_tiles" || v.schedule == "blocks" || !v.runs_here) continue;
+        for (const auto &[queries, keys] : {std::pair(1, 65), {67, 131}, {40, 300}}) {
+            CAPTURE(v.name, queries, keys);
+            UserArrays<float> a(sizes_of(1, 2, 1, queries, keys, 64), {{0.25f, 0.125f}}, 7);
+            run_alibi(a, context);  // the gradients
+            const attune::ConstView slopes(a.captures[0].data(), {a.sizes.heads});
+            const attune::Status status =
+                alibi_by_tiles::forward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.o_like(a.out),
+                                        {.slopes = slopes, .sdpa = {.lse = a.lse_view(), .variant = v.name}});
+            INFO(status.message());
+            REQUIRE(status.ok());
+            check_user_attention<AlibiFormula>(a, {0});
+            tried++;
+        }
+    }
+    CHECK(tried >= 3);
 }
 
 TEMPLATE_TEST_CASE("captures of every kind and a factor of the weights agree with their formula", "[user_attention]", float,
