@@ -173,7 +173,10 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
     };
     auto scaled_and_masked = [&](Expr k) { return masked ? select(kept(k), scaled(k), value_of(masked_score)) : scaled(k); };
     if (score.steps.empty() && where_read) {
-        p.logit(r, k, c, t, h, b) = scaled_and_masked(k);
+        // Rounded before the maximum is taken from it, as the maximum was: or the largest weight of f32 would be 1 but for a
+        // rounding. To bf16 it is 1 either way.
+        const Expr x = scaled(k), rounded = in.query.type().is_bfloat() ? x : strict_float(x);
+        p.logit(r, k, c, t, h, b) = masked ? select(kept(k), rounded, value_of(masked_score)) : rounded;
         return;
     }
     ChunkKeys keys = chunk_keys("logit_key" + suffix, masked, c, shape.rows_per_tile ? shape.key_block : 0);
