@@ -170,6 +170,8 @@ struct TileBuilder {
 
 TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs,
                        int depth) {
+    if (!in.query.type().is_bfloat() && in.query.type() != Float(32))
+        throw CompileError("attune: products of matrix tiles take bf16 and f32\n");
     if (score.probability && in.query.type().is_bfloat())
         throw CompileError("attune: products of matrix tiles of bf16 know no factor of the weights\n");
     Builder build = query_rows(in, shape, score);
