@@ -173,9 +173,9 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
     };
     auto scaled_and_masked = [&](Expr k) { return masked ? select(kept(k), scaled(k), value_of(masked_score)) : scaled(k); };
     if (score.steps.empty() && where_read) {
-        // Rounded before the maximum is taken from it, as the maximum was: or the largest weight of f32 would be 1 but for a
-        // rounding. To bf16 it is 1 either way.
-        const Expr x = scaled(k), rounded = in.query.type().is_bfloat() ? x : strict_float(x);
+        // Rounded before the maximum is taken from it, as the maximum was: or the largest weight would be 1 but for a rounding, and
+        // others would depend on which loop over chunks computes them.
+        const Expr rounded = strict_float(scaled(k));
         p.logit(r, k, c, t, h, b) = masked ? select(kept(k), rounded, value_of(masked_score)) : rounded;
         return;
     }

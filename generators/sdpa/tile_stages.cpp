@@ -58,30 +58,44 @@ struct TileBuilder {
         stages.value_rows(k, d, u, c, h, b) = Tuple(bf16_parts(stages.value_blocks(u * depth + k, d, {c, h, b}), round_pairs));
     }
 
+    // Weights, their sum and the parts of them, all in one loop over pairs of keys: a weight is computed once, and only its parts
+    // are stored. Dropout takes the weights of four keys at a time, and so weights that are stored.
     void weigh(SdpaPartials &p, TileStages::Factors &of, const std::string &suffix, bool masked) const {
-        if (parts == 1)
-            return weigh_pairs(p, of.pairs, stages.e, build, round_pairs, exp2_nonpositive_for_bf16, suffix, masked);
         const SdpaStages &s = build.s;
         Var e = stages.e, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-        build.weigh(p, suffix, masked);
-        const PairKeys at = pair_keys(build, "part_key" + suffix, masked);
-        of.element = at.dom.x, of.part_keys = at.loop();
-        // Of stored weights: computed for each part anew, they might be rounded otherwise.
-        const Func weights = p.dropped.defined() ? p.dropped : p.weight;
+        const PairKeys at = pair_keys(build, "weight_key" + suffix, masked);
+        of.element = at.dom.x, of.keys = at.loop();
+        Func weights("weight" + suffix);
+        if (build.in.dropout.threshold.defined()) {
+            build.weigh(p, suffix, masked);
+            weights = p.dropped;
+        } else {
+            const Expr logit = p.logit(r, k, c, t, h, b);
+            const Expr weight =
+                (parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16)(build.base2(logit - p.row_max(r, c, t, h, b)));
+            weights(r, k, c, t, h, b) = masked ? build.marked(weight, logit) : weight;
+            p.weight = weights;
+            p.row_sum = Func("row_sum" + suffix);
+            p.row_sum(r, c, t, h, b) = 0.0f;
+            // Strict, or two keys may be added up before they join the sum, in some of the loops over chunks and not in others.
+            p.row_sum(r, c, t, h, b) = strict_float(p.row_sum(r, c, t, h, b) + weights(r, at.key(), c, t, h, b));
+        }
         auto weight = [&](int e) { return weights(r, at.pair() * 2 + e, c, t, h, b); };
         for (int n = 0; n < parts; n++) {
             Func part("weight_part" + std::to_string(n) + suffix);
             part(e, r, k, c, t, h, b) = undef<bfloat16_t>();
-            part(at.dom.x, r, at.pair(), c, t, h, b) = element_of_pair(pair_of_parts(weight(0), weight(1), n, true), at.dom.x);
+            // Halide joins loops if their order counts in all of them or in none, and does not look through a promise.
+            part(at.dom.x, r, likely(at.pair()), c, t, h, b) =
+                parts > 1 ? element_of_pair(pair_of_parts(weight(0), weight(1), n, true), at.dom.x)
+                          : round_pairs(weights(r, at.key(), c, t, h, b));
             of.weight_parts.push_back(part);
         }
     }
 
     // Weights as the right factor.
-    std::vector<Expr> weight_of(const SdpaPartials &p, const TileStages::Factors &of, Expr key) const {
+    std::vector<Expr> weight_of(const TileStages::Factors &of, Expr key) const {
         const SdpaStages &s = build.s;
-        const std::vector<Expr> at = {key % 2, s.r, key / 2, s.c, s.t, s.h, s.b};
-        return parts == 1 ? std::vector<Expr>{p.weight(at)[0]} : parts_at(of.weight_parts, at);
+        return parts_at(of.weight_parts, {key % 2, s.r, key / 2, s.c, s.t, s.h, s.b});
     }
 
     // values: the parts of (k, d), of a tile u of the keys of the chunk.
@@ -106,7 +120,7 @@ struct TileBuilder {
         const ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
         p.mixed = Func("mixed" + suffix);
         p.mixed(r, d, c, t, h, b) = 0.0f;
-        add_product(p.mixed(r, d, c, t, h, b), values(keys.key() % depth, d, keys.key() / depth), weight_of(p, of, keys.key()));
+        add_product(p.mixed(r, d, c, t, h, b), values(keys.key() % depth, d, keys.key() / depth), weight_of(of, keys.key()));
         p.mixed_keys.push_back(keys.loop());
         return p;
     }
@@ -130,7 +144,7 @@ struct TileBuilder {
 
         const ChunkKeys keys = build.chunk_keys("not_finite_key", true, c);
         stages.not_finite_keys = keys.loop();
-        const Expr w = weight_of(stages.spoiled, stages.spoiled_factors, keys.key())[0];
+        const Expr w = weight_of(stages.spoiled_factors, keys.key())[0];
         const std::vector<Expr> v = any(keys.key() % depth, d, keys.key() / depth);
         stages.not_finite = Func("not_finite");
         stages.not_finite(r, d, c, t, h, b) = 0.0f;

@@ -17,11 +17,11 @@ struct TileStages {
     BlockTranspose value_blocks;  // by which the latter are made
     // The right factor of the second product.
     struct Factors {
-        PairStages::Pairs pairs;  // of bf16: p.weight are pairs
-        // Of f32: parts of p.weight, (e, r, k, c, t, h, b), and the loops in which they are made of it.
+        // Parts of p.weight, (e, r, k, c, t, h, b), of which k counts pairs, and the loops over pairs in which they are made of it.
+        // p.row_sum is made in the same loops and p.weight is pure, but with dropout.
         std::vector<Halide::Func> weight_parts;
         Halide::RVar element;
-        KeyLoop part_keys;
+        KeyLoop keys;
     } full, part;
     // Masked chunks of batch entries whose values may not be finite: update 2 of the Funcs that leave a chunk. Finite values,
     // (k, d, u, c, t, h, b), and the sum of the others, (r, d, c, t, h, b).

@@ -94,6 +94,8 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
         if (options.offsets.rank != 1) return invalid("offsets", "rank must be 1 (B), got " + text(options.offsets.rank));
         if (Status s = check_batch_ints("offsets", options.offsets, call.sizes.batch); !s.ok()) return s;
     }
+    const std::int64_t left = options.window.left, right = options.causal != Causal::none ? 0 : options.window.right;
+    if (left >= 0 && right >= 0) call.sizes.window_keys = std::min(left, keys) + std::min(right, keys) + 1;
     const std::int64_t count = offsets.given() ? call.sizes.batch : 1;
     for (std::int64_t b = 0; b < count; b++) {
         std::optional<std::int64_t> off = options.offset;
@@ -128,7 +130,7 @@ Status check_problem(const SdpaProblem &p) {
         std::int64_t value, least;
     } sizes[] = {
         {"batch", p.batch, 0}, {"query_heads", p.query_heads, 0}, {"key_heads", p.key_heads, 0}, {"queries", p.queries, 0},
-        {"keys", p.keys, 0},   {"head_dim", p.head_dim, 1},       {"value_dim", p.value_dim, 1}};
+        {"keys", p.keys, 0},   {"head_dim", p.head_dim, 1},       {"value_dim", p.value_dim, 1},     {"window_keys", p.window_keys, 0}};
     for (const Size &s : sizes)
         if (s.value < s.least || s.value > most_elements)
             return invalid(s.name, "must be from " + text(s.least) + " to 2^31 - 1, got " + text(s.value));

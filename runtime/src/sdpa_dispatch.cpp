@@ -34,6 +34,8 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     if (p.queries <= c.short_queries_at_most) wish_small("few queries");
     if (p.keys <= c.short_keys_at_most) wish_small("few keys");
     if (p.tables) wish("wide", "many queries and a table over pairs", p.queries);
+    const std::int64_t keys_of_query = p.window_keys > 0 ? std::min(p.keys, p.window_keys) : p.keys;
+    if (keys_of_query >= c.deep_keys_at_least) wish("deep", "many queries and very many keys", p.queries);
     wish("long", "many queries", p.queries);
     wish_small("its tiles fit the queries better");
     wish("long", "no smaller class is built");

@@ -8,6 +8,36 @@
 namespace attune {
 using namespace Halide;
 
+// One loop over pairs of keys makes all parts of the weights, and their sum. Of pairs in one part, whose rounding takes both elements
+// of a vector of rows at once, the element is a lane; those of several parts are put together from what is left of each.
+static void schedule_weights(const SdpaStages &s, const SdpaPartials &partials, const TileStages::Factors &factors,
+                             const Var &e, const LoopLevel &chunk, int lanes, int pair_width, const OneTask &one_chunk) {
+    const Var r = s.r, k = s.k;
+    SdpaPartials p = partials;
+    const KeyLoop &keys = factors.keys;
+    Func first = factors.weight_parts[0];
+    auto in_pairs = [&](Stage f) { f.reorder(factors.element, r, keys.key, keys.block).vectorize(r, lanes); };
+    for (Func part : factors.weight_parts) {
+        one_chunk(part.compute_at(chunk).bound(e, 0, 2).align_storage(r, pair_width));
+        Stage made = part.update();
+        factors.weight_parts.size() > 1 ? made.unroll(factors.element) : made.vectorize(factors.element);
+        in_pairs(made);
+        made.unroll(r);
+        if (part.name() != first.name()) made.compute_with(first.update(), r);
+    }
+    if (p.dropped.defined()) {
+        schedule_softmax(s, p, chunk, lanes, one_chunk);
+        return;
+    }
+    schedule_row_max(s, p, chunk, lanes, one_chunk);
+    one_chunk(p.row_sum.compute_at(chunk)).vectorize(r, lanes).unroll(r);
+    Stage sum = p.row_sum.update();
+    sum.unroll(factors.element);
+    in_pairs(sum);
+    sum.unroll(r).compute_with(first.update(), keys.key);
+    one_chunk(p.weight.compute_at(first, keys.key)).bound_extent(k, 2).vectorize(r, lanes).unroll(r).unroll(k);
+}
+
 void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     SdpaStages &s = stages.s;
     const int lanes = target.natural_vector_size(Float(32));
@@ -64,20 +94,7 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
         schedule_matrix_tiles(copied, p.mixed, queries, {d, int(*head_dim)}, p.mixed_keys[0].key);
         schedule_chunk_sums(s, stage++, mixed, chunk_loop, lanes);
 
-        if (in_parts) {
-            schedule_softmax(s, p, chunk, lanes, one_chunk);
-            for (Func part : factors.weight_parts) {
-                one_chunk(part.compute_at(chunk).bound(e, 0, 2).align_storage(r, pair_width));
-                part.update()
-                    .reorder(factors.element, r, factors.part_keys.key, factors.part_keys.block)
-                    .unroll(factors.element)
-                    .vectorize(r, lanes);
-                Func first = factors.weight_parts[0];
-                if (part.name() != first.name()) part.update().compute_with(first.update(), r);
-            }
-        } else {
-            schedule_pair_softmax(s, p, factors.pairs, e, chunk, lanes, one_chunk);
-        }
+        schedule_weights(s, p, factors, e, chunk, lanes, pair_width, one_chunk);
         Func scores = p.score.in(p.logit);
         one_chunk(scores.compute_at(chunk).bound(k, 0, tuning.chunk));
         schedule_matrix_tiles(scores, p.score, queries, {k, tuning.chunk}, p.channel);

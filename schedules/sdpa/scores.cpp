@@ -50,13 +50,19 @@ void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, const Lo
     p.score.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
 }
 
+void schedule_row_max(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
+                      const OneTask &one_task) {
+    SdpaPartials p = partials;
+    one_task(p.row_max.compute_at(chunk)).vectorize(s.r, lanes).unroll(s.r);
+    p.row_max.update().reorder(s.r, p.max_keys.key, p.max_keys.block).vectorize(s.r, lanes).unroll(s.r);
+}
+
 void schedule_softmax(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
                       const OneTask &one_task) {
     const Var r = s.r, k = s.k;
     SdpaPartials p = partials;
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
-    lanes_are_rows(p.row_max.compute_at(chunk)).unroll(r);
-    p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
+    schedule_row_max(s, p, chunk, lanes, one_task);
     lanes_are_rows(p.row_sum.compute_at(chunk)).unroll(r);
     p.row_sum.update().reorder(r, p.sum_keys.key, p.sum_keys.block).vectorize(r, lanes).unroll(r);
     one_task(p.weight.compute_at(chunk));

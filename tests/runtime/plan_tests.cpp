@@ -10,8 +10,11 @@ namespace {
 attune::SdpaProblem problem_of(const SdpaCase &c, attune::DType dtype) {
     const bool scored = c.softcap > 0 || !c.bias.empty() || !c.mask.empty() || c.alibi != Alibi::none || c.sinks;
     const bool dropout = c.dropout.probability > 0 && c.dropout.probability < 1;
+    const std::int64_t left = c.window.left, right = c.causal != attune::Causal::none ? 0 : c.window.right;
+    const std::int64_t window_keys = left < 0 || right < 0 ? 0 : left + right + 1;
     return {dtype,      c.batch,     c.query_heads, c.key_heads, c.queries, c.keys,
-            c.head_dim, c.value_dim, c.score,       scored,      dropout,   !c.bias.empty() || !c.mask.empty()};
+            c.head_dim, c.value_dim, c.score,       scored,      dropout,   !c.bias.empty() || !c.mask.empty(),
+            window_keys};
 }
 
 // Plans the case and runs it on a fresh Context; returns the plan and the measured peak.
@@ -94,6 +97,32 @@ TEST_CASE("plan: which options are given changes the variant, and the bound hold
                 }
 }
 
+TEST_CASE("plan: keys that a window hides do not count", "[runtime][plan]") {
+    SdpaCase c{.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 256, .keys = 2048};
+    const auto variants = [&] {
+        std::pair<std::string, std::string> names;
+        for (const auto &[plan, peak] : {plan_and_run<float>(c, 2), plan_and_run<BFloat16>(c, 2)}) {
+            INFO(describe(c) << ' ' << plan.variant);
+            CHECK(peak <= plan.workspace_bytes);
+            (names.first.empty() ? names.first : names.second) = plan.variant;
+        }
+        return names;
+    };
+    const auto all = variants();
+    c.causal = attune::Causal::bottom_right;
+    CHECK(variants() == all);
+    c.window = {2047, -1};
+    CHECK(variants() == all);
+    c.window = {100, -1};
+    const auto few = variants();
+    c.keys = 2047;
+    CHECK(variants() == few);
+    c.causal = attune::Causal::none, c.window = {100, 1946}, c.keys = 2048;
+    CHECK(variants() == few);
+    c.window.right++;
+    CHECK(variants() == all);
+}
+
 TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtime][plan]") {
     for (int threads : {1, 2})
         for (const SdpaCase &c :
@@ -112,7 +141,8 @@ TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtim
                  {plan_and_run<float>(c, threads), plan_and_run<BFloat16>(c, threads), plan_and_run<Float16>(c, threads)}) {
                 INFO(describe(c) << " threads " << threads << ' ' << plan.variant);
                 CHECK(peak <= plan.workspace_bytes);
-                CHECK(plan.workspace_bytes <= 4 * peak);
+                // Of two threads one may have taken all tasks.
+                if (threads == 1) CHECK(plan.workspace_bytes <= 4 * peak);
             }
         }
 }

@@ -98,6 +98,7 @@ struct SdpaProblem {
     // dropout for 0 < p < 1.
     Score score = Score::dot_product;
     bool scored = false, dropout = false, tables = false;
+    std::int64_t window_keys = 0;  // that a window bounded on both sides leaves a query, left + right + 1; 0 for no such window
 };
 struct Plan {
     std::string variant = {};         // name of the variant that would run
