@@ -3,10 +3,15 @@
 namespace attune {
 using namespace Halide;
 
+namespace {
+bool past_l1 = false;
+}
+void load_tiles_past_l1() { past_l1 = true; }
+bool loads_tiles_past_l1() { return past_l1; }
+
 void schedule_matrix_tiles(Func tiles, Func product, const TiledSide &x, const TiledSide &y, const RVar &along) {
     RVar step("tile_step"), term("tile_term");
-    for (int n = 0; n < product.num_update_definitions(); n++)
-        product.update(n).split(along, step, term, matrix_tile_depth);
+    for (int n = 0; n < product.num_update_definitions(); n++) product.update(n).split(along, step, term, matrix_tile_depth);
     schedule_matrix_tiles(tiles, product, x, y, term, step);
 }
 

@@ -16,28 +16,55 @@ Expr rest_of(const Expr &x, int n) {
     return rest;
 }
 
+// The next bf16 below the magnitude of x, and 0 of 0.
+Expr below(const Expr &x) {
+    const Expr bits = bits_of(x);
+    return reinterpret<float>(upper_half(select((bits << 1) == 0, bits, bits - 1)));
+}
+
+// Part n of a finite x, which is of `type`, not cut off yet.
+Expr part_of(const Expr &x, int n, const Type &type) {
+    if (bf16_parts_of(type) == 3) return rest_of(x, n);
+    return n == 0 ? below(x) : strict_float(x - below(x));
+}
+
+Expr pair_of_upper_halves(const Expr &first, const Expr &second) { return (first >> 16) | upper_half(second); }
+
 Expr one_of_its_sign(const Expr &x) { return reinterpret<float>((bits_of(x) & sign_bit(Float(32))) | 0x3f800000); }
 
 }  // namespace
 
 std::vector<Expr> bf16_parts(const Expr &x, const RoundToBf16 &round) {
     if (x.type().is_bfloat()) return {x};
-    const Expr finite = select(is_finite_float(x), x, one_of_its_sign(x));
-    return {round(cut_off(finite)), round(cut_off(rest_of(finite, 1))),
-            round(select(is_finite_float(x), rest_of(finite, 2), x))};
+    const Expr wide = cast<float>(x), finite = select(is_finite_float(wide), wide, one_of_its_sign(wide));
+    std::vector<Expr> parts;
+    const int last = bf16_parts_of(x.type()) - 1;
+    for (int n = 0; n < last; n++) parts.push_back(round(cut_off(part_of(finite, n, x.type()))));
+    parts.push_back(round(select(is_finite_float(wide), part_of(finite, last, x.type()), wide)));
+    return parts;
 }
 
-Expr pair_of_parts(const Expr &first, const Expr &second, int n, bool never_infinite) {
+Expr pair_of_parts(const Expr &first, const Expr &second, int n, const Type &type) {
     auto part = [&](const Expr &x) {
-        const Expr left = bits_of(rest_of(never_infinite ? x : select(is_finite_float(x), x, one_of_its_sign(x)), n));
-        return never_infinite || n < 2 ? left : select(is_finite_float(x), left, bits_of(strict_float(x + x)));
+        const Expr bits = bits_of(part_of(select(is_finite_float(x), x, one_of_its_sign(x)), n, type));
+        return n < bf16_parts_of(type) - 1 ? bits : select(is_finite_float(x), bits, bits_of(strict_float(x + x)));
     };
-    return (part(first) >> 16) | upper_half(part(second));
+    return pair_of_upper_halves(part(first), part(second));
+}
+
+Expr pair_of_finite_parts(const Expr &first, const Expr &second, int n) {
+    return pair_of_upper_halves(bits_of(rest_of(first, n)), bits_of(rest_of(second, n)));
 }
 
 std::vector<std::pair<int, int>> products_of_parts(int parts) {
     if (parts == 1) return {{0, 0}};
+    if (parts == 2) return {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
     return {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
+}
+
+std::vector<std::pair<int, int>> products_with_parts_of_weights(int parts) {
+    if (parts == 2) return {{0, 1}, {1, 0}, {0, 0}};
+    return products_of_parts(parts);
 }
 
 std::vector<Expr> parts_at(const FuncRef &f) {

@@ -19,12 +19,14 @@ struct TileBuilder {
     Expr channels = (build.in.head_dim + depth - 1) / depth * depth;  // with those that are filled up
 
     Expr filled(Expr channel, const std::function<Expr(Expr channel)> &at) const {
-        return select(channel < build.in.head_dim, at(min(channel, build.in.head_dim - 1)), Internal::make_zero(type));
+        const Expr x = at(min(channel, build.in.head_dim - 1));
+        return select(channel < build.in.head_dim, x, Internal::make_zero(x.type()));
     }
 
     // f += the product of two numbers, given by their parts.
-    void add_product(FuncRef f, const std::vector<Expr> &x, const std::vector<Expr> &y) const {
-        for (auto [n, m] : products_of_parts(parts)) f += widened_product(x[n], y[m]);
+    static void add_product(FuncRef f, const std::vector<std::pair<int, int>> &products, const std::vector<Expr> &x,
+                            const std::vector<Expr> &y) {
+        for (auto [n, m] : products) f += widened_product(x[n], y[m]);
     }
 
     void query_pairs() {
@@ -41,7 +43,7 @@ struct TileBuilder {
         for (int n = 0; n < parts; n++) {
             Func part("query_pairs" + std::to_string(n));
             part(e, r, d, t, h, b) =
-                parts > 1 ? element_of_pair(pair_of_parts(query(d * 2), query(d * 2 + 1), n), e) : query(d * 2 + e);
+                parts > 1 ? element_of_pair(pair_of_parts(query(d * 2), query(d * 2 + 1), n, type), e) : query(d * 2 + e);
             stages.query_pairs.push_back(part);
         }
     }
@@ -86,7 +88,7 @@ struct TileBuilder {
             part(e, r, k, c, t, h, b) = undef<bfloat16_t>();
             // Halide joins loops if their order counts in all of them or in none, and does not look through a promise.
             part(at.dom.x, r, likely(at.pair()), c, t, h, b) =
-                parts > 1 ? element_of_pair(pair_of_parts(weight(0), weight(1), n, true), at.dom.x)
+                parts > 1 ? element_of_pair(pair_of_finite_parts(weight(0), weight(1), n), at.dom.x)
                           : round_pairs(weights(r, at.key(), c, t, h, b));
             of.weight_parts.push_back(part);
         }
@@ -108,7 +110,7 @@ struct TileBuilder {
         p.score(r, k, c, t, h, b) = 0.0f;
         RDom channel(0, channels, "channel" + suffix);
         p.channel = channel.x;
-        add_product(p.score(r, k, c, t, h, b),
+        add_product(p.score(r, k, c, t, h, b), products_of_parts(parts),
                     parts_at(stages.key_rows(channel % depth, c * build.shape.chunk + k, channel / depth,
                                              build.rows(r, t, h).key_head, b)),
                     parts_at(stages.query_pairs, {channel % 2, r, channel / 2, t, h, b}));
@@ -120,7 +122,8 @@ struct TileBuilder {
         const ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
         p.mixed = Func("mixed" + suffix);
         p.mixed(r, d, c, t, h, b) = 0.0f;
-        add_product(p.mixed(r, d, c, t, h, b), values(keys.key() % depth, d, keys.key() / depth), weight_of(of, keys.key()));
+        add_product(p.mixed(r, d, c, t, h, b), products_with_parts_of_weights(parts),
+                    values(keys.key() % depth, d, keys.key() / depth), weight_of(of, keys.key()));
         p.mixed_keys.push_back(keys.loop());
         return p;
     }
@@ -184,8 +187,7 @@ struct TileBuilder {
 
 TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs,
                        int depth) {
-    if (!in.query.type().is_bfloat() && in.query.type() != Float(32))
-        throw CompileError("attune: products of matrix tiles take bf16 and f32\n");
+    if (in.query.type().bits() > 32) throw CompileError("attune: products of matrix tiles take bf16, f16 and f32\n");
     if (score.probability && in.query.type().is_bfloat())
         throw CompileError("attune: products of matrix tiles of bf16 know no factor of the weights\n");
     Builder build = query_rows(in, shape, score);

@@ -3,6 +3,11 @@
 namespace attune {
 namespace {
 
+// How many bf16 stand for a number in matrix tiles; 0: none do.
+std::int64_t matrix_tile_parts(DType dtype) {
+    return dtype == DType::bf16 ? 1 : dtype == DType::f16 ? 2 : dtype == DType::f32 ? 3 : 0;
+}
+
 // Classes to look for, the best first. The last one always exists.
 std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
@@ -17,10 +22,11 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
     if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least)
         list.push_back({"split", "", "few queries of each head, some rows for each key head"});
-    // Parts of f32 are laid for whole heads: of few keys that is not worth it, of very many it would take too much memory.
-    constexpr std::int64_t keys_in_parts = 256, bytes_of_parts = 6, bytes_at_most = 64 << 20;
-    const bool in_parts = p.dtype == DType::f32 && p.keys >= keys_in_parts &&
-                          p.keys * (p.head_dim + p.value_dim) * bytes_of_parts <= bytes_at_most;
+    // Parts of numbers are laid for whole heads: of few keys that is not worth it, of very many it would take too much memory.
+    constexpr std::int64_t keys_in_parts = 256, bytes_of_a_part = 2, bytes_at_most = 64 << 20;
+    const std::int64_t parts = matrix_tile_parts(p.dtype);
+    const bool in_parts = parts > 1 && p.keys >= keys_in_parts &&
+                          p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part <= bytes_at_most;
     // Of each class, products of matrix tiles and of pairs first, on CPUs that have such instructions.
     const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (p.dtype == DType::bf16 || in_parts) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
@@ -93,8 +99,8 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         const std::size_t packed = static_cast<std::size_t>(p.batch * p.key_heads) * chunks * chunk;
         if (v.schedule == "pairs" || v.schedule == "tiles") elements += packed * (dv + 1) / 2;
         if (v.schedule == "tiles") elements += packed * (dk + dv + 1) / 2;
-        // Parts of f32, three of half an element each: of keys, values, queries and weights. The latter beside the weights.
-        if (v.schedule == "tiles" && p.dtype == DType::f32)
+        // Parts, of half an element each, three at most: of keys, values, queries and weights. The latter beside the weights.
+        if (v.schedule == "tiles" && matrix_tile_parts(p.dtype) > 1)
             elements += packed * (dk + 2 * lanes + dv) + workers * (tile + lanes) * 2 * (dk + 2 * lanes + chunk);
     } else if (v.schedule == "decode" || v.schedule == "split") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;

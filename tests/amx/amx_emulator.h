@@ -157,7 +157,8 @@ inline const std::uint8_t *run_vex(ucontext_t *u, const std::uint8_t *at) {
     if (o.reg > 7) return nullptr;
     auto &tile = tiles.data[o.reg];
     const int rows = tiles.rows[o.reg], bytes = tiles.row_bytes[o.reg];
-    if (opcode == (o.in_memory ? 0x4b : 0x49) && pp == 3) {  // tileloadd, tilezero
+    const bool past_l1 = opcode == 0x4b && pp == 1 && o.in_memory;
+    if (past_l1 || (opcode == (o.in_memory ? 0x4b : 0x49) && pp == 3)) {  // tileloaddt1, tileloadd, tilezero
         std::memset(tile, 0, sizeof tile);
         for (int n = 0; n < rows && o.in_memory; n++) std::memcpy(tile[n], o.address(n), bytes);
     } else if (opcode == 0x4b && pp == 2 && o.in_memory) {  // tilestored

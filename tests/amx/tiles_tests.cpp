@@ -16,6 +16,7 @@ extern "C" {
 int amx_sdpa_plain_d64_argv(void **);
 int amx_sdpa_plain_d128_argv(void **);
 int amx_sdpa_scored_d64_argv(void **);
+int amx_sdpa_plain_d64_f16_argv(void **);
 int amx_sdpa_plain_d64_f32_argv(void **);
 int amx_sdpa_plain_d128_f32_argv(void **);
 int amx_sdpa_scored_d64_f32_argv(void **);
@@ -41,8 +42,9 @@ template<class T> const attune::VariantRecord &sdpa_kernel(std::string_view kind
         record("scored", DType::bf16, 64, "scored", 32, 64, amx_sdpa_scored_d64_argv),
         record("d64_f32", DType::f32, 64, "plain", 32, 64, amx_sdpa_plain_d64_f32_argv),
         record("d128_f32", DType::f32, 128, "plain", 128, 128, amx_sdpa_plain_d128_f32_argv),
-        record("scored_f32", DType::f32, 64, "scored", 32, 64, amx_sdpa_scored_d64_f32_argv)};
-    const auto *of_type = all + (std::is_same_v<T, float> ? 3 : 0);
+        record("scored_f32", DType::f32, 64, "scored", 32, 64, amx_sdpa_scored_d64_f32_argv),
+        record("d64_f16", DType::f16, 64, "plain", 32, 64, amx_sdpa_plain_d64_f16_argv)};
+    const auto *of_type = all + (std::is_same_v<T, Float16> ? 6 : std::is_same_v<T, float> ? 3 : 0);
     return of_type[kind == "scored" ? 2 : head_dim == 128];
 }
 
@@ -80,23 +82,24 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("matrix tiles: attention of awkward sizes", "[amx]", BFloat16, float) {
+TEMPLATE_TEST_CASE("matrix tiles: attention of awkward sizes", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
     unsigned seed = 1;
     for (const auto &[queries, keys] : {std::pair(1, 1), {1, 128}, {63, 127}, {64, 128}, {65, 129}, {2, 257}, {37, 131}})
         check_sdpa<TestType>(context, of_sizes(queries, keys, seed++));
-    for (const auto &[queries, keys] : {std::pair(1, 127), {13, 128}, {65, 259}}) {
-        SdpaCase c = of_sizes(queries, keys, seed++);
-        c.head_dim = c.value_dim = 128;
-        check_sdpa<TestType>(context, c);
-    }
+    if (!std::is_same_v<TestType, Float16>)
+        for (const auto &[queries, keys] : {std::pair(1, 127), {13, 128}, {65, 259}}) {
+            SdpaCase c = of_sizes(queries, keys, seed++);
+            c.head_dim = c.value_dim = 128;
+            check_sdpa<TestType>(context, c);
+        }
     CHECK(machine.multiplied());
 }
 
 TEMPLATE_TEST_CASE("matrix tiles: attention with shared key heads, layouts, causal masks, windows and lengths", "[amx]",
-                   BFloat16, float) {
+                   BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -136,11 +139,12 @@ TEMPLATE_TEST_CASE("matrix tiles: steps of scores", "[amx]", BFloat16, float) {
     if (c.bias.empty() && c.mask.empty()) CHECK(machine.multiplied());
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect", "[amx]", BFloat16, float) {
+TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
     for (const std::string_view kind : {"plain", "scored"}) {
+        if (kind == "scored" && std::is_same_v<TestType, Float16>) continue;
         SdpaCase c = of_sizes(33, 261, 5);
         c.key_heads = 1, c.batch = 3, c.valid_lens = {0, 133, 190};
         SdpaArrays<TestType> lengths(c);
@@ -203,6 +207,36 @@ TEST_CASE("matrix tiles: f32 is the sum of its parts", "[amx]") {
             else
                 CHECK(std::isfinite(out));
         }
+    CHECK(machine.multiplied());
+}
+
+TEST_CASE("matrix tiles: each f16 is the sum of its parts", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 1});
+    // Of one key a query gets its value.
+    SdpaCase c = of_sizes(1, 1, 1);
+    c.batch = 1024;
+    SdpaArrays<Float16> each(c);
+    const auto bits_at = [&](std::int64_t b, std::int64_t d) { return std::uint16_t(b * c.head_dim + d); };
+    for (std::int64_t b = 0; b < c.batch; b++)
+        for (std::int64_t d = 0; d < c.head_dim; d++) each.value(b, 0, 0, d) = std::bit_cast<Float16>(bits_at(b, d));
+    REQUIRE(run(context, each, "plain").ok());
+    std::int64_t wrong = 0;
+    for (std::int64_t b = 0; b < c.batch; b++)
+        for (std::int64_t d = 0; d < c.head_dim; d++) {
+            const float value = float(each.value(b, 0, 0, d)), out = float(each.out(b, 0, 0, d));
+            wrong += std::isnan(value) ? !std::isnan(out) : value != out;
+        }
+    CHECK(wrong == 0);
+    // An infinite key times a number without a second part of its own: 1 is not taken for 1 and 0.
+    SdpaArrays<Float16> chunk(of_sizes(2, 64, 4));
+    for (std::int64_t d = 0; d < c.head_dim; d++)
+        chunk.query(0, 0, 0, d) = Float16(1), chunk.query(0, 0, 1, d) = Float16(d == 5 ? 0.f : -1.f);
+    chunk.key(0, 0, 9, 5) = Float16(-std::numeric_limits<float>::infinity());
+    REQUIRE(run(context, chunk, "plain").ok());
+    CHECK(std::isfinite(float(chunk.out(0, 0, 0, 0))));  // the key has no weight
+    CHECK(std::isnan(float(chunk.out(0, 0, 1, 0))));     // 0 times infinity
     CHECK(machine.multiplied());
 }
 
