@@ -23,8 +23,9 @@ Halide::Expr pair_of_parts(const Halide::Expr &first, const Halide::Expr &second
 Halide::Expr pair_of_finite_parts(const Halide::Expr &first, const Halide::Expr &second, int n);
 
 // Which parts of two factors are multiplied: of f32 the first of all to the third of each. What is left out is 2^-24 of the product
-// at most on average, as much as rounding it to f32 is. Of two factors of f16 all are multiplied; of f16 and of weights of f32,
-// which are cut off after two parts, only the second parts are not: less than a 2^-5 of what f16 is rounded by is left out.
+// at most on average, as much as rounding it to f32 is. Of two factors of f16 all are multiplied; of f16 and of weights, which are
+// cut off after two parts, all but the second parts: 2^-16 of the product is left out on average and 2^-14 at most, where rounding to
+// f16 is up to 2^-11.
 std::vector<std::pair<int, int>> products_of_parts(int parts);
 std::vector<std::pair<int, int>> products_with_parts_of_weights(int parts);
 

@@ -13,6 +13,9 @@ PairKeys pair_keys(const Builder &build, const std::string &name, bool masked) {
     return keys;
 }
 
+namespace {
+
+// From logit and row_max: weights as pairs, and the sum of a row.
 void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, const Builder &build,
                  const RoundPairs &round_pairs, Expr (*exp2)(Expr), const std::string &suffix, bool masked) {
     if (build.in.dropout.threshold.defined()) throw CompileError("attune: products of bf16 know no dropout\n");
@@ -36,8 +39,6 @@ void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, con
     p.row_sum = Func("row_sum" + suffix);
     p.row_sum(r, c, t, h, b) = elements.pair_sum(0, r, c, t, h, b) + elements.pair_sum(1, r, c, t, h, b);
 }
-
-namespace {
 
 SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const RoundPairs &round_pairs, Expr (*exp2)(Expr),
                            const std::string &suffix, bool masked, PairStages::Pairs &elements) {

@@ -29,7 +29,7 @@ PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &, con
 // The same where rows are those of sdpa_split_stages.
 PairStages pair_split_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
 
-// What tiles of bf16 share with them (tile_stages.h). A reduction over the keys of a chunk, two at a time:
+// What tiles share with them (tile_stages.h). A reduction over the keys of a chunk, two at a time:
 struct PairKeys {
     Halide::RDom dom;  // element, pair in block, block
     int width;
@@ -41,8 +41,5 @@ PairKeys pair_keys(const Builder &, const std::string &name, bool masked);
 inline Halide::Expr widened_product(const Halide::Expr &x, const Halide::Expr &y) {
     return Halide::cast<float>(x) * Halide::cast<float>(y);
 }
-// From logit and row_max: weights as pairs, and the sum of a row.
-void weigh_pairs(SdpaPartials &, PairStages::Pairs &, const Halide::Var &e, const Builder &, const RoundPairs &round_pairs,
-                 Halide::Expr (*exp2)(Halide::Expr), const std::string &suffix, bool masked);
 
 }  // namespace attune

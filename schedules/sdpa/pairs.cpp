@@ -6,6 +6,30 @@
 namespace attune {
 using namespace Halide;
 
+static void schedule_pair_softmax(const SdpaStages &s, const SdpaPartials &partials, const PairStages::Pairs &pairs,
+                                  const Var &e, const LoopLevel &chunk, int lanes, const OneTask &one_task) {
+    const Var r = s.r, c = s.c;
+    SdpaPartials p = partials;
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
+    lanes_are_rows(p.row_max.compute_at(chunk).bound_extent(c, 1)).unroll(r);
+    p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
+    lanes_are_rows(p.row_sum.compute_at(chunk).bound_extent(c, 1)).unroll(r);
+    Func pair_sum = pairs.pair_sum;
+    one_task(pair_sum.compute_at(chunk).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes).unroll(r);
+    pair_sum.update()
+        .reorder(pairs.sum, r, p.sum_keys.key, p.sum_keys.block)
+        .vectorize(pairs.sum)
+        .vectorize(r, lanes)
+        .unroll(r);
+    one_task(p.weight.compute_at(chunk).bound(e, 0, 2));
+    // Both elements of the pairs of a vector of rows are rounded and interleaved at once.
+    p.weight.update(0)
+        .reorder(pairs.weight, r, p.weight_keys.key, p.weight_keys.block)
+        .vectorize(pairs.weight)
+        .vectorize(r, lanes)
+        .unroll(r);
+}
+
 void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     SdpaStages &s = stages.s;
     const int lanes = target.natural_vector_size(Float(32));
@@ -42,30 +66,6 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
         lanes_are_rows(p.score.compute_at(p.logit, p.logit_keys.block)).unroll(r).unroll(k);
         dot(p.score.update().reorder(pairs.channel, r, k, p.channel).unroll(k), pairs.channel);
     }
-}
-
-void schedule_pair_softmax(const SdpaStages &s, const SdpaPartials &partials, const PairStages::Pairs &pairs, const Var &e,
-                           const LoopLevel &chunk, int lanes, const OneTask &one_task) {
-    const Var r = s.r, c = s.c;
-    SdpaPartials p = partials;
-    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
-    lanes_are_rows(p.row_max.compute_at(chunk).bound_extent(c, 1)).unroll(r);
-    p.row_max.update().reorder(r, p.max_keys.key, p.max_keys.block).vectorize(r, lanes).unroll(r);
-    lanes_are_rows(p.row_sum.compute_at(chunk).bound_extent(c, 1)).unroll(r);
-    Func pair_sum = pairs.pair_sum;
-    one_task(pair_sum.compute_at(chunk).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes).unroll(r);
-    pair_sum.update()
-        .reorder(pairs.sum, r, p.sum_keys.key, p.sum_keys.block)
-        .vectorize(pairs.sum)
-        .vectorize(r, lanes)
-        .unroll(r);
-    one_task(p.weight.compute_at(chunk).bound(e, 0, 2));
-    // Both elements of the pairs of a vector of rows are rounded and interleaved at once.
-    p.weight.update(0)
-        .reorder(pairs.weight, r, p.weight_keys.key, p.weight_keys.block)
-        .vectorize(pairs.weight)
-        .vectorize(r, lanes)
-        .unroll(r);
 }
 
 }  // namespace attune

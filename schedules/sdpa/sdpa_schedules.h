@@ -88,11 +88,9 @@ void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
                     bool in_blocks, int lanes, const OneTask &);
-// The softmax of one chunk, and its maxima alone; and where weights are pairs.
+// The softmax of one chunk, and its maxima alone.
 void schedule_softmax(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_row_max(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
-void schedule_pair_softmax(const SdpaStages &, const SdpaPartials &, const PairStages::Pairs &, const Halide::Var &e,
-                           const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 // The logits of one chunk without their first product: it is computed block by block of them. Then the steps of the score, one
 // pass each over the scores in L1, skipped as a whole where its option is not given.
 void schedule_logits(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);

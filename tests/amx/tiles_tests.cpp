@@ -6,6 +6,7 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/sdpa_arrays.h"
 #include "variant_table.h"
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -16,6 +17,7 @@ extern "C" {
 int amx_sdpa_plain_d64_argv(void **);
 int amx_sdpa_plain_d128_argv(void **);
 int amx_sdpa_scored_d64_argv(void **);
+int amx_sdpa_training_d64_argv(void **);
 int amx_sdpa_plain_d64_f16_argv(void **);
 int amx_sdpa_plain_d64_f32_argv(void **);
 int amx_sdpa_plain_d128_f32_argv(void **);
@@ -43,9 +45,12 @@ template<class T> const attune::VariantRecord &sdpa_kernel(std::string_view kind
         record("d64_f32", DType::f32, 64, "plain", 32, 64, amx_sdpa_plain_d64_f32_argv),
         record("d128_f32", DType::f32, 128, "plain", 128, 128, amx_sdpa_plain_d128_f32_argv),
         record("scored_f32", DType::f32, 64, "scored", 32, 64, amx_sdpa_scored_d64_f32_argv),
+        record("training", DType::bf16, 64, "training", 32, 64, amx_sdpa_training_d64_argv),
         record("d64_f16", DType::f16, 64, "plain", 32, 64, amx_sdpa_plain_d64_f16_argv)};
-    const auto *of_type = all + (std::is_same_v<T, Float16> ? 6 : std::is_same_v<T, float> ? 3 : 0);
-    return of_type[kind == "scored" ? 2 : head_dim == 128];
+    const DType type = attune::dtype_of<T>();
+    return *std::find_if(std::begin(all), std::end(all), [&](const attune::VariantRecord &v) {
+        return v.dtype == type && v.kind == kind && v.head_dim == head_dim;
+    });
 }
 
 template<class T> attune::Status run(attune::Context &context, SdpaArrays<T> &a, std::string_view kind) {
@@ -137,6 +142,18 @@ TEMPLATE_TEST_CASE("matrix tiles: steps of scores", "[amx]", BFloat16, float) {
     check_sdpa<TestType>(context, c, "scored");
     // Where a table may hide keys, chunks are computed in pairs.
     if (c.bias.empty() && c.mask.empty()) CHECK(machine.multiplied());
+}
+
+TEST_CASE("matrix tiles: dropout", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context({.threads = 2});
+    SdpaCase c = of_sizes(37, 131, 1);
+    c.dropout = {.probability = 0.3, .seed = 7};
+    SECTION("whole chunks and the last") {}
+    SECTION("causal, with a bias") { c.causal = attune::Causal::bottom_right, c.bias = "hij"; }
+    check_sdpa<BFloat16>(context, c, "training");
+    if (c.bias.empty()) CHECK(machine.multiplied());
 }
 
 TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect", "[amx]", BFloat16, Float16, float) {
