@@ -28,8 +28,11 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const bool in_parts = parts > 1 && p.keys >= keys_in_parts &&
                           p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part <= bytes_at_most;
     // Of each class, products of matrix tiles and of pairs first, on CPUs that have such instructions.
-    const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
+    const auto wish_tiles = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (p.dtype == DType::bf16 || in_parts) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
+    };
+    const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
+        wish_tiles(shape_class, reason, fill_tiles_with);
         if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with});
         list.push_back({"prefill", shape_class, reason, fill_tiles_with});
     };
@@ -42,6 +45,9 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     if (p.tables) wish("wide", "many queries and a table over pairs", p.queries);
     const std::int64_t keys_of_query = p.window_keys > 0 ? std::min(p.keys, p.window_keys) : p.keys;
     if (keys_of_query >= c.deep_keys_at_least) wish("deep", "many queries and very many keys", p.queries);
+    // Matrix tiles of the next class down still beat other products of this one.
+    wish_tiles("long", "many queries", p.queries);
+    if (p.queries >= c.medium_queries_at_least) wish_tiles("medium", "its tiles fit the queries better");
     wish("long", "many queries", p.queries);
     wish_small("its tiles fit the queries better");
     wish("long", "no smaller class is built");
