@@ -25,8 +25,8 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // Parts of numbers are laid for whole heads: of few keys that is not worth it, of very many it would take too much memory.
     constexpr std::int64_t keys_in_parts = 256, bytes_of_a_part = 2, bytes_at_most = 64 << 20;
     const std::int64_t parts = matrix_tile_parts(p.dtype);
-    const bool in_parts = parts > 1 && p.keys >= keys_in_parts &&
-                          p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part <= bytes_at_most;
+    const bool in_parts =
+        parts > 1 && p.keys >= keys_in_parts && p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part <= bytes_at_most;
     // Of each class, products of matrix tiles and of pairs first, on CPUs that have such instructions.
     const auto wish_tiles = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (p.dtype == DType::bf16 || in_parts) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
