@@ -86,7 +86,7 @@ struct TileBuilder {
         for (int n = 0; n < parts; n++) {
             Func part("weight_part" + std::to_string(n) + suffix);
             part(e, r, k, c, t, h, b) = undef<bfloat16_t>();
-            // Halide joins loops if their order counts in all of them or in none, and does not look through a promise.
+            // Halide joins loops if their order counts in all of them or in none. It cannot tell of an index that is likely().
             part(at.dom.x, r, likely(at.pair()), c, t, h, b) =
                 parts > 1 ? element_of_pair(pair_of_finite_parts(weight(0), weight(1), n), at.dom.x)
                           : round_pairs(weights(r, at.key(), c, t, h, b));
