@@ -40,6 +40,10 @@ struct SdpaCall {
 struct Band {
     std::int32_t begin, end, offset;
 };
+// Keys behind the one that a query stands at that it may see; -1: unbounded. A causal mask leaves none.
+inline std::int64_t right_of_window(const SdpaOptions &options) {
+    return options.causal != Causal::none ? 0 : options.window.right;
+}
 // What causal, window and an offset that the caller gave leave of one batch entry.
 Band band_of(const SdpaOptions &, std::optional<std::int64_t> offset, std::int64_t queries, std::int64_t keys);
 

@@ -94,7 +94,7 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
         if (options.offsets.rank != 1) return invalid("offsets", "rank must be 1 (B), got " + text(options.offsets.rank));
         if (Status s = check_batch_ints("offsets", options.offsets, call.sizes.batch); !s.ok()) return s;
     }
-    const std::int64_t left = options.window.left, right = options.causal != Causal::none ? 0 : options.window.right;
+    const std::int64_t left = options.window.left, right = right_of_window(options);
     if (left >= 0 && right >= 0) call.sizes.window_keys = std::min(left, keys) + std::min(right, keys) + 1;
     const std::int64_t count = offsets.given() ? call.sizes.batch : 1;
     for (std::int64_t b = 0; b < count; b++) {
@@ -110,8 +110,7 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
 
 Band band_of(const SdpaOptions &options, std::optional<std::int64_t> given, std::int64_t queries, std::int64_t keys) {
     __int128 off = given ? *given : options.causal == Causal::bottom_right ? keys - queries : 0;
-    __int128 right = options.window.right;
-    if (options.causal != Causal::none) right = right < 0 ? 0 : std::min<__int128>(right, 0);
+    const __int128 right = right_of_window(options);
     // Beyond these ends nothing changes, and within them 32 bits suffice.
     auto clamp = [&](__int128 x) { return static_cast<std::int32_t>(std::clamp<__int128>(x, -queries, keys)); };
     Band band;
@@ -128,9 +127,10 @@ Status check_problem(const SdpaProblem &p) {
     struct Size {
         std::string_view name;
         std::int64_t value, least;
-    } sizes[] = {
-        {"batch", p.batch, 0}, {"query_heads", p.query_heads, 0}, {"key_heads", p.key_heads, 0}, {"queries", p.queries, 0},
-        {"keys", p.keys, 0},   {"head_dim", p.head_dim, 1},       {"value_dim", p.value_dim, 1},     {"window_keys", p.window_keys, 0}};
+    } sizes[] = {{"batch", p.batch, 0},         {"query_heads", p.query_heads, 0},
+                 {"key_heads", p.key_heads, 0}, {"queries", p.queries, 0},
+                 {"keys", p.keys, 0},           {"head_dim", p.head_dim, 1},
+                 {"value_dim", p.value_dim, 1}, {"window_keys", p.window_keys, 0}};
     for (const Size &s : sizes)
         if (s.value < s.least || s.value > most_elements)
             return invalid(s.name, "must be from " + text(s.least) + " to 2^31 - 1, got " + text(s.value));

@@ -62,7 +62,7 @@ Status find_device_bands(const SdpaOptions &o, const SdpaProblem &p, DeviceBands
     if (Status s = check_device_ints(o.cache_lens.given() ? "cache_lens" : "offsets", offsets, p, false, bands.offsets);
         !s.ok())
         return s;
-    const std::int64_t left = o.window.left, right = o.causal != Causal::none ? 0 : o.window.right;
+    const std::int64_t left = o.window.left, right = right_of_window(o);
     bands.begin = static_cast<std::int32_t>(left < 0 ? -unbounded : -std::min(left, unbounded));
     bands.end = static_cast<std::int32_t>(right < 0 ? unbounded : std::min(right + 1, unbounded));
     bands.offset = 0;

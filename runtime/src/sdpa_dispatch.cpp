@@ -31,10 +31,13 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const auto wish_tiles = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (p.dtype == DType::bf16 || in_parts) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
     };
-    const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
-        wish_tiles(shape_class, reason, fill_tiles_with);
+    const auto wish_others = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with});
         list.push_back({"prefill", shape_class, reason, fill_tiles_with});
+    };
+    const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
+        wish_tiles(shape_class, reason, fill_tiles_with);
+        wish_others(shape_class, reason, fill_tiles_with);
     };
     const auto wish_small = [&](std::string_view reason) {
         if (p.queries >= c.medium_queries_at_least) wish("medium", reason);
@@ -48,7 +51,7 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // Matrix tiles of the next class down still beat other products of this one.
     wish_tiles("long", "many queries", p.queries);
     if (p.queries >= c.medium_queries_at_least) wish_tiles("medium", "its tiles fit the queries better");
-    wish("long", "many queries", p.queries);
+    wish_others("long", "many queries", p.queries);
     wish_small("its tiles fit the queries better");
     wish("long", "no smaller class is built");
     list.push_back({"root", "", "nothing else is built"});
