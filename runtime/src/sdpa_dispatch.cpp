@@ -3,9 +3,18 @@
 namespace attune {
 namespace {
 
-// How many bf16 stand for a number in matrix tiles; 0: none do.
-std::int64_t matrix_tile_parts(DType dtype) {
-    return dtype == DType::bf16 ? 1 : dtype == DType::f16 ? 2 : dtype == DType::f32 ? 3 : 0;
+// How many bf16 stand for a number in matrix tiles, 0 if none do. Parts are laid once for a key head, which is worth it from so many
+// of its queries (rows) and keys on.
+struct MatrixTileParts {
+    std::int64_t count, rows_at_least, keys_at_least;
+};
+MatrixTileParts matrix_tile_parts(DType dtype) {
+    switch (dtype) {
+    case DType::bf16: return {1, 0, 0};
+    case DType::f16: return {2, 48, 65};
+    case DType::f32: return {3, 256, 256};
+    default: return {};
+    }
 }
 
 // Classes to look for, the best first. The last one always exists.
@@ -22,22 +31,22 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
     if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least)
         list.push_back({"split", "", "few queries of each head, some rows for each key head"});
-    // Parts of numbers are laid for whole heads: of few keys that is not worth it, of very many it would take too much memory.
-    constexpr std::int64_t keys_in_parts = 256, bytes_of_a_part = 2, bytes_at_most = 64 << 20;
-    const std::int64_t parts = matrix_tile_parts(p.dtype);
-    const bool in_parts =
-        parts > 1 && p.keys >= keys_in_parts && p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part <= bytes_at_most;
-    // Of each class, products of matrix tiles and of pairs first, on CPUs that have such instructions.
+    // Of very many keys parts would take too much memory.
+    constexpr std::int64_t bytes_of_a_part = 2, bytes_at_most = 64 << 20;
+    const auto [parts, rows_at_least, keys_at_least] = matrix_tile_parts(p.dtype);
+    const bool in_tiles = parts == 1 || (parts > 1 && rows >= rows_at_least && p.keys >= keys_at_least &&
+                                         p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part <= bytes_at_most);
     const auto wish_tiles = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
-        if (p.dtype == DType::bf16 || in_parts) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
+        if (in_tiles) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
     };
     const auto wish_others = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with});
         list.push_back({"prefill", shape_class, reason, fill_tiles_with});
     };
-    const auto wish = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
-        wish_tiles(shape_class, reason, fill_tiles_with);
-        wish_others(shape_class, reason, fill_tiles_with);
+    // Products of matrix tiles and of pairs first, on CPUs that have such instructions.
+    const auto wish = [&](std::string_view shape_class, std::string_view reason) {
+        wish_tiles(shape_class, reason);
+        wish_others(shape_class, reason);
     };
     const auto wish_small = [&](std::string_view reason) {
         if (p.queries >= c.medium_queries_at_least) wish("medium", reason);
@@ -45,13 +54,16 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     };
     if (p.queries <= c.short_queries_at_most) wish_small("few queries");
     if (p.keys <= c.short_keys_at_most) wish_small("few keys");
-    if (p.tables) wish("wide", "many queries and a table over pairs", p.queries);
     const std::int64_t keys_of_query = p.window_keys > 0 ? std::min(p.keys, p.window_keys) : p.keys;
-    if (keys_of_query >= c.deep_keys_at_least) wish("deep", "many queries and very many keys", p.queries);
-    // Matrix tiles of the next class down still beat other products of this one.
-    wish_tiles("long", "many queries", p.queries);
+    const auto many_queries = [&](const auto &wish_of) {
+        if (p.tables) wish_of("wide", "many queries and a table over pairs", p.queries);
+        if (keys_of_query >= c.deep_keys_at_least) wish_of("deep", "many queries and very many keys", p.queries);
+        wish_of("long", "many queries", p.queries);
+    };
+    // Matrix tiles of any class beat other products of the best one.
+    many_queries(wish_tiles);
     if (p.queries >= c.medium_queries_at_least) wish_tiles("medium", "its tiles fit the queries better");
-    wish_others("long", "many queries", p.queries);
+    many_queries(wish_others);
     wish_small("its tiles fit the queries better");
     wish("long", "no smaller class is built");
     list.push_back({"root", "", "nothing else is built"});
@@ -109,7 +121,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         if (v.schedule == "pairs" || v.schedule == "tiles") elements += packed * (dv + 1) / 2;
         if (v.schedule == "tiles") elements += packed * (dk + dv + 1) / 2;
         // Parts, of half an element each, three at most: of keys, values, queries and weights. The latter beside the weights.
-        if (v.schedule == "tiles" && matrix_tile_parts(p.dtype) > 1)
+        if (v.schedule == "tiles" && matrix_tile_parts(p.dtype).count > 1)
             elements += packed * (dk + 2 * lanes + dv) + workers * (tile + lanes) * 2 * (dk + 2 * lanes + chunk);
     } else if (v.schedule == "decode" || v.schedule == "split") {
         const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;

@@ -96,8 +96,11 @@ void schedule_matrix_tiles(TileStages &stages, Func out, const PrefillTuning &tu
 
         schedule_weights(s, p, factors, e, chunk, lanes, pair_width, one_chunk);
         Func scores = p.score.in(p.logit);
-        one_chunk(scores.compute_at(chunk).bound(k, 0, tuning.chunk));
-        schedule_matrix_tiles(scores, p.score, queries, {k, tuning.chunk}, p.channel);
+        // Where steps change scores, they are stored once more: some keys at a time then, which stay in the first cache.
+        const int keys_of_scores = p.steps.empty() ? tuning.chunk : tuning.key_tile;
+        one_chunk(p.steps.empty() ? scores.compute_at(chunk).bound(k, 0, tuning.chunk)
+                                  : scores.compute_at(p.logit, p.logit_keys.block).bound_extent(k, keys_of_scores));
+        schedule_matrix_tiles(scores, p.score, queries, {k, keys_of_scores}, p.channel);
         if (!p.steps.empty()) schedule_logits(s, p, chunk, lanes, one_chunk);
     }
     const LoopLevel spoiled(s.chunk_mixed, stages.spoiled_chunk);
