@@ -32,16 +32,23 @@ Expr pair_of_upper_halves(const Expr &first, const Expr &second) { return (first
 
 Expr one_of_its_sign(const Expr &x) { return reinterpret<float>((bits_of(x) & sign_bit(Float(32))) | 0x3f800000); }
 
+std::vector<Expr> parts_up_to(int last, const Expr &x, const Type &type, const RoundToBf16 &round) {
+    const Expr finite = select(is_finite_float(x), x, one_of_its_sign(x));
+    std::vector<Expr> parts;
+    for (int n = 0; n < last; n++) parts.push_back(round(cut_off(part_of(finite, n, type))));
+    parts.push_back(round(select(is_finite_float(x), part_of(finite, last, type), x)));
+    return parts;
+}
+
 }  // namespace
 
 std::vector<Expr> bf16_parts(const Expr &x, const RoundToBf16 &round) {
     if (x.type().is_bfloat()) return {x};
-    const Expr wide = cast<float>(x), finite = select(is_finite_float(wide), wide, one_of_its_sign(wide));
-    std::vector<Expr> parts;
-    const int last = bf16_parts_of(x.type()) - 1;
-    for (int n = 0; n < last; n++) parts.push_back(round(cut_off(part_of(finite, n, x.type()))));
-    parts.push_back(round(select(is_finite_float(wide), part_of(finite, last, x.type()), wide)));
-    return parts;
+    return parts_up_to(bf16_parts_of(x.type()) - 1, cast<float>(x), x.type(), round);
+}
+
+std::vector<Expr> first_bf16_parts(const Expr &x, int parts, const RoundToBf16 &round) {
+    return parts == 1 ? std::vector<Expr>{round(x)} : parts_up_to(parts - 1, x, Float(32), round);
 }
 
 Expr pair_of_parts(const Expr &first, const Expr &second, int n, const Type &type) {
@@ -65,6 +72,11 @@ std::vector<std::pair<int, int>> products_of_parts(int parts) {
 std::vector<std::pair<int, int>> products_with_parts_of_weights(int parts) {
     if (parts == 2) return {{0, 1}, {1, 0}, {0, 0}};
     return products_of_parts(parts);
+}
+
+void add_product(FuncRef f, const std::vector<std::pair<int, int>> &products, const std::vector<Expr> &x,
+                 const std::vector<Expr> &y) {
+    for (auto [n, m] : products) f += cast<float>(x[n]) * cast<float>(y[m]);
 }
 
 std::vector<Expr> parts_at(const FuncRef &f) {

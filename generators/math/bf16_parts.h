@@ -16,6 +16,8 @@ inline int bf16_parts_of(const Halide::Type &type) { return type.is_bfloat() ? 1
 // products of it with any number are what IEEE 754 has. `round` turns a float that is a bf16, or NaN, into one.
 using RoundToBf16 = std::function<Halide::Expr(const Halide::Expr &)>;
 std::vector<Halide::Expr> bf16_parts(const Halide::Expr &x, const RoundToBf16 &round);
+// Of an f32 that arithmetic has made, the first `parts` of them, the last of which is rounded.
+std::vector<Halide::Expr> first_bf16_parts(const Halide::Expr &x, int parts, const RoundToBf16 &round);
 
 // Part n of two neighbours of `type`, given as floats, as one number of 32 bits, the first in its lower half.
 Halide::Expr pair_of_parts(const Halide::Expr &first, const Halide::Expr &second, int n, const Halide::Type &type);
@@ -28,6 +30,10 @@ Halide::Expr pair_of_finite_parts(const Halide::Expr &first, const Halide::Expr 
 // f16 is up to 2^-11.
 std::vector<std::pair<int, int>> products_of_parts(int parts);
 std::vector<std::pair<int, int>> products_with_parts_of_weights(int parts);
+
+// f += the product of two numbers, given by their parts.
+void add_product(Halide::FuncRef f, const std::vector<std::pair<int, int>> &products, const std::vector<Halide::Expr> &x,
+                 const std::vector<Halide::Expr> &y);
 
 // The parts that a stage has as a Tuple, or several have.
 std::vector<Halide::Expr> parts_at(const Halide::FuncRef &);

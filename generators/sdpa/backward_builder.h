@@ -1,6 +1,7 @@
 // How the stages of the gradients of attention are made, shared by the forms of them (backward_stages.cpp, backward_pairs.cpp,
 // backward_tiles.cpp, backward_terms.cpp, backward_captures.cpp, backward_captured.cpp).
 #pragma once
+#include "generators/math/bf16_parts.h"
 #include "generators/math/bits.h"
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/builder.h"
@@ -50,7 +51,7 @@ private:
     Expr key_at(Expr r, bool inside) const;
     Expr channel(Expr d, Expr extent) const;
     void pair_rows();
-    void columns();
+    void matrix_factors();
     void magnitudes();
     Expr seen_block(Expr k, Expr m) const;  // some query of block m of a tile sees some key of block k
     // Pure, or by the seen blocks of a tile, in the loops that are returned, and `elsewhere` in other blocks.
@@ -82,16 +83,16 @@ private:
     using Weight = std::function<Expr(Expr element, Expr along, Expr row)>;
     using Row = std::function<Expr(Expr element, Expr along)>;
     TileSum sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &, const Row &) const;
-    // With matrix tiles.
-    struct Factor {
-        Func all, finite;
-    };
-    using Term = std::function<Expr(const Expr &along)>;
-    using TermOf = std::function<Expr(const Func &rows, const Expr &along)>;
-    Func matrix_channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent,
+    // With matrix tiles; a number is its parts.
+    using Parts = std::vector<Expr>;
+    using Term = std::function<Parts(const Expr &along)>;
+    using TermOf = std::function<Parts(const Expr &along, bool finite)>;
+    int parts() const { return bf16_parts_of(shape.type); }
+    std::vector<Func> pairs(const std::string &name, const std::vector<Var> &args,
+                            const std::function<Expr(Expr element)> &x) const;
+    Func matrix_channel_product(const std::string &name, const std::vector<Func> &keys, const Func &queries, const Expr &extent,
                                 RVar &along) const;
-    TileSum matrix_sum(const std::string &name, bool of_queries, bool masked, const Term &weight, const Factor &,
-                       const TermOf &row) const;
+    TileSum matrix_sum(const std::string &name, bool of_queries, bool masked, const Term &weight, const TermOf &row) const;
     void matrix_sums(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr by_capture(const CaptureInputs &, const Expr &x, const Index &at) const;
     Expr score_before(std::size_t step, const Expr &scaled, const Index &at) const;

@@ -1,4 +1,5 @@
 // Gradients by products of pairs of bf16: what is read in pairs.
+#include "generators/math/bf16_bits.h"
 #include "generators/sdpa/backward_builder.h"
 
 namespace attune {
@@ -16,7 +17,6 @@ void BackwardBuilder::pair_rows() {
     s.grad_rows(d, i, h) = padded(d, in.value_dim, in.grad_out(at(d, in.value_dim), query, h));
     s.key_pairs = Func("key_pairs");
     s.key_pairs(e, d, j) = in.key(channel(d, in.head_dim), min(j * 2 + e, in.keys - 1));
-    if (shape.matrix_tiles) return columns();
     s.key_t(e, r, d, t) = padded(pair, in.head_dim, in.key(at(pair, in.head_dim), key));
     s.value_t(e, r, d, t) = padded(pair, in.value_dim, in.value(at(pair, in.value_dim), key));
     Expr query_of_pair = min(i * 2 + e, in.queries - 1);
@@ -27,12 +27,19 @@ void BackwardBuilder::pair_rows() {
 
 void BackwardBuilder::round_tile(BackwardTile &p, const std::string &suffix) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, e = s.e;
-    p.weight_pairs = Func("weight_pairs" + suffix), p.gradient_pairs = Func("gradient_pairs" + suffix);
+    const Func of_weight = p.dropped.defined() ? p.dropped : p.weight, of_gradient = p.score_gradient;
+    auto weight = [&](const Expr &e) { return of_weight(r, q * 2 + e, u, h, t); };
     p.gradient_rows = Func("gradient_rows" + suffix);
-    const Func weight = p.dropped.defined() ? p.dropped : p.weight;
-    p.weight_pairs(e, r, q, u, h, t) = shape.round_pairs(weight(r, q * 2 + e, u, h, t));
-    p.gradient_pairs(e, r, q, u, h, t) = shape.round_pairs(p.score_gradient(r, q * 2 + e, u, h, t));
-    p.gradient_rows(r, q, u, h, t) = shape.round_pairs(p.score_gradient(r, q, u, h, t));
+    p.gradient_rows(r, q, u, h, t) = Tuple(first_bf16_parts(of_gradient(r, q, u, h, t), parts(), shape.round_pairs));
+    for (int n = 0; n < parts(); n++) {
+        const std::string name = (parts() > 1 ? std::to_string(n) : "") + suffix;
+        Func weights("weight_pairs" + name), gradients("gradient_pairs" + name);
+        weights(e, r, q, u, h, t) =
+            parts() > 1 ? element_of_pair(pair_of_finite_parts(weight(0), weight(1), n), e) : shape.round_pairs(weight(e));
+        gradients(e, r, q, u, h, t) = parts() > 1 ? parts_at(p.gradient_rows(r, q * 2 + e, u, h, t))[n]
+                                                  : shape.round_pairs(of_gradient(r, q * 2 + e, u, h, t));
+        p.weight_pairs.push_back(weights), p.gradient_pairs.push_back(gradients);
+    }
 }
 
 }  // namespace attune

@@ -45,7 +45,6 @@ TileBlocks BackwardBuilder::fill(Func &f, const std::string &name, bool in_block
 // The product of a row of keys or values with one of queries or gradients, over the channels.
 Func BackwardBuilder::channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent,
                                       RVar &along, RVar &element, const PairTerm *of_pair) const {
-    if (shape.matrix_tiles) return matrix_channel_product(name, keys, queries, extent, along);
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     Func f(name);
     Expr i = u * shape.tile_q + q;
@@ -71,7 +70,11 @@ Index BackwardBuilder::index(Expr i, Expr j, Expr head) const {
 
 void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    p.score = channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
+    if (shape.matrix_tiles)
+        p.score = matrix_channel_product("score" + suffix, s.factors.key_t, s.query_rows, in.head_dim, p.channel);
+    else
+        p.score =
+            channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
     p.in_blocks = masked && !shape.matrix_tiles;
     const bool bent = is_bent();
     const Expr nothing = undef(type);
@@ -147,7 +150,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
         // Subtracted before it is multiplied: the difference is small where both are large.
         Expr power = (logit - in.row_lse(i, h)) * value_of(std::numbers::log2e);
-        Expr weight = in_pairs() ? exp2_nonpositive_for_bf16(power) : exp2_nonpositive(power);
+        Expr weight = in_pairs() && parts() == 1 ? exp2_nonpositive_for_bf16(power) : exp2_nonpositive(power);
         if (!masked) return Tuple(weight);
         Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
         Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
@@ -155,8 +158,12 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         return Tuple(kept_or_marked(kept, weight));
     };
     p.weight_blocks = fill(p.weight, "weight" + suffix, p.in_blocks, weight_of, Tuple(undef(type)));
-    p.weight_gradient = channel_product("weight_gradient" + suffix, s.value_t, s.grad_rows, in.value_dim, p.value_channel,
-                                        p.value_element, nullptr);
+    const std::string of_weight = "weight_gradient" + suffix;
+    if (shape.matrix_tiles)
+        p.weight_gradient = matrix_channel_product(of_weight, s.factors.value_t, s.grad_rows, in.value_dim, p.value_channel);
+    else
+        p.weight_gradient =
+            channel_product(of_weight, s.value_t, s.grad_rows, in.value_dim, p.value_channel, p.value_element, nullptr);
     drop_out(p, suffix, masked);
     if (keeps_scaled && score.probability)
         p.kept_blocks = fill(

@@ -57,10 +57,8 @@ void BackwardBuilder::rows() {
     s.grad_rows(d, i, h) = cast(type, in.grad_out(channel(d, in.value_dim), query, h));
     s.key_rows(d, j) = unit_key(of_key(cast(type, in.key(channel(d, in.head_dim), key))), key);
     s.key_t = Func("key_t"), s.value_t = Func("value_t");
-    if (in_pairs()) {
-        pair_rows();
-        return;
-    }
+    if (shape.matrix_tiles) return matrix_factors();
+    if (in_pairs()) return pair_rows();
     s.key_t(r, d, t) = unit_key(of_key(cast(type, in.key(d, key_at(r, false)))), key_at(r, false));
     s.value_t(r, d, t) = cast(type, in.value(d, key_at(r, false)));
 }
@@ -150,7 +148,7 @@ void BackwardBuilder::sums(BackwardTile &p, const std::string &suffix, bool mask
     p.value_sum = sum(
         "value_part" + suffix, false, masked, in.wants_key,
         [&](Expr e, Expr along, Expr r) -> Expr {
-            return pairs ? p.weight_pairs(e, r, along, u, h, t) : weight(r, along, u, h, t);
+            return pairs ? p.weight_pairs[0](e, r, along, u, h, t) : weight(r, along, u, h, t);
         },
         [&](Expr e, Expr along) -> Expr {
             return pairs ? s.grad_pairs(e, d, u * half_tile + along, h) : s.grad_rows(d, u * shape.tile_q + along, h);
@@ -167,7 +165,7 @@ void BackwardBuilder::sums(BackwardTile &p, const std::string &suffix, bool mask
     p.key_sum = sum(
         "key_part" + suffix, false, masked, in.wants_key,
         [&](Expr e, Expr along, Expr r) -> Expr {
-            return pairs ? p.gradient_pairs(e, r, along, u, h, t) : p.score_gradient(r, along, u, h, t);
+            return pairs ? p.gradient_pairs[0](e, r, along, u, h, t) : p.score_gradient(r, along, u, h, t);
         },
         [&](Expr e, Expr along) -> Expr {
             return pairs ? s.query_pairs(e, d, u * half_tile + along, h) : s.query_rows(d, u * shape.tile_q + along, h);

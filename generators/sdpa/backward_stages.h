@@ -62,8 +62,8 @@ struct BackwardShape {
     int block_queries = 8, block_keys = 16;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
     std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
-    // Then, too: products are of whole matrix tiles. Of dot products alone, without a factor of the weights, and of head sizes that
-    // are multiples of what one instruction reduces.
+    // Then, too: products are of whole matrix tiles, of f32 and f16 by their parts. Of dot products alone, without a factor of the
+    // weights, and of head sizes that are multiples of what one instruction reduces.
     bool matrix_tiles = false;
 };
 
@@ -88,8 +88,10 @@ struct BackwardTile {
     // With dropout random words (word, r / 4, q, u, h, t); with it or a factor of the weights what they leave of them; and with a
     // factor dP in front of it, where its buffers are asked for.
     Halide::Func random, dropped, kept;
-    // With pairs: weights and gradients as the sums read them, (e, r, q, u, h, t) where q counts pairs, and (r, q, u, h, t).
-    Halide::Func weight_pairs, gradient_pairs, gradient_rows;
+    // With pairs: weights and gradients as the sums read them, (e, r, q, u, h, t) where q counts pairs, a Func for each part of a
+    // number, and (r, q, u, h, t), a Tuple of them.
+    std::vector<Halide::Func> weight_pairs, gradient_pairs;
+    Halide::Func gradient_rows;
     std::vector<Halide::Func> contributions;  // of captured_stages: what a pair adds to each element that it reads
     Halide::RVar channel, value_channel, channel_element, value_element;
     bool in_blocks = false;  // of a tile that a mask touches: update 0 of those below computes what is seen
@@ -112,12 +114,20 @@ struct BackwardStages {
     // sums read pairs of queries, (e, d, i, h), and of keys, (e, d, j).
     bool in_pairs = false;
     Halide::Func query_pairs, grad_pairs, key_pairs;
-    // With matrix tiles the sums over queries read (q, d, u, h) instead, key_t and value_t are (e, r, d), where d counts pairs of
-    // channels of one tile after the other, and key_total and value_total are (r, d, t).
+    // With matrix tiles left factors are Tuples of the parts of a number (math/bf16_parts.h), and right ones a Func for each part:
+    // query_rows and grad_rows, and these; key_total and value_total are (r, d, t).
     bool in_matrix_tiles = false;
-    Halide::Func query_columns, grad_columns;
-    std::vector<Halide::Func>
-        finite_rows;  // key_pairs and those two, with 0 instead of NaN and Inf: of tiles that a mask touches
+    struct MatrixFactors {
+        std::vector<Halide::Func> key_t, value_t;  // (e, r, d), where d counts pairs of channels of one tile after the other
+        std::vector<Halide::Func> key_pairs;       // (e, d, j), where j counts pairs
+        Halide::Func query_columns, grad_columns;  // (q, d, u, h)
+        // What is transposed for those, in blocks: of (q, d, u, h); and, of more than one part, of (r, d, t), which is kept.
+        std::optional<BlockTranspose> query_blocks, grad_blocks, key_blocks, value_blocks;
+        Halide::Func key_columns, value_columns;
+        // The last three with 0 instead of NaN and Inf: of tiles that a mask touches.
+        std::vector<Halide::Func> finite_key_pairs;
+        Halide::Func finite_query_columns, finite_grad_columns;
+    } factors;
     // With unit rows: 1 / |x| (or 0) of each query and key, and of their gradients by unit rows the product with the unit row and
     // the sum of magnitudes.
     Halide::Func query_norm, query_dot, query_size, key_norm, key_dot, key_size;  // (i, h), (j)

@@ -23,12 +23,6 @@ struct TileBuilder {
         return select(channel < build.in.head_dim, x, Internal::make_zero(x.type()));
     }
 
-    // f += the product of two numbers, given by their parts.
-    static void add_product(FuncRef f, const std::vector<std::pair<int, int>> &products, const std::vector<Expr> &x,
-                            const std::vector<Expr> &y) {
-        for (auto [n, m] : products) f += widened_product(x[n], y[m]);
-    }
-
     void query_pairs() {
         const SdpaInputs &in = build.in;
         const SdpaStages &s = build.s;

@@ -20,6 +20,16 @@ bool bias_goes_with_tiles(const BackwardCall &call, const VariantRecord &variant
     return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.chunk == 0;
 }
 
+// Numbers of 16 bits and more than bf16 has are taken apart for them, once for a key head: few keys do not pay for that, and very
+// many take too much memory.
+bool worth_matrix_tiles(const SdpaProblem &p) {
+    if (p.dtype == DType::bf16) return true;
+    constexpr std::int64_t keys_at_least = 192, bytes_of_query = 24, bytes_of_key = 20, bytes_at_most = 256 << 20;
+    if (p.dtype != DType::f16 || p.keys < keys_at_least) return false;
+    const std::int64_t rows = p.key_heads ? p.query_heads / p.key_heads * p.queries : 0;
+    return (rows * bytes_of_query + p.keys * bytes_of_key) * std::max(p.head_dim, p.value_dim) <= bytes_at_most;
+}
+
 }  // namespace
 
 bool gives_bias(std::string_view op, const VariantRecord &variant) {
@@ -31,11 +41,11 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     const SdpaProblem &p = call.forward.sizes;
     const std::string_view op = call.forward.op;
     const Forced forced = forced_variant(context, variant, op);
-    // Products of matrix tiles and of pairs: only bf16 has them, on CPUs that have such instructions.
-    const Wish tiles[] = {{"matrix_tiles", "", "tiles of queries and keys"},
-                          {"pairs", "", "tiles of queries and keys"},
-                          {"tiles", "", "tiles of queries and keys"},
-                          {"root", "", "nothing else is built"}};
+    std::vector<Wish> tiles;
+    if (worth_matrix_tiles(p)) tiles.push_back({"matrix_tiles", "", "tiles of queries and keys"});
+    tiles.insert(tiles.end(), {{"pairs", "", "tiles of queries and keys"},
+                               {"tiles", "", "tiles of queries and keys"},
+                               {"root", "", "nothing else is built"}});
     const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
     if (Status s = choose_variant({op, p.dtype, kind, p.head_dim, p.value_dim}, tiles, forced, choice.tiles); !s.ok()) return s;
     const Wish root[] = {{"root", "", "nothing else is built"}};

@@ -29,8 +29,10 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
         if (rows > 1) list.push_back({"decode", "g4", "few query rows for each key head"});
     }
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
-    if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least)
+    if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least) {
+        list.push_back({"split", "tall", "few queries of each head, rows that fill tall tiles for each key head", rows});
         list.push_back({"split", "", "few queries of each head, some rows for each key head"});
+    }
     // Of very many keys parts would take too much memory.
     constexpr std::int64_t bytes_of_a_part = 2, bytes_at_most = 64 << 20;
     const auto [parts, rows_at_least, keys_at_least] = matrix_tile_parts(p.dtype);

@@ -125,14 +125,18 @@ void schedule_rounding(const BackwardStages &s, const BackwardTile &p, const Loo
                        int lanes) {
     const Var r = s.r, q = s.q, e = s.e;
     // Rounded by vectors of two.
-    Func rows = p.gradient_rows;
-    rows.compute_at(tile).bound(q, 0, tuning.tile_q).vectorize(r, 2 * lanes).unroll(r);
-    for (Func f : {p.weight_pairs, p.gradient_pairs})
-        f.compute_at(tile).bound(e, 0, 2).bound(q, 0, tuning.tile_q / 2).vectorize(e).vectorize(r, lanes).unroll(r);
-    for (Func f : {p.weight_pairs, p.gradient_pairs, p.gradient_rows}) {
-        f.bound(r, 0, tuning.chunk);
+    auto one_tile = [&](Func f) -> Func {
+        f.compute_at(tile).bound(r, 0, tuning.chunk);
         for (const Var &v : {s.u, s.h, s.t}) f.bound_extent(v, 1);
-    }
+        return f;
+    };
+    one_tile(p.gradient_rows).bound(q, 0, tuning.tile_q).vectorize(r, 2 * lanes).unroll(r);
+    for (const auto &parts : {p.weight_pairs, p.gradient_pairs})
+        for (Func f : parts) {
+            one_tile(f).bound(e, 0, 2).bound(q, 0, tuning.tile_q / 2);
+            parts.size() > 1 ? f.unroll(e) : f.vectorize(e);
+            f.vectorize(r, lanes).unroll(r);
+        }
 }
 
 void schedule_grad_bias(BackwardStages &s, int lanes) {

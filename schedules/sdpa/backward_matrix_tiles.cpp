@@ -1,17 +1,18 @@
 #include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/backward_schedules.h"
+#include "schedules/transpose.h"
 
 namespace attune {
 using namespace Halide;
 
-// What leaves a tile register is 16 rows of a total's sum at a time.
+// What leaves the tile registers is `rows_together` rows of a total's sum at a time.
 static void schedule_matrix_sum(const BackwardStages &s, const TileSum &sum, const TiledSide &lane, const Var &row,
-                                const LoopLevel &rows, int lanes) {
+                                const LoopLevel &rows, int rows_together, int lanes) {
     Func part = sum.part;
-    part.compute_at(rows).bound_extent(row, matrix_tile_side);
+    part.compute_at(rows).bound_extent(row, rows_together);
     for (const Var &v : {s.u, s.h, s.t}) part.bound_extent(v, 1);
-    schedule_matrix_tiles(part, sum.product, lane, {row, matrix_tile_side}, sum.along[0]);
+    schedule_matrix_tiles(part, sum.product, lane, {row, rows_together}, sum.along[0]);
     if (sum.along.size() > 1) part.update().reorder(lane.var, row, sum.along[1]).vectorize(lane.var, lanes);
 }
 
@@ -31,12 +32,31 @@ void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &
     schedule_magnitudes(s, lanes);
     // The factors, once for all tiles: rows are channels, or queries; pairs are of channels, or of keys.
     for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().bound(d, 0, head_dim).vectorize(d, 2 * lanes);
-    for (Func f : {s.query_columns, s.grad_columns, s.finite_rows[1], s.finite_rows[2]})
+    const BackwardStages::MatrixFactors &factors = s.factors;
+    const bool in_parts = factors.key_t.size() > 1;
+    const int rows_together = in_parts ? 2 * matrix_tile_side : matrix_tile_side;
+    auto in_blocks = [&](Func f, const Var &row, int rows, const BlockTranspose &table) {
+        require_multiple("head_dim", head_dim, "what is transposed in a block", table.side);
+        require_multiple("the side of a tile", rows, "what is transposed in a block", table.side);
+        Var block("block"), channel("channel");
+        f.compute_root().bound(row, 0, rows).bound(d, 0, head_dim).split(d, block, channel, table.side);
+        schedule_blocks(f, f, row, channel, block, {table});
+    };
+    in_blocks(factors.query_columns, q, tuning.tile_q, *factors.query_blocks);
+    in_blocks(factors.grad_columns, q, tuning.tile_q, *factors.grad_blocks);
+    if (in_parts) {
+        in_blocks(factors.key_columns, r, tuning.chunk, *factors.key_blocks);
+        in_blocks(factors.value_columns, r, tuning.chunk, *factors.value_blocks);
+    }
+    for (Func f : {factors.finite_query_columns, factors.finite_grad_columns})
         f.compute_root().bound(q, 0, tuning.tile_q).vectorize(q, lanes);
-    for (Func f : {s.key_t, s.value_t})
-        f.compute_root().bound(r, 0, tuning.chunk).bound(e, 0, 2).reorder(e, r, d).vectorize(r, lanes).vectorize(e);
-    for (Func f : {s.key_pairs, s.finite_rows[0]})
-        f.compute_root().bound(e, 0, 2).bound(d, 0, head_dim).reorder(e, d).vectorize(d, lanes).unroll(e);
+    for (const auto &all : {factors.key_t, factors.value_t})
+        for (Func f : all) {
+            f.compute_root().bound(r, 0, tuning.chunk).bound(e, 0, 2).reorder(e, r, d).vectorize(r, lanes);
+            in_parts ? f.unroll(e) : f.vectorize(e);
+        }
+    for (const auto &all : {factors.key_pairs, factors.finite_key_pairs})
+        for (Func f : all) f.compute_root().bound(e, 0, 2).bound(d, 0, head_dim).reorder(e, d).vectorize(d, lanes).unroll(e);
 
     // All totals in one loop over tiles, so that what a tile gives them is computed once.
     struct Total {
@@ -65,11 +85,11 @@ void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &
             const Total &x = totals[n];
             Func total = x.total;
             Stage update = total.update(stage);
-            update.split(x.row, ro, ri, matrix_tile_side);
+            update.split(x.row, ro, ri, rows_together);
             update.reorder(x.lane.var, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
             update.vectorize(x.lane.var, lanes).unroll(x.lane.var).never_partition_all();
             if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
-            schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, lanes);
+            schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, rows_together, lanes);
         }
         const LoopLevel tile(first, loops.query_tile);
         schedule_backward_scores(s, p, tile, tuning, lanes);

@@ -14,17 +14,6 @@ void schedule_prepared(const std::vector<Func> &prepared, int lanes) {
     }
 }
 
-void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, VarOrRVar column_block,
-                     const std::vector<BlockTranspose> &tables) {
-    // Named after the block, which tells the stages of a Func apart: Halide finds the place of a table by name.
-    Var row_block(column_block.name() + "_row_block"), in_row("in_row");
-    consumer.split(row, row_block, in_row, tables[0].side)
-        .reorder({in_row, column, column_block, row_block})
-        .vectorize(in_row)
-        .unroll(column);
-    for (const BlockTranspose &table : tables) schedule_transpose(table, LoopLevel(of, column_block));
-}
-
 void schedule_logits(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
                      const OneTask &one_task) {
     const Var r = s.r;

@@ -94,9 +94,6 @@ void schedule_row_max(const SdpaStages &, const SdpaPartials &, const Halide::Lo
 // The logits of one chunk without their first product: it is computed block by block of them. Then the steps of the score, one
 // pass each over the scores in L1, skipped as a whole where its option is not given.
 void schedule_logits(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
-// A stage of a Func that reads tables in transposed blocks: it takes them block by block. Its columns are split already.
-void schedule_blocks(Halide::Stage consumer, Halide::Func of, Halide::VarOrRVar row, Halide::VarOrRVar column,
-                     Halide::VarOrRVar column_block, const std::vector<BlockTranspose> &tables);
 // Of each query or key alone: small, and in full before all others.
 void schedule_prepared(const std::vector<Halide::Func> &, int lanes);
 

@@ -3,6 +3,7 @@
 #include "tests/amx/amx_machine.h"
 #include "tests/support/sdpa_backward_case.h"
 #include "variant_table.h"
+#include <algorithm>
 
 using namespace attune_test;
 
@@ -10,24 +11,37 @@ extern "C" {
 int amx_sdpa_backward_plain_d64_argv(void **);
 int amx_sdpa_backward_plain_d128_argv(void **);
 int amx_sdpa_backward_training_d64_argv(void **);
+int amx_sdpa_backward_plain_d64_f16_argv(void **);
+int amx_sdpa_backward_training_d64_f16_argv(void **);
+int amx_sdpa_backward_plain_d64_f32_argv(void **);
+int amx_sdpa_backward_training_d64_f32_argv(void **);
 }
 
 namespace {
 
-const attune::VariantRecord &gradient_kernel(std::string_view kind, std::int64_t head_dim) {
-    using attune::DType;
-    static const attune::VariantRecord all[] = {{"d64", "sdpa_backward", DType::bf16, 64, "sapphirerapids", "matrix_tiles", "",
-                                                 "plain", "", "", 32, 64, true, amx_sdpa_backward_plain_d64_argv},
-                                                {"d128", "sdpa_backward", DType::bf16, 128, "sapphirerapids", "matrix_tiles",
-                                                 "", "plain", "", "", 64, 64, true, amx_sdpa_backward_plain_d128_argv},
-                                                {"training", "sdpa_backward", DType::bf16, 64, "sapphirerapids", "matrix_tiles",
-                                                 "", "training", "", "", 32, 64, true, amx_sdpa_backward_training_d64_argv}};
-    return kind == "training" ? all[2] : all[head_dim == 128];
+using attune::DType;
+
+attune::VariantRecord record(DType dtype, int head_dim, std::string_view kind, int tile_q, int (*kernel)(void **)) {
+    return {"under test", "sdpa_backward", dtype, head_dim, "sapphirerapids", "matrix_tiles", "", kind, "", "", tile_q, 64,
+            true,         kernel};
 }
 
-using Arrays = SdpaBackwardArrays<BFloat16>;
+const attune::VariantRecord &gradient_kernel(DType dtype, std::string_view kind, std::int64_t head_dim) {
+    static const attune::VariantRecord all[] = {
+        record(DType::bf16, 64, "plain", 32, amx_sdpa_backward_plain_d64_argv),
+        record(DType::bf16, 128, "plain", 64, amx_sdpa_backward_plain_d128_argv),
+        record(DType::bf16, 64, "training", 32, amx_sdpa_backward_training_d64_argv),
+        record(DType::f16, 64, "plain", 32, amx_sdpa_backward_plain_d64_f16_argv),
+        record(DType::f16, 64, "training", 32, amx_sdpa_backward_training_d64_f16_argv),
+        record(DType::f32, 64, "plain", 32, amx_sdpa_backward_plain_d64_f32_argv),
+        record(DType::f32, 64, "training", 32, amx_sdpa_backward_training_d64_f32_argv)};
+    return *std::find_if(std::begin(all), std::end(all), [&](const attune::VariantRecord &v) {
+        return v.dtype == dtype && v.kind == kind && v.head_dim == head_dim;
+    });
+}
 
-attune::Status run(attune::Context &context, Arrays &a, std::string_view kind, unsigned wanted = want_all) {
+template<typename T>
+attune::Status run(attune::Context &context, SdpaBackwardArrays<T> &a, std::string_view kind, unsigned wanted = want_all) {
     const attune::SdpaOptions options = a.options();
     attune::BackwardCall call;
     attune::Status status = attune::check_sdpa_backward(a.forward.query.view(), a.forward.key.view(), a.forward.value.view(),
@@ -38,42 +52,46 @@ attune::Status run(attune::Context &context, Arrays &a, std::string_view kind, u
     attune::BackwardChoice choice;
     // All but the tiles; those that are chosen give the gradient of a bias, or not, where these do: their chunk is the same.
     if (status = attune::choose_backward(context.state(), call, {}, choice); !status.ok()) return status;
-    choice.tiles = {&gradient_kernel(kind, a.f().head_dim), "the kernel under test"};
+    choice.tiles = {&gradient_kernel(call.forward.sizes.dtype, kind, a.f().head_dim), "the kernel under test"};
     return run_backward(context, call, choice);
 }
 
-void check(attune::Context &context, Arrays &a, std::string_view kind = "plain", unsigned wanted = want_all) {
+template<typename T>
+void check(attune::Context &context, SdpaBackwardArrays<T> &a, std::string_view kind = "plain", unsigned wanted = want_all) {
     attune::Status status = a.run_forward(context);
     INFO(kind << ' ' << describe(a.the) << ' ' << status.message());
     REQUIRE(status.ok());
     status = run(context, a, kind, wanted);
     INFO(status.message());
     REQUIRE(status.ok());
-    CHECK(defect(a, ExpectedGradients<BFloat16>(a), wanted) == "");
+    CHECK(defect(a, ExpectedGradients<T>(a), wanted) == "");
 }
+template<typename T>
 void check(attune::Context &context, const SdpaCase &c, std::string_view kind = "plain", unsigned wanted = want_all) {
-    Arrays a({.forward = c, .grad_lse = c.seed % 2 == 0});
+    SdpaBackwardArrays<T> a({.forward = c, .grad_lse = c.seed % 2 == 0});
     check(context, a, kind, wanted);
 }
 
 }  // namespace
 
-TEST_CASE("matrix tiles: gradients of awkward sizes", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: gradients of awkward sizes", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
     unsigned seed = 1;
-    for (const std::int64_t head_dim : {64, 128})
+    const bool parts = !std::is_same_v<TestType, BFloat16>;
+    for (const std::int64_t head_dim : parts ? std::vector<std::int64_t>{64} : std::vector<std::int64_t>{64, 128})
         for (const auto &[queries, keys] :
              {std::pair(1, 1), {1, 64}, {31, 63}, {32, 64}, {33, 65}, {64, 64}, {65, 129}, {2, 131}, {131, 3}}) {
             SdpaCase c = of_sizes(queries, keys, seed++);
             c.head_dim = c.value_dim = head_dim;
-            check(context, c);
+            check<TestType>(context, c);
         }
     CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: gradients with shared key heads, layouts, causal masks, windows and lengths", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: gradients with shared key heads, layouts, causal masks, windows and lengths", "[amx]",
+                   BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -95,11 +113,11 @@ TEST_CASE("matrix tiles: gradients with shared key heads, layouts, causal masks,
     SECTION("window") { c.forward.causal = attune::Causal::bottom_right, c.forward.window = {60, 0}; }
     SECTION("lengths") { c.forward.batch = 4, c.forward.valid_lens = {0, 1, 70, 131}; }
     SECTION("large scores") { c.forward.spread = 40, c.forward.key_noise = 0.1; }
-    Arrays a(c);
+    SdpaBackwardArrays<TestType> a(c);
     check(context, a, "plain", wanted);
 }
 
-TEST_CASE("matrix tiles: gradients of steps of scores, and dropout", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: gradients of steps of scores, and dropout", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -116,11 +134,12 @@ TEST_CASE("matrix tiles: gradients of steps of scores, and dropout", "[amx]") {
         c.batch = 2, c.keys = 131, c.softcap = 20, c.bias = "h1j", c.mask = "b11j", c.alibi = Alibi::per_head, c.sinks = true;
         c.causal = attune::Causal::bottom_right, c.valid_lens = {70, 131}, c.dropout = {.probability = 0.1, .seed = 3};
     }
-    check(context, c, "training");
+    check<TestType>(context, c, "training");
     CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: what hidden keys and values hold has no effect on gradients", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect on gradients", "[amx]", BFloat16, Float16,
+                   float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -128,27 +147,27 @@ TEST_CASE("matrix tiles: what hidden keys and values hold has no effect on gradi
         SdpaCase c = of_sizes(67, 195, 5);
         c.head_dim = c.value_dim = 64;
         c.query_heads = c.key_heads = 1, c.batch = 3, c.valid_lens = {0, 67, 130};
-        Arrays lengths({.forward = c});
+        SdpaBackwardArrays<TestType> lengths({.forward = c});
         spoil_hidden_keys(lengths.forward);
         check(context, lengths, kind);
         c.batch = 1, c.valid_lens = {}, c.causal = attune::Causal::offset, c.offset = 70;
-        Arrays causal({.forward = c});
+        SdpaBackwardArrays<TestType> causal({.forward = c});
         spoil_hidden_keys(causal.forward);
         check(context, causal, kind);
         c.causal = attune::Causal::bottom_right, c.offset = {}, c.window = {30, 0};
-        Arrays window({.forward = c});
+        SdpaBackwardArrays<TestType> window({.forward = c});
         spoil_hidden_keys(window.forward);
         check(context, window, kind);
     }
 }
 
-TEST_CASE("matrix tiles: the same bits of gradients by one thread and by two", "[amx]") {
+TEMPLATE_TEST_CASE("matrix tiles: the same bits of gradients by one thread and by two", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context one({.threads = 1}), two({.threads = 2});
     SdpaCase c = of_sizes(170, 200, 9);
     c.query_heads = c.key_heads = 1, c.head_dim = c.value_dim = 64, c.causal = attune::Causal::bottom_right;
-    Arrays by_one({.forward = c}), by_two({.forward = c});
+    SdpaBackwardArrays<TestType> by_one({.forward = c}), by_two({.forward = c});
     REQUIRE(by_one.run_forward(one).ok());
     REQUIRE(by_two.run_forward(one).ok());
     REQUIRE(run(one, by_one, "plain").ok());
