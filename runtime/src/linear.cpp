@@ -32,6 +32,11 @@ std::vector<Wish> wishes(const Product &p) {
     constexpr std::int64_t narrow_bytes = 64, shallow_bytes = 512 << 10, padding_percent_at_most = 10;
     const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;
     const std::int64_t padding = (wide - p.columns % wide) % wide;
+    // Tasks of class flat are wide, and long: enough of them for some threads, and all nearly full.
+    constexpr std::int64_t flat_depth = 512, flat_columns = 512, flat_rows = 512, flat_tasks = 4;
+    const std::int64_t flat_padding = (flat_columns - p.columns % flat_columns) % flat_columns;
+    const bool flat = p.depth <= flat_depth && flat_padding * 100 <= p.columns * padding_percent_at_most &&
+                      (p.x.extent[2] / flat_rows) * ((p.columns + flat_padding) / flat_columns) >= flat_tasks;
     const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
     // Rows one after the other: of a large stride they would push each other out of the caches.
     const bool whole = p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns;
@@ -53,6 +58,7 @@ std::vector<Wish> wishes(const Product &p) {
         if (!packed && padding * 100 > p.columns * padding_percent_at_most)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
         if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
+        if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
         if (p.depth * wide_bytes <= shallow_bytes) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
         list.push_back({schedule, "many", "many rows"});
     }
