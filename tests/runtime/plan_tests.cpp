@@ -57,6 +57,11 @@ TEST_CASE("plan: names the variant that runs, and bounds its scratch", "[runtime
                         INFO(wide.variant);
                         CHECK(wide_peak <= wide.workspace_bytes);
                     }
+                    if (queries % 5 == 0) {
+                        const auto [half, half_peak] = plan_and_run<Float16>(c, 2);
+                        INFO(half.variant);
+                        CHECK(half_peak <= half.workspace_bytes);
+                    }
                     if (queries % 3 == 0) {
                         const auto [half, half_peak] = plan_and_run<BFloat16>(c, 2);
                         INFO(half.variant);
@@ -121,6 +126,44 @@ TEST_CASE("plan: keys that a window hides do not count", "[runtime][plan]") {
     CHECK(variants() == few);
     c.window.right++;
     CHECK(variants() == all);
+}
+
+TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows share them", "[runtime][plan]") {
+    const attune::Context context;
+    const auto schedule = [&](attune::DType dtype, std::int64_t queries, std::int64_t keys, std::int64_t group = 1,
+                              bool tables = false) {
+        attune::Plan plan;
+        const attune::SdpaProblem problem{.dtype = dtype,
+                                          .batch = 1,
+                                          .query_heads = 2 * group,
+                                          .key_heads = 2,
+                                          .queries = queries,
+                                          .keys = keys,
+                                          .head_dim = 64,
+                                          .value_dim = 64,
+                                          .scored = tables,
+                                          .tables = tables};
+        CHECK(attune::plan_sdpa(context, problem, plan).ok());
+        for (const attune::VariantInfo &v : attune::variants())
+            if (v.name == plan.variant) return std::string(v.schedule);
+        return std::string();
+    };
+    using attune::DType;
+    if (schedule(DType::f32, 1024, 1024) != "tiles") {
+        WARN("SKIPPED: no kernels of matrix tiles run here");
+        return;
+    }
+    CHECK(schedule(DType::f32, 256, 256) == "tiles");
+    CHECK(schedule(DType::f32, 256, 255) == "prefill");
+    CHECK(schedule(DType::f32, 224, 1024) == "prefill");
+    CHECK(schedule(DType::f32, 64, 1024, 4) == "tiles");
+    CHECK(schedule(DType::f32, 64, 1024, 3) == "prefill");
+    CHECK(schedule(DType::f32, 512, 512, 1, true) == "tiles");
+    CHECK(schedule(DType::f32, 128, 512, 1, true) == "prefill");
+    CHECK(schedule(DType::f32, 4096, 200000) == "prefill");  // parts of 146 MiB
+    CHECK(schedule(DType::f16, 64, 65) == "tiles");
+    CHECK(schedule(DType::f16, 64, 64) == "prefill");
+    CHECK(schedule(DType::bf16, 64, 1024) == "tiles");
 }
 
 TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtime][plan]") {
