@@ -20,8 +20,8 @@ bool bias_goes_with_tiles(const BackwardCall &call, const VariantRecord &variant
     return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.chunk == 0;
 }
 
-// Numbers of 16 bits and more than bf16 has are taken apart for them, once for a key head: few keys do not pay for that, and very
-// many take too much memory.
+// f16 is taken apart for them, once for a key head: few keys do not pay for that, and very many take too much memory. f32 gains
+// nothing by them.
 bool worth_matrix_tiles(const SdpaProblem &p) {
     if (p.dtype == DType::bf16) return true;
     constexpr std::int64_t keys_at_least = 192, bytes_of_query = 24, bytes_of_key = 20, bytes_at_most = 256 << 20;
@@ -41,6 +41,7 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     const SdpaProblem &p = call.forward.sizes;
     const std::string_view op = call.forward.op;
     const Forced forced = forced_variant(context, variant, op);
+    // Products of matrix tiles and of pairs first, on CPUs that have such instructions.
     std::vector<Wish> tiles;
     if (worth_matrix_tiles(p)) tiles.push_back({"matrix_tiles", "", "tiles of queries and keys"});
     tiles.insert(tiles.end(), {{"pairs", "", "tiles of queries and keys"},
