@@ -100,7 +100,8 @@ template<typename T> CleanGradients<T> clean_gradients(attune::Context &context,
     REQUIRE(forward.run_forward(context).ok());
     CleanGradients<T> all;
     for (const attune::VariantInfo &v : backward_variants<T>()) {
-        if (!fits(v, c.forward)) continue;
+        // Of any head size: by the one that stands for them.
+        if (!fits(v, c.forward) || head_size(v) != std::pair(c.forward.head_dim, c.forward.value_dim)) continue;
         INFO(describe(c) << ' ' << v.name);
         all.emplace_back(v, forward);
         CHECK(all.back().second.run(context, v.name).ok());
