@@ -20,14 +20,13 @@ bool bias_goes_with_tiles(const BackwardCall &call, const VariantRecord &variant
     return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.chunk == 0;
 }
 
-// f16 is taken apart for them, once for a key head: few keys do not pay for that, and very many take too much memory. f32 gains
-// nothing by them.
+// f16 is taken apart for matrix tiles, once for a key head: few keys do not pay for that, and very many take too much memory. f32
+// gains nothing by that.
 bool worth_matrix_tiles(const SdpaProblem &p) {
     if (p.dtype == DType::bf16) return true;
     constexpr std::int64_t keys_at_least = 192, bytes_of_query = 24, bytes_of_key = 20, bytes_at_most = 256 << 20;
     if (p.dtype != DType::f16 || p.keys < keys_at_least) return false;
-    const std::int64_t rows = p.key_heads ? p.query_heads / p.key_heads * p.queries : 0;
-    return (rows * bytes_of_query + p.keys * bytes_of_key) * std::max(p.head_dim, p.value_dim) <= bytes_at_most;
+    return (rows_of_key_head(p) * bytes_of_query + p.keys * bytes_of_key) * std::max(p.head_dim, p.value_dim) <= bytes_at_most;
 }
 
 }  // namespace

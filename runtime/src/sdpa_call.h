@@ -40,6 +40,8 @@ struct SdpaCall {
 struct Band {
     std::int32_t begin, end, offset;
 };
+// Queries of all heads that share a key head.
+inline std::int64_t rows_of_key_head(const SdpaProblem &p) { return p.key_heads ? p.query_heads / p.key_heads * p.queries : 0; }
 // Keys behind the one that a query stands at that it may see; -1: unbounded. A causal mask leaves none.
 inline std::int64_t right_of_window(const SdpaOptions &options) {
     return options.causal != Causal::none ? 0 : options.window.right;

@@ -20,7 +20,7 @@ MatrixTileParts matrix_tile_parts(DType dtype) {
 // Classes to look for, the best first. The last one always exists.
 std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
-    const std::int64_t rows = p.key_heads ? p.query_heads / p.key_heads * p.queries : 0;
+    const std::int64_t rows = rows_of_key_head(p);
     std::vector<Wish> list;
     // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel.
     const bool dear = op == "additive" && rows == 1;
