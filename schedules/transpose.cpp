@@ -1,30 +1,68 @@
 #include "schedules/transpose.h"
+#include <algorithm>
+#include <map>
 
 namespace attune {
 using namespace Halide;
 
+namespace {
+
+class WholeVectors : public Internal::IRMutator {
+    using Internal::IRMutator::visit;
+    std::map<std::string, int> sizes_;  // of what is allocated, where it is a constant
+
+    Stmt visit(const Internal::Allocate *op) override {
+        sizes_[op->name] = int(op->constant_allocation_size());
+        return IRMutator::visit(op);
+    }
+    Expr visit(const Internal::Shuffle *op) override {
+        const auto *load = op->vectors.size() == 1 ? op->vectors[0].as<Internal::Load>() : nullptr;
+        const auto *ramp = load ? load->index.as<Internal::Ramp>() : nullptr;
+        const auto begin = ramp && Internal::is_const_one(ramp->stride) ? Internal::as_const_int(ramp->base) : std::nullopt;
+        const int lanes = op->type.lanes();
+        if (!begin || sizes_.count(load->name) == 0 || sizes_[load->name] % lanes != 0) return IRMutator::visit(op);
+        const int end = int(*begin) + load->type.lanes(), first = int(*begin) / lanes * lanes, skipped = int(*begin) - first;
+        if (skipped == 0 && end % lanes == 0) return IRMutator::visit(op);
+        std::vector<Expr> vectors;
+        for (int at = first; at < end; at += lanes)
+            vectors.push_back(Internal::Load::make(op->type, load->name, Internal::Ramp::make(at, 1, lanes), load->image,
+                                                   load->param, Internal::const_true(lanes),
+                                                   Internal::ModulusRemainder(lanes, 0)));
+        std::vector<int> places = op->indices;
+        for (int &place : places) place += skipped;
+        return Internal::Shuffle::make(vectors, places);
+    }
+};
+
+}  // namespace
+
+void shuffle_whole_vectors(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new WholeVectors); }
+
 void schedule_transpose(BlockTranspose transpose, const LoopLevel &block) {
     const int side = transpose.side;
-    Var outer("outer"), inner("inner");
     auto one_block = [&](Func f) -> Func {
-        for (const Var &v : f.args())
-            if (!v.same_as(f.args()[0]) && !v.same_as(f.args()[1])) f.bound_extent(v, 1);
+        for (const Var &v : f.args()) {
+            const bool inside = v.same_as(transpose.column) || v.same_as(transpose.vector) || v.same_as(transpose.place);
+            const bool bit =
+                std::any_of(transpose.bits.begin(), transpose.bits.end(), [&](const Var &b) { return b.same_as(v); });
+            if (bit) f.bound(v, 0, 2).vectorize(v);
+            if (!inside && !bit) f.bound_extent(v, 1);
+        }
         return f.compute_at(block).store_in(MemoryType::Stack);
     };
     one_block(transpose.rows)
         .bound_extent(transpose.column, side)
-        .bound_extent(transpose.row, side)
+        .bound_extent(transpose.vector, side)
         .vectorize(transpose.column)
-        .unroll(transpose.row);
-    for (Func pass : transpose.passes)
-        one_block(pass)
-            .bound_extent(transpose.half, 2)
-            .bound_extent(transpose.at, side * side / 2)
-            .split(transpose.at, outer, inner, side)
-            .reorder(transpose.half, inner, outer)
-            .vectorize(inner)
-            .unroll(transpose.half)
-            .unroll(outer);
+        .unroll(transpose.vector);
+    for (Func pass : transpose.passes) one_block(pass).bound(transpose.vector, 0, side).unroll(transpose.vector);
+    one_block(transpose.block).bound(transpose.place, 0, side * side);
+    Stage last = transpose.block.update();
+    // Each place once.
+    last.allow_race_conditions();
+    const int bits = int(transpose.bits.size());
+    for (int bit = 0; bit < bits; bit++) last.vectorize(transpose.block_bits[bit]);
+    last.unroll(transpose.block_bits[bits]);
 }
 
 void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, VarOrRVar column_block,

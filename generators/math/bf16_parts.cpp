@@ -76,7 +76,7 @@ std::vector<std::pair<int, int>> products_with_parts_of_weights(int parts) {
 
 void add_product(FuncRef f, const std::vector<std::pair<int, int>> &products, const std::vector<Expr> &x,
                  const std::vector<Expr> &y) {
-    for (auto [n, m] : products) f += cast<float>(x[n]) * cast<float>(y[m]);
+    for (auto [n, m] : products) f += widened_product(x[n], y[m]);
 }
 
 std::vector<Expr> parts_at(const FuncRef &f) {

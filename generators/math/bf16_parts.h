@@ -31,6 +31,9 @@ Halide::Expr pair_of_finite_parts(const Halide::Expr &first, const Halide::Expr 
 std::vector<std::pair<int, int>> products_of_parts(int parts);
 std::vector<std::pair<int, int>> products_with_parts_of_weights(int parts);
 
+inline Halide::Expr widened_product(const Halide::Expr &x, const Halide::Expr &y) {
+    return Halide::cast<float>(x) * Halide::cast<float>(y);
+}
 // f += the product of two numbers, given by their parts.
 void add_product(Halide::FuncRef f, const std::vector<std::pair<int, int>> &products, const std::vector<Halide::Expr> &x,
                  const std::vector<Halide::Expr> &y);

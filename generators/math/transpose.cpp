@@ -1,36 +1,83 @@
 #include "generators/math/transpose.h"
+#include <algorithm>
 
 namespace attune {
 using namespace Halide;
+
+// The vector by which a row goes in, or a column comes out; the other way round, too. Passes take the bits of a place in a group
+// from the last on.
+Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
+    const int group = 1 << group_bits;
+    const Expr within = row_or_column % group;
+    Expr vector = row_or_column / group * group;
+    for (int bit = 1; bit < group; bit *= 2) vector += within / bit % 2 * (group / 2 / bit);
+    return vector;
+}
 
 BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vector<Var> &outer,
                                const std::function<Expr(Expr, Expr)> &source)
     : side(side) {
     if (side < 2 || (side & (side - 1)) != 0)
         throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
-    auto with_outer = [&](std::vector<Var> vars) {
-        vars.insert(vars.end(), outer.begin(), outer.end());
-        return vars;
+    std::vector<Var> of_block = {row_block, column_block};
+    of_block.insert(of_block.end(), outer.begin(), outer.end());
+    auto with_block = [&](auto args) {
+        args.insert(args.end(), of_block.begin(), of_block.end());
+        return args;
     };
+    constexpr int group_bytes = 16;
+    const int group = std::min(side, group_bytes / source(row_block, column_block).type().bytes());
+    for (group_bits = 0; 1 << group_bits < group;) group_bits++;
+    for (int bit = 1; bit < side; bit *= 2) bits.emplace_back("bit" + std::to_string(bits.size()));
     rows = Func(name + "_rows");
-    rows(with_outer({column, row, row_block, column_block})) = source(row_block * side + row, column_block * side + column);
-    const std::vector<Var> vars = with_outer({half, at, row_block, column_block});
-    const Expr from = at + half * (side * side / 2);
-    for (int reach = 1; reach < side; reach *= 2) {
-        Func pass(name + "_" + std::to_string(passes.size()));
-        std::vector<Expr> args(vars.begin(), vars.end());
-        const int width = passes.empty() ? side : 2;  // of what the pass before, or rows, has innermost
-        args[0] = from % width, args[1] = from / width;
-        pass(vars) = passes.empty() ? rows(args) : passes.back()(args);
-        passes.push_back(pass);
+    rows(with_block(std::vector<Var>{column, vector})) =
+        source(row_block * side + vector_of(vector), column_block * side + column);
+
+    // Which element of the stage before, in bits, and which of its vectors, comes to a place: one bit of the vector's number goes
+    // for one of the place.
+    const int last = int(bits.size()) - 1;
+    auto before = [&](int pass, const std::vector<Expr> &to, const Expr &v) {
+        const Expr upper = v / (side / 2);
+        std::vector<Expr> from = to;
+        const bool in_groups = pass < group_bits;
+        const int first = in_groups ? 0 : group_bits, end = in_groups ? group_bits : last + 1;
+        const Expr of_two = in_groups ? to[0] : to[last];
+        for (int bit = first; bit < end; bit++)
+            from[bit] = in_groups ? (bit + 1 < end ? to[bit + 1] : upper) : (bit > first ? to[bit - 1] : upper);
+        const Expr neighbour = v % (side / 2) * 2 + of_two;
+        if (pass > 0) {
+            from.push_back(neighbour);
+            return Expr(passes.back()(with_block(from)));
+        }
+        Expr at = 0;
+        for (int bit = 0; bit <= last; bit++) at += from[bit] << bit;
+        return Expr(rows(with_block(std::vector<Expr>{at, neighbour})));
+    };
+    for (int pass = 0; pass < last; pass++) {
+        Func f(name + "_" + std::to_string(pass));
+        std::vector<Var> args = bits;
+        args.push_back(vector);
+        f(with_block(args)) = before(pass, std::vector<Expr>(bits.begin(), bits.end()), vector);
+        passes.push_back(f);
     }
+    Region all(bits.size(), Range(0, 2));
+    all.emplace_back(0, side);
+    block_bits = RDom(all, name + "_bits");
+    std::vector<Expr> to;
+    Expr at = block_bits[last + 1] * side;
+    for (int bit = 0; bit <= last; bit++) {
+        to.push_back(block_bits[bit]);
+        at += block_bits[bit] << bit;
+    }
+    block = Func(name);
+    block(with_block(std::vector<Var>{place})) = undef(rows.type());
+    block(with_block(std::vector<Expr>{at})) = before(last, to, block_bits[last + 1]);
 }
 
 Expr BlockTranspose::operator()(Expr row, Expr column, const std::vector<Expr> &outer) const {
-    const Expr to = (column % side) * side + row % side;
-    std::vector<Expr> args = {to % 2, to / 2, row / side, column / side};
+    std::vector<Expr> args = {vector_of(column % side) * side + row % side, row / side, column / side};
     args.insert(args.end(), outer.begin(), outer.end());
-    return passes.back()(args);
+    return block(args);
 }
 
 }  // namespace attune

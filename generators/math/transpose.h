@@ -7,14 +7,20 @@
 
 namespace attune {
 
-// A block of side n = 2^m has n^2 elements in a row; m perfect shuffles (first half and second half interleaved) exchange
-// its rows and columns. Each pass interleaves whole vectors, where a transposed load or store would take them apart.
-// A pass is a Func of (half, at, row block, column block, outer...): element half + 2 at of the block.
+// A block of side n = 2^m goes through m passes, each of which makes two vectors of two neighbours. Vectors consist of groups of
+// 16 bytes, 2^b elements, in which processors exchange elements at less cost than between them. Each of the first b passes
+// interleaves the lower halves of two groups, and the upper ones; each of the others takes the even groups of two vectors, and the
+// odd ones. So whole vectors go in and come out, where a transposed load or store would take them apart.
+// A pass is a Func of (bits of the place in a vector, vector, row block, column block, outer...), since in bits it is no more than
+// another order: Halide sees a shuffle, where divisions would make a gather of it. The last has places instead of bits and vector.
 struct BlockTranspose {
     int side;
-    Halide::Func rows;  // (column, row, row block, column block, outer...): what goes into the first pass
+    Halide::Func rows;  // (column, vector, row block, column block, outer...): what goes into the first pass
     std::vector<Halide::Func> passes;
-    Halide::Var half{"half"}, at{"at"}, column{"column"}, row{"row"}, row_block{"row_block"}, column_block{"column_block"};
+    std::vector<Halide::Var> bits;
+    Halide::Func block;       // (element + side * vector, row block, column block, outer...)
+    Halide::RDom block_bits;  // of its update: the bits and the vector
+    Halide::Var column{"column"}, vector{"vector"}, place{"place"}, row_block{"row_block"}, column_block{"column_block"};
 
     // source(row, column) gives what is to be transposed; it may use `outer`, which the passes have as dimensions.
     BlockTranspose(const std::string &name, int side, const std::vector<Halide::Var> &outer,
@@ -22,6 +28,10 @@ struct BlockTranspose {
 
     // source(row, column), where neighbouring rows are neighbours in memory.
     Halide::Expr operator()(Halide::Expr row, Halide::Expr column, const std::vector<Halide::Expr> &outer) const;
+
+private:
+    int group_bits;
+    Halide::Expr vector_of(const Halide::Expr &row_or_column) const;
 };
 
 }  // namespace attune

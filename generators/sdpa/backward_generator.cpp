@@ -5,6 +5,7 @@
 #include "generators/sdpa/user_attention.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/rounding.h"
+#include "schedules/transpose.h"
 #include "schedules/sdpa/backward_schedules.h"
 
 namespace {
@@ -195,7 +196,9 @@ public:
             attune::schedule_backward_terms(stages, outputs, tuning, target);
         else
             attune::schedule_backward(stages, outputs, tuning, target);
-        if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
+        if (schedule_name != Schedule::matrix_tiles) return;
+        attune::join_matrix_tiles(get_pipeline());
+        attune::shuffle_whole_vectors(get_pipeline());
     }
 
 private:

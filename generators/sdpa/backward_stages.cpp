@@ -278,6 +278,8 @@ void BackwardBuilder::outputs() {
 }
 
 BackwardStages backward_stages(const BackwardInputs &in, const BackwardShape &shape, const Score &score) {
+    if (shape.matrix_tiles && shape.type.bits() > 32)
+        throw CompileError("attune: gradients by matrix tiles take bf16, f16 and f32\n");
     if (shape.matrix_tiles && (score.probability || score.pair.term || score.pair.unit_rows))
         throw CompileError("attune: gradients by matrix tiles are of dot products, without a factor of the weights\n");
     BackwardBuilder b{in, shape, score};

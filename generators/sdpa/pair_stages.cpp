@@ -1,4 +1,5 @@
 #include "generators/sdpa/pair_stages.h"
+#include "generators/math/bf16_parts.h"
 #include "generators/math/exp2.h"
 #include "generators/sdpa/builder.h"
 

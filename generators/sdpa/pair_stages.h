@@ -38,8 +38,5 @@ struct PairKeys {
     KeyLoop loop() const { return {dom.y, dom.z}; }
 };
 PairKeys pair_keys(const Builder &, const std::string &name, bool masked);
-inline Halide::Expr widened_product(const Halide::Expr &x, const Halide::Expr &y) {
-    return Halide::cast<float>(x) * Halide::cast<float>(y);
-}
 
 }  // namespace attune

@@ -6,6 +6,7 @@
 #include "schedules/prefetch.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
+#include "schedules/transpose.h"
 #include <optional>
 
 namespace {
@@ -159,6 +160,7 @@ public:
         } else {
             attune::schedule_root(stages, *out);
         }
+        attune::shuffle_whole_vectors(get_pipeline());
     }
 
 private:

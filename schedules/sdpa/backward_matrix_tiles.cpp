@@ -19,6 +19,7 @@ static void schedule_matrix_sum(const BackwardStages &s, const TileSum &sum, con
 void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
                                     const Target &target, int head_dim) {
     const int lanes = target.natural_vector_size(Float(32));
+    require(head_dim > 0, "matrix tiles take one head size, which must be given");
     require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
     require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
     require_multiple("tile_q", tuning.tile_q, "the depth of a matrix tile", matrix_tile_depth);

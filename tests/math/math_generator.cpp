@@ -2,6 +2,8 @@
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/tanh.h"
+#include "schedules/transpose.h"
+#include <optional>
 
 namespace {
 
@@ -52,7 +54,37 @@ private:
     Halide::Var i{"i"}, n{"n"};
 };
 
+// out(row, column) of in(column, row), whole blocks of them.
+class Transposed : public Halide::Generator<Transposed> {
+public:
+    GeneratorParam<int> side{"side", 16};
+    GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
+    Input<Buffer<void, 2>> in{"in"};
+    Output<Buffer<void, 2>> out{"out"};
+
+    void configure() {
+        in.set_type(dtype);
+        out.set_type(dtype);
+    }
+    void generate() {
+        blocks.emplace("block", side, std::vector<Halide::Var>{},
+                       [&](Halide::Expr row, Halide::Expr column) { return in(column, row); });
+        out(row, column) = (*blocks)(row, column, {});
+    }
+    void schedule() {
+        Halide::Var in_block("in_block"), column_block("column_block");
+        out.split(column, column_block, in_block, side, Halide::TailStrategy::RoundUp).align_bounds(row, side);
+        attune::schedule_blocks(Halide::Stage(out), out, row, in_block, column_block, {*blocks});
+        attune::shuffle_whole_vectors(get_pipeline());
+    }
+
+private:
+    Halide::Var row{"row"}, column{"column"};
+    std::optional<attune::BlockTranspose> blocks;
+};
+
 }  // namespace
 
 HALIDE_REGISTER_GENERATOR(Math, math)
+HALIDE_REGISTER_GENERATOR(Transposed, transposed)
 HALIDE_REGISTER_GENERATOR(Philox, philox)

@@ -181,3 +181,36 @@ TEST_CASE("math: Philox4x32-10 by the words of Random123 and of the reference", 
         }
     });
 }
+
+TEMPLATE_TEST_CASE("math: blocks are transposed", "[math]", std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t) {
+    using T = TestType;
+    const std::string type = "u" + std::to_string(8 * sizeof(T));
+    int sides = 0;
+    for (std::int64_t side : {2, 4, 8, 16, 32}) {
+        const std::string function = "transpose" + std::to_string(side);
+        if (std::none_of(std::begin(kernels), std::end(kernels),
+                         [&](const Kernel &k) { return k.function == function && k.dtype == type; }))
+            continue;
+        sides++;
+        for_each_kernel(function, type, [&](const Kernel &k) {
+            const std::int64_t rows = 3 * side, columns = 2 * side;
+            std::vector<T> in(std::size_t(rows * columns)), out(in.size());
+            std::mt19937_64 random(3);
+            for (T &x : in) x = T(random());
+            attune::HalideBuffer from(attune::ConstView(reinterpret_cast<float *>(in.data()), {rows, columns})),
+                to(attune::ConstView(reinterpret_cast<float *>(out.data()), {columns, rows}));
+            from.get()->type = to.get()->type = {halide_type_uint, 8 * sizeof(T), 1};
+            void *args[] = {nullptr, from.get(), to.get()};
+            attune::Context context;
+            const attune::Status status = attune::call_kernel(context.state(), k.call, args, 1);
+            INFO(status.message());
+            REQUIRE(status.ok());
+            bool same = true;
+            for (std::int64_t r = 0; r < rows; r++)
+                for (std::int64_t c = 0; c < columns; c++)
+                    same = same && out[std::size_t(c * rows + r)] == in[std::size_t(r * columns + c)];
+            CHECK(same);
+        });
+    }
+    CHECK(sides > 0);
+}
