@@ -5,6 +5,7 @@
 #include "schedules/matrix_tiles.h"
 #include "schedules/prefetch.h"
 #include "schedules/require.h"
+#include "schedules/transpose.h"
 
 namespace {
 enum class Schedule { root, panels, pairs, tiles, weight_tiles };
@@ -32,6 +33,7 @@ public:
     Input<Buffer<void, 4>> x{"x"};        // (k, m, h, b)
     Input<Buffer<>> weight{"weight"};     // (k, n), or packed_panels.h
     Input<Buffer<void, 1>> bias{"bias"};  // (n), any stride
+    Input<int> ahead{"ahead"};            // LinearInputs
     Output<Buffer<void, 4>> out{"out"};   // (n, m, h, b)
 
     void configure() {
@@ -47,11 +49,13 @@ public:
         in.as_it_lies = packed || whole == 1;
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
+        in.ahead = ahead;
         // One row takes a block of weights from registers as it is transposed: no other row wants it.
-        const bool block_by_block =
-            !packed && schedule_name == Schedule::panels && tile_rows == 1 && tile_columns.value() == block.value();
-        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, block_by_block};
-        stages = schedule_name == Schedule::pairs   ? attune::linear_pair_stages(in, shape)
+        const bool in_pairs = schedule_name == Schedule::pairs;
+        const bool block_by_block = !packed && (in_pairs || schedule_name == Schedule::panels) && tile_rows == 1 && block > 0;
+        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block};
+        stages = block_by_block                     ? attune::linear_block_stages(in, shape, in_pairs)
+                 : in_pairs                         ? attune::linear_pair_stages(in, shape)
                  : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
                  : schedule_name == Schedule::weight_tiles
                      ? attune::linear_weight_tile_stages(in, shape, attune::matrix_tile_depth)
@@ -75,6 +79,7 @@ public:
         else
             attune::schedule_panels(stages, out, tuning, target);
         if (schedule_name == Schedule::tiles) attune::join_matrix_tiles(get_pipeline());
+        attune::shuffle_whole_vectors(get_pipeline());
         attune::fetch_weights_ahead(stages, weight, prefetch_depth, block);
         if (prefetch_depth > 0) attune::fetch_into_caches(get_pipeline());
         if (packed && schedule_name != Schedule::root)

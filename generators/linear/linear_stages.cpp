@@ -32,6 +32,17 @@ Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape
     return min(s.c * steps + r.y, (in.depth - 1) / depth_of_tile);
 }
 
+// The last product of an odd depth, of which there is no pair.
+void add_odd(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
+    Var n = s.n, m = s.m, h = s.h, b = s.b;
+    RDom odd(0, 1, "odd");
+    odd.where(in.depth % 2 == 1);
+    s.in_pairs = true, s.odd = odd.x;
+    Expr last = in.depth - 1 + odd;
+    s.product(n, m, h, b) += cast(shape.type, in.x(last, min(m, in.rows - 1), h, b)) *
+                             cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
+}
+
 void add_output(LinearStages &s, const LinearInputs &in) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.out = Func("out_stage");
@@ -59,19 +70,9 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     }
 
     RDom r(0, shape.chunk, "partial_k");
-    Expr first = c * shape.chunk;
-    if (shape.block_by_block) {
-        r = RDom(0, shape.block, 0, shape.chunk / shape.block, "partial_k");
-        s.block_by_block = true, s.partial_block = r.y;
-        first += r.y * shape.block;
-        // Two conditions: the first is one for the whole block. Halide 21 would join them but for likely().
-        r.where(likely(first < in.depth));
-        r.where(likely(first + r.x < in.depth));
-    } else {
-        r.where(first + r.x < in.depth);
-    }
+    r.where(c * shape.chunk + r.x < in.depth);
     s.partial_k = r.x;
-    Expr at = unsafe_promise_clamped(first + r.x, 0, in.depth - 1);
+    Expr at = unsafe_promise_clamped(c * shape.chunk + r.x, 0, in.depth - 1);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     Expr x = in.x(at, min(m, in.rows - 1), h, b);
@@ -90,9 +91,8 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
 LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape) {
     LinearStages s;
     Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
-    auto weight = [&](Expr e, Expr n, Expr k) {
-        return in.weight(min(n, in.columns - 1), min(k, in.depth / 2 - 1) * 2 + e, h, b);
-    };
+    // Clamped as one number, which is a ramp of elements then: a block within the depth is read row by row.
+    auto weight = [&](Expr e, Expr n, Expr k) { return in.weight(min(n, in.columns - 1), min(k * 2 + e, in.depth - 1), h, b); };
     if (!in.as_it_lies) s.panel = Func("panel");
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
@@ -104,19 +104,65 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
 
     RDom r(0, 2, 0, shape.chunk / 2, "partial_k");
     r.where(c * (shape.chunk / 2) + r.y < in.depth / 2);
-    s.in_pairs = true, s.pair = r.x, s.partial_k = r.y;
+    s.pair = r.x, s.partial_k = r.y;
     Expr at = unsafe_promise_clamped(c * (shape.chunk / 2) + r.y, 0, in.depth / 2 - 1);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     const Expr pair = in.as_it_lies ? in.weight(n, at * 2 + r.x, h, b) : s.panel(r.x, n, at, h, b);
     s.partial(n, m, c, h, b) += cast(shape.type, in.x(at * 2 + r.x, min(m, in.rows - 1), h, b)) * cast(shape.type, pair);
     add_partials(s, in, shape);
-    RDom odd(0, 1, "odd");
-    odd.where(in.depth % 2 == 1);
-    s.odd = odd.x;
-    Expr last = in.depth - 1 + odd;
-    s.product(n, m, h, b) += cast(shape.type, in.x(last, min(m, in.rows - 1), h, b)) *
-                             cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
+    add_odd(s, in, shape);
+    add_output(s, in);
+    return s;
+}
+
+LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shape, bool in_pairs) {
+    LinearStages s;
+    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    const int size = in_pairs ? 2 : 1, chunk = shape.chunk / size, block = shape.block;
+    const Expr terms = in.depth / size;
+    auto weight = [&](Expr n, Expr k) { return in.weight(min(n, in.columns - 1), k, h, b); };
+    if (!in_pairs && in.x.type() != shape.type) {
+        s.x_rows = Func("x_rows");
+        s.x_rows(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
+    }
+
+    s.partial = Func("partial");
+    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
+    // Those terms of the block at `place`, which lies within the depth, that are wanted.
+    auto sum = [&](const std::string &suffix, const RDom &r, const Expr &at) {
+        BlockTranspose transpose("transpose" + suffix, block, {t, h, b}, [&](Expr n, Expr k) {
+            if (in_pairs) return pair_of(weight(n, (t + k) * 2), weight(n, (t + k) * 2 + 1));
+            return cast(shape.type, weight(n, t + k));
+        });
+        const Expr place = clamp(at, 0, terms - block), k = (place + r.y) * size + r.x;
+        Func panel;
+        if (in_pairs) {
+            panel = Func("panel" + suffix);
+            panel(e, n, s.k, t, h, b) = element_of_pair(transpose(n, s.k, {t, h, b}), e);
+        }
+        const Expr x = s.x_rows.defined() ? s.x_rows(k, m, h, b) : in.x(k, min(m, in.rows - 1), h, b);
+        const Expr w = in_pairs ? panel(r.x, n, r.y, place, h, b) : transpose(n, r.y, {place, h, b});
+        s.partial(n, m, c, h, b) += cast(shape.type, x) * cast(shape.type, w);
+        s.block_sums.push_back({r.x, r.y, r.z, transpose, panel});
+    };
+    auto part_of_block = [&](const std::string &suffix, const Expr &begin, const Expr &end) {
+        RDom r(0, size, 0, block, 0, 1, "block" + suffix);
+        const Expr place = min(begin, terms - block);
+        r.where(begin < end);
+        r.where(place + r.y >= begin);
+        r.where(place + r.y < end);
+        sum(suffix, r, place);
+    };
+    const Expr begin = c * chunk, end = min(begin + chunk, terms), first = min(begin + in.ahead / size % block, end);
+    const Expr blocks = (end - first) / block, behind = first + blocks * block;
+    part_of_block("_before", begin, first);
+    RDom r(0, size, 0, block, 0, chunk / block, "blocks");
+    r.where(r.z < blocks);
+    sum("", r, first + r.z * block);
+    part_of_block("_behind", behind, end);
+    add_partials(s, in, shape);
+    if (in_pairs) add_odd(s, in, shape);
     add_output(s, in);
     return s;
 }

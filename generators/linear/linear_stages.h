@@ -19,6 +19,9 @@ struct LinearInputs {
     bool as_it_lies = false;
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
+    // Of linear_block_stages: how many elements of each row of the weight lie before its first cache line, so that blocks begin
+    // where lines do. It changes no result.
+    Halide::Expr ahead = 0;
 };
 
 struct LinearShape {
@@ -27,9 +30,6 @@ struct LinearShape {
     // Weights that lie along k in memory go through square blocks of this side to lie along n; 0: element by element, as
     // suits weights that lie along n already. It changes no result.
     int block;
-    // Sums run over blocks, and along the depth within each, so that a block can be transposed where it is summed, and only
-    // where it begins within the depth. The order is the same.
-    bool block_by_block = false;
 };
 
 struct LinearStages {
@@ -41,11 +41,18 @@ struct LinearStages {
     Halide::Func product;                     // (n, m, h, b) bias + partials
     Halide::Func out;                         // (n, m, h, b)
     Halide::RVar partial_k, product_chunk;
-    bool block_by_block = false;  // as LinearShape: partial_k is within a block
-    Halide::RVar partial_block;
     // Of linear_pair_stages: the element of a pair, and panel is (e, n, k, h, b), where k counts pairs.
     bool in_pairs = false;
     Halide::RVar pair;
+    // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
+    // whole ones, and the rest. panel is there with pairs alone, (e, n, k, t, h, b), for pair k of the block at t. Each update has
+    // its own, or Halide 21 would take rows of pairs element by element.
+    struct BlockSum {
+        Halide::RVar element, term, block;
+        BlockTranspose transpose;
+        Halide::Func panel;
+    };
+    std::vector<BlockSum> block_sums;
     Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
     // Of linear_tile_stages, padded by zeros: panel is as with pairs. Of linear_weight_tile_stages: panel is (k, n, t, h, b),
     // weights along k in matrix tile t of the depth, and partial (m, n, c, h, b).
@@ -59,6 +66,10 @@ LinearStages linear_stages(const LinearInputs &, const LinearShape &);
 
 // The same as sums over pairs of bf16 along the depth, which must be 2 at least. Blocks are of pairs.
 LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
+
+// The same bits for sums that go from memory block by block, transposed where they are summed: for one row. With in_pairs those of
+// linear_pair_stages. The depth must be a block at least.
+LinearStages linear_block_stages(const LinearInputs &, const LinearShape &, bool in_pairs);
 
 // The same as products of whole matrix tiles of bf16, which take so much of the depth at a time, with rows of x as the left
 // factor and weights in pairs as the right one. Of any depth. Blocks are of pairs.

@@ -27,6 +27,11 @@ constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of 
 // Whether its weights can be read as they lie.
 bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
 
+// Class row of linear reads weights in whole blocks, of a cache line at most; other weights lie as its sums read them.
+constexpr std::int64_t block_of_row_depth = 32;
+bool has_blocks(const Product &p) { return p.op == "linear"; }
+bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_of_row_depth); }
+
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
     constexpr std::int64_t narrow_bytes = 64, shallow_bytes = 512 << 10, padding_percent_at_most = 10;
@@ -54,7 +59,7 @@ std::vector<Wish> wishes(const Product &p) {
         if (schedule == "pairs" && p.depth < 2) continue;
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
         if (!packed && p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
-        if (p.x.extent[2] == 1) list.push_back({schedule, "row", "one row"});
+        if (suits_row(p)) list.push_back({schedule, "row", "one row"});
         if (!packed && padding * 100 > p.columns * padding_percent_at_most)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
         if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
@@ -69,6 +74,8 @@ std::vector<Wish> wishes(const Product &p) {
 // What a forced variant takes instead; empty if it takes the product.
 std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
+    if (variant.shape_class == "row" && has_blocks(p) && p.depth < block_of_row_depth)
+        return "a last extent of x from " + text(block_of_row_depth) + ", got " + text(p.depth);
     if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {
         if (p.depth % matrix_tile_depth != 0)
@@ -80,6 +87,15 @@ std::string why_unfit(const Product &p, const VariantRecord &variant) {
     const std::int64_t wide = wide_bytes / size_of(sum_type(p.x.dtype));
     if (p.columns % wide != 0) return "a last extent of x that " + text(wide) + " divides, got " + text(p.columns);
     return {};
+}
+
+// How many elements of each row of the weight lie before the first cache line that begins in it; 0 if rows differ in that.
+std::int32_t elements_before_line(const ConstView &weight) {
+    constexpr std::int64_t line_bytes = 64;
+    const std::int64_t size = size_of(weight.dtype);
+    if (weight.stride[weight.rank - 2] * size % line_bytes != 0) return 0;
+    const auto address = reinterpret_cast<std::uintptr_t>(weight.data);
+    return static_cast<std::int32_t>((line_bytes - static_cast<std::int64_t>(address % line_bytes)) % line_bytes / size);
 }
 
 int threads_for(const Product &p, int threads) {
@@ -99,7 +115,8 @@ Status run_kernel(Context::State &context, const Product &p, const VariantRecord
     ConstView start(&zero, {p.columns}, {0});
     start.dtype = p.x.dtype;
     HalideBuffer bias(p.bias.given() ? p.bias : start);
-    void *args[] = {nullptr, x.get(), weight.get(), bias.get(), out.get()};
+    std::int32_t ahead = elements_before_line(p.weight);
+    void *args[] = {nullptr, x.get(), weight.get(), bias.get(), &ahead, out.get()};
     return call_kernel(context, variant.kernel, args, threads);
 }
 

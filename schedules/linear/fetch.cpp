@@ -9,10 +9,12 @@ using namespace Halide;
 void fetch_weights_ahead(LinearStages &s, const ImageParam &weight, int depth, int block) {
     if (depth == 0) return;
     const bool by_tiles = s.x_pairs.defined() && !s.panel.defined();
-    require(by_tiles || s.block_by_block, "prefetch_depth is for few rows, of weights that are read as they lie");
+    const bool by_blocks = !s.block_sums.empty();
+    require(by_tiles || by_blocks, "prefetch_depth is for few rows, of weights that are read as they lie");
     const int step = by_tiles ? matrix_tile_depth : block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "block", step);
-    fetch_ahead(s.partial.update(), weight, by_tiles ? s.partial_tile : s.partial_block, depth / step);
+    if (by_tiles) return fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
+    fetch_ahead(s.partial.update(whole_blocks_of_row), weight, s.block_sums[whole_blocks_of_row].block, depth / step);
 }
 
 }  // namespace attune

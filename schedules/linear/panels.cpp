@@ -32,6 +32,28 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
     }
 }
 
+// Of one row. Whole blocks go through registers alone; one of which the chunk has a part is summed from where it was transposed.
+// Blocks of neighbouring columns take turns: the sums of one wait for each other while the next is transposed.
+static void schedule_blocks_of_row(LinearStages &s, int lanes) {
+    const Var e = s.e, n = s.n, m = s.m, k = s.k;
+    Var no("no"), ni("ni");
+    const LoopLevel of_block(s.partial, no);
+    for (int update = 0; update < int(s.block_sums.size()); update++) {
+        const auto &[element, term, block, transpose, panel_of_block] = s.block_sums[update];
+        Stage sums = s.partial.update(update);
+        sums.split(n, no, ni, lanes).reorder(element, ni, term, no, m, block);
+        if (s.in_pairs) sums.atomic().vectorize(element);
+        sums.vectorize(ni).unroll(no);
+        if (update == whole_blocks_of_row) sums.unroll(term);
+        schedule_transpose(transpose, of_block);
+        if (!s.in_pairs) continue;
+        Func panel = panel_of_block;
+        for (const Var &v : {s.t, s.h, s.b}) panel.bound_extent(v, 1);
+        panel.compute_at(of_block).store_in(MemoryType::Stack).bound(e, 0, 2).bound(k, 0, lanes).bound_extent(n, lanes);
+        panel.reorder(e, n).unroll(e).vectorize(n).unroll(k);
+    }
+}
+
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type());
     require(tuning.tile_columns > 0, "tile_columns must be given");
@@ -43,7 +65,8 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         require_block(tuning.block, lanes);
         require_multiple("chunk", tuning.chunk, "block", tuning.block);
     }
-    require(tuning.tile_chunks == 1 || !(s.in_pairs || s.block_by_block),
+    const bool block_by_block = !s.block_sums.empty();
+    require(tuning.tile_chunks == 1 || !(s.in_pairs || block_by_block),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
     Var task("task"), tile("tile"), no("no"), ni("ni"), mo("mo"), mi("mi");
@@ -92,23 +115,19 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     // A register tile.
     lanes_are_columns(s.partial.compute_at(of_tile)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
     s.partial.store_in(MemoryType::Stack);
-    Stage sums = s.partial.update();
-    if (s.block_by_block)
-        sums.reorder(n, s.partial_k, m, s.partial_block).unroll(s.partial_k).partition(s.partial_block, Partition::Always);
-    else if (s.in_pairs)
-        sums.reorder(s.pair, n, m, s.partial_k).atomic().vectorize(s.pair);
-    else
-        sums.reorder(n, m, s.partial_k);
-    sums.vectorize(n, lanes).unroll(n).unroll(m);
-    if (s.block_by_block) {
-        // In the loop of the one row, which is within the condition that the block is there. All but the last block are
-        // whole, also of a chunk that is not.
-        schedule_transpose(*s.transpose, LoopLevel(s.partial, m));
-        s.product.update().partition(s.product_chunk, Partition::Never);
+    if (block_by_block) {
+        schedule_blocks_of_row(s, lanes);
+    } else {
+        Stage sums = s.partial.update();
+        if (s.in_pairs)
+            sums.reorder(s.pair, n, m, s.partial_k).atomic().vectorize(s.pair);
+        else
+            sums.reorder(n, m, s.partial_k);
+        sums.vectorize(n, lanes).unroll(n).unroll(m);
     }
     if (s.x_rows.defined()) s.x_rows.compute_at(of_chunks).vectorize(k, lanes, TailStrategy::RoundUp);
 
-    if (s.block_by_block || !s.panel.defined()) return;
+    if (block_by_block || !s.panel.defined()) return;
     schedule_panel(s, of_panel, tuning.tile_columns, tuning.block, lanes);
 }
 

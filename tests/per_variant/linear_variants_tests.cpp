@@ -3,7 +3,9 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
+#include <cstdlib>
 #include <map>
+#include <memory>
 
 using namespace attune_test;
 
@@ -35,7 +37,11 @@ std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32)
                                         : round_up(columns, number_of(v, "tile_columns", 1));
 }
+// Class row takes weights in blocks, and refuses depths of less than any.
+constexpr std::int64_t depth_of_row = 32;
+bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && v.shape_class == "row"; }
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
+    if (takes_blocks(v)) return std::max(depth, depth_of_row);
     return v.shape_class == "whole" && v.schedule == "weight_tiles" ? round_up(depth, 32) : depth;
 }
 
@@ -130,6 +136,45 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
         }
     });
     CHECK(compared > 0);
+}
+
+// Blocks of one row begin where cache lines of the weight do.
+TEST_CASE("linear variants: one row has the same bits wherever the weight lies", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_linear([&](const attune::VariantInfo &v, auto zero, bool) {
+        using T = decltype(zero);
+        if (!takes_blocks(v)) return;
+        constexpr std::int64_t line = 64 / sizeof(T), columns = 19;
+        for (std::int64_t depth : {32, 33, 47, 64, 255, 258, 700}) {
+            const std::int64_t whole_lines = (depth + line - 1) / line * line;
+            LinearArrays<T> a({.leading = {1}, .columns = columns, .depth = depth, .order = Order::dense}, false);
+            REQUIRE(a.run(context, v.name).ok());
+            CHECK(defect(a) == "");
+            for (std::int64_t stride : {whole_lines, whole_lines + 3})
+                for (std::int64_t ahead = 0; ahead <= line; ahead++) {
+                    // NaN between rows: it must not be in a sum.
+                    std::unique_ptr<T, decltype(&std::free)> memory(
+                        static_cast<T *>(std::aligned_alloc(64, std::size_t((ahead + stride * columns + line) / line * 64))),
+                        &std::free);
+                    T *first = memory.get() + ahead;
+                    std::fill(memory.get(), memory.get() + (ahead + stride * columns), std::numeric_limits<T>::quiet_NaN());
+                    for (std::int64_t n = 0; n < columns; n++)
+                        std::copy_n(a.weight.data() + n * depth, depth, first + n * stride);
+                    Array<T> out({1, columns});
+                    const attune::ConstView weight(first, {columns, depth}, {stride, 1});
+                    REQUIRE(attune::linear(context, a.x.view(), weight, a.bias_view(), out.view(), {.variant = v.name}).ok());
+                    INFO(v.name << " depth " << depth << " stride " << stride << " begins " << ahead
+                                << " elements into a line");
+                    CHECK(same_bits(out.values(), a.out.values()));
+                }
+        }
+        LinearArrays<T> small({.leading = {1}, .columns = columns, .depth = depth_of_row - 1}, false);
+        CHECK(message_defect(small.run(context, v.name).message(), "variant",
+                             {std::string(v.name), std::to_string(depth_of_row), std::to_string(depth_of_row - 1)}) == "");
+        CHECK(small.out.untouched());
+        REQUIRE(small.run(context).ok());
+        CHECK(context.last_variant() != v.name);
+    });
 }
 
 TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear][per_variant]") {
