@@ -96,6 +96,7 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
     }
     const std::int64_t left = options.window.left, right = right_of_window(options);
     if (left >= 0 && right >= 0) call.sizes.window_keys = std::min(left, keys) + std::min(right, keys) + 1;
+    call.sizes.causal = (left >= 0) != (right >= 0);
     const std::int64_t count = offsets.given() ? call.sizes.batch : 1;
     for (std::int64_t b = 0; b < count; b++) {
         std::optional<std::int64_t> off = options.offset;

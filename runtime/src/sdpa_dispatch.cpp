@@ -1,4 +1,5 @@
 #include "sdpa_call.h"
+#include <limits>
 
 namespace attune {
 namespace {
@@ -15,6 +16,12 @@ MatrixTileParts matrix_tile_parts(DType dtype) {
     case DType::f32: return {3, 256, 256};
     default: return {};
     }
+}
+
+// How many keys a query sees on average, of those that a causal mask or a window leaves; of those without, any number.
+std::int64_t band_keys(const SdpaProblem &p) {
+    if (p.window_keys > 0) return std::min(p.keys, p.window_keys);
+    return p.causal ? std::max(p.keys - p.queries / 2, p.keys / 2) : std::numeric_limits<std::int64_t>::max();
 }
 
 // Classes to look for, the best first. The last one always exists.
@@ -65,6 +72,10 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // Matrix tiles of any class beat other products of the best one.
     many_queries(wish_tiles);
     if (p.queries >= c.medium_queries_at_least) wish_tiles("medium", "its tiles fit the queries better");
+    // The queries of a tile see other keys each, so a tile computes scores that nobody sees: the fewer, the smaller it is.
+    const bool wide_numbers = p.dtype == DType::f32 || p.dtype == DType::f64;
+    if (band_keys(p) <= (wide_numbers ? c.short_band_keys_at_most : c.short_band_keys_of_16_bits_at_most))
+        list.push_back({p.dtype == DType::bf16 ? "pairs" : "prefill", "short", "a band of few keys for each query"});
     many_queries(wish_others);
     wish_small("its tiles fit the queries better");
     wish("long", "no smaller class is built");

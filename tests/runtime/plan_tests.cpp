@@ -12,9 +12,13 @@ attune::SdpaProblem problem_of(const SdpaCase &c, attune::DType dtype) {
     const bool dropout = c.dropout.probability > 0 && c.dropout.probability < 1;
     const std::int64_t left = c.window.left, right = c.causal != attune::Causal::none ? 0 : c.window.right;
     const std::int64_t window_keys = left < 0 || right < 0 ? 0 : left + right + 1;
-    return {dtype,      c.batch,     c.query_heads, c.key_heads, c.queries, c.keys,
-            c.head_dim, c.value_dim, c.score,       scored,      dropout,   !c.bias.empty() || !c.mask.empty(),
-            window_keys};
+    return {dtype,         c.batch,
+            c.query_heads, c.key_heads,
+            c.queries,     c.keys,
+            c.head_dim,    c.value_dim,
+            c.score,       scored,
+            dropout,       !c.bias.empty() || !c.mask.empty(),
+            window_keys,   (left < 0) != (right < 0)};
 }
 
 // Plans the case and runs it on a fresh Context; returns the plan and the measured peak.
@@ -118,7 +122,7 @@ TEST_CASE("plan: keys that a window hides do not count", "[runtime][plan]") {
     CHECK(variants() == all);
     c.window = {2047, -1};
     CHECK(variants() == all);
-    c.window = {100, -1};
+    c.window = {600, -1};
     const auto few = variants();
     c.keys = 2047;
     CHECK(variants() == few);
@@ -126,6 +130,39 @@ TEST_CASE("plan: keys that a window hides do not count", "[runtime][plan]") {
     CHECK(variants() == few);
     c.window.right++;
     CHECK(variants() == all);
+}
+
+TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
+    const attune::Context context;
+    const auto shape_class = [&](attune::DType dtype, std::int64_t keys, bool causal, std::int64_t window_keys) {
+        attune::Plan plan;
+        const attune::SdpaProblem problem{.dtype = dtype,
+                                          .batch = 1,
+                                          .query_heads = 1,
+                                          .key_heads = 1,
+                                          .queries = 128,
+                                          .keys = keys,
+                                          .head_dim = 64,
+                                          .value_dim = 64,
+                                          .window_keys = window_keys,
+                                          .causal = causal};
+        CHECK(attune::plan_sdpa(context, problem, plan).ok());
+        for (const attune::VariantInfo &v : attune::variants())
+            if (v.name == plan.variant) return std::string(v.shape_class);
+        return std::string();
+    };
+    for (attune::DType dtype : {attune::DType::f32, attune::DType::f64}) {
+        INFO(name_of(dtype));
+        const std::string many = shape_class(dtype, 600, false, 0);
+        if (many == "short" || many.empty()) continue;       // nothing else is built
+        CHECK(shape_class(dtype, 576, true, 0) == "short");  // 512 on average
+        CHECK(shape_class(dtype, 577, true, 0) == many);
+        CHECK(shape_class(dtype, 600, false, 512) == "short");
+        CHECK(shape_class(dtype, 600, false, 513) == many);
+    }
+    const std::string many = shape_class(attune::DType::f16, 600, false, 0);
+    CHECK(shape_class(attune::DType::f16, 600, false, 65) == many);
+    CHECK(shape_class(attune::DType::f16, 600, true, 0) == many);
 }
 
 TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows share them", "[runtime][plan]") {

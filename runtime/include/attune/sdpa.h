@@ -99,6 +99,7 @@ struct SdpaProblem {
     Score score = Score::dot_product;
     bool scored = false, dropout = false, tables = false;
     std::int64_t window_keys = 0;  // that a window bounded on both sides leaves a query, left + right + 1; 0 for no such window
+    bool causal = false;           // bounded on one side: Causal other than none, or a window that is
 };
 struct Plan {
     std::string variant = {};         // name of the variant that would run
