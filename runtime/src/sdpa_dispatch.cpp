@@ -73,8 +73,7 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     many_queries(wish_tiles);
     if (p.queries >= c.medium_queries_at_least) wish_tiles("medium", "its tiles fit the queries better");
     // The queries of a tile see other keys each, so a tile computes scores that nobody sees: the fewer, the smaller it is.
-    const bool wide_numbers = p.dtype == DType::f32 || p.dtype == DType::f64;
-    if (band_keys(p) <= (wide_numbers ? c.short_band_keys_at_most : c.short_band_keys_of_16_bits_at_most))
+    if (band_keys(p) <= (p.dtype == DType::f16 ? c.short_band_keys_of_f16_at_most : c.short_band_keys_at_most))
         list.push_back({p.dtype == DType::bf16 ? "pairs" : "prefill", "short", "a band of few keys for each query"});
     many_queries(wish_others);
     wish_small("its tiles fit the queries better");
