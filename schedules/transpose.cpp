@@ -12,7 +12,7 @@ class WholeVectors : public Internal::IRMutator {
     std::map<std::string, int> sizes_;  // of what is allocated, where it is a constant
 
     Stmt visit(const Internal::Allocate *op) override {
-        sizes_[op->name] = int(op->constant_allocation_size());
+        if (const int size = int(op->constant_allocation_size())) sizes_[op->name] = size;
         return IRMutator::visit(op);
     }
     Expr visit(const Internal::Shuffle *op) override {

@@ -122,6 +122,14 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     const int size = in_pairs ? 2 : 1, chunk = shape.chunk / size, block = shape.block;
     const Expr terms = in.depth / size;
     auto weight = [&](Expr n, Expr k) { return in.weight(min(n, in.columns - 1), k, h, b); };
+    s.transpose.emplace("transpose", block, std::vector<Var>{t, h, b}, [&](Expr n, Expr k) {
+        if (in_pairs) return pair_of(weight(n, (t + k) * 2), weight(n, (t + k) * 2 + 1));
+        return cast(shape.type, weight(n, t + k));
+    });
+    if (in_pairs) {
+        s.panel = Func("panel");
+        s.panel(e, n, k, t, h, b) = element_of_pair((*s.transpose)(n, k, {t, h, b}), e);
+    }
     if (!in_pairs && in.x.type() != shape.type) {
         s.x_rows = Func("x_rows");
         s.x_rows(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
@@ -130,37 +138,28 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     // Those terms of the block at `place`, which lies within the depth, that are wanted.
-    auto sum = [&](const std::string &suffix, const RDom &r, const Expr &at) {
-        BlockTranspose transpose("transpose" + suffix, block, {t, h, b}, [&](Expr n, Expr k) {
-            if (in_pairs) return pair_of(weight(n, (t + k) * 2), weight(n, (t + k) * 2 + 1));
-            return cast(shape.type, weight(n, t + k));
-        });
+    auto sum = [&](const RDom &r, const Expr &at) {
         const Expr place = clamp(at, 0, terms - block), k = (place + r.y) * size + r.x;
-        Func panel;
-        if (in_pairs) {
-            panel = Func("panel" + suffix);
-            panel(e, n, s.k, t, h, b) = element_of_pair(transpose(n, s.k, {t, h, b}), e);
-        }
         const Expr x = s.x_rows.defined() ? s.x_rows(k, m, h, b) : in.x(k, min(m, in.rows - 1), h, b);
-        const Expr w = in_pairs ? panel(r.x, n, r.y, place, h, b) : transpose(n, r.y, {place, h, b});
+        const Expr w = in_pairs ? s.panel(r.x, n, r.y, place, h, b) : (*s.transpose)(n, r.y, {place, h, b});
         s.partial(n, m, c, h, b) += cast(shape.type, x) * cast(shape.type, w);
-        s.block_sums.push_back({r.x, r.y, r.z, transpose, panel});
+        s.block_sums.push_back({r.x, r.y, r.z});
     };
-    auto part_of_block = [&](const std::string &suffix, const Expr &begin, const Expr &end) {
-        RDom r(0, size, 0, block, 0, 1, "block" + suffix);
+    auto part_of_block = [&](const std::string &name, const Expr &begin, const Expr &end) {
+        RDom r(0, size, 0, block, 0, 1, name);
         const Expr place = min(begin, terms - block);
         r.where(begin < end);
         r.where(place + r.y >= begin);
         r.where(place + r.y < end);
-        sum(suffix, r, place);
+        sum(r, place);
     };
     const Expr begin = c * chunk, end = min(begin + chunk, terms), first = min(begin + in.ahead / size % block, end);
     const Expr blocks = (end - first) / block, behind = first + blocks * block;
-    part_of_block("_before", begin, first);
+    part_of_block("block_before", begin, first);
     RDom r(0, size, 0, block, 0, chunk / block, "blocks");
     r.where(r.z < blocks);
-    sum("", r, first + r.z * block);
-    part_of_block("_behind", behind, end);
+    sum(r, first + r.z * block);
+    part_of_block("block_behind", behind, end);
     add_partials(s, in, shape);
     if (in_pairs) add_odd(s, in, shape);
     add_output(s, in);

@@ -45,12 +45,9 @@ struct LinearStages {
     bool in_pairs = false;
     Halide::RVar pair;
     // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
-    // whole ones, and the rest. panel is there with pairs alone, (e, n, k, t, h, b), for pair k of the block at t. Each update has
-    // its own, or Halide 21 would take rows of pairs element by element.
+    // whole ones, and the rest. panel is there with pairs alone, (e, n, k, t, h, b), for pair k of the block at t.
     struct BlockSum {
         Halide::RVar element, term, block;
-        BlockTranspose transpose;
-        Halide::Func panel;
     };
     std::vector<BlockSum> block_sums;
     Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth

@@ -39,19 +39,18 @@ static void schedule_blocks_of_row(LinearStages &s, int lanes) {
     Var no("no"), ni("ni");
     const LoopLevel of_block(s.partial, no);
     for (int update = 0; update < int(s.block_sums.size()); update++) {
-        const auto &[element, term, block, transpose, panel_of_block] = s.block_sums[update];
+        const auto &[element, term, block] = s.block_sums[update];
         Stage sums = s.partial.update(update);
         sums.split(n, no, ni, lanes).reorder(element, ni, term, no, m, block);
         if (s.in_pairs) sums.atomic().vectorize(element);
         sums.vectorize(ni).unroll(no);
         if (update == whole_blocks_of_row) sums.unroll(term);
-        schedule_transpose(transpose, of_block);
-        if (!s.in_pairs) continue;
-        Func panel = panel_of_block;
-        for (const Var &v : {s.t, s.h, s.b}) panel.bound_extent(v, 1);
-        panel.compute_at(of_block).store_in(MemoryType::Stack).bound(e, 0, 2).bound(k, 0, lanes).bound_extent(n, lanes);
-        panel.reorder(e, n).unroll(e).vectorize(n).unroll(k);
     }
+    schedule_transpose(*s.transpose, of_block);
+    if (!s.in_pairs) return;
+    for (const Var &v : {s.t, s.h, s.b}) s.panel.bound_extent(v, 1);
+    s.panel.compute_at(of_block).store_in(MemoryType::Stack).bound(e, 0, 2).bound(k, 0, lanes).bound_extent(n, lanes);
+    s.panel.reorder(e, n).unroll(e).vectorize(n).unroll(k);
 }
 
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
