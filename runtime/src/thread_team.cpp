@@ -26,12 +26,14 @@ template<typename Done> bool wait_awake(const Done &done) {
     return done();
 }
 
-// Threads that are begun meanwhile leave every signal to those of the program.
+// Threads that are begun meanwhile leave signals to those of the program, but for the ones that an instruction of their own raises:
+// of these, blocked, the kernel would end the process without asking the program's handler.
 class WithoutSignals {
 public:
     WithoutSignals() {
         sigset_t all;
         sigfillset(&all);
+        for (const int of_instruction : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP}) sigdelset(&all, of_instruction);
         pthread_sigmask(SIG_SETMASK, &all, &before_);
     }
     ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -99,7 +101,9 @@ void ThreadTeam::open(Job &job) {
         begin_helpers();
         try {
             jobs_.push_back(&job);
-        } catch (const std::bad_alloc &) { return; }
+        } catch (const std::bad_alloc &) {
+            return;
+        }
         posted_++;
         woken = std::min(sleeping_, wanted - looking_);
     }

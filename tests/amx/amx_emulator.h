@@ -1,6 +1,6 @@
 // The matrix-tile instructions of AMX that our kernels hold, on a CPU that has none: a handler of SIGILL carries them out in
-// the registers and the memory of the thread that met them. Also the moves of 16 bits of AVX512-FP16 that LLVM emits beside
-// them. What they compute: Intel's manual, volume 2, of each; no more of each than kernels use.
+// the registers and the memory of the thread that met them. Also the moves of 16 bits of AVX512-FP16, its conversions to and from
+// f32 and its comparison, that LLVM emits beside them. What they compute: Intel's manual, volume 2, of each; no more of each than kernels use.
 #pragma once
 #include <atomic>
 #include <cpuid.h>
@@ -68,26 +68,38 @@ inline Operands operands_at(ucontext_t *u, const std::uint8_t *at, std::uint8_t 
     return o;
 }
 
-// The registers xmm0 to xmm31 as Linux saved them for the handler, and will restore them: the XSAVE format.
+// The registers zmm0 to zmm31 as Linux saved them for the handler, and will restore them: the XSAVE format.
 class VectorRegisters {
 public:
     explicit VectorRegisters(ucontext_t *u) : area_(reinterpret_cast<char *>(u->uc_mcontext.fpregs)) {}
-    char *low(int n) { return n < 16 ? area_ + 160 + 16 * n : part(7, 64, n - 16); }
-    // Writes the low 16 bytes and clears the rest, as every such move does.
-    void set(int n, const char (&bytes)[16]) {
-        if (n < 16)
-            std::memset(part(2, 16, n), 0, 16), std::memset(part(6, 32, n), 0, 32);
-        else
-            std::memset(low(n), 0, 64);
-        std::memcpy(low(n), bytes, 16);
-        // A component that is not marked as in use would be restored as zeros. It holds zeros until now.
-        const auto in_use = load<std::uint64_t>(area_ + 512) | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7;
-        std::memcpy(area_ + 512, &in_use, sizeof in_use);
+    char *low(int n) { return quarter(n, 0); }
+    // 16 bytes of a register.
+    char *quarter(int n, int which) {
+        if (n >= 16) return part(7, 64, n - 16) + 16 * which;
+        if (which == 0) return area_ + 160 + 16 * n;
+        return which == 1 ? part(2, 16, n) : part(6, 32, n) + 16 * (which - 2);
+    }
+    // Writes the first bytes and clears the rest, as every instruction does.
+    template<int count> void set(int n, const char (&bytes)[count]) {
+        for (int which = 0; which < 4; which++) {
+            std::memset(quarter(n, which), 0, 16);
+            if (16 * which < count) std::memcpy(quarter(n, which), &bytes[16 * which], 16);
+        }
+        in_use(1 << 1 | 1 << 2 | 1 << 6 | 1 << 7);
+    }
+    void set_mask(int n, std::uint64_t mask) {
+        std::memcpy(part(5, 8, n), &mask, sizeof mask);
+        in_use(1 << 5);
     }
 
 private:
     char *area_;
-    // Register n of a component: 2 the second halves of ymm, 6 those of zmm, 7 all of zmm16 to zmm31.
+    // A component that is not marked as in use would be restored as zeros. It holds zeros until now.
+    void in_use(std::uint64_t components) {
+        const std::uint64_t all = load<std::uint64_t>(area_ + 512) | components;
+        std::memcpy(area_ + 512, &all, sizeof all);
+    }
+    // Register n of a component: 5 the masks, 2 the second halves of ymm, 6 those of zmm, 7 all of zmm16 to zmm31.
     char *part(int component, int bytes, int n) {
         unsigned size, offset, c, d;
         __cpuid_count(0xd, component, size, offset, c, d);
@@ -95,9 +107,48 @@ private:
     }
 };
 
+// vcvtph2psx and vcvtps2phx of 16 numbers.
+inline const std::uint8_t *run_conversion(ucontext_t *u, const std::uint8_t *at, bool to_f32) {
+    if (at[3] & 0x10) return nullptr;  // one number for all, or a rounding of its own
+    const Operands o = operands_at(u, at + 5, at[1], true, to_f32 ? 32 : 64);
+    VectorRegisters vectors(u);
+    const int size = to_f32 ? 2 : 4, in_quarter = 16 / size;
+    char f32[64], f16[32];
+    for (int n = 0; n < 16; n++) {
+        const char *from =
+            o.in_memory ? o.address() + size * n : vectors.quarter(o.rm, n / in_quarter) + size * (n % in_quarter);
+        const float x = to_f32 ? static_cast<float>(load<_Float16>(from)) : load<float>(from);
+        const auto narrow = static_cast<_Float16>(x);
+        std::memcpy(&f32[4 * n], &x, sizeof x), std::memcpy(&f16[2 * n], &narrow, sizeof narrow);
+    }
+    to_f32 ? vectors.set(o.reg, f32) : vectors.set(o.reg, f16);
+    return o.end;
+}
+
+// vcmpneqph: where f16 differ, or one is NaN.
+inline const std::uint8_t *run_comparison(ucontext_t *u, const std::uint8_t *at) {
+    const int bytes = 16 << ((at[3] >> 5) & 3), other = ((~at[2] >> 3) & 15) | ((at[3] & 8) ? 0 : 16);
+    const Operands o = operands_at(u, at + 5, at[1], true, bytes);
+    constexpr std::uint8_t unequal_or_unordered = 4;
+    if (*o.end != unequal_or_unordered || (at[3] & 0x10)) return nullptr;
+    VectorRegisters vectors(u);
+    std::uint64_t mask = 0;
+    for (int n = 0; n < bytes / 2; n++) {
+        const char *from = o.in_memory ? o.address() + 2 * n : vectors.quarter(o.rm, n / 8) + 2 * (n % 8);
+        const auto x = static_cast<float>(load<_Float16>(vectors.quarter(other, n / 8) + 2 * (n % 8)));
+        mask |= std::uint64_t{!(x == static_cast<float>(load<_Float16>(from)))} << n;
+    }
+    vectors.set_mask(o.reg & 7, mask);
+    return o.end + 1;
+}
+
 // vmovw between memory or a general register and a vector, and vmovsh of vectors. Answers where the next instruction is.
 inline const std::uint8_t *run_evex(ucontext_t *u, const std::uint8_t *at) {
     const int map = at[1] & 7, pp = at[2] & 3, opcode = at[4], mask = at[3] & 7;
+    const bool of_512_bits = (at[3] & 0x60) == 0x40;
+    if (map == 6 && pp == 1 && opcode == 0x13 && !mask && of_512_bits) return run_conversion(u, at, true);
+    if (map == 5 && pp == 1 && opcode == 0x1d && !mask && of_512_bits) return run_conversion(u, at, false);
+    if (map == 3 && pp == 0 && opcode == 0xc2 && !mask) return run_comparison(u, at);
     if (map != 5 || mask) return nullptr;
     const Operands o = operands_at(u, at + 5, at[1], true, 2);
     VectorRegisters vectors(u);

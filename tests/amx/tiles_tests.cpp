@@ -80,7 +80,8 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
     const BFloat16 zero;
     const attune::ConstView bias = a.c.bias ? attune::ConstView(a.bias.view()) : attune::ConstView(&zero, {a.c.columns}, {0});
     attune::HalideBuffer x_buffer(x), weight_buffer(weight), bias_buffer(bias), out_buffer(out);
-    void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), out_buffer.get()};
+    std::int32_t ahead = 0;
+    void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, out_buffer.get()};
     if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv;
     return call_kernel(context.state(), kernel, args, threads);
 }
@@ -231,20 +232,22 @@ TEST_CASE("matrix tiles: each f16 is the sum of its parts", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 1});
-    // Of one key a query gets its value.
-    SdpaCase c = of_sizes(1, 1, 1);
-    c.batch = 1024;
+    // Of the one key that it sees a query gets the value.
+    SdpaCase c = of_sizes(64, 64, 1);
+    c.batch = 16, c.query_heads = c.key_heads = 1, c.head_dim = c.value_dim = 64, c.window = {0, 0};
     SdpaArrays<Float16> each(c);
-    const auto bits_at = [&](std::int64_t b, std::int64_t d) { return std::uint16_t(b * c.head_dim + d); };
     for (std::int64_t b = 0; b < c.batch; b++)
-        for (std::int64_t d = 0; d < c.head_dim; d++) each.value(b, 0, 0, d) = std::bit_cast<Float16>(bits_at(b, d));
+        for (std::int64_t j = 0; j < c.keys; j++)
+            for (std::int64_t d = 0; d < c.value_dim; d++)
+                each.value(b, 0, j, d) = std::bit_cast<Float16>(std::uint16_t((b * c.keys + j) * c.value_dim + d));
     REQUIRE(run(context, each, "plain").ok());
     std::int64_t wrong = 0;
     for (std::int64_t b = 0; b < c.batch; b++)
-        for (std::int64_t d = 0; d < c.head_dim; d++) {
-            const float value = float(each.value(b, 0, 0, d)), out = float(each.out(b, 0, 0, d));
-            wrong += std::isnan(value) ? !std::isnan(out) : value != out;
-        }
+        for (std::int64_t j = 0; j < c.keys; j++)
+            for (std::int64_t d = 0; d < c.value_dim; d++) {
+                const float value = float(each.value(b, 0, j, d)), out = float(each.out(b, 0, j, d));
+                wrong += std::isnan(value) ? !std::isnan(out) : value != out;
+            }
     CHECK(wrong == 0);
     // An infinite key times a number without a second part of its own: 1 is not taken for 1 and 0.
     SdpaArrays<Float16> chunk(of_sizes(2, 64, 4));
