@@ -8,6 +8,19 @@ using Halide::Internal::make_const;
 
 namespace {
 
+// Row m of x at k. A tile may reach beyond the last row: what is read there instead is never stored.
+Expr element_of_row(const LinearStages &s, const LinearInputs &in, const Expr &k) {
+    return in.x(k, min(s.m, in.rows - 1), s.h, s.b);
+}
+
+// The same for sums: widened once for all columns where x is of another type.
+std::function<Expr(Expr)> widened_rows(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
+    if (in.x.type() == shape.type) return [&](const Expr &k) { return element_of_row(s, in, k); };
+    s.x_rows = Func("x_rows");
+    s.x_rows(s.k, s.m, s.h, s.b) = cast(shape.type, element_of_row(s, in, min(s.k, in.depth - 1)));
+    return [&](const Expr &k) { return s.x_rows(k, s.m, s.h, s.b); };
+}
+
 // The bias and the sum of the partials, whose c is the chunk.
 void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
@@ -39,7 +52,7 @@ void add_odd(LinearStages &s, const LinearInputs &in, const LinearShape &shape) 
     odd.where(in.depth % 2 == 1);
     s.in_pairs = true, s.odd = odd.x;
     Expr last = in.depth - 1 + odd;
-    s.product(n, m, h, b) += cast(shape.type, in.x(last, min(m, in.rows - 1), h, b)) *
+    s.product(n, m, h, b) += cast(shape.type, element_of_row(s, in, last)) *
                              cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
 }
 
@@ -54,7 +67,7 @@ void add_output(LinearStages &s, const LinearInputs &in) {
 LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     LinearStages s;
     Var n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
-    // A tile may reach beyond the last row, column or depth: what is read and computed there instead is never stored.
+    // Beyond the last column or depth something else is read, and never stored.
     auto weight = [&](Expr n, Expr k) {
         if (in.as_it_lies) return cast(shape.type, in.weight(n, k, h, b));
         return cast(shape.type, in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b));
@@ -75,13 +88,7 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     Expr at = unsafe_promise_clamped(c * shape.chunk + r.x, 0, in.depth - 1);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    Expr x = in.x(at, min(m, in.rows - 1), h, b);
-    if (in.x.type() != shape.type) {
-        s.x_rows = Func("x_rows");
-        s.x_rows(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
-        x = s.x_rows(at, m, h, b);
-    }
-    s.partial(n, m, c, h, b) += x * (panel ? s.panel(n, at, h, b) : weight(n, at));
+    s.partial(n, m, c, h, b) += widened_rows(s, in, shape)(at) * (panel ? s.panel(n, at, h, b) : weight(n, at));
 
     add_partials(s, in, shape);
     add_output(s, in);
@@ -109,7 +116,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     const Expr pair = in.as_it_lies ? in.weight(n, at * 2 + r.x, h, b) : s.panel(r.x, n, at, h, b);
-    s.partial(n, m, c, h, b) += cast(shape.type, in.x(at * 2 + r.x, min(m, in.rows - 1), h, b)) * cast(shape.type, pair);
+    s.partial(n, m, c, h, b) += cast(shape.type, element_of_row(s, in, at * 2 + r.x)) * cast(shape.type, pair);
     add_partials(s, in, shape);
     add_odd(s, in, shape);
     add_output(s, in);
@@ -130,24 +137,22 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
         s.panel = Func("panel");
         s.panel(e, n, k, t, h, b) = element_of_pair((*s.transpose)(n, k, {t, h, b}), e);
     }
-    if (!in_pairs && in.x.type() != shape.type) {
-        s.x_rows = Func("x_rows");
-        s.x_rows(k, m, h, b) = cast(shape.type, in.x(min(k, in.depth - 1), min(m, in.rows - 1), h, b));
-    }
+    // Products of pairs take numbers as they are.
+    const std::function<Expr(Expr)> as_it_is = [&](const Expr &k) { return cast(shape.type, element_of_row(s, in, k)); };
+    const std::function<Expr(Expr)> x = in_pairs ? as_it_is : widened_rows(s, in, shape);
 
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    // Those terms of the block at `place`, which lies within the depth, that are wanted.
-    auto sum = [&](const RDom &r, const Expr &at) {
-        const Expr place = clamp(at, 0, terms - block), k = (place + r.y) * size + r.x;
-        const Expr x = s.x_rows.defined() ? s.x_rows(k, m, h, b) : in.x(k, min(m, in.rows - 1), h, b);
+    // A block lies within the depth. Of the one at `place`, those terms of r are summed that are wanted.
+    auto place_of = [&](const Expr &at) { return clamp(at, 0, terms - block); };
+    auto sum = [&](const RDom &r, const Expr &place) {
         const Expr w = in_pairs ? s.panel(r.x, n, r.y, place, h, b) : (*s.transpose)(n, r.y, {place, h, b});
-        s.partial(n, m, c, h, b) += cast(shape.type, x) * cast(shape.type, w);
+        s.partial(n, m, c, h, b) += x((place + r.y) * size + r.x) * cast(shape.type, w);
         s.block_sums.push_back({r.x, r.y, r.z});
     };
     auto part_of_block = [&](const std::string &name, const Expr &begin, const Expr &end) {
         RDom r(0, size, 0, block, 0, 1, name);
-        const Expr place = min(begin, terms - block);
+        const Expr place = place_of(begin);
         r.where(begin < end);
         r.where(place + r.y >= begin);
         r.where(place + r.y < end);
@@ -158,7 +163,7 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     part_of_block("block_before", begin, first);
     RDom r(0, size, 0, block, 0, chunk / block, "blocks");
     r.where(r.z < blocks);
-    sum(r, first + r.z * block);
+    sum(r, place_of(first + r.z * block));
     part_of_block("block_behind", behind, end);
     add_partials(s, in, shape);
     if (in_pairs) add_odd(s, in, shape);
@@ -171,7 +176,7 @@ LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape
     Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
     const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
     s.x_rows = Func("x_rows");
-    s.x_rows(k, m, h, b) = select(k < in.depth, in.x(min(k, last), min(m, in.rows - 1), h, b), zero);
+    s.x_rows(k, m, h, b) = select(k < in.depth, element_of_row(s, in, min(k, last)), zero);
     auto weight = [&](Expr n, Expr k) {
         return select(k < in.depth, in.weight(min(n, in.columns - 1), min(k, last), h, b), zero);
     };

@@ -44,13 +44,14 @@ struct LinearStages {
     // Of linear_pair_stages: the element of a pair, and panel is (e, n, k, h, b), where k counts pairs.
     bool in_pairs = false;
     Halide::RVar pair;
+    Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
     // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
     // whole ones, and the rest. panel is there with pairs alone, (e, n, k, t, h, b), for pair k of the block at t.
     struct BlockSum {
         Halide::RVar element, term, block;
     };
     std::vector<BlockSum> block_sums;
-    Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
+    static constexpr int whole_blocks = 1;  // the update of these
     // Of linear_tile_stages, padded by zeros: panel is as with pairs. Of linear_weight_tile_stages: panel is (k, n, t, h, b),
     // weights along k in matrix tile t of the depth, and partial (m, n, c, h, b).
     Halide::Func x_pairs;       // (e, m, k, h, b)

@@ -1,5 +1,7 @@
 #include "generators/math/transpose.h"
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace attune {
 using namespace Halide;
@@ -17,7 +19,7 @@ Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
 BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vector<Var> &outer,
                                const std::function<Expr(Expr, Expr)> &source)
     : side(side) {
-    if (side < 2 || (side & (side - 1)) != 0)
+    if (side < 2 || !std::has_single_bit(unsigned(side)))
         throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
     std::vector<Var> of_block = {row_block, column_block};
     of_block.insert(of_block.end(), outer.begin(), outer.end());
@@ -27,31 +29,33 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     };
     constexpr int group_bytes = 16;
     const int group = std::min(side, group_bytes / source(row_block, column_block).type().bytes());
-    for (group_bits = 0; 1 << group_bits < group;) group_bits++;
+    group_bits = std::countr_zero(unsigned(group));
     for (int bit = 1; bit < side; bit *= 2) bits.emplace_back("bit" + std::to_string(bits.size()));
     rows = Func(name + "_rows");
     rows(with_block(std::vector<Var>{column, vector})) =
         source(row_block * side + vector_of(vector), column_block * side + column);
 
-    // Which element of the stage before, in bits, and which of its vectors, comes to a place: one bit of the vector's number goes
-    // for one of the place.
     const int last = int(bits.size()) - 1;
+    // The sum that starts with `base` and goes on with the number that these bits stand for.
+    auto with_number = [](Expr base, const auto &of_bits) {
+        for (std::size_t bit = 0; bit < of_bits.size(); bit++) base += of_bits[bit] << int(bit);
+        return base;
+    };
+    // Which element of the stage before, in bits, and which of its vectors, comes to a place: one bit of the vector's number goes
+    // for one of the place, within groups for the last of their bits, and the others for the first.
     auto before = [&](int pass, const std::vector<Expr> &to, const Expr &v) {
-        const Expr upper = v / (side / 2);
         std::vector<Expr> from = to;
+        const auto groups_end = from.begin() + group_bits;
         const bool in_groups = pass < group_bits;
-        const int first = in_groups ? 0 : group_bits, end = in_groups ? group_bits : last + 1;
-        const Expr of_two = in_groups ? to[0] : to[last];
-        for (int bit = first; bit < end; bit++)
-            from[bit] = in_groups ? (bit + 1 < end ? to[bit + 1] : upper) : (bit > first ? to[bit - 1] : upper);
+        const Expr of_two = std::exchange(in_groups ? from.front() : from.back(), v / (side / 2));
+        if (in_groups)
+            std::rotate(from.begin(), from.begin() + 1, groups_end);
+        else
+            std::rotate(groups_end, from.end() - 1, from.end());
         const Expr neighbour = v % (side / 2) * 2 + of_two;
-        if (pass > 0) {
-            from.push_back(neighbour);
-            return Expr(passes.back()(with_block(from)));
-        }
-        Expr at = 0;
-        for (int bit = 0; bit <= last; bit++) at += from[bit] << bit;
-        return Expr(rows(with_block(std::vector<Expr>{at, neighbour})));
+        if (pass == 0) return Expr(rows(with_block(std::vector<Expr>{with_number(0, from), neighbour})));
+        from.push_back(neighbour);
+        return Expr(passes.back()(with_block(from)));
     };
     for (int pass = 0; pass < last; pass++) {
         Func f(name + "_" + std::to_string(pass));
@@ -64,11 +68,8 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     all.emplace_back(0, side);
     block_bits = RDom(all, name + "_bits");
     std::vector<Expr> to;
-    Expr at = block_bits[last + 1] * side;
-    for (int bit = 0; bit <= last; bit++) {
-        to.push_back(block_bits[bit]);
-        at += block_bits[bit] << bit;
-    }
+    for (int bit = 0; bit <= last; bit++) to.push_back(block_bits[bit]);
+    const Expr at = with_number(block_bits[last + 1] * side, to);
     block = Func(name);
     block(with_block(std::vector<Var>{place})) = undef(rows.type());
     block(with_block(std::vector<Expr>{at})) = before(last, to, block_bits[last + 1]);

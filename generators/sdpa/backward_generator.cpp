@@ -5,8 +5,8 @@
 #include "generators/sdpa/user_attention.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/rounding.h"
-#include "schedules/transpose.h"
 #include "schedules/sdpa/backward_schedules.h"
+#include "schedules/transpose.h"
 
 namespace {
 using namespace Halide;

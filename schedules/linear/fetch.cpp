@@ -14,7 +14,7 @@ void fetch_weights_ahead(LinearStages &s, const ImageParam &weight, int depth, i
     const int step = by_tiles ? matrix_tile_depth : block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "block", step);
     if (by_tiles) return fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
-    fetch_ahead(s.partial.update(whole_blocks_of_row), weight, s.block_sums[whole_blocks_of_row].block, depth / step);
+    fetch_ahead(s.partial.update(s.whole_blocks), weight, s.block_sums[s.whole_blocks].block, depth / step);
 }
 
 }  // namespace attune

@@ -34,9 +34,6 @@ void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &
 // are `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not.
 void fetch_weights_ahead(LinearStages &, const Halide::ImageParam &weight, int depth, int block);
 
-// Of the updates of LinearStages::block_sums.
-constexpr int whole_blocks_of_row = 1;
-
 // What panels and tiles share: the side of the blocks in which weights are transposed, and the weights that a task, or a chunk of
 // one, packs.
 void require_block(int block, int lanes);

@@ -44,7 +44,7 @@ static void schedule_blocks_of_row(LinearStages &s, int lanes) {
         sums.split(n, no, ni, lanes).reorder(element, ni, term, no, m, block);
         if (s.in_pairs) sums.atomic().vectorize(element);
         sums.vectorize(ni).unroll(no);
-        if (update == whole_blocks_of_row) sums.unroll(term);
+        if (update == s.whole_blocks) sums.unroll(term);
     }
     schedule_transpose(*s.transpose, of_block);
     if (!s.in_pairs) return;

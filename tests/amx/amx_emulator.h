@@ -1,6 +1,7 @@
 // The matrix-tile instructions of AMX that our kernels hold, on a CPU that has none: a handler of SIGILL carries them out in
-// the registers and the memory of the thread that met them. Also the moves of 16 bits of AVX512-FP16, its conversions to and from
-// f32 and its comparison, that LLVM emits beside them. What they compute: Intel's manual, volume 2, of each; no more of each than kernels use.
+// the registers and the memory of the thread that met them. Also the moves of 16 bits of AVX512-FP16, its conversions to and
+// from f32 and its comparison, that LLVM emits beside them. What they compute: Intel's manual, volume 2, of each; no more of
+// each than kernels use.
 #pragma once
 #include <atomic>
 #include <cpuid.h>
@@ -79,6 +80,7 @@ public:
         if (which == 0) return area_ + 160 + 16 * n;
         return which == 1 ? part(2, 16, n) : part(6, 32, n) + 16 * (which - 2);
     }
+    char *element(int n, int which, int bytes) { return quarter(n, which * bytes / 16) + which * bytes % 16; }
     // Writes the first bytes and clears the rest, as every instruction does.
     template<int count> void set(int n, const char (&bytes)[count]) {
         for (int which = 0; which < 4; which++) {
@@ -107,16 +109,22 @@ private:
     }
 };
 
+// Element n of an operand whose elements take so many bytes.
+inline const char *element(const Operands &o, VectorRegisters &vectors, int n, int bytes) {
+    return o.in_memory ? o.address() + bytes * n : vectors.element(o.rm, n, bytes);
+}
+
+// The number of the register that comes second in EVEX, which holds it inverted.
+inline int second_register(const std::uint8_t *at) { return ((~at[2] >> 3) & 15) | ((at[3] & 8) ? 0 : 16); }
+
 // vcvtph2psx and vcvtps2phx of 16 numbers.
 inline const std::uint8_t *run_conversion(ucontext_t *u, const std::uint8_t *at, bool to_f32) {
     if (at[3] & 0x10) return nullptr;  // one number for all, or a rounding of its own
     const Operands o = operands_at(u, at + 5, at[1], true, to_f32 ? 32 : 64);
     VectorRegisters vectors(u);
-    const int size = to_f32 ? 2 : 4, in_quarter = 16 / size;
     char f32[64], f16[32];
     for (int n = 0; n < 16; n++) {
-        const char *from =
-            o.in_memory ? o.address() + size * n : vectors.quarter(o.rm, n / in_quarter) + size * (n % in_quarter);
+        const char *from = element(o, vectors, n, to_f32 ? 2 : 4);
         const float x = to_f32 ? static_cast<float>(load<_Float16>(from)) : load<float>(from);
         const auto narrow = static_cast<_Float16>(x);
         std::memcpy(&f32[4 * n], &x, sizeof x), std::memcpy(&f16[2 * n], &narrow, sizeof narrow);
@@ -127,16 +135,16 @@ inline const std::uint8_t *run_conversion(ucontext_t *u, const std::uint8_t *at,
 
 // vcmpneqph: where f16 differ, or one is NaN.
 inline const std::uint8_t *run_comparison(ucontext_t *u, const std::uint8_t *at) {
-    const int bytes = 16 << ((at[3] >> 5) & 3), other = ((~at[2] >> 3) & 15) | ((at[3] & 8) ? 0 : 16);
+    const int bytes = 16 << ((at[3] >> 5) & 3);
     const Operands o = operands_at(u, at + 5, at[1], true, bytes);
     constexpr std::uint8_t unequal_or_unordered = 4;
     if (*o.end != unequal_or_unordered || (at[3] & 0x10)) return nullptr;
     VectorRegisters vectors(u);
     std::uint64_t mask = 0;
     for (int n = 0; n < bytes / 2; n++) {
-        const char *from = o.in_memory ? o.address() + 2 * n : vectors.quarter(o.rm, n / 8) + 2 * (n % 8);
-        const auto x = static_cast<float>(load<_Float16>(vectors.quarter(other, n / 8) + 2 * (n % 8)));
-        mask |= std::uint64_t{!(x == static_cast<float>(load<_Float16>(from)))} << n;
+        const auto x = load<_Float16>(vectors.element(second_register(at), n, 2));
+        const auto y = load<_Float16>(element(o, vectors, n, 2));
+        mask |= std::uint64_t{!(static_cast<float>(x) == static_cast<float>(y))} << n;
     }
     vectors.set_mask(o.reg & 7, mask);
     return o.end + 1;
@@ -161,8 +169,7 @@ inline const std::uint8_t *run_evex(ucontext_t *u, const std::uint8_t *at) {
         if (!o.in_memory) general_register(u, o.rm & 15) = 0;
         std::memcpy(scalar, vectors.low(o.reg), 2);
     } else if (pp == 2 && opcode == 0x10 && !o.in_memory) {
-        const int other = ((~at[2] >> 3) & 15) | ((at[3] & 8) ? 0 : 16);
-        std::memcpy(bytes, vectors.low(other), 16);
+        std::memcpy(bytes, vectors.low(second_register(at)), 16);
         std::memcpy(bytes, vectors.low(o.rm), 2);
         vectors.set(o.reg, bytes);
     } else {
