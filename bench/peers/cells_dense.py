@@ -36,7 +36,7 @@ def problems():
     yield "decode", Problem(16, 32, 8, 1, 1024, 128)
     yield "tiny", Problem(2, 1, 1, 1, 10, 2, lengths=True)
     for dtype in ("bf16", "f16"):
-        some = (PREFILL, WIDE, *causal, BERT) if dtype == "bf16" else (PREFILL,)
+        some = (PREFILL, WIDE, *causal, BERT, VIT) if dtype == "bf16" else (PREFILL,)
         yield from (("prefill", variant(p, dtype=dtype)) for p in some)
         yield from (("decode", variant(p, dtype=dtype)) for p in (DECODE, LONG_DECODE))
 

@@ -89,13 +89,18 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
     std::vector<std::string_view> kinds = {needs.kind};
     for (const std::string_view kind : more)
         if (kind != needs.kind && offers(kind, needs.kind)) kinds.push_back(kind);
+    Choice found;
     for (const Wish &wish : wishes)
         for (const std::string_view kind : kinds)
             for (const VariantRecord *v : *list) {
                 if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
                 if (v->kind != kind || !fits_sizes(*v, needs)) continue;
-                if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with)) continue;
-                choice = {v, wish.reason};
+                if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with)) {
+                    if (!found.not_filled) found.not_filled = v, found.why_better = wish.reason;
+                    continue;
+                }
+                choice = found;
+                choice.variant = v, choice.reason = wish.reason;
                 return {};
             }
     const std::string of_kind = needs.kind.empty() ? "" : " with the options of this call (" + std::string(needs.kind) + ")";
@@ -112,10 +117,11 @@ int worthwhile_threads(double multiply_adds, int threads) noexcept {
 void write_call_line(const Choice &choice, std::string_view op, const std::string &sizes, CallStart start) {
     const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
     std::string ran = "no kernel";
-    if (choice.variant) {
-        ran = choice.variant->name;
-        if (!choice.variant->numbers.empty()) ran.append(" [").append(choice.variant->numbers).append("]");
-    }
+    const auto name = [](const VariantRecord &v) {
+        return std::string(v.name) + (v.numbers.empty() ? "" : " [" + std::string(v.numbers) + "]");
+    };
+    if (choice.variant) ran = name(*choice.variant);
+    if (choice.of_last_queries) ran += ", of the last queries " + name(*choice.of_last_queries);
     std::fprintf(stderr, "attune: %.*s %s (%.*s) %s: %.1f us\n", static_cast<int>(op.size()), op.data(), ran.c_str(),
                  static_cast<int>(choice.reason.size()), choice.reason.data(), sizes.c_str(), us);
 }

@@ -30,6 +30,11 @@ struct Choice {
     const VariantRecord *variant = nullptr;
     std::string_view reason = {};
     bool forced = false;
+    // Of attention, where there is one: a better variant but for its last tile, and why; and what computes those last queries that fill
+    // no tile of `variant`.
+    const VariantRecord *not_filled = nullptr;
+    std::string_view why_better = {};
+    const VariantRecord *of_last_queries = nullptr;
 };
 
 // A variant that must run: the one of the call's options, else ATTUNE_FORCE_VARIANT if it names one of this op (and, for

@@ -76,6 +76,10 @@ struct AttentionChoice {
     Choice values, weights;
 };
 Status choose_values(std::string_view op, const SdpaProblem &, const Forced &, Choice &);
+// Those of its queries that do not fill a tile of the variant.
+SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
+// Where a better variant was not taken for its last tile alone: it is, and what a call of the last queries would take is for these.
+Status share_queries(std::string_view op, const SdpaProblem &, Choice &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
 
 // Threads that a call of these sizes is worth, at most `threads`.
@@ -96,6 +100,8 @@ template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::i
     return part_of(v, 0, begin, end - begin);
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
+// Queries [begin, end) of a call without dropout and user's attention, for which a query is known by its number.
+SdpaCall slice_queries(const SdpaCall &, std::int64_t begin, std::int64_t end);
 
 // Scores but the dot product have no kernels of 16 bits.
 Status check_score_type(Score, std::string_view name, DType);

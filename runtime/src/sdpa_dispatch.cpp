@@ -18,9 +18,12 @@ MatrixTileParts matrix_tile_parts(DType dtype) {
     }
 }
 
-// How many keys a query sees on average, of those that a causal mask or a window leaves; of those without, any number.
+// How many keys a window leaves to a query.
+std::int64_t keys_of_query(const SdpaProblem &p) { return p.window_keys > 0 ? std::min(p.keys, p.window_keys) : p.keys; }
+
+// The same on average where there is a window or a causal mask; without, any number.
 std::int64_t band_keys(const SdpaProblem &p) {
-    if (p.window_keys > 0) return std::min(p.keys, p.window_keys);
+    if (p.window_keys > 0) return keys_of_query(p);
     return p.causal ? std::max(p.keys - p.queries / 2, p.keys / 2) : std::numeric_limits<std::int64_t>::max();
 }
 
@@ -63,10 +66,9 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     };
     if (p.queries <= c.short_queries_at_most) wish_small("few queries");
     if (p.keys <= c.short_keys_at_most) wish_small("few keys");
-    const std::int64_t keys_of_query = p.window_keys > 0 ? std::min(p.keys, p.window_keys) : p.keys;
     const auto many_queries = [&](const auto &wish_of) {
         if (p.tables) wish_of("wide", "many queries and a table over pairs", p.queries);
-        if (keys_of_query >= c.deep_keys_at_least) wish_of("deep", "many queries and very many keys", p.queries);
+        if (keys_of_query(p) >= c.deep_keys_at_least) wish_of("deep", "many queries and very many keys", p.queries);
         wish_of("long", "many queries", p.queries);
     };
     // Matrix tiles of any class beat other products of the best one.
@@ -92,6 +94,25 @@ Status choose_values(std::string_view op, const SdpaProblem &p, const Forced &fo
     return choose_variant({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}, wishes(op, p), forced, choice);
 }
 
+SdpaProblem last_queries(const VariantRecord &v, SdpaProblem p) {
+    p.queries %= v.tile_q;
+    return p;
+}
+
+Status share_queries(std::string_view op, const SdpaProblem &p, Choice &choice) {
+    // Matrix tiles lay keys and values for all queries first, which two variants would do twice.
+    const VariantRecord *better = choice.not_filled;
+    if (!better || p.dropout || better->schedule == "tiles" || !is_prefill(*better) || p.queries < better->tile_q) return {};
+    const SdpaProblem last = last_queries(*better, p);
+    // Tiles of a quarter are nearly as good as whole ones, and few threads wait for the last of them.
+    const bool much_smaller = choice.variant->schedule == better->schedule && choice.variant->tile_q * 4 <= better->tile_q;
+    if (much_smaller && last.queries > 1) return {};
+    Choice of_last;
+    if (Status s = choose_values(op, last, {}, of_last); !s.ok()) return s;
+    choice.variant = better, choice.reason = choice.why_better, choice.of_last_queries = of_last.variant;
+    return {};
+}
+
 Status choose_attention(const Context::State &context, const SdpaCall &call, std::string_view variant,
                         AttentionChoice &choice) {
     const SdpaProblem &p = call.sizes;
@@ -99,6 +120,8 @@ Status choose_attention(const Context::State &context, const SdpaCall &call, std
     const bool lone = !variant.empty() && !call.weights.given();
     const Forced forced = lone ? Forced{variant, "variant"} : forced_variant(context, variant, call.op);
     if (Status s = choose_values(call.op, p, forced, choice.values); !s.ok()) return s;
+    if (!call.user)
+        if (Status s = share_queries(call.op, p, choice.values); !s.ok()) return s;
     if (!call.weights.given()) return {};
     static constexpr Wish rows[] = {{"rows", "", "weights are wanted"}, {"root", "", "nothing else is built"}};
     return choose_variant({call.op, p.dtype, "weights", p.head_dim, p.head_dim}, rows,

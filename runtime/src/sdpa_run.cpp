@@ -44,8 +44,8 @@ Status mean_over_heads(Context &context, const View &all, const View &out) {
     const std::int64_t batch = all.extent[0], queries = all.extent[2], keys = all.extent[3];
     const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
     const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
-    const ConstView by_row = typed_view(all.data, all.dtype, {batch, rows, heads, width},
-                                        {all.stride[0], all.stride[2], all.stride[1], 1});
+    const ConstView by_row =
+        typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1});
     View mean = out;
     mean.extent[1] = rows, mean.stride[1] = out.stride[2];
     mean.extent[2] = 1, mean.stride[2] = 0;
@@ -71,7 +71,8 @@ bool masked_by_batch(const SdpaCall &c) {
 // Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
 // what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
-    if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities) return false;
+    if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities)
+        return false;
     if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;
@@ -98,6 +99,13 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
     return {};
 }
 
+Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
+    if (!choice.of_last_queries) return run_kernel(context, call, *choice.variant, nullptr);
+    const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
+    if (Status s = run_kernel(context, slice_queries(call, 0, first), *choice.variant, nullptr); !s.ok()) return s;
+    return run_kernel(context, slice_queries(call, first, queries), *choice.of_last_queries, nullptr);
+}
+
 // With keys, and weights of each head where any are wanted.
 Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
     Context::State &context = caller.state();
@@ -105,7 +113,7 @@ Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice 
     from_weights = values_from_weights(call, choice, weights, out);
     const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
     if (!from_weights && (!drops_all || call.lse.given()))
-        if (Status s = run_kernel(context, call, *choice.values.variant, nullptr); !s.ok()) return s;
+        if (Status s = run_values(context, call, choice.values); !s.ok()) return s;
     if (drops_all) fill_zeros(call.out);
     if (!call.weights.given()) return {};
     if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
@@ -163,6 +171,22 @@ SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
         if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
     part.sizes.batch = end - begin;
     part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    return part;
+}
+
+SdpaCall slice_queries(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    auto cut = [&](auto &view, int dimension) {
+        if (view.given()) view = part_of(view, dimension, begin, end - begin);
+    };
+    cut(part.query, 2), cut(part.out, 2), cut(part.lse, 2), cut(part.lengths, 1), cut(part.bias, 2), cut(part.mask, 2);
+    part.sizes.queries = end - begin;
+    // Within these ends, as those of every band are.
+    auto shift = [&](std::vector<std::int32_t> &all, std::int64_t least, std::int64_t most) {
+        for (std::int32_t &x : all) x = static_cast<std::int32_t>(std::clamp(x + begin, least, most));
+    };
+    shift(part.band_begin, -part.sizes.queries, part.sizes.keys), shift(part.band_end, -part.sizes.queries, part.sizes.keys);
+    shift(part.offset, -most_elements, most_elements);
     return part;
 }
 

@@ -105,6 +105,7 @@ struct Plan {
     std::string variant = {};         // name of the variant that would run
     std::string reason = {};          // why this one
     std::size_t workspace_bytes = 0;  // upper bound of the scratch that the call holds at a time, all threads together
+    std::string variant_of_last_queries = {};  // computes those that do not fill a tile of `variant`; empty: that one does
 };
 Status plan_sdpa(const Context &, const SdpaProblem &, Plan &) noexcept;
 
