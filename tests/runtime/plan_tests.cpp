@@ -301,6 +301,9 @@ TEST_CASE("plan: the last queries, which fill no tile of the best variant, are a
     options.push_back([](SdpaCase &c) { c.causal = attune::Causal::bottom_right; });
     options.push_back([](SdpaCase &c) { c.window = {400, 250}; });
     options.push_back([](SdpaCase &c) {
+        for (std::int64_t n = 0; n < c.batch * c.queries; n++) c.valid_lens.push_back(std::int32_t(n * 37 % (c.keys + 1)));
+    });
+    options.push_back([](SdpaCase &c) {
         c.valid_lens = {std::int32_t(c.keys / 3), std::int32_t(c.keys)}, c.strided_lse = true;
         c.query_layout = c.key_layout = c.value_layout = c.out_layout = Layout::bshd;
     });

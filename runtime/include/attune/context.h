@@ -52,7 +52,8 @@ public:
     // Not ok if the options were wrong ("threads: must be at least 1, got -2"); every call then answers the same.
     const Status &status() const;
     int threads() const;
-    // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed.
+    // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed. Where another variant
+    // computed the last queries (Plan::variant_of_last_queries), the one of all others.
     const std::string &last_variant() const;
     // Scratch that is kept for the next call, in bytes; and giving it back.
     std::size_t scratch_bytes() const;
