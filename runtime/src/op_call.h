@@ -30,8 +30,8 @@ struct Choice {
     const VariantRecord *variant = nullptr;
     std::string_view reason = {};
     bool forced = false;
-    // Of attention, where there is one: a better variant but for its last tile, and why; and what computes those last queries that fill
-    // no tile of `variant`.
+    // Of attention, where there is one: a variant that is better but for its last tile, and why; and what computes those last
+    // queries that fill no tile of `variant`.
     const VariantRecord *not_filled = nullptr;
     std::string_view why_better = {};
     const VariantRecord *of_last_queries = nullptr;

@@ -100,7 +100,7 @@ template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::i
     return part_of(v, 0, begin, end - begin);
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
-// Queries [begin, end) of a call without dropout and user's attention, for which a query is known by its number.
+// Queries [begin, end) of a call; not of one with dropout or a user's attention, to which a query is known by its number.
 SdpaCall slice_queries(const SdpaCall &, std::int64_t begin, std::int64_t end);
 
 // Scores but the dot product have no kernels of 16 bits.

@@ -104,7 +104,7 @@ Status share_queries(std::string_view op, const SdpaProblem &p, Choice &choice) 
     const VariantRecord *better = choice.not_filled;
     if (!better || p.dropout || better->schedule == "tiles" || !is_prefill(*better) || p.queries < better->tile_q) return {};
     const SdpaProblem last = last_queries(*better, p);
-    // Tiles of a quarter are nearly as good as whole ones, and few threads wait for the last of them.
+    // Tiles of a quarter of its queries are nearly as good, and threads that share them finish at nearly the same time.
     const bool much_smaller = choice.variant->schedule == better->schedule && choice.variant->tile_q * 4 <= better->tile_q;
     if (much_smaller && last.queries > 1) return {};
     Choice of_last;
