@@ -44,8 +44,8 @@ Status mean_over_heads(Context &context, const View &all, const View &out) {
     const std::int64_t batch = all.extent[0], queries = all.extent[2], keys = all.extent[3];
     const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
     const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
-    const ConstView by_row =
-        typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1});
+    const ConstView by_row = typed_view(all.data, all.dtype, {batch, rows, heads, width},
+                                        {all.stride[0], all.stride[2], all.stride[1], 1});
     View mean = out;
     mean.extent[1] = rows, mean.stride[1] = out.stride[2];
     mean.extent[2] = 1, mean.stride[2] = 0;
@@ -71,8 +71,7 @@ bool masked_by_batch(const SdpaCall &c) {
 // Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
 // what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
-    if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities)
-        return false;
+    if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities) return false;
     if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;

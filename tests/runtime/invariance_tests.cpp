@@ -45,11 +45,7 @@ bool same_alone(attune::Context &context, SdpaArrays<T> &all, std::int64_t b, st
     CHECK(status.ok());
     bool same = true;
     for (std::int64_t q = h * group; q < (h + heads) * group; q++)
-        for (std::int64_t i = 0; i < all.the.queries; i++) {
-            same = same && same_bits(alone.lse(b, q, i), all.lse(b, q, i));
-            for (std::int64_t d = 0; d < all.the.value_dim; d++)
-                same = same && same_bits(alone.out(b, q, i, d), all.out(b, q, i, d));
-        }
+        for (std::int64_t i = 0; i < all.the.queries; i++) same = same && same_row(alone, all, b, q, i);
     return same;
 }
 }  // namespace

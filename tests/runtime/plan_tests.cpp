@@ -264,11 +264,7 @@ template<typename T> bool same_rows(SdpaArrays<T> &a, SdpaArrays<T> &b, std::int
     bool same = true;
     for (std::int64_t n = 0; n < a.the.batch; n++)
         for (std::int64_t h = 0; h < a.the.query_heads; h++)
-            for (std::int64_t i = begin; i < end; i++) {
-                same = same && same_bits(a.lse(n, h, i), b.lse(n, h, i));
-                for (std::int64_t d = 0; d < a.the.value_dim; d++)
-                    same = same && same_bits(a.out(n, h, i, d), b.out(n, h, i, d));
-            }
+            for (std::int64_t i = begin; i < end; i++) same = same && same_row(a, b, n, h, i);
     return same;
 }
 
@@ -283,9 +279,7 @@ template<typename T> bool shares_queries(const SdpaCase &c) {
     CHECK(both.run(context).ok());
     CHECK(first.run(context, plan.variant).ok());
     CHECK(last.run(context, plan.variant_of_last_queries).ok());
-    std::int64_t tile = 0;
-    for (const attune::VariantInfo &v : attune::variants())
-        if (v.name == plan.variant) tile = tile_of(v);
+    const std::int64_t tile = tile_of(planned(problem_of(c, attune::dtype_of<T>())));
     const std::int64_t end_of_tiles = c.queries / tile * tile;
     CHECK(end_of_tiles > 0);
     CHECK(end_of_tiles < c.queries);

@@ -134,6 +134,13 @@ private:
     }
 };
 
+// Whether query i of head h of batch entry b has the same bits in both.
+template<typename T> bool same_row(SdpaArrays<T> &a, SdpaArrays<T> &other, std::int64_t b, std::int64_t h, std::int64_t i) {
+    bool same = same_bits(a.lse(b, h, i), other.lse(b, h, i));
+    for (std::int64_t d = 0; d < a.the.value_dim; d++) same = same && same_bits(a.out(b, h, i, d), other.out(b, h, i, d));
+    return same;
+}
+
 // What is wrong with the outputs as memory; empty if nothing is.
 template<typename T> std::string untouched_defect(SdpaArrays<T> &a) {
     if (!a.out.gaps_untouched()) return "out: written beyond its elements";
