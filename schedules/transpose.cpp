@@ -18,18 +18,21 @@ class WholeVectors : public Internal::IRMutator {
     Expr visit(const Internal::Shuffle *op) override {
         const auto *load = op->vectors.size() == 1 ? op->vectors[0].as<Internal::Load>() : nullptr;
         const auto *ramp = load ? load->index.as<Internal::Ramp>() : nullptr;
-        const auto begin = ramp && Internal::is_const_one(ramp->stride) ? Internal::as_const_int(ramp->base) : std::nullopt;
+        const auto begin = ramp ? Internal::as_const_int(ramp->base) : std::nullopt;
+        const auto stride = ramp ? Internal::as_const_int(ramp->stride) : std::nullopt;
         const int lanes = op->type.lanes();
-        if (!begin || sizes_.count(load->name) == 0 || sizes_[load->name] % lanes != 0) return IRMutator::visit(op);
-        const int end = int(*begin) + load->type.lanes(), first = int(*begin) / lanes * lanes, skipped = int(*begin) - first;
-        if (skipped == 0 && end % lanes == 0) return IRMutator::visit(op);
+        if (!begin || !stride || *stride < 1 || sizes_.count(load->name) == 0 || sizes_[load->name] % lanes != 0)
+            return IRMutator::visit(op);
+        const int step = int(*stride), end = int(*begin) + (load->type.lanes() - 1) * step + 1;
+        const int first = int(*begin) / lanes * lanes, skipped = int(*begin) - first;
+        if (step == 1 && skipped == 0 && end % lanes == 0) return IRMutator::visit(op);
         std::vector<Expr> vectors;
         for (int at = first; at < end; at += lanes)
             vectors.push_back(Internal::Load::make(op->type, load->name, Internal::Ramp::make(at, 1, lanes), load->image,
                                                    load->param, Internal::const_true(lanes),
                                                    Internal::ModulusRemainder(lanes, 0)));
         std::vector<int> places = op->indices;
-        for (int &place : places) place += skipped;
+        for (int &place : places) place = place * step + skipped;
         return Internal::Shuffle::make(vectors, places);
     }
 };

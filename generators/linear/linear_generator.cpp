@@ -26,6 +26,7 @@ public:
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> block{"block", 0, 0, 64};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
+    GeneratorParam<int> strands{"strands", 1, 1, 16};  // of pairs
     GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
     GeneratorParam<int> whole{"whole", 0, 0, 1};   // 1: for columns and depths that fill matrix tiles, read as they lie
     GeneratorParam<bool> packed{"packed", false};  // the weight
@@ -50,11 +51,12 @@ public:
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
         in.ahead = ahead;
-        // One row takes a block of weights from registers as it is transposed: no other row wants it.
-        const bool in_pairs = schedule_name == Schedule::pairs;
-        const bool block_by_block = !packed && (in_pairs || schedule_name == Schedule::panels) && tile_rows == 1 && block > 0;
-        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block};
-        stages = block_by_block                     ? attune::linear_block_stages(in, shape, in_pairs)
+        // One row takes weights from registers, as they come from memory: no other row wants them.
+        const bool in_pairs = schedule_name == Schedule::pairs, one_row = tile_rows == 1 && !packed;
+        const bool block_by_block = one_row && schedule_name == Schedule::panels && block > 0;
+        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, strands};
+        stages = block_by_block                     ? attune::linear_block_stages(in, shape)
+                 : in_pairs && one_row              ? attune::linear_pair_row_stages(in, shape)
                  : in_pairs                         ? attune::linear_pair_stages(in, shape)
                  : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
                  : schedule_name == Schedule::weight_tiles
@@ -68,8 +70,9 @@ public:
         for (int n = 0; n < weight.dimensions(); n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
         if (packed) weight.dim(0).set_bounds(0, attune::PackedPanels{dtype}.width());
+        attune::require(strands == 1 || schedule_name == Schedule::pairs, "strands are for pairs");
         attune::require(whole == 0 || schedule_name == Schedule::weight_tiles, "whole is for weight_tiles");
-        const attune::PanelTuning tuning = {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks};
+        const attune::PanelTuning tuning = {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks, strands};
         if (schedule_name == Schedule::root)
             attune::schedule_root(stages, out);
         else if (schedule_name == Schedule::tiles)

@@ -21,17 +21,21 @@ std::function<Expr(Expr)> widened_rows(LinearStages &s, const LinearInputs &in, 
     return [&](const Expr &k) { return s.x_rows(k, s.m, s.h, s.b); };
 }
 
-// The bias and the sum of the partials, whose c is the chunk.
+// The bias and the sum of the partials, of chunk c and, in pairs, strand u.
 void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.start = Func("start");
     s.start(n) = in.bias.defined() ? cast(shape.type, in.bias(min(n, in.columns - 1))) : make_const(shape.type, 0);
-    RDom chunks(0, (in.depth + shape.chunk - 1) / shape.chunk, "product_chunk");
-    s.product_chunk = chunks.x;
+    const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk;
+    const bool in_strands = shape.strands > 1;
+    const RDom r = in_strands ? RDom(0, shape.strands, 0, chunks, "product_chunk") : RDom(0, chunks, "product_chunk");
+    s.product_chunk = in_strands ? r.y : r.x;
+    const Expr strand = in_strands ? Expr(r.x) : Expr(0);
+    if (in_strands) s.product_strand = r.x;
     s.product = Func("product");
     s.product(n, m, h, b) = s.start(n);
     std::vector<Expr> at;
-    for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? Expr(chunks) : Expr(v));
+    for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? Expr(s.product_chunk) : v.same_as(s.u) ? strand : Expr(v));
     s.product(n, m, h, b) += s.partial(at);
 }
 
@@ -45,12 +49,38 @@ Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape
     return min(s.c * steps + r.y, (in.depth - 1) / depth_of_tile);
 }
 
+// An element of a pair, as the sum of its strand reads it. A group has a pair for each strand.
+struct PairTerm {
+    Expr element, group, pair;
+    Expr within;  // defined for the last group alone, which may lack pairs
+    Expr operator()(const Expr &x) const { return within.defined() ? select(within, x, make_const(x.type(), 0)) : x; }
+};
+// The sums of strand u of chunk c. The pairs that the last group lacks are zeros, so that strands are summed side by side there,
+// too; it makes a sum of its own, so that no other group is looked at.
+void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape,
+               const std::function<void(const PairTerm &)> &add) {
+    const int strands = shape.strands, groups = shape.chunk / 2 / strands;
+    const Expr pairs = in.depth / 2, whole = pairs / strands, first = s.c * groups;
+    RDom r(0, 2, 0, groups, "partial_k");
+    r.where(first + r.y < whole);
+    s.in_pairs = true, s.pair = r.x, s.partial_k = r.y;
+    const Expr group = unsafe_promise_clamped(first + r.y, 0, max(whole - 1, 0));
+    add({r.x, group, unsafe_promise_clamped(group * strands + s.u, 0, pairs - 1), Expr()});
+    if (strands == 1) return;
+    RDom rest(0, 2, 0, 1, "rest");
+    rest.where(whole * strands < pairs);
+    rest.where(whole / groups == s.c);
+    s.rest_pair = rest.x, s.in_strands = true;
+    const Expr last_group = first + clamp(whole - first, 0, groups - 1), pair = last_group * strands + s.u;
+    add({rest.x, last_group, min(pair, pairs - 1), pair < pairs});
+}
+
 // The last product of an odd depth, of which there is no pair.
 void add_odd(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     RDom odd(0, 1, "odd");
     odd.where(in.depth % 2 == 1);
-    s.in_pairs = true, s.odd = odd.x;
+    s.odd = odd.x;
     Expr last = in.depth - 1 + odd;
     s.product(n, m, h, b) += cast(shape.type, element_of_row(s, in, last)) *
                              cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
@@ -97,76 +127,90 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
 
 LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape) {
     LinearStages s;
-    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
+    Var e = s.e, n = s.n, m = s.m, k = s.k, u = s.u, c = s.c, h = s.h, b = s.b;
     // Clamped as one number, which is a ramp of elements then: a block within the depth is read row by row.
     auto weight = [&](Expr e, Expr n, Expr k) { return in.weight(min(n, in.columns - 1), min(k * 2 + e, in.depth - 1), h, b); };
     if (!in.as_it_lies) s.panel = Func("panel");
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
                             [&](Expr n, Expr k) { return pair_of(weight(0, n, k), weight(1, n, k)); });
-        s.panel(e, n, k, h, b) = element_of_pair((*s.transpose)(n, k, {}), e);
+        s.panel(e, n, k, u, h, b) = element_of_pair((*s.transpose)(n, k * shape.strands + u, {}), e);
     } else if (!in.as_it_lies) {
-        s.panel(e, n, k, h, b) = weight(e, n, k);
+        s.panel(e, n, k, u, h, b) = weight(e, n, k * shape.strands + u);
     }
 
-    RDom r(0, 2, 0, shape.chunk / 2, "partial_k");
-    r.where(c * (shape.chunk / 2) + r.y < in.depth / 2);
-    s.pair = r.x, s.partial_k = r.y;
-    Expr at = unsafe_promise_clamped(c * (shape.chunk / 2) + r.y, 0, in.depth / 2 - 1);
     s.partial = Func("partial");
-    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    const Expr pair = in.as_it_lies ? in.weight(n, at * 2 + r.x, h, b) : s.panel(r.x, n, at, h, b);
-    s.partial(n, m, c, h, b) += cast(shape.type, element_of_row(s, in, at * 2 + r.x)) * cast(shape.type, pair);
+    s.partial(n, m, u, c, h, b) = make_const(shape.type, 0);
+    add_pairs(s, in, shape, [&](const PairTerm &term) {
+        const Expr k = term.pair * 2 + term.element;
+        const Expr w = in.as_it_lies ? in.weight(n, k, h, b) : s.panel(term.element, n, term.group, u, h, b);
+        s.partial(n, m, u, c, h, b) += cast(shape.type, term(element_of_row(s, in, k))) * cast(shape.type, term(w));
+    });
     add_partials(s, in, shape);
     add_odd(s, in, shape);
     add_output(s, in);
     return s;
 }
 
-LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shape, bool in_pairs) {
+LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &shape) {
     LinearStages s;
-    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-    const int size = in_pairs ? 2 : 1, chunk = shape.chunk / size, block = shape.block;
-    const Expr terms = in.depth / size;
-    auto weight = [&](Expr n, Expr k) { return in.weight(min(n, in.columns - 1), k, h, b); };
-    s.transpose.emplace("transpose", block, std::vector<Var>{t, h, b}, [&](Expr n, Expr k) {
-        if (in_pairs) return pair_of(weight(n, (t + k) * 2), weight(n, (t + k) * 2 + 1));
-        return cast(shape.type, weight(n, t + k));
+    Var e = s.e, n = s.n, m = s.m, c = s.c, t = s.t, u = s.u, h = s.h, b = s.b;
+    const Expr pairs = in.depth / 2;
+    auto define = [&](const std::string &name, Func &group, Func &panel, const Expr &pair) {
+        auto weight = [&](const Expr &e) { return in.weight(min(n, in.columns - 1), pair * 2 + e, h, b); };
+        group = Func(name), group(u, n, t, h, b) = pair_of(weight(0), weight(1));
+        panel = Func(name + "_panel"), panel(e, u, n, t, h, b) = element_of_pair(group(u, n, t, h, b), e);
+    };
+    define("group", s.group, s.panel, unsafe_promise_clamped(t, 0, pairs - shape.strands) + u);
+    define("rest", s.rest_group, s.rest_panel, min(t + u, pairs - 1));
+
+    s.partial = Func("partial");
+    s.partial(u, n, m, c, h, b) = make_const(shape.type, 0);
+    add_pairs(s, in, shape, [&](const PairTerm &term) {
+        const Func &panel = term.within.defined() ? s.rest_panel : s.panel;
+        const Expr x = element_of_row(s, in, term.pair * 2 + term.element);
+        const Expr w = panel(term.element, u, n, term.group * shape.strands, h, b);
+        s.partial(u, n, m, c, h, b) += cast(shape.type, term(x)) * cast(shape.type, term(w));
     });
-    if (in_pairs) {
-        s.panel = Func("panel");
-        s.panel(e, n, k, t, h, b) = element_of_pair((*s.transpose)(n, k, {t, h, b}), e);
-    }
-    // Products of pairs take numbers as they are.
-    const std::function<Expr(Expr)> as_it_is = [&](const Expr &k) { return cast(shape.type, element_of_row(s, in, k)); };
-    const std::function<Expr(Expr)> x = in_pairs ? as_it_is : widened_rows(s, in, shape);
+    add_partials(s, in, shape);
+    add_odd(s, in, shape);
+    add_output(s, in);
+    return s;
+}
+
+LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shape) {
+    LinearStages s;
+    Var n = s.n, m = s.m, c = s.c, t = s.t, h = s.h, b = s.b;
+    const int chunk = shape.chunk, block = shape.block;
+    s.transpose.emplace("transpose", block, std::vector<Var>{t, h, b}, [&](Expr n, Expr k) {
+        return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b));
+    });
+    const std::function<Expr(Expr)> x = widened_rows(s, in, shape);
 
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     // A block lies within the depth. Of the one at `place`, those terms of r are summed that are wanted.
-    auto place_of = [&](const Expr &at) { return clamp(at, 0, terms - block); };
+    auto place_of = [&](const Expr &at) { return clamp(at, 0, in.depth - block); };
     auto sum = [&](const RDom &r, const Expr &place) {
-        const Expr w = in_pairs ? s.panel(r.x, n, r.y, place, h, b) : (*s.transpose)(n, r.y, {place, h, b});
-        s.partial(n, m, c, h, b) += x((place + r.y) * size + r.x) * cast(shape.type, w);
-        s.block_sums.push_back({r.x, r.y, r.z});
+        s.partial(n, m, c, h, b) += x(place + r.x) * (*s.transpose)(n, r.x, {place, h, b});
+        s.block_sums.push_back({r.x, r.y});
     };
     auto part_of_block = [&](const std::string &name, const Expr &begin, const Expr &end) {
-        RDom r(0, size, 0, block, 0, 1, name);
+        RDom r(0, block, 0, 1, name);
         const Expr place = place_of(begin);
         r.where(begin < end);
-        r.where(place + r.y >= begin);
-        r.where(place + r.y < end);
+        r.where(place + r.x >= begin);
+        r.where(place + r.x < end);
         sum(r, place);
     };
-    const Expr begin = c * chunk, end = min(begin + chunk, terms), first = min(begin + in.ahead / size % block, end);
+    const Expr begin = c * chunk, end = min(begin + chunk, in.depth), first = min(begin + in.ahead % block, end);
     const Expr blocks = (end - first) / block, behind = first + blocks * block;
     part_of_block("block_before", begin, first);
-    RDom r(0, size, 0, block, 0, chunk / block, "blocks");
-    r.where(r.z < blocks);
-    sum(r, place_of(first + r.z * block));
+    RDom r(0, block, 0, chunk / block, "blocks");
+    r.where(r.y < blocks);
+    sum(r, place_of(first + r.y * block));
     part_of_block("block_behind", behind, end);
     add_partials(s, in, shape);
-    if (in_pairs) add_odd(s, in, shape);
     add_output(s, in);
     return s;
 }

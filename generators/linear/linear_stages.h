@@ -3,7 +3,9 @@
 //
 // The depth K is cut in chunks. A chunk gives partial sums, added up in the order of k; partials are added to the bias in
 // chunk order. So a result depends on its row, its column and `chunk`, and on nothing else of shape, schedule or neighbours.
-// Loop names: n column of out, m row, k depth, c chunk of the depth, h head, b batch. Layout innermost first.
+// Pairs of a chunk are dealt to `strands` in turn, each of which makes such a sum, in the order of k; a chunk's are added strand by
+// strand. Pairs that are neighbours in memory belong to different strands, so one row may sum them side by side.
+// Loop names: n column of out, m row, k depth, u strand, c chunk of the depth, h head, b batch. Layout innermost first.
 #pragma once
 #include "generators/math/transpose.h"
 #include <optional>
@@ -30,6 +32,7 @@ struct LinearShape {
     // Weights that lie along k in memory go through square blocks of this side to lie along n; 0: element by element, as
     // suits weights that lie along n already. It changes no result.
     int block;
+    int strands = 1;  // of linear_pair_stages, a divisor of the pairs of a chunk: fixes the order of summation, too
 };
 
 struct LinearStages {
@@ -41,14 +44,21 @@ struct LinearStages {
     Halide::Func product;                     // (n, m, h, b) bias + partials
     Halide::Func out;                         // (n, m, h, b)
     Halide::RVar partial_k, product_chunk;
-    // Of linear_pair_stages: the element of a pair, and panel is (e, n, k, h, b), where k counts pairs.
+    // Of linear_pair_stages: the element of a pair. partial is (n, m, u, c, h, b), and panel (e, n, k, u, h, b) for pair u of
+    // group k of as many pairs as there are strands.
     bool in_pairs = false;
-    Halide::RVar pair;
+    Halide::RVar pair, product_strand;
     Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
+    // With several strands: update 1 of partial sums the last pairs, too few for one each.
+    bool in_strands = false;
+    Halide::RVar rest_pair;
+    // Of linear_pair_row_stages, whose partial is (u, n, m, c, h, b): pairs (u, n, t, h, b) from t on, and panel is
+    // (e, u, n, t, h, b) of them. Both once more for the rest.
+    Halide::Func group, rest_group, rest_panel;
     // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
-    // whole ones, and the rest. panel is there with pairs alone, (e, n, k, t, h, b), for pair k of the block at t.
+    // whole ones, and the rest.
     struct BlockSum {
-        Halide::RVar element, term, block;
+        Halide::RVar term, block;
     };
     std::vector<BlockSum> block_sums;
     static constexpr int whole_blocks = 1;  // the update of these
@@ -57,7 +67,7 @@ struct LinearStages {
     Halide::Func x_pairs;       // (e, m, k, h, b)
     Halide::RVar partial_tile;  // partial_k is within a tile
 
-    Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, t{"t"}, h{"h"}, b{"b"};
+    Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, t{"t"}, u{"u"}, h{"h"}, b{"b"};
 };
 
 LinearStages linear_stages(const LinearInputs &, const LinearShape &);
@@ -65,9 +75,13 @@ LinearStages linear_stages(const LinearInputs &, const LinearShape &);
 // The same as sums over pairs of bf16 along the depth, which must be 2 at least. Blocks are of pairs.
 LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
 
-// The same bits for sums that go from memory block by block, transposed where they are summed: for one row. With in_pairs those of
-// linear_pair_stages. The depth must be a block at least.
-LinearStages linear_block_stages(const LinearInputs &, const LinearShape &, bool in_pairs);
+// The bits of linear_stages for sums that go from memory block by block, transposed where they are summed: for one row. The depth
+// must be a block at least.
+LinearStages linear_block_stages(const LinearInputs &, const LinearShape &);
+
+// The bits of linear_pair_stages for one row, which reads neighbouring pairs of a column as they lie and sums them side by
+// side. The depth must have a pair for each strand at least.
+LinearStages linear_pair_row_stages(const LinearInputs &, const LinearShape &);
 
 // The same as products of whole matrix tiles of bf16, which take so much of the depth at a time, with rows of x as the left
 // factor and weights in pairs as the right one. Of any depth. Blocks are of pairs.

@@ -27,7 +27,8 @@ constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of 
 // Whether its weights can be read as they lie.
 bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
 
-// Class row of linear reads weights in whole blocks, of a cache line at most; other weights lie as its sums read them.
+// Class row of linear reads weights in whole blocks, of a cache line at most, or a pair for each strand; other weights lie as its sums
+// read them.
 constexpr std::int64_t block_of_row_depth = 32;
 bool has_blocks(const Product &p) { return p.op == "linear"; }
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_of_row_depth); }

@@ -16,10 +16,12 @@ struct PanelTuning {
     // Chunks that a register tile takes before the next one does, so that its sums stay in L1 between them; their weights
     // should stay in L2. 0: all of them, and a tile leaves for out before the next one begins.
     int tile_chunks;
+    int strands = 1;  // of pairs (the stages' strands), a divisor of the vector width
 };
 // One task is one tile of columns for some rows. Lanes are columns. Weights are packed for a task, a chunk at a time, so that
-// the sums read them from L2 one line after the other; where a tile is of one row and as wide as a block, the sums take a block
-// from registers instead. For few rows and for many; the bits are the same whatever the numbers but chunk.
+// the sums read them from L2 one line after the other. The sums of one row take weights from registers instead: blocks, which
+// are transposed there, or pairs, and then lanes are the strands of some columns. For few rows and for many; the bits are the
+// same whatever the numbers but chunk and strands.
 void schedule_panels(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
 // The same by products of matrix tiles, of pairs of bf16: weights are laid for all rows of a task, a chunk at a time or, where
@@ -37,6 +39,6 @@ void fetch_weights_ahead(LinearStages &, const Halide::ImageParam &weight, int d
 // What panels and tiles share: the side of the blocks in which weights are transposed, and the weights that a task, or a chunk of
 // one, packs.
 void require_block(int block, int lanes);
-void schedule_panel(LinearStages &, const Halide::LoopLevel &at, int columns, int block, int lanes);
+void schedule_panel(LinearStages &, const Halide::LoopLevel &at, int columns, int block, int lanes, int strands = 1);
 
 }  // namespace attune

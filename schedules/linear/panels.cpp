@@ -10,19 +10,22 @@ void require_block(int block, int lanes) {
     require(block == lanes, "block is " + std::to_string(block) + ", must be the vector width, " + std::to_string(lanes));
 }
 
-void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block, int lanes) {
-    const Var e = s.e, n = s.n, k = s.k;
+void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block, int lanes, int strands) {
+    const Var e = s.e, n = s.n, k = s.k, u = s.u;
     Var no("no"), ni("ni"), ko("ko"), ki("ki");
     s.panel.compute_at(at).bound_extent(n, columns);
-    const bool in_pairs = s.panel.dimensions() == 5;
+    const bool in_pairs = s.panel.args().front().same_as(e);
     if (in_pairs) s.panel.bound(e, 0, 2);
+    if (s.in_pairs) s.panel.bound(u, 0, strands);
     if (s.transpose) {
+        require_multiple("block", block, "strands", strands);
         // Along k within a tile of columns: the addresses of its rows in memory are found once.
-        s.panel.split(k, ko, ki, block, TailStrategy::RoundUp)
-            .split(n, no, ni, block)
-            .reorder(ni, ki, ko, no, s.h, s.b)
-            .vectorize(ni)
-            .unroll(ki);
+        s.panel.split(k, ko, ki, block / strands, TailStrategy::RoundUp).split(n, no, ni, block);
+        if (s.in_pairs)
+            s.panel.reorder(ni, u, ki, ko, no, s.h, s.b).unroll(u);
+        else
+            s.panel.reorder(ni, ki, ko, no, s.h, s.b);
+        s.panel.vectorize(ni).unroll(ki);
         if (in_pairs) s.panel.reorder(e, ni).unroll(e);
         schedule_transpose(*s.transpose, LoopLevel(s.panel, ko));
     } else {
@@ -35,22 +38,63 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
 // Of one row. Whole blocks go through registers alone; one of which the chunk has a part is summed from where it was transposed.
 // Blocks of neighbouring columns take turns: the sums of one wait for each other while the next is transposed.
 static void schedule_blocks_of_row(LinearStages &s, int lanes) {
-    const Var e = s.e, n = s.n, m = s.m, k = s.k;
+    constexpr int block_in_order = 8;
+    require(lanes >= block_in_order, "the vector width is " + std::to_string(lanes) + ", must be at least " +
+                                         std::to_string(block_in_order) + ": LLVM 21 sums smaller blocks in another order");
+    const Var n = s.n, m = s.m;
     Var no("no"), ni("ni");
-    const LoopLevel of_block(s.partial, no);
     for (int update = 0; update < int(s.block_sums.size()); update++) {
-        const auto &[element, term, block] = s.block_sums[update];
+        const auto &[term, block] = s.block_sums[update];
         Stage sums = s.partial.update(update);
-        sums.split(n, no, ni, lanes).reorder(element, ni, term, no, m, block);
-        if (s.in_pairs) sums.atomic().vectorize(element);
-        sums.vectorize(ni).unroll(no);
+        sums.split(n, no, ni, lanes).reorder(ni, term, no, m, block).vectorize(ni).unroll(no);
         if (update == s.whole_blocks) sums.unroll(term);
     }
-    schedule_transpose(*s.transpose, of_block);
-    if (!s.in_pairs) return;
-    for (const Var &v : {s.t, s.h, s.b}) s.panel.bound_extent(v, 1);
-    s.panel.compute_at(of_block).store_in(MemoryType::Stack).bound(e, 0, 2).bound(k, 0, lanes).bound_extent(n, lanes);
-    s.panel.reorder(e, n).unroll(e).vectorize(n).unroll(k);
+    schedule_transpose(*s.transpose, LoopLevel(s.partial, no));
+}
+
+// Of one row in pairs: lanes are the strands of some columns, and two such vectors take turns, since a sum waits for the one
+// before.
+static void schedule_pairs_of_row(LinearStages &s, const PanelTuning &tuning, int lanes) {
+    constexpr int turns = 2;
+    const int strands = tuning.strands, columns = lanes / strands;
+    const Var e = s.e, n = s.n, m = s.m, u = s.u;
+    Var no("no"), turn("turn"), ni("ni");
+    require_multiple("the vector width", lanes, "strands", strands);
+    require_multiple("tile_columns", tuning.tile_columns, "the columns of two vectors", turns * columns);
+    auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, columns).split(no, no, turn, turns); };
+    auto in_registers = [&](Func pairs) -> Func {
+        for (const Var &v : {s.t, s.h, s.b}) pairs.bound_extent(v, 1);
+        return pairs.compute_at(s.partial, turn).store_in(MemoryType::Stack).bound(u, 0, strands).bound_extent(n, columns);
+    };
+    auto vectorize = [&](Stage sums, const RVar &pair, Func group, Func panel) {
+        sums.atomic().vectorize(pair).vectorize(u).vectorize(ni);
+        in_registers(group).vectorize(u).unroll(n);
+        in_registers(panel).bound(e, 0, 2).reorder(e, u, n).unroll(e).vectorize(u).vectorize(n);
+    };
+    s.partial.bound(u, 0, strands);
+    in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
+    Stage sums = in_lanes(s.partial.update()).reorder(s.pair, u, ni, turn, s.partial_k, no, m).unroll(turn);
+    vectorize(sums, s.pair, s.group, s.panel);
+    if (!s.in_strands) return;
+    Stage rest = in_lanes(s.partial.update(1)).reorder(s.rest_pair, u, ni, turn, no, m);
+    vectorize(rest, s.rest_pair, s.rest_group, s.rest_panel);
+}
+
+// A register tile. One row takes all strands at a time, since neighbouring weights belong to different ones.
+static void schedule_register_tile(LinearStages &s, bool one_row, int strands, int lanes) {
+    const Var n = s.n, m = s.m, u = s.u;
+    s.partial.vectorize(n, lanes).unroll(n).unroll(m);
+    if (!s.in_pairs) {
+        s.partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
+        return;
+    }
+    if (one_row) s.partial.bound(u, 0, strands).unroll(u);
+    auto sum = [&](Stage sums, const RVar &pair) {
+        sums.atomic().vectorize(pair).vectorize(n, lanes).unroll(n).unroll(m);
+        if (one_row) sums.unroll(u);
+    };
+    sum(s.partial.update().reorder(s.pair, n, m, u, s.partial_k), s.pair);
+    if (s.in_strands) sum(s.partial.update(1).reorder(s.rest_pair, n, m, u), s.rest_pair);
 }
 
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
@@ -64,8 +108,9 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         require_block(tuning.block, lanes);
         require_multiple("chunk", tuning.chunk, "block", tuning.block);
     }
-    const bool block_by_block = !s.block_sums.empty();
-    require(tuning.tile_chunks == 1 || !(s.in_pairs || block_by_block),
+    if (s.in_pairs) require_multiple("chunk", tuning.chunk, "the elements of a pair for each strand", 2 * tuning.strands);
+    const bool one_row = tuning.tile_rows == 1, as_it_lies = !s.block_sums.empty() || s.group.defined();
+    require(tuning.tile_chunks == 1 || !(s.in_pairs || as_it_lies),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
     Var task("task"), tile("tile"), no("no"), ni("ni"), mo("mo"), mi("mi");
@@ -108,26 +153,29 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         }
         product.vectorize(n, lanes).unroll(n).unroll(mi);
     }
+    // A tile takes all strands of a chunk before the next tile does. In a loop: of one expression LLVM would make a sum in
+    // another order.
+    if (s.in_strands) {
+        product.reorder(n, mi, s.product_strand, mo, s.product_chunk, h, b);
+        if (!one_row) of_tile = LoopLevel(s.product, s.product_strand);
+    }
 
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
 
-    // A register tile.
-    lanes_are_columns(s.partial.compute_at(of_tile)).bound_extent(m, tuning.tile_rows).unroll(n).unroll(m);
-    s.partial.store_in(MemoryType::Stack);
-    if (block_by_block) {
+    s.partial.compute_at(of_tile).store_in(MemoryType::Stack);
+    s.partial.bound_extent(n, tuning.tile_columns).bound_extent(m, tuning.tile_rows);
+    if (s.group.defined()) {
+        schedule_pairs_of_row(s, tuning, lanes);
+    } else if (!s.block_sums.empty()) {
+        s.partial.vectorize(n, lanes).unroll(n).unroll(m);
         schedule_blocks_of_row(s, lanes);
     } else {
-        Stage sums = s.partial.update();
-        if (s.in_pairs)
-            sums.reorder(s.pair, n, m, s.partial_k).atomic().vectorize(s.pair);
-        else
-            sums.reorder(n, m, s.partial_k);
-        sums.vectorize(n, lanes).unroll(n).unroll(m);
+        schedule_register_tile(s, one_row, tuning.strands, lanes);
     }
     if (s.x_rows.defined()) s.x_rows.compute_at(of_chunks).vectorize(k, lanes, TailStrategy::RoundUp);
 
-    if (block_by_block || !s.panel.defined()) return;
-    schedule_panel(s, of_panel, tuning.tile_columns, tuning.block, lanes);
+    if (as_it_lies || !s.panel.defined()) return;
+    schedule_panel(s, of_panel, tuning.tile_columns, tuning.block, lanes, tuning.strands);
 }
 
 }  // namespace attune
