@@ -85,7 +85,8 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
 
     const Expr scale = s.scale(i, h, b);
     s.out = Func("out_stage");
-    s.out(j, i, h, b) = select(likely(j < length), s.weight(j % block, j / block, i, h, b) * scale,  //
+    // It is the value that is likely(): Halide 21 does not see it of the condition, and then asks it of each key.
+    s.out(j, i, h, b) = select(j < length, likely(s.weight(j % block, j / block, i, h, b) * scale),  //
                                has_masked, s.masked_weight(i, h, b) * scale, zero);
     s.pad = pad, s.rest = rest, s.whole = blocks, s.last = last, s.all = all, s.place = place;
     return s;

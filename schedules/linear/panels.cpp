@@ -89,12 +89,12 @@ static void schedule_register_tile(LinearStages &s, bool one_row, int strands, i
         return;
     }
     if (one_row) s.partial.bound(u, 0, strands).unroll(u);
-    auto sum = [&](Stage sums, const RVar &pair) {
+    auto in_lanes_of_columns = [&](Stage sums, const RVar &pair) {
         sums.atomic().vectorize(pair).vectorize(n, lanes).unroll(n).unroll(m);
         if (one_row) sums.unroll(u);
     };
-    sum(s.partial.update().reorder(s.pair, n, m, u, s.partial_k), s.pair);
-    if (s.in_strands) sum(s.partial.update(1).reorder(s.rest_pair, n, m, u), s.rest_pair);
+    in_lanes_of_columns(s.partial.update().reorder(s.pair, n, m, u, s.partial_k), s.pair);
+    if (s.in_strands) in_lanes_of_columns(s.partial.update(1).reorder(s.rest_pair, n, m, u), s.rest_pair);
 }
 
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
