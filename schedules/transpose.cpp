@@ -15,6 +15,18 @@ class WholeVectors : public Internal::IRMutator {
         if (const int size = int(op->constant_allocation_size())) sizes_[op->name] = size;
         return IRMutator::visit(op);
     }
+    // Of rows that were stored by groups, two to a vector.
+    Expr visit(const Internal::Load *op) override {
+        const auto *ramp = op->index.as<Internal::Ramp>();
+        if (!ramp || op->name.find(BlockTranspose::row_groups) == std::string::npos) return IRMutator::visit(op);
+        const int lanes = op->type.lanes() / 2;
+        std::vector<Expr> groups;
+        for (const int at : {0, lanes})
+            groups.push_back(Internal::Load::make(op->type.with_lanes(lanes), op->name,
+                                                  Internal::Ramp::make(ramp->base + at, 1, lanes), op->image, op->param,
+                                                  Internal::const_true(lanes), Internal::ModulusRemainder()));
+        return Internal::Shuffle::make_concat(groups);
+    }
     Expr visit(const Internal::Shuffle *op) override {
         const auto *load = op->vectors.size() == 1 ? op->vectors[0].as<Internal::Load>() : nullptr;
         const auto *ramp = load ? load->index.as<Internal::Ramp>() : nullptr;
@@ -28,9 +40,9 @@ class WholeVectors : public Internal::IRMutator {
         if (step == 1 && skipped == 0 && end % lanes == 0) return IRMutator::visit(op);
         std::vector<Expr> vectors;
         for (int at = first; at < end; at += lanes)
-            vectors.push_back(Internal::Load::make(op->type, load->name, Internal::Ramp::make(at, 1, lanes), load->image,
-                                                   load->param, Internal::const_true(lanes),
-                                                   Internal::ModulusRemainder(lanes, 0)));
+            vectors.push_back(
+                mutate(Internal::Load::make(op->type, load->name, Internal::Ramp::make(at, 1, lanes), load->image, load->param,
+                                            Internal::const_true(lanes), Internal::ModulusRemainder(lanes, 0))));
         std::vector<int> places = op->indices;
         for (int &place : places) place = place * step + skipped;
         return Internal::Shuffle::make(vectors, places);
@@ -53,11 +65,12 @@ void schedule_transpose(BlockTranspose transpose, const LoopLevel &block) {
         }
         return f.compute_at(block).store_in(MemoryType::Stack);
     };
-    one_block(transpose.rows)
-        .bound_extent(transpose.column, side)
-        .bound_extent(transpose.vector, side)
-        .vectorize(transpose.column)
-        .unroll(transpose.vector);
+    Func rows = one_block(transpose.rows).bound_extent(transpose.column, side).bound_extent(transpose.vector, side);
+    if (transpose.read_together < side)
+        rows.vectorize(transpose.column, transpose.read_together).unroll(transpose.column);
+    else
+        rows.vectorize(transpose.column);
+    rows.unroll(transpose.vector);
     for (Func pass : transpose.passes) one_block(pass).bound(transpose.vector, 0, side).unroll(transpose.vector);
     one_block(transpose.block).bound(transpose.place, 0, side * side);
     Stage last = transpose.block.update();

@@ -182,9 +182,11 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     LinearStages s;
     Var n = s.n, m = s.m, c = s.c, t = s.t, h = s.h, b = s.b;
     const int chunk = shape.chunk, block = shape.block;
-    s.transpose.emplace("transpose", block, std::vector<Var>{t, h, b}, [&](Expr n, Expr k) {
-        return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b));
-    });
+    // By groups, but for f16: its conversion takes as long for a group as for a row.
+    s.transpose.emplace(
+        "transpose", block, std::vector<Var>{t, h, b},
+        [&](Expr n, Expr k) { return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b)); },
+        in.x.type() != Float(16));
     const std::function<Expr(Expr)> x = widened_rows(s, in, shape);
 
     s.partial = Func("partial");

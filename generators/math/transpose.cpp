@@ -17,8 +17,8 @@ Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
 }
 
 BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vector<Var> &outer,
-                               const std::function<Expr(Expr, Expr)> &source)
-    : side(side) {
+                               const std::function<Expr(Expr, Expr)> &source, bool by_groups)
+    : side(side), read_together(side) {
     if (side < 2 || !std::has_single_bit(unsigned(side)))
         throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
     std::vector<Var> of_block = {row_block, column_block};
@@ -31,11 +31,14 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     const int group = std::min(side, group_bytes / source(row_block, column_block).type().bytes());
     group_bits = std::countr_zero(unsigned(group));
     for (int bit = 1; bit < side; bit *= 2) bits.emplace_back("bit" + std::to_string(bits.size()));
-    rows = Func(name + "_rows");
+    if (by_groups && side == 2 * group) read_together = group;
+    const Expr piece = column / read_together, within = column % read_together;
+    const Expr of_row = piece * read_together + vector_of(vector % read_together);
+    rows = Func(name + (read_together < side ? row_groups : "_rows"));
     rows(with_block(std::vector<Var>{column, vector})) =
-        source(row_block * side + vector_of(vector), column_block * side + column);
+        source(row_block * side + of_row, column_block * side + vector / read_together * read_together + within);
 
-    const int last = int(bits.size()) - 1;
+    const int last = std::countr_zero(unsigned(read_together)) - 1, size = int(bits.size());
     // The sum that starts with `base` and goes on with the number that these bits stand for.
     auto with_number = [](Expr base, const auto &of_bits) {
         for (std::size_t bit = 0; bit < of_bits.size(); bit++) base += of_bits[bit] << int(bit);
@@ -68,11 +71,13 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     all.emplace_back(0, side);
     block_bits = RDom(all, name + "_bits");
     std::vector<Expr> to;
-    for (int bit = 0; bit <= last; bit++) to.push_back(block_bits[bit]);
-    const Expr at = with_number(block_bits[last + 1] * side, to);
+    for (int bit = 0; bit < size; bit++) to.push_back(block_bits[bit]);
+    // What no pass has moved of a vector's number, which piece of the rows it has, is its lowest part now.
+    const int pieces = side / read_together;
+    const Expr of_last = block_bits[size], number = of_last % pieces * read_together + of_last / pieces;
     block = Func(name);
     block(with_block(std::vector<Var>{place})) = undef(rows.type());
-    block(with_block(std::vector<Expr>{at})) = before(last, to, block_bits[last + 1]);
+    block(with_block(std::vector<Expr>{with_number(number * side, to)})) = before(last, to, of_last);
 }
 
 Expr BlockTranspose::operator()(Expr row, Expr column, const std::vector<Expr> &outer) const {

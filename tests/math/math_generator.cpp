@@ -58,6 +58,7 @@ private:
 class Transposed : public Halide::Generator<Transposed> {
 public:
     GeneratorParam<int> side{"side", 16};
+    GeneratorParam<bool> by_groups{"by_groups", false};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     Input<Buffer<void, 2>> in{"in"};
     Output<Buffer<void, 2>> out{"out"};
@@ -67,8 +68,9 @@ public:
         out.set_type(dtype);
     }
     void generate() {
-        blocks.emplace("block", side, std::vector<Halide::Var>{},
-                       [&](Halide::Expr row, Halide::Expr column) { return in(column, row); });
+        blocks.emplace(
+            "block", side, std::vector<Halide::Var>{}, [&](Halide::Expr row, Halide::Expr column) { return in(column, row); },
+            by_groups);
         out(row, column) = (*blocks)(row, column, {});
     }
     void schedule() {

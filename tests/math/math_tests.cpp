@@ -185,9 +185,10 @@ TEST_CASE("math: Philox4x32-10 by the words of Random123 and of the reference", 
 TEMPLATE_TEST_CASE("math: blocks are transposed", "[math]", std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t) {
     using T = TestType;
     const std::string type = "u" + std::to_string(8 * sizeof(T));
+    const std::string by = GENERATE(as<std::string>{}, "", "group");  // how rows are read
     int sides = 0;
     for (std::int64_t side : {2, 4, 8, 16, 32}) {
-        const std::string function = "transpose" + std::to_string(side);
+        const std::string function = by + "transpose" + std::to_string(side);
         if (std::none_of(std::begin(kernels), std::end(kernels),
                          [&](const Kernel &k) { return k.function == function && k.dtype == type; }))
             continue;
