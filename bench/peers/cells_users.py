@@ -1,6 +1,6 @@
 """Attention that a user writes (attentions/attentions.h), beside FlexAttention compiled and beside the library's own options.
 
-Needs the target attune_user_peers, which a default build leaves out: cmake --build build/native --target attune_user_peers
+Needs the target attune_user_peers, which a default build leaves out and scripts/bench_peers asks for.
 """
 
 import ctypes

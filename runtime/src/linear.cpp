@@ -31,6 +31,11 @@ bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth =
 // read them.
 constexpr std::int64_t block_of_row_depth = 32;
 bool has_blocks(const Product &p) { return p.op == "linear"; }
+// Rows of weights so many bytes apart lie in the same set of a first cache, which has room for eight lines of them.
+constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
+bool rows_share_sets(const Product &p) {
+    return p.op == "linear" && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
+}
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_of_row_depth); }
 
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
@@ -46,6 +51,7 @@ std::vector<Wish> wishes(const Product &p) {
     const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
     // Rows one after the other: of a large stride they would push each other out of the caches.
     const bool whole = p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns;
+    constexpr std::int64_t one_chunk = 256;  // of f32
     std::vector<Wish> list;
     if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
         constexpr std::int64_t few_rows = 16, few_rows_of_whole = 32;
@@ -60,9 +66,13 @@ std::vector<Wish> wishes(const Product &p) {
         if (schedule == "pairs" && p.depth < 2) continue;
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
         if (!packed && p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
+        if (suits_row(p) && rows_share_sets(p))
+            list.push_back({schedule, "aliased_row", "one row, of weights whose rows share sets of the first cache"});
         if (suits_row(p)) list.push_back({schedule, "row", "one row"});
         if (!packed && padding * 100 > p.columns * padding_percent_at_most)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
+        if (whole && p.depth <= one_chunk)
+            list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
         if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
         if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
         if (p.depth * wide_bytes <= shallow_bytes) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
@@ -75,7 +85,7 @@ std::vector<Wish> wishes(const Product &p) {
 // What a forced variant takes instead; empty if it takes the product.
 std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
-    if (variant.shape_class == "row" && has_blocks(p) && p.depth < block_of_row_depth)
+    if (variant.shape_class.ends_with("row") && has_blocks(p) && p.depth < block_of_row_depth)
         return "a last extent of x from " + text(block_of_row_depth) + ", got " + text(p.depth);
     if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {

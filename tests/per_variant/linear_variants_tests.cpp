@@ -30,16 +30,16 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes whole and whole_row take columns that fill their tiles, of matrix tiles depths that fill them and columns of two, and
+// Classes whole, whole_shallow and whole_row take columns that fill their tiles, of matrix tiles depths that fill them and columns of two, and
 // refuse others.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32)
                                         : round_up(columns, number_of(v, "tile_columns", 1));
 }
-// Class row takes weights in blocks, and refuses depths of less than any.
+// Classes row and aliased_row take weights in blocks, and refuse depths of less than any.
 constexpr std::int64_t depth_of_row = 32;
-bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && v.shape_class == "row"; }
+bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && v.shape_class.ends_with("row"); }
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
     if (takes_blocks(v)) return std::max(depth, depth_of_row);
     return v.shape_class == "whole" && v.schedule == "weight_tiles" ? round_up(depth, 32) : depth;
