@@ -30,12 +30,12 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes whole, whole_shallow and whole_row take columns that fill their tiles, of matrix tiles depths that fill them and columns of two, and
-// refuse others.
+// Classes whole, whole_shallow and whole_row take columns that fill 256 bytes of sums, of matrix tiles depths that fill them
+// and columns of two, and refuse others.
+int columns_of_whole(const attune::VariantInfo &v) { return v.dtype == attune::DType::f64 ? 32 : 64; }
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
-    return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32)
-                                        : round_up(columns, number_of(v, "tile_columns", 1));
+    return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_whole(v));
 }
 // Classes row and aliased_row take weights in blocks, and refuse depths of less than any.
 constexpr std::int64_t depth_of_row = 32;
@@ -275,22 +275,50 @@ TEST_CASE("linear variants: what weights read as matrix tiles refuse, and what t
     });
 }
 
-TEST_CASE("batch_dot variants: columns that class whole refuses, and rows that it is not for", "[batch_dot][per_variant]") {
+TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is not for", "[batch_dot][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("batch_dot", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (!v.shape_class.starts_with("whole")) return;
         using T = decltype(zero);
-        const int tile = number_of(v, "tile_columns", 1);
-        LinearArrays<T> wrong({.leading = {5}, .columns = tile + 1}, true);
+        const int wide = columns_of_whole(v);
+        LinearArrays<T> wrong({.leading = {5}, .columns = wide + 1}, true);
         const attune::Status status = wrong.run(context, v.name);
         CHECK(message_defect(status.message(), "variant",
-                             {std::string(v.name), std::to_string(tile), std::to_string(tile + 1)}) == "");
+                             {std::string(v.name), std::to_string(wide), std::to_string(wide + 1)}) == "");
         CHECK(wrong.out.untouched());
-        for (Order order : {Order::dense, Order::padded}) {
-            const std::int64_t rows = v.shape_class == "whole" ? 5 : 1;
-            LinearArrays<T> a({.leading = {rows}, .columns = tile, .order = order}, true);
+        const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, Order order) {
+            LinearArrays<T> a({.leading = {rows}, .columns = wide, .depth = depth, .order = order}, true);
             REQUIRE(a.run(context).ok());
-            CHECK((context.last_variant() == v.name) == (order == Order::dense));
-        }
+            return context.last_variant() == v.name;
+        };
+        const std::int64_t rows = v.shape_class == "whole_row" ? 1 : 5;
+        CHECK(is_chosen(rows, 256, Order::dense));
+        CHECK_FALSE(is_chosen(rows, 256, Order::padded));
+        CHECK(is_chosen(rows, 257, Order::dense) == (v.shape_class != "whole_shallow"));
+    });
+}
+
+TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (v.shape_class != "aliased_row") return;
+        using T = decltype(zero);
+        constexpr std::int64_t sharing = 4096 / sizeof(T), columns = 3;
+        const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t stride) {
+            LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
+            std::vector<T> memory(std::size_t(columns * stride));
+            for (std::int64_t n = 0; n < columns; n++)
+                std::copy_n(&a.weight.data()[n * depth], depth, &memory[std::size_t(n * stride)]);
+            REQUIRE(attune::linear(context, a.x.view(), attune::ConstView(memory.data(), {columns, depth}, {stride, 1}),
+                                   a.bias_view(), a.out.view())
+                        .ok());
+            CHECK(defect(a) == "");
+            return context.last_variant() == v.name;
+        };
+        CHECK(is_chosen(1, sharing, sharing));
+        CHECK(is_chosen(1, 40, 3 * sharing));
+        CHECK_FALSE(is_chosen(1, 40, sharing + 1));
+        CHECK_FALSE(is_chosen(1, 31, sharing));
+        CHECK_FALSE(is_chosen(2, sharing, sharing));
     });
 }
