@@ -27,8 +27,8 @@ constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of 
 // Whether its weights can be read as they lie.
 bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
 
-// Class row of linear reads weights in whole blocks, of a cache line at most, or a pair for each strand; other weights lie as its sums
-// read them.
+// Classes row and aliased_row of linear read weights in whole blocks, of a cache line at most, or a pair for each strand; other
+// weights lie as their sums read them.
 constexpr std::int64_t block_of_row_depth = 32;
 bool has_blocks(const Product &p) { return p.op == "linear"; }
 // Rows of weights so many bytes apart lie in the same set of a first cache, which has room for eight lines of them.
@@ -51,7 +51,7 @@ std::vector<Wish> wishes(const Product &p) {
     const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
     // Rows one after the other: of a large stride they would push each other out of the caches.
     const bool whole = p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns;
-    constexpr std::int64_t one_chunk = 256;  // of f32
+    constexpr std::int64_t one_chunk = 256;  // of f32, which alone has classes whole
     std::vector<Wish> list;
     if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
         constexpr std::int64_t few_rows = 16, few_rows_of_whole = 32;
@@ -85,7 +85,7 @@ std::vector<Wish> wishes(const Product &p) {
 // What a forced variant takes instead; empty if it takes the product.
 std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
-    if (variant.shape_class.ends_with("row") && has_blocks(p) && p.depth < block_of_row_depth)
+    if ((variant.shape_class == "row" || variant.shape_class == "aliased_row") && has_blocks(p) && p.depth < block_of_row_depth)
         return "a last extent of x from " + text(block_of_row_depth) + ", got " + text(p.depth);
     if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {
