@@ -305,7 +305,7 @@ TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[li
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (v.shape_class != "aliased_row") return;
         using T = decltype(zero);
-        constexpr std::int64_t sharing = 4096 / sizeof(T), columns = 3;
+        constexpr std::int64_t sharing = 4096 / sizeof(T), columns = 20;  // fewer are narrow
         const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t stride) {
             LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
             std::vector<T> memory(std::size_t(columns * stride));
