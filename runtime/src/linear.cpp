@@ -27,14 +27,14 @@ constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of 
 // Whether its weights can be read as they lie.
 bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
 
-// Classes row and aliased_row of linear read weights in whole blocks, of a cache line at most, or a pair for each strand; other
-// weights lie as their sums read them.
+// Variants of linear by one row read weights in whole blocks, of a cache line at most, or a pair for each strand; other weights lie
+// as their sums read them.
 constexpr std::int64_t block_of_row_depth = 32;
 bool has_blocks(const Product &p) { return p.op == "linear"; }
 // Rows of weights so many bytes apart lie in the same set of a first cache, which has room for eight lines of them.
 constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
 bool rows_share_sets(const Product &p) {
-    return p.op == "linear" && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
+    return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
 }
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_of_row_depth); }
 
@@ -85,7 +85,7 @@ std::vector<Wish> wishes(const Product &p) {
 // What a forced variant takes instead; empty if it takes the product.
 std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
-    if ((variant.shape_class == "row" || variant.shape_class == "aliased_row") && has_blocks(p) && p.depth < block_of_row_depth)
+    if (has_blocks(p) && p.depth < block_of_row_depth && number_of(variant, "tile_rows", 0) == 1)
         return "a last extent of x from " + text(block_of_row_depth) + ", got " + text(p.depth);
     if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {

@@ -2,6 +2,7 @@
 // this machine's target.
 #include "bench/cases/shapes.h"
 #include "tests/support/catch.h"
+#include "tests/support/variant_grid.h"
 #include "tools/tune/gate.h"
 #include <set>
 #include <tuple>
@@ -28,8 +29,8 @@ TEST_CASE("gate: what ships passes", "[tune]") {
         const bool of_type = v.dtype == attune::DType::f32 || v.dtype == attune::DType::bf16;
         const bool taken = v.runs_here && v.dispatched && v.schedule != "root" && of_type;
         if (!taken || attune::tune::awkward_checks(v, 1).empty()) continue;
-        const bool row = v.shape_class == "row" || v.shape_class == "aliased_row";
-        if (!seen.emplace(v.op, v.dtype, v.schedule, v.kind, row).second) continue;
+        const bool one_row = attune_test::number_of(v, "tile_rows", 0) == 1;
+        if (!seen.emplace(v.op, v.dtype, v.schedule, v.kind, one_row).second) continue;
         std::string last;
         const attune::tune::GateJob job{
             .variant = std::string(v.name), .shapes = {small_shape(v)}, .threads = 2, .expected = {}};
