@@ -53,12 +53,13 @@ public:
         in.ahead = ahead;
         // One row takes weights from registers, as they come from memory: no other row wants them.
         const bool in_pairs = schedule_name == Schedule::pairs, one_row = tile_rows == 1 && !packed;
-        const bool block_by_block = one_row && schedule_name == Schedule::panels && block > 0;
-        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, strands};
-        stages = block_by_block                     ? attune::linear_block_stages(in, shape)
-                 : in_pairs && one_row              ? attune::linear_pair_row_stages(in, shape)
-                 : in_pairs                         ? attune::linear_pair_stages(in, shape)
-                 : schedule_name == Schedule::tiles ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
+        const bool in_panels = schedule_name == Schedule::panels;
+        const bool block_by_block = one_row && in_panels && block > 0;
+        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, strands, in_panels};
+        stages = block_by_block                         ? attune::linear_block_stages(in, shape)
+                 : one_row && (in_pairs || strands > 1) ? attune::linear_pair_row_stages(in, shape)
+                 : in_pairs                             ? attune::linear_pair_stages(in, shape)
+                 : schedule_name == Schedule::tiles     ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
                  : schedule_name == Schedule::weight_tiles
                      ? attune::linear_weight_tile_stages(in, shape, attune::matrix_tile_depth)
                      : attune::linear_stages(in, shape);
@@ -70,7 +71,9 @@ public:
         for (int n = 0; n < weight.dimensions(); n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
         if (packed) weight.dim(0).set_bounds(0, attune::PackedPanels{dtype}.width());
-        attune::require(strands == 1 || schedule_name == Schedule::pairs, "strands are for pairs");
+        attune::require(strands == 1 || schedule_name == Schedule::pairs ||
+                            (schedule_name == Schedule::panels && Halide::Type(dtype).is_bfloat()),
+                        "strands are for pairs, and for panels of bf16");
         attune::require(whole == 0 || schedule_name == Schedule::weight_tiles, "whole is for weight_tiles");
         const attune::PanelTuning tuning = {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks, strands};
         if (schedule_name == Schedule::root)

@@ -35,7 +35,8 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     s.product = Func("product");
     s.product(n, m, h, b) = s.start(n);
     std::vector<Expr> at;
-    for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? Expr(s.product_chunk) : v.same_as(s.u) ? strand : Expr(v));
+    for (const Var &v : s.partial.args())
+        at.push_back(v.same_as(s.c) ? Expr(s.product_chunk) : v.same_as(s.u) ? strand : Expr(v));
     s.product(n, m, h, b) += s.partial(at);
 }
 
@@ -82,8 +83,8 @@ void add_odd(LinearStages &s, const LinearInputs &in, const LinearShape &shape) 
     odd.where(in.depth % 2 == 1);
     s.odd = odd.x;
     Expr last = in.depth - 1 + odd;
-    s.product(n, m, h, b) += cast(shape.type, element_of_row(s, in, last)) *
-                             cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
+    s.product(n, m, h, b) +=
+        cast(shape.type, element_of_row(s, in, last)) * cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
 }
 
 void add_output(LinearStages &s, const LinearInputs &in) {
@@ -112,15 +113,27 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
         s.panel(n, k, h, b) = weight(n, k);
     }
 
-    RDom r(0, shape.chunk, "partial_k");
-    r.where(c * shape.chunk + r.x < in.depth);
-    s.partial_k = r.x;
-    Expr at = unsafe_promise_clamped(c * shape.chunk + r.x, 0, in.depth - 1);
+    const std::function<Expr(Expr)> x = widened_rows(s, in, shape);
+    auto weight_of_sums = [&](const Expr &k) { return panel ? s.panel(n, k, h, b) : weight(n, k); };
     s.partial = Func("partial");
-    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    s.partial(n, m, c, h, b) += widened_rows(s, in, shape)(at) * (panel ? s.panel(n, at, h, b) : weight(n, at));
-
-    add_partials(s, in, shape);
+    if (shape.strands > 1) {
+        s.widened = true;
+        s.partial(n, m, s.u, c, h, b) = make_const(shape.type, 0);
+        add_pairs(s, in, shape, [&](const PairTerm &term) {
+            const Expr k = term.pair * 2 + term.element;
+            s.partial(n, m, s.u, c, h, b) += term(x(k)) * term(weight_of_sums(k));
+        });
+        add_partials(s, in, shape);
+        add_odd(s, in, shape);
+    } else {
+        RDom r(0, shape.chunk, "partial_k");
+        r.where(c * shape.chunk + r.x < in.depth);
+        s.partial_k = r.x;
+        const Expr at = unsafe_promise_clamped(c * shape.chunk + r.x, 0, in.depth - 1);
+        s.partial(n, m, c, h, b) = make_const(shape.type, 0);
+        s.partial(n, m, c, h, b) += x(at) * weight_of_sums(at);
+        add_partials(s, in, shape);
+    }
     add_output(s, in);
     return s;
 }
@@ -156,10 +169,15 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
     LinearStages s;
     Var e = s.e, n = s.n, m = s.m, c = s.c, t = s.t, u = s.u, h = s.h, b = s.b;
     const Expr pairs = in.depth / 2;
+    s.widened = shape.widened;
+    if (s.widened) {  // the elements of pairs apart, so that those of all strands are neighbours
+        auto x = [&](const Expr &e) { return element_of_row(s, in, min(s.k, pairs - 1) * 2 + e); };
+        s.x_rows = Func("x_rows"), s.x_rows(s.k, e, m, h, b) = cast(shape.type, element_of_pair(pair_of(x(0), x(1)), e));
+    }
     auto define = [&](const std::string &name, Func &group, Func &panel, const Expr &pair) {
         auto weight = [&](const Expr &e) { return in.weight(min(n, in.columns - 1), pair * 2 + e, h, b); };
         group = Func(name), group(u, n, t, h, b) = pair_of(weight(0), weight(1));
-        panel = Func(name + "_panel"), panel(e, u, n, t, h, b) = element_of_pair(group(u, n, t, h, b), e);
+        if (!s.widened) panel = Func(name + "_panel"), panel(e, u, n, t, h, b) = element_of_pair(group(u, n, t, h, b), e);
     };
     define("group", s.group, s.panel, unsafe_promise_clamped(t, 0, pairs - shape.strands) + u);
     define("rest", s.rest_group, s.rest_panel, min(t + u, pairs - 1));
@@ -167,9 +185,15 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
     s.partial = Func("partial");
     s.partial(u, n, m, c, h, b) = make_const(shape.type, 0);
     add_pairs(s, in, shape, [&](const PairTerm &term) {
-        const Func &panel = term.within.defined() ? s.rest_panel : s.panel;
+        const bool rest = term.within.defined();
+        const Expr first = term.group * shape.strands;
+        if (s.widened) {
+            const Expr w = element_of_pair((rest ? s.rest_group : s.group)(u, n, first, h, b), term.element);
+            s.partial(u, n, m, c, h, b) += term(s.x_rows(term.pair, term.element, m, h, b)) * term(cast(shape.type, w));
+            return;
+        }
         const Expr x = element_of_row(s, in, term.pair * 2 + term.element);
-        const Expr w = panel(term.element, u, n, term.group * shape.strands, h, b);
+        const Expr w = (rest ? s.rest_panel : s.panel)(term.element, u, n, first, h, b);
         s.partial(u, n, m, c, h, b) += cast(shape.type, term(x)) * cast(shape.type, term(w));
     });
     add_partials(s, in, shape);

@@ -32,7 +32,9 @@ struct LinearShape {
     // Weights that lie along k in memory go through square blocks of this side to lie along n; 0: element by element, as
     // suits weights that lie along n already. It changes no result.
     int block;
-    int strands = 1;  // of linear_pair_stages, a divisor of the pairs of a chunk: fixes the order of summation, too
+    int strands = 1;  // a divisor of the pairs of a chunk: fixes the order of summation, too
+    // Of linear_pair_row_stages: the two products of a pair are added one after the other, not as a dot product.
+    bool widened = false;
 };
 
 struct LinearStages {
@@ -45,15 +47,16 @@ struct LinearStages {
     Halide::Func out;                         // (n, m, h, b)
     Halide::RVar partial_k, product_chunk;
     // Of linear_pair_stages: the element of a pair. partial is (n, m, u, c, h, b), and panel (e, n, k, u, h, b) for pair u of
-    // group k of as many pairs as there are strands.
+    // group k of as many pairs as there are strands. Of linear_stages with strands, too, but for the panel.
     bool in_pairs = false;
+    bool widened = false;  // of pairs: as LinearShape says, and in linear_stages
     Halide::RVar pair, product_strand;
     Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
     // With several strands: update 1 of partial sums the last pairs, too few for one each.
     bool in_strands = false;
     Halide::RVar rest_pair;
     // Of linear_pair_row_stages, whose partial is (u, n, m, c, h, b): pairs (u, n, t, h, b) from t on, and panel is
-    // (e, u, n, t, h, b) of them. Both once more for the rest.
+    // (e, u, n, t, h, b) of them. Both once more for the rest. Widened ones have no panel, and x_rows is (pair, e, m, h, b).
     Halide::Func group, rest_group, rest_panel;
     // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
     // whole ones, and the rest.

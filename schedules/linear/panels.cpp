@@ -15,13 +15,17 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
     Var no("no"), ni("ni"), ko("ko"), ki("ki");
     s.panel.compute_at(at).bound_extent(n, columns);
     const bool in_pairs = s.panel.args().front().same_as(e);
+    const bool by_strands = s.in_pairs && !s.widened;
     if (in_pairs) s.panel.bound(e, 0, 2);
-    if (s.in_pairs) s.panel.bound(u, 0, strands);
+    if (by_strands)
+        s.panel.bound(u, 0, strands);
+    else
+        strands = 1;
     if (s.transpose) {
         require_multiple("block", block, "strands", strands);
         // Along k within a tile of columns: the addresses of its rows in memory are found once.
         s.panel.split(k, ko, ki, block / strands, TailStrategy::RoundUp).split(n, no, ni, block);
-        if (s.in_pairs)
+        if (by_strands)
             s.panel.reorder(ni, u, ki, ko, no, s.h, s.b).unroll(u);
         else
             s.panel.reorder(ni, ki, ko, no, s.h, s.b);
@@ -52,23 +56,26 @@ static void schedule_blocks_of_row(LinearStages &s, int lanes) {
     schedule_transpose(*s.transpose, LoopLevel(s.partial, no));
 }
 
-// Of one row in pairs: lanes are the strands of some columns, and two such vectors take turns, since a sum waits for the one
-// before.
+// Of one row in pairs: lanes are the strands of some columns, and such vectors take turns, since a sum waits for the one before.
 static void schedule_pairs_of_row(LinearStages &s, const PanelTuning &tuning, int lanes) {
-    constexpr int turns = 2;
-    const int strands = tuning.strands, columns = lanes / strands;
+    constexpr int columns_of_turns = 8;  // more addresses would not stay in registers
+    const int strands = tuning.strands, columns = lanes / strands, turns = columns_of_turns / columns;
     const Var e = s.e, n = s.n, m = s.m, u = s.u;
     Var no("no"), turn("turn"), ni("ni");
     require_multiple("the vector width", lanes, "strands", strands);
-    require_multiple("tile_columns", tuning.tile_columns, "the columns of two vectors", turns * columns);
+    require_multiple("tile_columns", tuning.tile_columns, "the columns that take turns", columns_of_turns);
     auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, columns).split(no, no, turn, turns); };
     auto in_registers = [&](Func pairs) -> Func {
         for (const Var &v : {s.t, s.h, s.b}) pairs.bound_extent(v, 1);
         return pairs.compute_at(s.partial, turn).store_in(MemoryType::Stack).bound(u, 0, strands).bound_extent(n, columns);
     };
     auto vectorize = [&](Stage sums, const RVar &pair, Func group, Func panel) {
-        sums.atomic().vectorize(pair).vectorize(u).vectorize(ni);
         in_registers(group).vectorize(u).unroll(n);
+        if (s.widened) {
+            sums.reorder(u, ni, pair, turn).unroll(pair).vectorize(u).vectorize(ni);
+            return;
+        }
+        sums.atomic().vectorize(pair).vectorize(u).vectorize(ni);
         in_registers(panel).bound(e, 0, 2).reorder(e, u, n).unroll(e).vectorize(u).vectorize(n);
     };
     s.partial.bound(u, 0, strands);
@@ -90,7 +97,11 @@ static void schedule_register_tile(LinearStages &s, bool one_row, int strands, i
     }
     if (one_row) s.partial.bound(u, 0, strands).unroll(u);
     auto in_lanes_of_columns = [&](Stage sums, const RVar &pair) {
-        sums.atomic().vectorize(pair).vectorize(n, lanes).unroll(n).unroll(m);
+        if (s.widened)
+            sums.reorder(n, m, pair).unroll(pair);
+        else
+            sums.atomic().vectorize(pair);
+        sums.vectorize(n, lanes).unroll(n).unroll(m);
         if (one_row) sums.unroll(u);
     };
     in_lanes_of_columns(s.partial.update().reorder(s.pair, n, m, u, s.partial_k), s.pair);
@@ -173,6 +184,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         schedule_register_tile(s, one_row, tuning.strands, lanes);
     }
     if (s.x_rows.defined()) s.x_rows.compute_at(of_chunks).vectorize(k, lanes, TailStrategy::RoundUp);
+    if (s.group.defined() && s.widened) s.x_rows.bound(s.e, 0, 2).reorder(s.e, k).unroll(s.e);
 
     if (as_it_lies || !s.panel.defined()) return;
     schedule_panel(s, of_panel, tuning.tile_columns, tuning.block, lanes, tuning.strands);
