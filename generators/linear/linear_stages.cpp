@@ -17,7 +17,7 @@ Expr element_of_row(const LinearStages &s, const LinearInputs &in, const Expr &k
 std::function<Expr(Expr)> widened_rows(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     if (in.x.type() == shape.type) return [&](const Expr &k) { return element_of_row(s, in, k); };
     s.x_rows = Func("x_rows");
-    s.x_rows(s.k, s.m, s.h, s.b) = cast(shape.type, element_of_row(s, in, min(s.k, in.depth - 1)));
+    s.x_rows(s.k, s.m, s.h, s.b) = cast(shape.type, element_of_row(s, in, min(likely(s.k), in.depth - 1)));
     return [&](const Expr &k) { return s.x_rows(k, s.m, s.h, s.b); };
 }
 
@@ -171,7 +171,7 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
     const Expr pairs = in.depth / 2;
     s.widened = shape.widened;
     if (s.widened) {  // the elements of pairs apart, so that those of all strands are neighbours
-        auto x = [&](const Expr &e) { return element_of_row(s, in, min(s.k, pairs - 1) * 2 + e); };
+        auto x = [&](const Expr &e) { return element_of_row(s, in, min(likely(s.k), pairs - 1) * 2 + e); };
         s.x_rows = Func("x_rows"), s.x_rows(s.k, e, m, h, b) = cast(shape.type, element_of_pair(pair_of(x(0), x(1)), e));
     }
     auto define = [&](const std::string &name, Func &group, Func &panel, const Expr &pair) {

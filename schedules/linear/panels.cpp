@@ -98,7 +98,7 @@ static void schedule_register_tile(LinearStages &s, bool one_row, int strands, i
     if (one_row) s.partial.bound(u, 0, strands).unroll(u);
     auto in_lanes_of_columns = [&](Stage sums, const RVar &pair) {
         if (s.widened)
-            sums.reorder(n, m, pair).unroll(pair);
+            sums.reorder(n, m, pair);
         else
             sums.atomic().vectorize(pair);
         sums.vectorize(n, lanes).unroll(n).unroll(m);
