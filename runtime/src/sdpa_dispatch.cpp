@@ -76,7 +76,8 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     if (p.queries >= c.medium_queries_at_least) wish_tiles("medium", "its tiles fit the queries better");
     // The queries of a tile see other keys each, so a tile computes scores that nobody sees: the fewer, the smaller it is.
     if (band_keys(p) <= (p.dtype == DType::f16 ? c.short_band_keys_of_f16_at_most : c.short_band_keys_at_most))
-        list.push_back({p.dtype == DType::bf16 ? "pairs" : "prefill", "short", "a band of few keys for each query"});
+        for (const std::string_view shape_class : {"medium", "short"})
+            list.push_back({p.dtype == DType::bf16 ? "pairs" : "prefill", shape_class, "a band of few keys for each query"});
     many_queries(wish_others);
     wish_small("its tiles fit the queries better");
     wish("long", "no smaller class is built");
