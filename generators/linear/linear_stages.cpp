@@ -61,19 +61,19 @@ struct PairTerm {
 void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape,
                const std::function<void(const PairTerm &)> &add) {
     const int strands = shape.strands, groups = shape.chunk / 2 / strands;
-    const Expr pairs = in.depth / 2, whole = pairs / strands, first = s.c * groups;
+    const Expr pairs = in.depth / 2, whole = pairs / strands, first = s.c * groups, last_pair = max(pairs - 1, 0);
     RDom r(0, 2, 0, groups, "partial_k");
     r.where(first + r.y < whole);
     s.in_pairs = true, s.pair = r.x, s.partial_k = r.y;
     const Expr group = unsafe_promise_clamped(first + r.y, 0, max(whole - 1, 0));
-    add({r.x, group, unsafe_promise_clamped(group * strands + s.u, 0, pairs - 1), Expr()});
+    add({r.x, group, unsafe_promise_clamped(group * strands + s.u, 0, last_pair), Expr()});
     if (strands == 1) return;
     RDom rest(0, 2, 0, 1, "rest");
     rest.where(whole * strands < pairs);
     rest.where(whole / groups == s.c);
     s.rest_pair = rest.x, s.in_strands = true;
     const Expr last_group = first + clamp(whole - first, 0, groups - 1), pair = last_group * strands + s.u;
-    add({rest.x, last_group, min(pair, pairs - 1), pair < pairs});
+    add({rest.x, last_group, min(pair, last_pair), pair < pairs});
 }
 
 // The last product of an odd depth, of which there is no pair.

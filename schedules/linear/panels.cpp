@@ -24,6 +24,8 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
     if (s.transpose) {
         require_multiple("block", block, "strands", strands);
         // Along k within a tile of columns: the addresses of its rows in memory are found once.
+        // A block begins where its table does, also in a chunk that begins behind the last whole group of strands.
+        if (s.widened) s.panel.align_bounds(k, block);
         s.panel.split(k, ko, ki, block / strands, TailStrategy::RoundUp).split(n, no, ni, block);
         if (by_strands)
             s.panel.reorder(ni, u, ki, ko, no, s.h, s.b).unroll(u);
