@@ -2,6 +2,7 @@
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/require.h"
 #include "schedules/transpose.h"
+#include <algorithm>
 
 namespace attune {
 using namespace Halide;
@@ -23,9 +24,9 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
         strands = 1;
     if (s.transpose) {
         require_multiple("block", block, "strands", strands);
-        // Along k within a tile of columns: the addresses of its rows in memory are found once.
         // A block begins where its table does, also in a chunk that begins behind the last whole group of strands.
         if (s.widened) s.panel.align_bounds(k, block);
+        // Along k within a tile of columns: the addresses of its rows in memory are found once.
         s.panel.split(k, ko, ki, block / strands, TailStrategy::RoundUp).split(n, no, ni, block);
         if (by_strands)
             s.panel.reorder(ni, u, ki, ko, no, s.h, s.b).unroll(u);
@@ -61,11 +62,11 @@ static void schedule_blocks_of_row(LinearStages &s, int lanes) {
 // Of one row in pairs: lanes are the strands of some columns, and such vectors take turns, since a sum waits for the one before.
 static void schedule_pairs_of_row(LinearStages &s, const PanelTuning &tuning, int lanes) {
     constexpr int columns_of_turns = 8;  // more addresses would not stay in registers
-    const int strands = tuning.strands, columns = lanes / strands, turns = columns_of_turns / columns;
+    const int strands = tuning.strands, columns = lanes / strands, turns = std::max(columns_of_turns / columns, 1);
     const Var e = s.e, n = s.n, m = s.m, u = s.u;
     Var no("no"), turn("turn"), ni("ni");
     require_multiple("the vector width", lanes, "strands", strands);
-    require_multiple("tile_columns", tuning.tile_columns, "the columns that take turns", columns_of_turns);
+    require_multiple("tile_columns", tuning.tile_columns, "the columns that take turns", turns * columns);
     auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, columns).split(no, no, turn, turns); };
     auto in_registers = [&](Func pairs) -> Func {
         for (const Var &v : {s.t, s.h, s.b}) pairs.bound_extent(v, 1);
