@@ -10,7 +10,7 @@ void fetch_weights_ahead(LinearStages &s, const ImageParam &weight, int depth, i
     if (depth == 0) return;
     const bool by_tiles = s.x_pairs.defined() && !s.panel.defined();
     const bool by_blocks = !s.block_sums.empty();
-    require(by_tiles || by_blocks, "prefetch_depth is for few rows, of weights that are read as they lie");
+    require(by_tiles || by_blocks, "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
     const int step = by_tiles ? matrix_tile_depth : block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "block", step);
     if (by_tiles) return fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
