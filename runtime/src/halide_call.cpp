@@ -22,11 +22,12 @@ thread_local const void *current_call = nullptr;
 
 class Mark {
 public:
-    explicit Mark(const void *call) : before_(current_call) { current_call = call; }
+    explicit Mark(const Call &call) : before_(current_call), blocks_(*call.context.scratch) { current_call = &call; }
     ~Mark() { current_call = before_; }
 
 private:
     const void *before_;
+    Scratch::Borrowed blocks_;
 };
 
 bool ours(const void *user_context) { return user_context && user_context == current_call; }
@@ -87,7 +88,7 @@ struct Tasks {
 };
 
 void work(void *user_context, Tasks &tasks) {
-    Mark mark(user_context);
+    Mark mark(call_of(user_context));
     const int own = tasks.part_of_this_thread();
     for (int p = 0; p < tasks.count; p++) {
         Part &part = tasks.parts[(own + p) % tasks.count];
@@ -123,8 +124,8 @@ Status run_task(const Task &task, std::int64_t n, int worker) {
     }
 }
 
-void work_for_library(void *user_context, int worker, LibraryTasks &tasks) {
-    Mark mark(user_context);
+void work_for_library(const Call &call, int worker, LibraryTasks &tasks) {
+    Mark mark(call);
     for (std::int64_t n; !tasks.failed && (n = tasks.next++) < tasks.count;) {
         Status status = run_task(tasks.task, n, worker);
         if (status.ok()) continue;
@@ -177,7 +178,7 @@ Status call_kernel(Context::State &context, int (*kernel)(void **), void **args,
     Call call{context, current_call ? 1 : threads, {}, {}};  // a task has one thread
     void *user_context = &call;
     args[0] = &user_context;
-    Mark mark(&call);
+    Mark mark(call);
     switch (const int code = kernel(args)) {
     case halide_error_code_success: return {};
     case halide_error_code_out_of_memory: return no_memory();
@@ -193,7 +194,7 @@ Status run_tasks(Context::State &context, std::int64_t count, int threads, const
     Call call{context, threads, {}, {}};
     LibraryTasks tasks{task, count};
     const int workers = static_cast<int>(std::min<std::int64_t>(threads, count));
-    ThreadTeam::of_this_process().run(workers, [&](int worker) { work_for_library(&call, worker, tasks); });
+    ThreadTeam::of_this_process().run(workers, [&](int worker) { work_for_library(call, worker, tasks); });
     return std::move(tasks.status);
 }
 

@@ -15,38 +15,79 @@ void default_release(void *, void *block, std::size_t) { ::operator delete(block
 
 }  // namespace
 
+thread_local Scratch::Borrowed *Scratch::Borrowed::innermost = nullptr;
+
 Scratch::Scratch(const Allocator &allocator, std::size_t bytes_per_thread, int threads)
     : allocator_(allocator), limit_(bytes_per_thread), shards_(static_cast<std::size_t>(threads)) {
     if (!allocator_.allocate) allocator_ = {default_allocate, default_release, nullptr};
-    for (Shard &s : shards_) s.free.reserve(most_blocks + 1);  // so that release() never allocates
+    for (Shard &s : shards_) s.free.blocks.reserve(most_blocks + 1);  // so that release() never allocates
 }
 
 Scratch::~Scratch() { give_back(); }
 
-Scratch::Shard &Scratch::shard_of_this_thread() noexcept {
+std::size_t Scratch::number_of_this_thread() const noexcept {
     static std::atomic<std::size_t> threads_seen{0};
     thread_local const std::size_t number = threads_seen++;
-    return shards_[number % shards_.size()];
+    return number % shards_.size();
+}
+
+Scratch::Borrowed::Borrowed(Scratch &scratch) noexcept : scratch_(scratch), before_(innermost) {
+    if (before_ && &before_->scratch_ == &scratch) return;
+    const std::size_t shards = scratch.shards_.size(), own = scratch.number_of_this_thread();
+    for (std::size_t n = 0; n < shards && !shard_; n++) {
+        Shard &s = scratch.shards_[(own + n) % shards];
+        std::lock_guard lock(s.mutex);
+        if (s.borrowed) continue;
+        s.borrowed = true;
+        std::swap(s.free, free_);
+        shard_ = &s;
+    }
+    if (shard_) innermost = this;
+}
+
+Scratch::Borrowed::~Borrowed() {
+    if (!shard_) return;
+    innermost = before_;
+    std::lock_guard lock(shard_->mutex);
+    std::swap(shard_->free, free_);
+    shard_->borrowed = false;
+}
+
+template<typename F> auto Scratch::with_free_blocks(const F &f) noexcept {
+    if (Borrowed *own = Borrowed::innermost; own && &own->scratch_ == this) return f(own->free_);
+    Shard &s = shards_[number_of_this_thread()];
+    std::lock_guard lock(s.mutex);
+    return f(s.free);
+}
+
+Scratch::Block *Scratch::FreeBlocks::take(std::size_t wanted) noexcept {
+    // The smallest that fits, but none that is mostly waste.
+    auto best = blocks.end();
+    for (auto it = blocks.begin(); it != blocks.end(); ++it)
+        if ((*it)->bytes >= wanted && (*it)->bytes / 2 <= wanted && (best == blocks.end() || (*it)->bytes < (*best)->bytes))
+            best = it;
+    if (best == blocks.end()) return nullptr;
+    Block *block = *best;
+    bytes -= block->bytes;
+    blocks.erase(best);
+    return block;
+}
+
+void Scratch::put(FreeBlocks &free, Block *block) noexcept {
+    if (free.blocks.capacity() == 0) return give_back(block);  // of a shard whose blocks are borrowed
+    free.blocks.push_back(block);
+    free.bytes += block->bytes;
+    while (free.bytes > limit_ || free.blocks.size() > most_blocks) {
+        free.bytes -= free.blocks.front()->bytes;
+        give_back(free.blocks.front());
+        free.blocks.erase(free.blocks.begin());
+    }
 }
 
 void *Scratch::allocate(std::size_t bytes) noexcept {
     const std::size_t all = (bytes + 2 * alignment - 1) / alignment * alignment;
     if (all < bytes) return nullptr;
-    Block *block = nullptr;
-    {
-        Shard &s = shard_of_this_thread();
-        std::lock_guard lock(s.mutex);
-        // The smallest that fits, but none that is mostly waste.
-        auto best = s.free.end();
-        for (auto it = s.free.begin(); it != s.free.end(); ++it)
-            if ((*it)->bytes >= all && (*it)->bytes / 2 <= all && (best == s.free.end() || (*it)->bytes < (*best)->bytes))
-                best = it;
-        if (best != s.free.end()) {
-            block = *best;
-            s.bytes -= block->bytes;
-            s.free.erase(best);
-        }
-    }
+    Block *block = with_free_blocks([&](FreeBlocks &free) { return free.take(all); });
     if (!block) {
         block = static_cast<Block *>(allocator_.allocate(allocator_.user, all, alignment));
         if (!block) return nullptr;
@@ -59,22 +100,14 @@ void Scratch::release(void *data) noexcept {
     if (!data) return;
     Block *block = reinterpret_cast<Block *>(static_cast<char *>(data) - alignment);
     if (block->bytes > limit_) return give_back(block);
-    Shard &s = shard_of_this_thread();
-    std::lock_guard lock(s.mutex);
-    s.free.push_back(block);
-    s.bytes += block->bytes;
-    while (s.bytes > limit_ || s.free.size() > most_blocks) {
-        s.bytes -= s.free.front()->bytes;
-        give_back(s.free.front());
-        s.free.erase(s.free.begin());
-    }
+    with_free_blocks([&](FreeBlocks &free) { put(free, block); });
 }
 
 std::size_t Scratch::kept_bytes() noexcept {
     std::size_t bytes = 0;
     for (Shard &s : shards_) {
         std::lock_guard lock(s.mutex);
-        bytes += s.bytes;
+        bytes += s.free.bytes;
     }
     return bytes;
 }
@@ -82,9 +115,9 @@ std::size_t Scratch::kept_bytes() noexcept {
 void Scratch::give_back() noexcept {
     for (Shard &s : shards_) {
         std::lock_guard lock(s.mutex);
-        for (Block *b : s.free) give_back(b);
-        s.free.clear();
-        s.bytes = 0;
+        for (Block *b : s.free.blocks) give_back(b);
+        s.free.blocks.clear();
+        s.free.bytes = 0;
     }
 }
 

@@ -18,6 +18,9 @@ public:
     void *allocate(std::size_t bytes) noexcept;
     void release(void *) noexcept;
 
+    class Borrowed;
+
+    // Of the blocks that nobody has borrowed.
     std::size_t kept_bytes() noexcept;
     void give_back() noexcept;
 
@@ -25,19 +28,45 @@ private:
     struct Block {
         std::size_t bytes;  // all of it, this header included
     };
-    // Free blocks of the threads that share a shard, in the order of release. There are as many shards as threads, so a
-    // lock is rarely waited for.
+    // In the order of release.
+    struct FreeBlocks {
+        std::vector<Block *> blocks;
+        std::size_t bytes = 0;
+        Block *take(std::size_t bytes) noexcept;
+    };
+    // There are as many shards as threads, so a lock is rarely waited for.
     struct Shard {
         std::mutex mutex;
-        std::vector<Block *> free;
-        std::size_t bytes = 0;
+        FreeBlocks free;
+        bool borrowed = false;  // without blocks or room for them then
     };
-    Shard &shard_of_this_thread() noexcept;
+
+    // What this thread takes free blocks from and puts them into: f(FreeBlocks &).
+    template<typename F> auto with_free_blocks(const F &f) noexcept;
+    std::size_t number_of_this_thread() const noexcept;
+    void put(FreeBlocks &, Block *) noexcept;
     void give_back(Block *) noexcept;
 
     Allocator allocator_;
     std::size_t limit_;
     std::vector<Shard> shards_;
+};
+
+// While it lives its thread has the blocks of a shard to itself: a kernel asks for some in every task, and to lock each time
+// would be a twentieth of a short task. One within another of the same scratch does nothing.
+class Scratch::Borrowed {
+public:
+    explicit Borrowed(Scratch &) noexcept;
+    ~Borrowed();
+    Borrowed(const Borrowed &) = delete;
+
+private:
+    friend Scratch;
+    static thread_local Borrowed *innermost;
+    Scratch &scratch_;
+    Borrowed *const before_;
+    Shard *shard_ = nullptr;  // null: this thread has borrowed one already
+    FreeBlocks free_;
 };
 
 // A block of the scratch for the length of a call.

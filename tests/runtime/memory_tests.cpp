@@ -2,6 +2,7 @@
 #include "tests/support/counting_allocator.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
+#include <thread>
 
 using namespace attune_test;
 
@@ -46,15 +47,32 @@ TEST_CASE("memory: the Context's allocator is used, and given everything back", 
 }
 
 TEST_CASE("memory: a second call of the same sizes asks for nothing", "[runtime][memory]") {
+    const auto requests_after_the_first = [](int threads) {
+        CountingAllocator allocator;
+        attune::Context context({.threads = threads, .allocator = allocator.hook()});
+        SdpaArrays<float> a({.queries = 100, .keys = 500});
+        CHECK(a.run(context).ok());
+        const int requests = allocator.requests;
+        CHECK(a.run(context).ok());
+        CHECK(a.run(context).ok());
+        return allocator.requests - requests;
+    };
+    CHECK(requests_after_the_first(1) == 0);
+    // Whichever threads have called before this one.
+    for (int n = 0; n < 4; n++) std::thread([&] { CHECK(requests_after_the_first(1) == 0); }).join();
+}
+
+TEST_CASE("memory: blocks lie with a Context and not with the threads that call it", "[runtime][memory]") {
     CountingAllocator allocator;
     attune::Context context({.threads = 1, .allocator = allocator.hook()});
-    const SdpaCase c{.queries = 100, .keys = 500};
-    SdpaArrays<float> a(c);
+    SdpaArrays<float> a({.queries = 100, .keys = 500});
     CHECK(a.run(context).ok());
+    const std::size_t kept = context.scratch_bytes();
+    CHECK(kept > 0);
     const int requests = allocator.requests;
-    CHECK(a.run(context).ok());
-    CHECK(a.run(context).ok());
+    for (int n = 0; n < 3; n++) std::thread([&] { CHECK(a.run(context).ok()); }).join();
     CHECK(allocator.requests == requests);
+    CHECK(context.scratch_bytes() == kept);
 }
 
 TEST_CASE("memory: what the allocator's memory holds does not matter", "[runtime][memory]") {
