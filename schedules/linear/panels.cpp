@@ -18,16 +18,14 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
     const bool in_pairs = s.panel.args().front().same_as(e);
     const bool by_strands = s.in_pairs && !s.widened;
     if (in_pairs) s.panel.bound(e, 0, 2);
-    if (by_strands)
-        s.panel.bound(u, 0, strands);
-    else
-        strands = 1;
+    if (by_strands) s.panel.bound(u, 0, strands);
+    const int groups_of_block = by_strands ? block / strands : block;
     if (s.transpose) {
-        require_multiple("block", block, "strands", strands);
+        if (by_strands) require_multiple("block", block, "strands", strands);
         // A block begins where its table does, also in a chunk that begins behind the last whole group of strands.
         if (s.widened) s.panel.align_bounds(k, block);
         // Along k within a tile of columns: the addresses of its rows in memory are found once.
-        s.panel.split(k, ko, ki, block / strands, TailStrategy::RoundUp).split(n, no, ni, block);
+        s.panel.split(k, ko, ki, groups_of_block, TailStrategy::RoundUp).split(n, no, ni, block);
         if (by_strands)
             s.panel.reorder(ni, u, ki, ko, no, s.h, s.b).unroll(u);
         else
