@@ -172,6 +172,29 @@ TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
     CHECK(shape_class(attune::DType::f16, 600, true, 0) == many);
 }
 
+TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "[runtime][plan]") {
+    const auto schedule = [](std::int64_t queries, std::int64_t keys, std::int64_t heads_that_share) {
+        const attune::SdpaProblem problem{.dtype = attune::DType::f32,
+                                          .batch = 1,
+                                          .query_heads = heads_that_share,
+                                          .key_heads = 1,
+                                          .queries = queries,
+                                          .keys = keys,
+                                          .head_dim = 64,
+                                          .value_dim = 64};
+        return std::string(planned(problem).schedule);
+    };
+    if (schedule(1, 1000, 1) != "decode") return;  // it is not built
+    CHECK(schedule(4, 200, 1) == "decode");
+    CHECK(schedule(5, 256, 1) == "prefill");
+    CHECK(schedule(5, 257, 1) == "decode");
+    CHECK(schedule(8, 257, 1) == "decode");
+    CHECK(schedule(9, 257, 1) == "prefill");
+    CHECK(schedule(1, 200, 8) == "decode");
+    CHECK(schedule(2, 200, 4) == "decode");
+    CHECK(schedule(4, 64, 1) == "prefill");
+}
+
 TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows share them", "[runtime][plan]") {
     const auto schedule = [&](attune::DType dtype, std::int64_t queries, std::int64_t keys, std::int64_t group = 1,
                               bool tables = false) {
