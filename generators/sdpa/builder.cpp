@@ -130,6 +130,9 @@ Index Builder::index(Expr k, bool inside) const {
     return at;
 }
 
+// Halide joins loops if their order counts in all of them or in none. It cannot tell of an index that is likely().
+Expr Builder::joined(const Expr &key) const { return shape.joins_passes ? likely(key) : key; }
+
 void Builder::widen(SdpaPartials &p, const std::string &suffix, bool masked) const {
     if (!shape.widens_chunks || in.key.type() == type) return;
     Var d = s.d, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
@@ -184,7 +187,9 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
     Expr key = keys.key();
     p.logit(r, k, c, t, h, b) = undef(type);
     if (score.steps.empty()) {
-        p.logit(r, key, c, t, h, b) = scaled_and_masked(key);
+        const Expr logit = scaled_and_masked(key);
+        p.logit(r, joined(key), c, t, h, b) = logit;
+        if (shape.joins_passes) take_max(p, suffix, keys, logit);
         return;
     }
     p.logit(r, key, c, t, h, b) = scaled(key);
@@ -241,11 +246,17 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
 
 void Builder::row_max(SdpaPartials &p, const std::string &suffix, bool masked) const {
     Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
-    ChunkKeys keys = chunk_keys("max_key" + suffix, masked, c);
+    if (p.row_max.defined()) return;
+    const ChunkKeys keys = chunk_keys("max_key" + suffix, masked, c);
+    take_max(p, suffix, keys, p.logit(r, keys.key(), c, t, h, b));
+}
+
+void Builder::take_max(SdpaPartials &p, const std::string &suffix, const ChunkKeys &keys, const Expr &logit) const {
+    Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
     p.max_keys = keys.loop();
     p.row_max = Func("row_max" + suffix);
     p.row_max(r, c, t, h, b) = value_of(lowest_max);
-    p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), p.logit(r, keys.key(), c, t, h, b));
+    p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), logit);
 }
 
 SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
@@ -280,16 +291,18 @@ void Builder::weigh(SdpaPartials &p, const std::string &suffix, bool masked) con
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     p.weight = Func("weight" + suffix);
     p.row_sum = Func("row_sum" + suffix);
-    ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c), sum_keys = chunk_keys("sum_key" + suffix, masked, c);
+    const ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c);
+    const ChunkKeys sum_keys = shape.joins_passes ? weight_keys : chunk_keys("sum_key" + suffix, masked, c);
     p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
 
-    Expr key = weight_keys.key(), logit = p.logit(r, key, c, t, h, b);
-    Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
-    if (masked) weight = marked(weight, logit);
+    const Expr logit = p.logit(r, k, c, t, h, b);
+    const Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
+    p.made_weight = Func("made_weight" + suffix);
+    p.made_weight(r, k, c, t, h, b) = masked ? marked(weight, logit) : weight;
     p.weight(r, k, c, t, h, b) = undef(type);
-    p.weight(r, key, c, t, h, b) = weight;
+    p.weight(r, joined(weight_keys.key()), c, t, h, b) = p.made_weight(r, weight_keys.key(), c, t, h, b);
     p.row_sum(r, c, t, h, b) = value_of(0);
-    p.row_sum(r, c, t, h, b) += p.weight(r, sum_keys.key(), c, t, h, b);
+    p.row_sum(r, c, t, h, b) += (shape.joins_passes ? p.made_weight : p.weight)(r, sum_keys.key(), c, t, h, b);
     drop_out(p, suffix, masked);
 }
 

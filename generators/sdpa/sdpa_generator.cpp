@@ -95,9 +95,9 @@ public:
         const attune::Score score = score_of(in);
         const bool split = schedule_name == Schedule::decode || schedule_name == Schedule::split;
         const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
-        const bool in_blocks = (schedule_name == Schedule::prefill || schedule_name == Schedule::rows ||
-                                schedule_name == Schedule::tiles) && !is_additive() &&
-                               head_dim != 0 && head_dim % block_side() == 0 && tile_q % block_side() == 0;
+        const bool in_blocks =
+            (schedule_name == Schedule::prefill || schedule_name == Schedule::rows || schedule_name == Schedule::tiles) &&
+            !is_additive() && head_dim != 0 && head_dim % block_side() == 0 && tile_q % block_side() == 0;
         const attune::SdpaShape shape{accumulator(),
                                       chunk,
                                       keys_together(),
@@ -108,7 +108,8 @@ public:
                                                  : 0,
                                       !split,
                                       schedule_name == Schedule::tiles || in_blocks ? block_side() : 0,
-                                      in_blocks ? block_side() : 0};
+                                      in_blocks ? block_side() : 0,
+                                      schedule_name == Schedule::prefill || schedule_name == Schedule::split};
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;

@@ -59,6 +59,9 @@ struct SdpaShape {
     // A tile lays its queries in transposed blocks of this side, of which head_dim and rows_per_tile are multiples; 0: as they
     // lie. It changes no result.
     int query_block = 0;
+    // The maxima of a chunk are taken as its scores are made, where no step follows, and its weights are summed as they are made:
+    // in a loop over the same keys, for schedules that join the two. It changes no result.
+    bool joins_passes = false;
 };
 
 // The keys of a chunk: key block * key_block + key. Blocks of which a tile sees nothing are left out.
@@ -78,6 +81,7 @@ struct ScoreUpdate {
 // blocks.
 struct SdpaPartials {
     Halide::Func score, logit, row_max, weight, row_sum, mixed;
+    Halide::Func made_weight;           // what weight stores
     Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_chunks
     Halide::Func random, dropped;       // with dropout: four words for four keys, and the weights that are left
     Halide::RVar channel;

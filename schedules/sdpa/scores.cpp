@@ -39,11 +39,15 @@ void schedule_scores(const SdpaStages &s, const SdpaPartials &partials, const Lo
     p.score.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
 }
 
+// One of them is joined to the other's loop.
+static bool same_keys(const KeyLoop &a, const KeyLoop &b) { return a.key.name() == b.key.name(); }
+
 void schedule_row_max(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
                       const OneTask &one_task) {
     SdpaPartials p = partials;
     one_task(p.row_max.compute_at(chunk)).vectorize(s.r, lanes).unroll(s.r);
-    p.row_max.update().reorder(s.r, p.max_keys.key, p.max_keys.block).vectorize(s.r, lanes).unroll(s.r);
+    Stage max = p.row_max.update().reorder(s.r, p.max_keys.key, p.max_keys.block).vectorize(s.r, lanes).unroll(s.r);
+    if (same_keys(p.max_keys, p.logit_keys)) max.unroll(p.max_keys.key).compute_with(p.logit.update(0), p.logit_keys.block);
 }
 
 void schedule_softmax(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, int lanes,
@@ -55,6 +59,10 @@ void schedule_softmax(const SdpaStages &s, const SdpaPartials &partials, const L
     lanes_are_rows(p.row_sum.compute_at(chunk)).unroll(r);
     p.row_sum.update().reorder(r, p.sum_keys.key, p.sum_keys.block).vectorize(r, lanes).unroll(r);
     one_task(p.weight.compute_at(chunk));
+    if (same_keys(p.sum_keys, p.weight_keys)) {
+        p.row_sum.update().compute_with(p.weight.update(0), p.weight_keys.key);
+        lanes_are_rows(p.made_weight.compute_at(p.weight, p.weight_keys.key)).unroll(r);
+    }
     p.weight.update(0).reorder(r, p.weight_keys.key, p.weight_keys.block).vectorize(r, lanes).unroll(r);
     if (p.dropped.defined() && !p.random.defined()) {
         one_task(p.dropped.compute_at(chunk)).vectorize(r, lanes);

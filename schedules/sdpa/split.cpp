@@ -18,7 +18,9 @@ void schedule_split(SdpaStages &s, Func out, const PrefillTuning &tuning, const 
     };
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_split_merge(s, out, lanes);
-    s.query_t.compute_root().bound(r, 0, tuning.tile_q).vectorize(r, lanes);
+    // A row's place in memory, found by a division, once for all its channels.
+    Var rows("rows"), lane("lane");
+    s.query_t.compute_root().bound(r, 0, tuning.tile_q).split(r, rows, lane, lanes).reorder(lane, d, rows).vectorize(lane);
 
     Func packed = s.chunk_packed;
     packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, tuning.tile_q);
