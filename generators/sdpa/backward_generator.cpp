@@ -118,6 +118,7 @@ public:
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
         if (pair == Pair::cosine) score.pair.unit_rows = true;
+        if (schedule_name == Schedule::tiles) shape.transposed_block = transposed_block();
         shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
         if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
         if (captured) {
@@ -196,8 +197,7 @@ public:
             attune::schedule_backward_terms(stages, outputs, tuning, target);
         else
             attune::schedule_backward(stages, outputs, tuning, target);
-        if (schedule_name != Schedule::matrix_tiles) return;
-        attune::join_matrix_tiles(get_pipeline());
+        if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
         attune::shuffle_whole_vectors(get_pipeline());
     }
 
@@ -239,6 +239,12 @@ private:
     }
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
+    // As wide as a cache line, where tiles allow it.
+    int transposed_block() const {
+        int side = 64 / accumulator().bytes();
+        while (side > 1 && chunk % side) side /= 2;
+        return side == 1 ? 0 : side;
+    }
 };
 }  // namespace
 

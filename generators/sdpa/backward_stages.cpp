@@ -59,8 +59,19 @@ void BackwardBuilder::rows() {
     s.key_t = Func("key_t"), s.value_t = Func("value_t");
     if (shape.matrix_tiles) return matrix_factors();
     if (in_pairs()) return pair_rows();
-    s.key_t(r, d, t) = unit_key(of_key(cast(type, in.key(d, key_at(r, false)))), key_at(r, false));
-    s.value_t(r, d, t) = cast(type, in.value(d, key_at(r, false)));
+    auto in_columns = [&](Func &columns, std::optional<BlockTranspose> &blocks, const Expr &extent, const auto &element) {
+        const int side = shape.transposed_block;
+        if (side == 0) {
+            columns(r, d, t) = element(d, key_at(r, false));
+            return;
+        }
+        blocks.emplace(columns.name() + "_block", side, std::vector<Var>{t},
+                       [&](Expr r, Expr d) { return element(min(likely(d), extent - 1), key_at(r, false)); });
+        columns(r, d, t) = (*blocks)(r, d, {t});
+    };
+    in_columns(s.key_t, s.key_blocks, in.head_dim,
+               [&](Expr d, Expr j) { return unit_key(of_key(cast(type, in.key(d, j))), j); });
+    in_columns(s.value_t, s.value_blocks, in.value_dim, [&](Expr d, Expr j) { return cast(type, in.value(d, j)); });
 }
 
 void BackwardBuilder::magnitudes() {

@@ -60,6 +60,8 @@ struct BackwardShape {
     // Of a tile that a mask touches only blocks of so many queries and keys are computed of which some query sees some key;
     // divide the sides.
     int block_queries = 8, block_keys = 16;
+    // Keys and values are transposed in blocks of this side, a divisor of chunk; 0: element by element. It changes no result.
+    int transposed_block = 0;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
     std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
     // Then, too: products are of whole matrix tiles, of f32 and f16 by their parts. Of dot products alone, without a factor of the
@@ -107,9 +109,10 @@ struct BackwardStages {
     // magnitudes, as bits, of each channel and of all.
     std::vector<Halide::Func> channel_bits;  // (d)
     Halide::Func largest_bits;
-    Halide::Func query_rows, grad_rows;  // (d, i, h) in the accumulator's type
-    Halide::Func key_rows;               // (d, j)
-    Halide::Func key_t, value_t;         // (r, d, t)
+    Halide::Func query_rows, grad_rows;                      // (d, i, h) in the accumulator's type
+    Halide::Func key_rows;                                   // (d, j)
+    Halide::Func key_t, value_t;                             // (r, d, t)
+    std::optional<BlockTranspose> key_blocks, value_blocks;  // of those, with transposed_block
     // With pairs the rows are bf16, padded by a zero channel; key_t and value_t are (e, r, d, t), where d counts pairs; and the
     // sums read pairs of queries, (e, d, i, h), and of keys, (e, d, j).
     bool in_pairs = false;

@@ -1,6 +1,7 @@
 #include "schedules/matrix_tiles.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/backward_schedules.h"
+#include "schedules/transpose.h"
 
 namespace attune {
 using namespace Halide;
@@ -112,6 +113,21 @@ void schedule_unit_rows(BackwardStages &s) {
         if (f->defined()) f->compute_root();
 }
 
+void schedule_key_columns(BackwardStages &s, const BackwardTuning &tuning, int lanes) {
+    Var channel_block("channel_block"), channel("channel");
+    for (auto &[f, blocks] : {std::pair(s.key_t, s.key_blocks), std::pair(s.value_t, s.value_blocks)}) {
+        Func columns = f;
+        columns.compute_root().bound(s.r, 0, tuning.chunk);
+        if (blocks) {
+            columns.split(s.d, channel_block, channel, blocks->side, TailStrategy::RoundUp);
+            schedule_blocks(columns, columns, s.r, channel, channel_block, {*blocks});
+            continue;
+        }
+        columns.vectorize(s.r, lanes);
+        if (s.in_pairs) columns.bound(s.e, 0, 2).reorder(s.e, s.r, s.d, s.t).vectorize(s.e);
+    }
+}
+
 // Read once, channels as lanes.
 void schedule_magnitudes(BackwardStages &s, int lanes) {
     for (Func f : s.channel_bits) {
@@ -179,10 +195,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
     // Rows as the sums read them, where they are not read as they lie.
     for (Func f : {s.query_rows, s.grad_rows, s.key_rows})
         if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
-    for (Func f : {s.key_t, s.value_t}) {
-        f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
-        if (s.in_pairs) f.bound(s.e, 0, 2).reorder(s.e, r, d, s.t).vectorize(s.e);
-    }
+    schedule_key_columns(s, tuning, lanes);
     schedule_magnitudes(s, lanes);
     if (s.in_pairs)
         for (Func f : {s.query_pairs, s.grad_pairs, s.key_pairs})
@@ -229,7 +242,7 @@ void schedule_captures(BackwardStages &s, Func out, const BackwardTuning &tuning
     const Var r = s.r, q = s.q;
     out.compute_root().vectorize(s.j, lanes, TailStrategy::GuardWithIf);
     for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().vectorize(s.d, lanes, TailStrategy::RoundUp);
-    for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    schedule_key_columns(s, tuning, lanes);
     schedule_unit_rows(s);
     s.capture_total.compute_root().bound(r, 0, tuning.chunk).bound(q, 0, tuning.tile_q).vectorize(r, lanes);
     for (const bool full : {true, false}) {
@@ -249,7 +262,7 @@ void schedule_captured(BackwardStages &s, Func out, const BackwardTuning &tuning
     require_tuning(tuning, lanes);
     const Var r = s.r, q = s.q;
     for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().vectorize(s.d, lanes, TailStrategy::RoundUp);
-    for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    schedule_key_columns(s, tuning, lanes);
     schedule_unit_rows(s);
     out.compute_root();
     for (const bool full : {true, false}) {

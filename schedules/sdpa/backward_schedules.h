@@ -43,6 +43,8 @@ void schedule_tile_sum(const BackwardStages &, const TileSum &, const Halide::Lo
                        int lanes);
 void schedule_rounding(const BackwardStages &, const BackwardTile &, const Halide::LoopLevel &tile, const BackwardTuning &,
                        int lanes);
+// Keys and values, transposed: in full before all else.
+void schedule_key_columns(BackwardStages &, const BackwardTuning &, int lanes);
 void schedule_magnitudes(BackwardStages &, int lanes);
 void schedule_grad_bias(BackwardStages &, int lanes);  // after the totals, whose loops it shares
 

@@ -14,7 +14,7 @@ void schedule_backward_terms(BackwardStages &s, const std::vector<Func> &outputs
     Var dO("do"), di("di"), ro("ro"), ri("ri");
     for (Func f : outputs) f.compute_root().vectorize(d, lanes, TailStrategy::GuardWithIf);
     for (Func f : {s.query_rows, s.grad_rows, s.key_rows}) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
-    for (Func f : {s.key_t, s.value_t}) f.compute_root().bound(r, 0, tuning.chunk).vectorize(r, lanes);
+    schedule_key_columns(s, tuning, lanes);
     schedule_magnitudes(s, lanes);
     for (Func f : {s.query_total, s.key_total, s.weight_total, s.value_total})
         if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
