@@ -86,4 +86,11 @@ Expr BlockTranspose::operator()(Expr row, Expr column, const std::vector<Expr> &
     return block(args);
 }
 
+int block_side(Type type, std::initializer_list<int> extents) {
+    constexpr int cache_line = 64;
+    int side = cache_line / type.bytes();
+    while (side > 1 && std::any_of(extents.begin(), extents.end(), [&](int extent) { return extent % side != 0; })) side /= 2;
+    return side;
+}
+
 }  // namespace attune

@@ -2,6 +2,7 @@
 #pragma once
 #include "Halide.h"
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -37,5 +38,8 @@ private:
     int group_bits;
     Halide::Expr vector_of(const Halide::Expr &row_or_column) const;
 };
+
+// The side of blocks of which a row fills a cache line, or half of it and so on until it divides all extents.
+int block_side(Halide::Type, std::initializer_list<int> extents = {});
 
 }  // namespace attune

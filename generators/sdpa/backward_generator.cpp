@@ -118,7 +118,8 @@ public:
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
         if (pair == Pair::cosine) score.pair.unit_rows = true;
-        if (schedule_name == Schedule::tiles) shape.transposed_block = transposed_block();
+        if (const int side = attune::block_side(accumulator(), {chunk}); schedule_name == Schedule::tiles && side > 1)
+            shape.transposed_block = side;
         shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
         if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
         if (captured) {
@@ -139,6 +140,8 @@ public:
     }
 
     void schedule() {
+        if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
+        attune::shuffle_whole_vectors(get_pipeline());
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
         for (auto *in : {&key, &value, &row_lse, &row_delta})
@@ -197,8 +200,6 @@ public:
             attune::schedule_backward_terms(stages, outputs, tuning, target);
         else
             attune::schedule_backward(stages, outputs, tuning, target);
-        if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
-        attune::shuffle_whole_vectors(get_pipeline());
     }
 
 private:
@@ -239,12 +240,6 @@ private:
     }
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
-    // As wide as a cache line, where tiles allow it.
-    int transposed_block() const {
-        int side = 64 / accumulator().bytes();
-        while (side > 1 && chunk % side) side /= 2;
-        return side == 1 ? 0 : side;
-    }
 };
 }  // namespace
 

@@ -31,9 +31,8 @@ void BackwardBuilder::matrix_factors() {
     const Expr query = min(i, in.queries - 1);
     s.query_rows(d, i, h) = of_row(in.query(d, query, h));
     s.grad_rows(d, i, h) = of_row(in.grad_out(d, query, h));
-    constexpr int cache_line = 64;
     auto blocks = [&](const std::string &name, const std::vector<Var> &outer, const auto &element) {
-        return BlockTranspose(name, cache_line / shape.type.bytes(), outer, element);
+        return BlockTranspose(name, block_side(shape.type), outer, element);
     };
     f.query_blocks = blocks("query_block", {u, h}, [&](Expr q, Expr d) { return in.query(d, query_at(q, false), h); });
     f.grad_blocks = blocks("grad_block", {u, h}, [&](Expr q, Expr d) { return in.grad_out(d, query_at(q, false), h); });

@@ -84,9 +84,11 @@ struct Builder {
     // Parts of those: what follows from `score`, from `logit`, and from both it and `row_max`. where_read: scores that no step
     // changes are scaled and masked wherever they are read, and `logit` is no update then, and needs no stage.
     void finish_scores(SdpaPartials &, const std::string &suffix, bool masked, bool where_read = false) const;
+    // Of what finish_scores() left, unless it took the maxima itself; and of a logit of these keys.
     void row_max(SdpaPartials &, const std::string &suffix, bool masked) const;
-    Halide::Expr joined(const Halide::Expr &key) const;
-    void take_max(SdpaPartials &p, const std::string &suffix, const ChunkKeys &keys, const Halide::Expr &logit) const;
+    void take_max(SdpaPartials &, const std::string &suffix, const ChunkKeys &, const Expr &logit) const;
+    // The key of an update that another one is to be joined to, with joins_passes.
+    Expr joined(const Expr &key) const;
     void weigh(SdpaPartials &, const std::string &suffix, bool masked) const;
     // The keys of chunk c in blocks of `width`; 0: as narrow as it takes to leave out what is not seen.
     ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;

@@ -196,11 +196,7 @@ private:
     }
 
     // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
-    int block_side() const {
-        int side = 64 / accumulator().bytes();
-        while (side > 1 && (tile_q % side || chunk % side)) side /= 2;
-        return side;
-    }
+    int block_side() const { return attune::block_side(accumulator(), {tile_q, chunk}); }
 
     attune::SdpaInputs inputs() {
         attune::SdpaInputs in;

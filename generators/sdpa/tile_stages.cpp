@@ -186,11 +186,11 @@ TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
         throw CompileError("attune: products of matrix tiles of bf16 know no factor of the weights\n");
     Builder build = query_rows(in, shape, score);
     Var c = build.s.c, h = build.s.h, b = build.s.b;
-    constexpr int cache_line = 64;
-    TileStages stages{
-        .value_blocks = {"value_block", cache_line / in.value.type().bytes(), {c, h, b}, [&](Expr key, Expr channel) {
-                             return in.value(min(channel, in.value_dim - 1), min(c * shape.chunk + key, in.keys - 1), h, b);
-                         }}};
+    const int side = block_side(in.value.type());
+    TileStages stages{.value_blocks = {"value_block", side, {c, h, b}, [&](Expr key, Expr channel) {
+                                           return in.value(min(channel, in.value_dim - 1),
+                                                           min(c * shape.chunk + key, in.keys - 1), h, b);
+                                       }}};
     build.prepare();
     build.intervals();
     TileBuilder tiles{build, stages, round_pairs, depth};

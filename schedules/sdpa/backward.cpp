@@ -115,8 +115,7 @@ void schedule_unit_rows(BackwardStages &s) {
 
 void schedule_key_columns(BackwardStages &s, const BackwardTuning &tuning, int lanes) {
     Var channel_block("channel_block"), channel("channel");
-    for (auto &[f, blocks] : {std::pair(s.key_t, s.key_blocks), std::pair(s.value_t, s.value_blocks)}) {
-        Func columns = f;
+    for (auto [columns, blocks] : {std::pair(s.key_t, s.key_blocks), std::pair(s.value_t, s.value_blocks)}) {
         columns.compute_root().bound(s.r, 0, tuning.chunk);
         if (blocks) {
             columns.split(s.d, channel_block, channel, blocks->side, TailStrategy::RoundUp);
