@@ -25,7 +25,7 @@ Scratch::Scratch(const Allocator &allocator, std::size_t bytes_per_thread, int t
 
 Scratch::~Scratch() { give_back(); }
 
-std::size_t Scratch::number_of_this_thread() const noexcept {
+std::size_t Scratch::own_shard() const noexcept {
     static std::atomic<std::size_t> threads_seen{0};
     thread_local const std::size_t number = threads_seen++;
     return number % shards_.size();
@@ -33,7 +33,7 @@ std::size_t Scratch::number_of_this_thread() const noexcept {
 
 Scratch::Borrowed::Borrowed(Scratch &scratch) noexcept : scratch_(scratch), before_(innermost) {
     if (before_ && &before_->scratch_ == &scratch) return;
-    const std::size_t shards = scratch.shards_.size(), own = scratch.number_of_this_thread();
+    const std::size_t shards = scratch.shards_.size(), own = scratch.own_shard();
     for (std::size_t n = 0; n < shards && !shard_; n++) {
         Shard &s = scratch.shards_[(own + n) % shards];
         std::lock_guard lock(s.mutex);
@@ -55,7 +55,7 @@ Scratch::Borrowed::~Borrowed() {
 
 template<typename F> auto Scratch::with_free_blocks(const F &f) noexcept {
     if (Borrowed *own = Borrowed::innermost; own && &own->scratch_ == this) return f(own->free_);
-    Shard &s = shards_[number_of_this_thread()];
+    Shard &s = shards_[own_shard()];
     std::lock_guard lock(s.mutex);
     return f(s.free);
 }

@@ -43,7 +43,7 @@ private:
 
     // What this thread takes free blocks from and puts them into: f(FreeBlocks &).
     template<typename F> auto with_free_blocks(const F &f) noexcept;
-    std::size_t number_of_this_thread() const noexcept;
+    std::size_t own_shard() const noexcept;
     void put(FreeBlocks &, Block *) noexcept;
     void give_back(Block *) noexcept;
 

@@ -35,9 +35,9 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel; else it
     // is no dearer than a second tile of decode where there are few keys.
     const bool dear = op == "additive";
-    const bool one_tile = !dear && rows == p.queries && p.keys <= c.decode_few_keys_at_most;
-    if (rows <= (one_tile ? c.decode_rows_of_few_keys_at_most : c.decode_rows_at_most) &&
-        (p.keys >= c.decode_keys_at_least || (dear && rows == 1))) {
+    const bool few_keys = !dear && rows == p.queries && p.keys <= c.decode_few_keys_at_most;
+    const std::int64_t rows_at_most = few_keys ? c.decode_rows_of_few_keys_at_most : c.decode_rows_at_most;
+    if (rows <= rows_at_most && (p.keys >= c.decode_keys_at_least || (dear && rows == 1))) {
         if (rows == 1) list.push_back({"decode", "g1", "one query row for each key head"});
         if (rows > 1) list.push_back({"decode", "g4", "few query rows for each key head"});
     }
