@@ -1,10 +1,21 @@
 #include "schedules/prefetch.h"
+#include "schedules/require.h"
+#include <cstdlib>
+#include <map>
 
 namespace attune {
 using namespace Halide;
 using namespace Halide::Internal;
 
 namespace {
+
+constexpr int line_bytes = 64;
+
+Stmt fetch_into_all_caches(const Expr &address) {
+    constexpr int read = 0, all_caches = 3, data = 1;
+    return Evaluate::make(
+        Call::make(Int(32), "llvm.prefetch.p0", {reinterpret(Handle(), address), read, all_caches, data}, Call::Extern));
+}
 
 class IntoCaches : public IRMutator {
     using IRMutator::visit;
@@ -16,11 +27,9 @@ class IntoCaches : public IRMutator {
     }
     // The line that is `line` lines behind the place.
     static Stmt fetched(const Call *op, const Expr &place, const Expr &line) {
-        constexpr int line_bytes = 64, read = 0, all_caches = 3, data = 1;
         const Expr bytes = cast<int64_t>(place) * op->type.bytes(), behind = cast<int64_t>(line) * line_bytes;
-        const Expr address = reinterpret(UInt(64), op->args[0]) + reinterpret(UInt(64), bytes) + reinterpret(UInt(64), behind);
-        return Evaluate::make(
-            Call::make(Int(32), "llvm.prefetch.p0", {reinterpret(Handle(), address), read, all_caches, data}, Call::Extern));
+        return fetch_into_all_caches(reinterpret(UInt(64), op->args[0]) + reinterpret(UInt(64), bytes) +
+                                     reinterpret(UInt(64), behind));
     }
 
     Stmt visit(const Evaluate *op) override {
@@ -42,7 +51,103 @@ class IntoCaches : public IRMutator {
     }
 };
 
+// Where the loads of a buffer begin, one of those that share a line.
+class Places : public IRVisitor {
+    using IRVisitor::visit;
+    const std::string &buffer_;
+
+    void visit(const Load *op) override {
+        IRVisitor::visit(op);
+        const Ramp *ramp = op->index.as<Ramp>();
+        const Expr place = ramp ? ramp->base : op->index;
+        if (op->name != buffer_ || !place.type().is_scalar()) return;
+        element_bytes = op->type.bytes();
+        for (const Expr &other : found) {
+            const auto apart = as_const_int(simplify(place - other));
+            if (apart && std::abs(*apart) * element_bytes < line_bytes) return;
+        }
+        found.push_back(place);
+    }
+
+public:
+    std::vector<Expr> found;  // in elements
+    int element_bytes = 1;
+    explicit Places(const std::string &buffer) : buffer_(buffer) {}
+};
+
+class FetchForLater : public IRMutator {
+    using IRMutator::visit;
+    const std::string input_;
+    const LoweredLoop inner_, outer_;
+    const int rounds_;
+    std::map<std::string, Expr> later_;  // what depends on the outer loop, as it will be
+    bool begun_ = false, found_ = false;
+
+    // In its own words once more, for the divisions of a task's number to stay outside the inner loops.
+    Stmt visit(const LetStmt *op) override {
+        const Expr value = substitute(later_, op->value);
+        if (equal(value, op->value)) return IRMutator::visit(op);
+        const std::string name = op->name + ".later";
+        later_[op->name] = Variable::make(value.type(), name);
+        const Stmt body = mutate(op->body);
+        later_.erase(op->name);
+        return LetStmt::make(op->name, op->value, LetStmt::make(name, value, body));
+    }
+
+    Stmt visit(const For *op) override {
+        if (later_.empty() && outer_.is(op->name)) {
+            later_[op->name] = Variable::make(Int(32), op->name) + rounds_;
+            const Stmt s = IRMutator::visit(op);
+            later_.clear();
+            return s;
+        }
+        if (later_.empty() || !inner_.is(op->name)) return IRMutator::visit(op);
+        Places places(input_);
+        op->body.accept(&places);
+        std::vector<std::pair<std::string, Expr>> lets;
+        Stmt body = op->body;
+        for (const LetStmt *let; (let = body.as<LetStmt>()); body = let->body) lets.emplace_back(let->name, let->value);
+        std::vector<Stmt> round;
+        for (Expr place : places.found) {
+            for (auto let = lets.rbegin(); let != lets.rend(); let++) place = substitute(let->first, let->second, place);
+            const Expr bytes = cast<int64_t>(substitute(later_, place)) * places.element_bytes;
+            round.push_back(
+                fetch_into_all_caches(reinterpret(UInt(64), Variable::make(Handle(), input_)) + reinterpret(UInt(64), bytes)));
+            found_ = true;
+        }
+        round.push_back(op->body);
+        return For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api, Block::make(round));
+    }
+
+public:
+    FetchForLater(const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer, int rounds)
+        : input_(input.name()), inner_(inner), outer_(outer), rounds_(rounds) {}
+
+    using IRMutator::mutate;
+    Stmt mutate(const Stmt &s) override {
+        if (begun_) return IRMutator::mutate(s);
+        begun_ = true, found_ = false;
+        const Stmt whole = IRMutator::mutate(s);
+        begun_ = false;
+        require(found_, "nothing to fetch: no loop over " + inner_.var + " of " + inner_.func.name() + " reads " + input_);
+        return whole;
+    }
+};
+
 }  // namespace
+
+bool LoweredLoop::is(const std::string &name) const {
+    // Halide's names: fused. for loops that compute_with joins, one more part for each split.
+    const std::string of_stage = func.name() + ".s" + std::to_string(stage) + ".";
+    for (const std::string &begin : {of_stage + var, of_stage + "fused." + var})
+        if (name == begin || starts_with(name, begin + ".")) return true;
+    return false;
+}
+
+void fetch_for_later(Pipeline pipeline, const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer,
+                     int rounds) {
+    if (rounds > 0) pipeline.add_custom_lowering_pass(new FetchForLater(input, inner, outer, rounds));
+}
 
 void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rounds) {
     if (rounds > 0) stage.prefetch(input, loop, loop, rounds, PrefetchBoundStrategy::NonFaulting);

@@ -15,6 +15,7 @@ public:
     GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
+    GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 64};
     GeneratorParam<int> whole{"whole", 0, 0, 1};  // 1: for columns that fill their tiles, which are then read as they lie
 
     Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)
@@ -34,10 +35,10 @@ public:
 
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
-        if (schedule_name == Schedule::panels)
-            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, 0, tile_chunks}, target);
-        else
-            attune::schedule_root(stages, out);
+        if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
+        const attune::PanelTuning tuning{chunk, task_rows, tile_rows, tile_columns, 0, tile_chunks};
+        attune::schedule_panels(stages, out, tuning, target);
+        attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning, prefetch_tiles);
     }
 
 private:

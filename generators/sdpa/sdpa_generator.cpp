@@ -4,6 +4,7 @@
 #include "generators/sdpa/user_attention.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/prefetch.h"
+#include "schedules/require.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"
@@ -48,6 +49,7 @@ public:
     GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
     GeneratorParam<int> value_rows{"value_rows", 0, 0, 1024};
     GeneratorParam<int> prefetch_keys{"prefetch_keys", 0, 0, 1024};
+    GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
@@ -131,6 +133,7 @@ public:
     void schedule() {
         constrain_layout();
         const Expr value_dim = in_value_dim();
+        attune::require(prefetch_tiles == 0 || schedule_name == Schedule::prefill, "prefetch_tiles is for prefill");
         if (using_autoscheduler()) {
             set_estimates();
         } else if (kind == Kind::weights) {
@@ -140,6 +143,7 @@ public:
                 attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
+            if (prefetch_tiles) attune::fetch_next_tiles(stages, get_pipeline(), key, *value, channel_tile);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(
                 in_pairs() ? pair_stages.s : stages, *out,

@@ -17,4 +17,12 @@ void fetch_weights_ahead(LinearStages &s, const ImageParam &weight, int depth, i
     fetch_ahead(s.partial.update(s.whole_blocks), weight, s.block_sums[s.whole_blocks].block, depth / step);
 }
 
+void fetch_rows_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &x, const PanelTuning &tuning,
+                      int prefetch_tiles) {
+    if (prefetch_tiles == 0) return;
+    require(tuning.tile_chunks == 0, "prefetch_tiles is for tile_chunks 0");
+    require(!s.x_rows.defined(), "prefetch_tiles is for x of the type that is summed");
+    fetch_for_later(pipeline, x, {s.partial, 1, s.partial_k.name()}, {out, 0, s.m.name()}, prefetch_tiles);
+}
+
 }  // namespace attune

@@ -36,6 +36,10 @@ void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &
 // are `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not.
 void fetch_weights_ahead(LinearStages &, const Halide::ImageParam &weight, int depth, int block);
 
+// Of panels that take the whole depth of a tile of rows: while one is computed, x of the tile that is so many further is fetched.
+void fetch_rows_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &,
+                      int prefetch_tiles);
+
 // What panels and tiles share: the side of the blocks in which weights are transposed, and the weights that a task, or a chunk of
 // one, packs.
 void require_block(int block, int lanes);

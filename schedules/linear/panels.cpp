@@ -142,6 +142,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         .fuse(task, b, task)
         .parallel(task)
         .vectorize(ni, lanes, TailStrategy::PredicateStores);
+    if (tuning.tile_chunks == 0) out.unroll(ni).unroll(mi);  // straight from registers
     lanes_are_columns(s.start.compute_at(out, task)).store_in(MemoryType::Stack);
 
     // All rows take some chunks before the next, so that their weights stay in L2.

@@ -19,6 +19,11 @@ struct PrefillTuning {
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
 void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
+// Of prefill, for K and V that come from beyond L2: while a register tile is computed, what a later one reads is fetched, keys of the
+// next tile of keys and the next cache line of each value.
+void fetch_next_tiles(const SdpaStages &, Halide::Pipeline, const Halide::ImageParam &key, const Halide::ImageParam &value,
+                      int channel_tile);
+
 // The same where products take pairs of bf16; key_tile is even.
 void schedule_pairs(PairStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
