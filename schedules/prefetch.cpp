@@ -9,8 +9,6 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int line_bytes = 64;
-
 Stmt fetch_into_all_caches(const Expr &address) {
     constexpr int read = 0, all_caches = 3, data = 1;
     return Evaluate::make(
@@ -27,7 +25,7 @@ class IntoCaches : public IRMutator {
     }
     // The line that is `line` lines behind the place.
     static Stmt fetched(const Call *op, const Expr &place, const Expr &line) {
-        const Expr bytes = cast<int64_t>(place) * op->type.bytes(), behind = cast<int64_t>(line) * line_bytes;
+        const Expr bytes = cast<int64_t>(place) * op->type.bytes(), behind = cast<int64_t>(line) * cache_line_bytes;
         return fetch_into_all_caches(reinterpret(UInt(64), op->args[0]) + reinterpret(UInt(64), bytes) +
                                      reinterpret(UInt(64), behind));
     }
@@ -64,7 +62,7 @@ class Places : public IRVisitor {
         element_bytes = op->type.bytes();
         for (const Expr &other : found) {
             const auto apart = as_const_int(simplify(place - other));
-            if (apart && std::abs(*apart) * element_bytes < line_bytes) return;
+            if (apart && std::abs(*apart) * element_bytes < cache_line_bytes) return;
         }
         found.push_back(place);
     }
@@ -75,6 +73,7 @@ public:
     explicit Places(const std::string &buffer) : buffer_(buffer) {}
 };
 
+// One prefetch for each line, ahead of the loads of a round.
 class FetchForLater : public IRMutator {
     using IRMutator::visit;
     const std::string input_;
@@ -83,11 +82,12 @@ class FetchForLater : public IRMutator {
     std::map<std::string, Expr> later_;  // what depends on the outer loop, as it will be
     bool begun_ = false, found_ = false;
 
-    // In its own words once more, for the divisions of a task's number to stay outside the inner loops.
+    // A let that depends on the outer loop is there once more, with its value of later: so what it divides is divided outside the
+    // inner loops.
     Stmt visit(const LetStmt *op) override {
         const Expr value = substitute(later_, op->value);
         if (equal(value, op->value)) return IRMutator::visit(op);
-        const std::string name = op->name + ".later";
+        const std::string name = unique_name(op->name + ".later");
         later_[op->name] = Variable::make(value.type(), name);
         const Stmt body = mutate(op->body);
         later_.erase(op->name);
@@ -103,13 +103,9 @@ class FetchForLater : public IRMutator {
         }
         if (later_.empty() || !inner_.is(op->name)) return IRMutator::visit(op);
         Places places(input_);
-        op->body.accept(&places);
-        std::vector<std::pair<std::string, Expr>> lets;
-        Stmt body = op->body;
-        for (const LetStmt *let; (let = body.as<LetStmt>()); body = let->body) lets.emplace_back(let->name, let->value);
+        substitute_in_all_lets(op->body).accept(&places);
         std::vector<Stmt> round;
-        for (Expr place : places.found) {
-            for (auto let = lets.rbegin(); let != lets.rend(); let++) place = substitute(let->first, let->second, place);
+        for (const Expr &place : places.found) {
             const Expr bytes = cast<int64_t>(substitute(later_, place)) * places.element_bytes;
             round.push_back(
                 fetch_into_all_caches(reinterpret(UInt(64), Variable::make(Handle(), input_)) + reinterpret(UInt(64), bytes)));

@@ -4,6 +4,8 @@
 
 namespace attune {
 
+constexpr int cache_line_bytes = 64;
+
 // Each round of a loop of `stage` fetches what the round `rounds` later reads of `input`; none for 0. Takes fetch_into_caches() to go
 // into more than the first cache.
 void fetch_ahead(Halide::Stage stage, const Halide::ImageParam &input, const Halide::RVar &loop, int rounds);

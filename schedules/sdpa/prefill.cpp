@@ -21,19 +21,16 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
 
 void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &key, const ImageParam &value,
                       int channel_tile) {
-    constexpr int line_bytes = 64;
-    const int channels_of_line = line_bytes / value.type().bytes(),
-              tiles_of_line = std::max(channels_of_line / channel_tile, 1);
-    int stage = 1;
-    for (const SdpaPartials &p : {s.full, s.part}) {
+    const int tiles_of_line = std::max(cache_line_bytes / value.type().bytes() / channel_tile, 1);
+    for (const bool full : {true, false}) {
+        const SdpaPartials &p = full ? s.full : s.part;
+        const LoweredLoop channels{s.chunk_mixed, full ? 1 : 2, s.d.name()};
         require(!p.wide_key.defined() && !p.wide_value.defined(), "prefetch_tiles is for inputs of the type that is summed");
         fetch_for_later(pipeline, key, {p.score, 1, p.channel.name()}, {p.logit, 1, p.logit_keys.block.name()}, 1);
-        for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
-            const RVar &keys = stage == 1 ? p.mixed_keys[n].key : p.mixed_keys[n].block;
-            fetch_for_later(pipeline, value, {p.mixed, int(n) + 1, keys.name()}, {s.chunk_mixed, stage, s.d.name()},
+        int update = 0;
+        for (const KeyLoop &keys : p.mixed_keys)
+            fetch_for_later(pipeline, value, {p.mixed, ++update, (full ? keys.key : keys.block).name()}, channels,
                             tiles_of_line);
-        }
-        stage++;
     }
 }
 
