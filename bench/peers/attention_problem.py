@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import reference
+from arrays import aligned, normal, zeros
 
 ROWS = 32  # queries of each head that are compared with float64, first and last included
 FEW = 16  # queries up to which the heads of a group may stand as queries of one head
@@ -23,7 +24,7 @@ def element_type(dtype):
 
 def dense(mask, queries, keys):
     """With its last two extents full, as some libraries want it."""
-    return np.array(np.broadcast_to(mask, (*mask.shape[:-2], queries, keys)), order="C")
+    return aligned(np.broadcast_to(mask, (*mask.shape[:-2], queries, keys)))
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,8 @@ class Problem:
     def arrays(self):
         """query, key, value"""
         random = np.random.default_rng(1)
-        draw = lambda heads, length: random.standard_normal((self.batch, heads, length, self.dim), np.float32)
-        drawn = draw(self.heads, self.queries), draw(self.key_heads, self.keys), draw(self.key_heads, self.keys)
-        return tuple(x.astype(element_type(self.dtype), copy=False) for x in drawn)
+        extents = (self.heads, self.queries), (self.key_heads, self.keys), (self.key_heads, self.keys)
+        return tuple(normal(random, self.batch, *x, self.dim, dtype=element_type(self.dtype)) for x in extents)
 
     @functools.cached_property
     def valid_lens(self):
@@ -72,8 +72,8 @@ class Problem:
         return drawn if self.lengths else None
 
     def empty(self):
-        """An output, its pages there already."""
-        return np.zeros((self.batch, self.heads, self.queries, self.dim), element_type(self.dtype))
+        """An output."""
+        return zeros((self.batch, self.heads, self.queries, self.dim), element_type(self.dtype))
 
     @functools.cached_property
     def mask(self):

@@ -5,8 +5,11 @@ import math
 
 import numpy as np
 
+from arrays import LINE, zeros
+
 DTYPES = {"float32": 0, "float64": 1, "int32": 2, "bool": 3, "bfloat16": 4, "float16": 5}
 CAUSAL = {False: 0, True: 2}  # none, bottom_right
+PAGE = 4096  # bytes; where smaller arrays begin is not felt
 SCORES = {"dot_product": 0, "general": 1, "cosine": 2, "gaussian": 3}
 
 
@@ -42,6 +45,8 @@ def tensor(array):
         t.extent[: t.rank] = array.shape
         t.stride[: t.rank] = array.stride()
     elif array is not None:
+        if array.nbytes >= PAGE and array.ctypes.data % LINE:
+            raise ValueError(f"an array of {array.nbytes} bytes that does not begin at a cache line (arrays.py)")
         t.data, t.dtype, t.rank = array.ctypes.data, DTYPES[array.dtype.name], array.ndim
         t.extent[: array.ndim] = array.shape
         t.stride[: array.ndim] = [s // array.itemsize for s in array.strides]
@@ -139,11 +144,9 @@ class Attune:
         return self._call("linear", out, *map(tensor, (x, weight, bias, out)), keep=(x, weight, bias))
 
     def packed_weight(self, weight):
-        """f32 (N, K) as linear() takes it packed, on a cache line."""
+        """f32 (N, K) as linear() takes it packed."""
         columns, depth = weight.shape
-        memory = np.zeros(-(-columns // 64) * depth * 64 + 16, np.float32)
-        first = -memory.ctypes.data % 64 // memory.itemsize
-        packed = memory[first : first + memory.size - 16].reshape(-1, depth, 64)
+        packed = zeros((-(-columns // 64), depth, 64))
         self._call("pack_linear_weight", packed, *map(tensor, (weight, packed)))()
         return packed
 
@@ -157,7 +160,7 @@ class Attune:
         return self._call("write", None, tensor(out), ctypes.c_int64(out.nbytes), keep=(out,))
 
     def dropout_mask(self, probability, seed, shape):
-        mask = np.empty(shape, np.bool_)
+        mask = zeros(shape, np.bool_)
         self._call("dropout_mask", mask, ctypes.c_double(probability), ctypes.c_uint64(seed), tensor(mask))()
         return mask
 

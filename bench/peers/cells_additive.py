@@ -3,6 +3,7 @@
 import numpy as np
 
 import reference
+from arrays import normal, zeros, zeros_like
 from measure import Cell
 
 # (B, Sq, Sk, h); values are of width h, too
@@ -28,13 +29,12 @@ def cells():
 
 def make(attune, peers, name, batch, queries, keys, width, lengths=False, project=False):
     random = np.random.default_rng(1)
-    draw = lambda *shape: random.standard_normal(shape, np.float32)
-    query, key, value = draw(batch, queries, width), draw(batch, keys, width), draw(batch, keys, width)
-    w_score = draw(width) / np.float32(np.sqrt(width))
+    query, key, value = (normal(random, batch, length, width) for length in (queries, keys, keys))
+    w_score = normal(random, width, scale=np.sqrt(width))
     lens = random.integers(1, keys + 1, batch, np.int32) if lengths else None
-    w_query = draw(width, width) / np.float32(np.sqrt(width)) if project else None
+    w_query = normal(random, width, width, scale=np.sqrt(width)) if project else None
     given = {"valid_lens": lens} if lengths else {}
-    programs = {"attune": attune.additive(query, key, value, w_score, np.empty_like(query), w_query=w_query, **given)}
+    programs = {"attune": attune.additive(query, key, value, w_score, zeros_like(query), w_query=w_query, **given)}
     if peers.torch:
         programs |= torch_programs(peers, query, key, value, w_score, lens, w_query)
     if peers.ort and not lengths:
@@ -65,12 +65,11 @@ def torch_programs(peers, query, key, value, w_score, lens, w_query):
 
 def make_training(attune, peers, name, batch, queries, keys, width):
     random = np.random.default_rng(1)
-    draw = lambda *shape: random.standard_normal(shape, np.float32)
-    inputs = (draw(batch, queries, width), draw(batch, keys, width), draw(batch, keys, width),
-              draw(width) / np.float32(width**0.5))
-    out, grad_out, lse = draw(batch, queries, width), draw(batch, queries, width), np.zeros((batch, queries), np.float32)
+    inputs = *(normal(random, batch, n, width) for n in (queries, keys, keys)), normal(random, width, scale=np.sqrt(width))
+    grad_out = normal(random, batch, queries, width)
+    out, lse = zeros_like(grad_out), zeros((batch, queries))
     forward = attune.additive(*inputs, out, lse=lse)
-    backward = attune.additive_backward(*inputs, out, lse, grad_out, tuple(map(np.zeros_like, inputs)))
+    backward = attune.additive_backward(*inputs, out, lse, grad_out, tuple(map(zeros_like, inputs)))
     programs = {"attune": lambda: (forward(), backward())[1]}
     if peers.torch:
         programs |= torch_training(peers, inputs, grad_out)
@@ -109,4 +108,4 @@ def graph(peers, query, key, value, w_score, w_query):
     else:
         constants["w_query"] = np.ascontiguousarray(w_query.T)
         nodes.insert(0, ("MatMul", ["query", "w_query"], ["projected"], {}))
-    return peers.graph(nodes, {"query": query, "key": key, "value": value}, np.empty_like(query), constants)
+    return peers.graph(nodes, {"query": query, "key": key, "value": value}, zeros_like(query), constants)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 import reference
+from arrays import aligned, normal, zeros, zeros_like
 from measure import Cell
 
 LONG = (1, 8, 1024, 64)  # (B, H, S, D)
@@ -30,7 +31,7 @@ def cells():
 def inputs(shape):
     batch, heads, length, dim = shape
     random = np.random.default_rng(1)
-    q, k, v = (random.standard_normal((batch, heads, length, dim), np.float32) for _ in range(3))
+    q, k, v = (normal(random, batch, heads, length, dim) for _ in range(3))
     return random, q, k, v
 
 
@@ -44,16 +45,16 @@ def make_option(attune, peers, name, option):
     # What the library, the reference, PyTorch and onnxruntime are told.
     ours, truth, mask, softcap = {}, {}, None, 0
     if option == "mask (Sq,Sk)":
-        mask = random.random((length, length)) < 0.875
+        mask = aligned(random.random((length, length)) < 0.875)
         mask[:, 0] = True  # every query keeps a key
         ours = truth = {"mask": mask}
     elif option.startswith("bias"):
-        mask = random.standard_normal((heads, length, length) if "H" in option else (length, length), np.float32)
+        mask = normal(random, *([heads] if "H" in option else []), length, length)
         ours = truth = {"bias": mask}
     elif option == "ALiBi":
         slopes = np.array([2.0 ** (-8 * (h + 1) / heads) for h in range(heads)], np.float32)
         i, j = np.ogrid[:length, :length]
-        mask = np.ascontiguousarray(-slopes[:, None, None] * np.abs(i - j).astype(np.float32))
+        mask = aligned(-slopes[:, None, None] * np.abs(i - j).astype(np.float32))
         ours, truth = {"alibi": True}, {"slopes": slopes}
     elif option == "softcap 30":
         softcap = SOFTCAP
@@ -61,9 +62,9 @@ def make_option(attune, peers, name, option):
     elif option == "dropout 0.1":
         ours = {"dropout": DROPOUT, "seed": SEED}
         truth = {"kept": attune.dropout_mask(DROPOUT, SEED, (*LONG[:2], length, length)), "dropout": DROPOUT}
-    programs = {"attune": attune.sdpa(q, k, v, np.empty_like(q), **ours)}
+    programs = {"attune": attune.sdpa(q, k, v, zeros_like(q), **ours)}
     if option != "plain":
-        programs[PLAIN] = attune.sdpa(q, k, v, np.empty_like(q))
+        programs[PLAIN] = attune.sdpa(q, k, v, zeros_like(q))
     if peers.torch:
         programs |= torch_options(peers, q, k, v, option, mask)
     if peers.ort and option != "dropout 0.1":
@@ -100,9 +101,9 @@ def torch_options(peers, query, key, value, option, mask):
 def onnx_attention(peers, q, k, v, mask=None, softcap=0, weights=False):
     """ONNX's Attention, opset 23."""
     arrays = {"q": q, "k": k, "v": v} | ({"m": mask} if mask is not None else {})
-    outputs = {"out": np.empty_like(q)}
+    outputs = {"out": zeros_like(q)}
     if weights:
-        outputs["p"] = np.empty((*q.shape[:3], k.shape[2]), np.float32)
+        outputs["p"] = zeros((*q.shape[:3], k.shape[2]))
     attributes = {"softcap": float(softcap)} | ({"qk_matmul_output_mode": 3} if weights else {})
     call = peers.graph([("Attention", list(arrays), ["out"] + (["", "", "p"] if weights else []), attributes)], arrays, outputs)
     return (lambda: (call(), outputs["p"])) if weights else call
@@ -110,10 +111,10 @@ def onnx_attention(peers, q, k, v, mask=None, softcap=0, weights=False):
 
 def make_weights(attune, peers, name, shape):
     _, q, k, v = inputs(shape)
-    weights = np.empty((*shape[:3], shape[2]), np.float32)
-    call = attune.sdpa(q, k, v, np.empty_like(q), weights=weights)
-    programs = {"attune": lambda: (call(), weights), PLAIN: attune.sdpa(q, k, v, np.empty_like(q)),
-                "one write": attune.write(np.empty_like(weights))}
+    weights = zeros((*shape[:3], shape[2]))
+    call = attune.sdpa(q, k, v, zeros_like(q), weights=weights)
+    programs = {"attune": lambda: (call(), weights), PLAIN: attune.sdpa(q, k, v, zeros_like(q)),
+                "one write": attune.write(zeros_like(weights))}
     if peers.torch:
         torch = peers.torch
         tq, tk, tv = peers.tensors(q, k, v)
@@ -142,10 +143,10 @@ def make_score(attune, peers, name, score):
     q *= np.float32(0.5)  # so that Gaussian weights are not those of one key alone
     k *= np.float32(0.5)
     dim = LONG[3]
-    weight = random.standard_normal((dim, dim), np.float32) / np.float32(dim) if score == "general" else None
+    weight = normal(random, dim, dim, scale=dim) if score == "general" else None
     given = {"score_weight": weight} if score == "general" else {}
-    programs = {"attune": attune.sdpa(q, k, v, np.empty_like(q), score=score, **given),
-                PLAIN: attune.sdpa(q, k, v, np.empty_like(q))}
+    programs = {"attune": attune.sdpa(q, k, v, zeros_like(q), score=score, **given),
+                PLAIN: attune.sdpa(q, k, v, zeros_like(q))}
     if peers.torch:
         programs |= torch_scores(peers, q, k, v, score, weight)
     return Cell(name, programs, lambda real: reference.attention(real, q, k, v, score=score, **given), work=flops(LONG),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import reference
+from arrays import normal, zeros, zeros_like
 from attention_problem import Problem, element_type
 from cells_dense import F32
 from measure import Cell
@@ -31,12 +32,12 @@ class Backward(Problem):
     def arrays(self):
         """query, key, value, the gradient of out, and the bias if there is one"""
         random = np.random.default_rng(1)
-        draw = lambda *shape: random.standard_normal((self.batch, *shape), np.float32)
+        draw = lambda *shape: normal(random, self.batch, *shape, dtype=element_type(self.dtype))
         dims = self.dim, self.value_dim or self.dim
         drawn = [draw(self.heads, self.queries, dims[0]), draw(self.key_heads, self.keys, dims[0]),
                  draw(self.key_heads, self.keys, dims[1]), draw(self.heads, self.queries, dims[1])]
         drawn += [draw(self.heads, self.queries, self.keys)] if self.bias else []
-        return tuple(x.astype(element_type(self.dtype), copy=False) for x in drawn)
+        return tuple(drawn)
 
     @property
     def inputs(self):
@@ -91,9 +92,9 @@ def ours(attune, problem):
     given = {"causal": problem.causal, "valid_lens": problem.valid_lens}
     given |= {"bias": bias[0]} if bias else {}
     given |= {"dropout": DROPOUT, "seed": SEED} if problem.dropout else {}
-    out, lse = np.zeros_like(grad_out), np.zeros(grad_out.shape[:3], np.float32)
+    out, lse = zeros_like(grad_out), zeros(grad_out.shape[:3])
     forward = attune.sdpa(q, k, v, out, lse=lse, **given)
-    backward = attune.sdpa_backward(q, k, v, out, lse, grad_out, tuple(map(np.zeros_like, problem.inputs)), **given)
+    backward = attune.sdpa_backward(q, k, v, out, lse, grad_out, tuple(map(zeros_like, problem.inputs)), **given)
     forward()
 
     def both():

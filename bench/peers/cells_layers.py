@@ -3,6 +3,7 @@
 import numpy as np
 
 import reference
+from arrays import aligned, normal, zeros, zeros_like
 from attention_problem import element_type
 from measure import Cell
 
@@ -28,13 +29,12 @@ def cells():
 def make_multi_head(attune, peers, name, weights=False):
     batch, length, width, heads = MULTI_HEAD
     random = np.random.default_rng(1)
-    draw = lambda *shape: random.standard_normal(shape, np.float32)
-    x, out = draw(batch, length, width), np.empty((batch, length, width), np.float32)
+    x = normal(random, batch, length, width)
     # Packed as nn.MultiheadAttention's in_proj_weight is.
-    packed, w_out = draw(3 * width, width) / np.float32(np.sqrt(width)), draw(width, width) / np.float32(np.sqrt(width))
-    packed_bias, out_bias = draw(3 * width), draw(width)
-    averaged = {"weights": np.empty((batch, length, length), np.float32)} if weights else {}
-    programs = {"attune": attune.multi_head(x, heads, packed, packed_bias, w_out, out_bias, out, **averaged)}
+    packed, w_out = (normal(random, n * width, width, scale=np.sqrt(width)) for n in (3, 1))
+    packed_bias, out_bias = normal(random, 3 * width), normal(random, width)
+    averaged = {"weights": zeros((batch, length, length))} if weights else {}
+    programs = {"attune": attune.multi_head(x, heads, packed, packed_bias, w_out, out_bias, zeros_like(x), **averaged)}
     if peers.torch:
         torch = peers.torch
         layer = torch.nn.MultiheadAttention(width, heads, batch_first=True).eval()
@@ -60,7 +60,7 @@ def onnx_multi_head(peers, x, heads, packed, packed_bias, w_out, out_bias):
     split = [("MatMul", ["x", w], ["p" + w], {}) for w in names]
     split.append(("com.microsoft:MultiHeadAttention", ["pwq", "pwk", "pwv", "bias"], ["joined"], {"num_heads": heads}))
     parts = {w: turned(packed[n * width : (n + 1) * width]) for n, w in enumerate(names)}
-    call = lambda nodes, more: peers.graph(nodes + output, {"x": x}, np.empty_like(x), constants | more, opset=17)
+    call = lambda nodes, more: peers.graph(nodes + output, {"x": x}, zeros_like(x), constants | more, opset=17)
     return {"onnxruntime Attention": call(attention, {"w": turned(packed)}),
             "onnxruntime MultiHeadAttention": call(split, parts)}
 
@@ -71,13 +71,13 @@ def make_linear(attune, peers, name, rows, inputs, outputs, kind):
     if dtype is None:
         raise ImportError("the package ml_dtypes, for NumPy's bfloat16")
     random = np.random.default_rng(1)
-    draw = lambda scale, *shape: (random.standard_normal(shape, np.float32) / np.float32(scale)).astype(dtype)
-    x, weight, bias = draw(1, rows, inputs), draw(np.sqrt(inputs), outputs, inputs), draw(1, outputs)
-    empty = lambda: np.empty((rows, outputs), dtype)
-    programs = {"attune": attune.linear(x, attune.packed_weight(weight) if packed else weight, bias, empty())}
+    x, bias = normal(random, rows, inputs, dtype=dtype), normal(random, outputs, dtype=dtype)
+    weight = normal(random, outputs, inputs, scale=np.sqrt(inputs), dtype=dtype)
+    out = lambda: zeros((rows, outputs), dtype)
+    programs = {"attune": attune.linear(x, attune.packed_weight(weight) if packed else weight, bias, out())}
     bound = "plain read" if rows == 1 else ""
     if bound:
-        programs[bound] = attune.read(weight.copy(), bias)
+        programs[bound] = attune.read(aligned(weight.copy()), bias)
     if peers.torch and not packed:
         given = peers.tensors(x, weight, bias)
         programs["torch"] = lambda: peers.torch.nn.functional.linear(*given)
@@ -86,8 +86,8 @@ def make_linear(attune, peers, name, rows, inputs, outputs, kind):
     if peers.ort and kind != "bf16":
         weights = {"w": weight, "b": bias}
         node = ("Gemm", ["x", "w", "b"], ["out"], {"transB": 1})
-        programs["onnxruntime"] = (peers.graph([node], {"x": x}, empty(), weights) if packed
-                                   else peers.graph([node], {"x": x} | weights, empty()))
+        programs["onnxruntime"] = (peers.graph([node], {"x": x}, out(), weights) if packed
+                                   else peers.graph([node], {"x": x} | weights, out()))
     return Cell(name, programs, lambda real: reference.linear(real, x, weight, bias), work=2.0 * rows * inputs * outputs,
                 own=(bound,) if bound else (), bound=bound, peak=attune.peak_of(kind or "f32"),
                 epsilon=2.0**-7 if kind == "bf16" else float(np.finfo(np.float32).eps) * 8,
@@ -109,23 +109,23 @@ def torch_packed(peers, rows, x, weight, bias):
 
 def make_batch_dot(attune, peers, name, batch, n, m, width):
     random = np.random.default_rng(1)
-    a, x = random.standard_normal((batch, n, m), np.float32), random.standard_normal((batch, m, width), np.float32)
-    empty = lambda: np.empty((batch, n, width), np.float32)
-    programs = {"attune": attune.batch_dot(a, x, empty())}
+    a, x = normal(random, batch, n, m), normal(random, batch, m, width)
+    out = lambda: zeros((batch, n, width))
+    programs = {"attune": attune.batch_dot(a, x, out())}
     if peers.torch:
         given = peers.tensors(a, x)
         programs["torch"] = lambda: peers.torch.bmm(*given)
     if peers.ort:
-        programs["onnxruntime"] = peers.graph([("MatMul", ["a", "x"], ["out"], {})], {"a": a, "x": x}, empty())
+        programs["onnxruntime"] = peers.graph([("MatMul", ["a", "x"], ["out"], {})], {"a": a, "x": x}, out())
     return Cell(name, programs, lambda real: np.asarray(a, real) @ np.asarray(x, real), work=2.0 * batch * n * m * width)
 
 
 def make_masked_softmax(attune, peers, name, batch, queries, keys, lengths):
     random = np.random.default_rng(1)
-    scores = random.standard_normal((batch, queries, keys), np.float32)
+    scores = normal(random, batch, queries, keys)
     lens = random.integers(1, keys + 1, batch, np.int32) if lengths else None
-    out = np.empty_like(scores)
-    programs = {"attune": attune.masked_softmax(scores, lens, out), "one write": attune.write(np.empty_like(scores))}
+    out = zeros_like(scores)
+    programs = {"attune": attune.masked_softmax(scores, lens, out), "one write": attune.write(zeros_like(scores))}
     if peers.torch:
         torch = peers.torch
         x, n = peers.tensors(scores, lens)
@@ -138,15 +138,15 @@ def make_masked_softmax(attune, peers, name, batch, queries, keys, lengths):
         compiled = peers.compiled(masked_softmax)
         programs |= {"torch composed": lambda: masked_softmax(x, n), "torch compiled": lambda: compiled(x, n)}
     if peers.ort and not lengths:
-        programs["onnxruntime"] = peers.graph([("Softmax", ["x"], ["out"], {"axis": -1})], {"x": scores}, np.empty_like(scores))
+        programs["onnxruntime"] = peers.graph([("Softmax", ["x"], ["out"], {"axis": -1})], {"x": scores}, zeros_like(scores))
     return Cell(name, programs, lambda real: reference.masked_softmax(real, scores, lens), work=2.0 * scores.nbytes, unit="B",
                 own=("one write",))
 
 
 def make_softmax_in_place(attune, peers, name, *shape):
     """Each program over memory of its own, which the next call takes as scores again: the time does not depend on them."""
-    scores = np.random.default_rng(1).standard_normal(shape, np.float32)
-    copies = {label: scores.copy() for label in ("attune", "torch", "onnxruntime")}
+    scores = normal(np.random.default_rng(1), *shape)
+    copies = {label: aligned(scores.copy()) for label in ("attune", "torch", "onnxruntime")}
     programs = {"attune": attune.masked_softmax(copies["attune"], None, copies["attune"])}
     if peers.torch:
         (tensor,) = peers.tensors(copies["torch"])

@@ -8,6 +8,7 @@ import peer_onnxruntime
 import peer_openvino
 import peer_torch
 import reference
+from arrays import normal, zeros, zeros_like
 from attention_problem import Problem
 from measure import Cell
 
@@ -29,7 +30,7 @@ class Padded(Problem):
         self.__dict__.update(valid_lens=lengths, arrays=tuple(self.padded(x) for x in packed))
 
     def padded(self, packed):
-        out = np.zeros((SEQUENCES, HEADS, LONGEST, DIM), np.float32)
+        out = zeros((SEQUENCES, HEADS, LONGEST, DIM))
         for row, x in zip(out, np.split(packed, np.cumsum(self.valid_lens)[:-1])):
             row[:, : len(x)] = x.swapaxes(0, 1)
         return out
@@ -41,12 +42,12 @@ class Padded(Problem):
 def make(attune, peers, name):
     random = np.random.default_rng(1)
     lengths = random.integers(1, LONGEST + 1, SEQUENCES, np.int32)
-    packed = [random.standard_normal((lengths.sum(), HEADS, DIM), np.float32) for _ in range(3)]
+    packed = [normal(random, lengths.sum(), HEADS, DIM) for _ in range(3)]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     scores = int((lengths.astype(np.int64) ** 2).sum())
     equal = round((scores / SEQUENCES) ** 0.5)
     dense = Problem(SEQUENCES, HEADS, HEADS, equal, equal, DIM)
-    programs = {"attune": attune.variable_length(*packed, offsets, np.zeros_like(packed[0])),
+    programs = {"attune": attune.variable_length(*packed, offsets, zeros_like(packed[0])),
                 DENSE: attune.sdpa(*dense.arrays, dense.empty())}
     problem = Padded(lengths, packed)
     others = {}

@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 
 import reference
+from arrays import aligned, normal, zeros_like
 from attune_library import tensor
 from measure import Cell
 
@@ -59,7 +60,7 @@ class Users:
 
 def inputs(length):
     random = np.random.default_rng(3)
-    return [random.standard_normal((*SHAPE[:2], length, SHAPE[3]), np.float32) for _ in range(3)]
+    return [normal(random, *SHAPE[:2], length, SHAPE[3]) for _ in range(3)]
 
 
 def make(attune, peers, name, option):
@@ -78,8 +79,8 @@ def make(attune, peers, name, option):
         "causal ALiBi": ("causal_alibi", {"buffer": slopes}, {"alibi": True, **causal}, {"slopes": slopes, **mask}),
         "window 256": ("window", {"number": WINDOW}, {"left": WINDOW - 1, **causal}, near),
     }[option]
-    programs = {"attune": users.forward(user, q, k, v, np.empty_like(q), **given),
-                PLAIN: attune.sdpa(q, k, v, np.empty_like(q), **own), DENSE: attune.sdpa(q, k, v, np.empty_like(q))}
+    programs = {"attune": users.forward(user, q, k, v, zeros_like(q), **given),
+                PLAIN: attune.sdpa(q, k, v, zeros_like(q), **own), DENSE: attune.sdpa(q, k, v, zeros_like(q))}
     if peers.torch:
         programs["torch FlexAttention"] = flex(peers, q, k, v, option, slopes)
     return Cell(name, programs, lambda real: reference.attention(real, q, k, v, **truth),
@@ -111,9 +112,9 @@ def make_documents(attune, peers, name, cuts):
         starts = np.arange(0, DOCUMENTS, DOCUMENTS // 8)
     else:
         starts = np.concatenate([[0], np.sort(np.random.default_rng(5).choice(DOCUMENTS - 1, 7, replace=False) + 1)])
-    document = (np.searchsorted(starts, np.arange(DOCUMENTS), side="right") - 1).astype(np.int32)
-    programs = {"attune": users.forward("documents", q, k, v, np.empty_like(q), buffer=document),
-                DENSE: attune.sdpa(q, k, v, np.empty_like(q))}
+    document = aligned((np.searchsorted(starts, np.arange(DOCUMENTS), side="right") - 1).astype(np.int32))
+    programs = {"attune": users.forward("documents", q, k, v, zeros_like(q), buffer=document),
+                DENSE: attune.sdpa(q, k, v, zeros_like(q))}
     if peers.torch:
         from torch.nn.attention import flex_attention as flex
 

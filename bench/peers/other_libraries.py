@@ -5,6 +5,8 @@ import os
 
 import numpy as np
 
+from arrays import aligned, zeros_like
+
 NAMES = ("torch", "onnxruntime", "openvino")
 
 
@@ -40,6 +42,7 @@ class Peers:
         return [None if a is None else self._tensor(a) for a in arrays]
 
     def _tensor(self, array):
+        array = aligned(array)
         if array.dtype.name == "bfloat16":
             return self.torch.from_numpy(array.view(np.uint16)).view(self.torch.bfloat16)
         return self.torch.from_numpy(array)
@@ -54,6 +57,7 @@ class Peers:
         ov = self.openvino
         from openvino import opset13
 
+        arrays = [aligned(x) for x in arrays]
         types = {"float32": ov.Type.f32, "float16": ov.Type.f16, "bfloat16": ov.Type.bf16, "bool": ov.Type.boolean}
 
         def tensor(array):
@@ -66,7 +70,7 @@ class Peers:
         model = ov.Model([opset13.scaled_dot_product_attention(*parameters, causal=causal)], parameters)
         settings = {"INFERENCE_NUM_THREADS": self.threads, "INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"}
         request = ov.Core().compile_model(model, "CPU", settings).create_infer_request()
-        out = np.zeros_like(arrays[0])
+        out = zeros_like(arrays[0])
         for number, array in enumerate(arrays):
             request.set_input_tensor(number, tensor(array))
         request.set_output_tensor(0, tensor(out))
@@ -93,6 +97,7 @@ class Peers:
         """A call of an ONNX graph. nodes: (operator, inputs, outputs, attributes), with "com.microsoft:" before operators of
         onnxruntime's own. inputs, constants: arrays by name. The result is `out`, the graph's output named out; other outputs
         that a node names but nobody reads are dropped."""
+        inputs = {name: aligned(x) for name, x in inputs.items()}
         helper, types = self.onnx.helper, self.onnx.TensorProto
         element = {"float32": types.FLOAT, "float16": types.FLOAT16, "bool": types.BOOL, "int32": types.INT32,
                    "int64": types.INT64}

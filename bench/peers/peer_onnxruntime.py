@@ -3,6 +3,7 @@ com.microsoft's Attention, projects its input: cells_layers.py measures it."""
 
 import numpy as np
 
+from arrays import aligned, zeros_like
 from attention_problem import dense
 
 
@@ -55,7 +56,7 @@ def multi_head(peers, problem, joined=False):
         names += ["", "", "bias"]
     attributes = {"num_heads": q.shape[1], "unidirectional": int(problem.causal and not problem.window)}
     node = "com.microsoft:MultiHeadAttention", names, ["out"], attributes
-    call = peers.lazy(lambda: peers.graph([node], arrays, np.zeros_like(arrays["q"]), opset=17))
+    call = peers.lazy(lambda: peers.graph([node], arrays, zeros_like(arrays["q"]), opset=17))
     shape = problem.batch, problem.heads, problem.queries, problem.dim
     return lambda: heads(call(), q.shape[1]).reshape(shape) if joined else heads(call(), q.shape[1])
 
@@ -63,10 +64,10 @@ def multi_head(peers, problem, joined=False):
 def group_query(peers, problem):
     """Causal by definition. The last `queries` rows of the caches are given as the rows that it appends to them, in place."""
     q, k, v = problem.arrays
-    caches = {"past_k": k.copy(), "past_v": v.copy()}
+    caches = {"past_k": aligned(k.copy()), "past_v": aligned(v.copy())}
     arrays = {"q": rows(q), "k": rows(k[:, :, -problem.queries :]), "v": rows(v[:, :, -problem.queries :]), **caches,
               "last": np.full(problem.batch, problem.keys - 1, np.int32), "total": np.array(problem.keys, np.int32)}
-    outputs = {"out": np.zeros_like(arrays["q"]), "new_k": caches["past_k"], "new_v": caches["past_v"]}
+    outputs = {"out": zeros_like(arrays["q"]), "new_k": caches["past_k"], "new_v": caches["past_v"]}
     attributes = {"num_heads": problem.heads, "kv_num_heads": problem.key_heads}
     if problem.window:
         attributes["local_window_size"] = problem.window
