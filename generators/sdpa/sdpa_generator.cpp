@@ -111,7 +111,8 @@ public:
                                       !split,
                                       schedule_name == Schedule::tiles || in_blocks ? block_side() : 0,
                                       in_blocks ? block_side() : 0,
-                                      schedule_name == Schedule::prefill || schedule_name == Schedule::split};
+                                      schedule_name == Schedule::prefill || schedule_name == Schedule::split ||
+                                          schedule_name == Schedule::rows};
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;

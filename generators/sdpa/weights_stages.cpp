@@ -14,49 +14,60 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
     build.prepare();
     build.intervals();
     build.queries();
-    s.part = build.scores(tile ? "_part" : "", true);
-    w.logits = Func("logits");
-    if (tile) {
-        s.full = build.scores("", false);
-        auto [full, part] = build.chunk_domains();
-        RDom unseen = build.chunks("unseen_chunk");
-        unseen.where(!build.seen(unseen));
-        w.full_chunk = full.x, w.part_chunk = part.x, w.unseen_chunk = unseen.x;
-        w.logits(r, k, c, t, h, b) = undef(shape.accumulator);
-        w.logits(r, k, full, t, h, b) = s.full.logit(r, k, full, t, h, b);
-        // Blocks of keys that no row of the tile sees are left out of a chunk's scores.
-        Expr seen = build.seen_keys(part, k / shape.key_block * shape.key_block, shape.key_block);
-        w.logits(r, k, part, t, h, b) = select(seen, s.part.logit(r, k, part, t, h, b), build.value_of(masked_score));
-        w.logits(r, k, unseen, t, h, b) = build.value_of(masked_score);
-    } else {
-        w.logits(r, k, c, t, h, b) = s.part.logit(r, k, c, t, h, b);
-    }
 
-    RDom max_all(0, chunk, 0, (in.keys + chunk - 1) / chunk, "max"), sum_all(0, chunk, 0, (in.keys + chunk - 1) / chunk, "sum");
-    w.max_key = max_all.x, w.max_chunk = max_all.y, w.sum_key = sum_all.x, w.sum_chunk = sum_all.y;
-    w.total_max = Func("total_max");
-    w.weight = Func("weight");
-    w.total_sum = Func("total_sum");
-    Expr lowest = build.value_of(lowest_max), zero = build.value_of(0);
-    Expr sink = in.sinks.defined() ? build.sink(build.rows(r, t, h).query_head) : lowest;
-    w.total_max(r, t, h, b) = sink;
-    w.total_max(r, t, h, b) = max(w.total_max(r, t, h, b), w.logits(r, max_all.x, max_all.y, t, h, b));
-    // Where scores are wanted this holds them, as bits because of the -inf, and the sum means nothing.
-    Expr logit = w.logits(r, k, c, t, h, b), masked = build.is_masked(logit);
+    // Scores are kept as bits because of the -inf, and then sums mean nothing.
     const Type bits = UInt(shape.accumulator.bits());
-    Expr weight = select(masked, zero, exp2_nonpositive(build.base2(logit - w.total_max(r, t, h, b))));
-    Expr raw = select(masked, minus_infinity_bits(shape.accumulator), reinterpret(bits, build.natural(logit)));
-    w.weight(r, k, c, t, h, b) = reinterpret(shape.accumulator, select(probabilities, reinterpret(bits, weight), raw));
-    w.total_sum(r, t, h, b) = in.sinks.defined() ? build.sink_weight(sink, w.total_max(r, t, h, b)) : zero;
-    w.total_sum(r, t, h, b) += w.weight(r, sum_all.x, sum_all.y, t, h, b);
+    const Expr zero = build.value_of(0);
+    const Expr masked_weight = reinterpret(
+        shape.accumulator, select(probabilities, reinterpret(bits, zero), minus_infinity_bits(shape.accumulator)));
+    w.weight = Func("weight");
+    w.chunk = Func("chunk");
+    w.weight(r, j, t, h, b) = undef(shape.accumulator);
+    w.chunk(r, c, t, h, b) = Tuple(build.value_of(lowest_max), zero);
+    auto take = [&](SdpaPartials &p, WeightsStages::Chunk &taken, const std::string &suffix, bool masked) {
+        p = build.scores(suffix, masked);
+        build.row_max(p, suffix, masked);
+        const Expr logit = p.logit(r, k, c, t, h, b);
+        const Expr weight = reinterpret(bits, exp2_nonpositive(build.base2(logit - p.row_max(r, c, t, h, b))));
+        const Expr raw = reinterpret(bits, build.natural(logit));
+        Expr made = reinterpret(shape.accumulator, select(probabilities, weight, raw));
+        if (masked) {
+            Expr kept = !build.is_masked(logit);
+            // Blocks of keys that no row of the tile sees are left out of a chunk's scores.
+            if (tile) kept = build.seen_keys(c, k / shape.key_block * shape.key_block, shape.key_block) && kept;
+            made = select(kept, made, masked_weight);
+        }
+        taken.made_weight = Func("made_weight" + suffix);
+        taken.made_weight(r, k, c, t, h, b) = made;
+        RDom pairs(0, chunk, 0, (in.keys + chunk - 1) / chunk, "pair" + suffix);
+        if (tile) pairs.where(build.seen(pairs.y)), pairs.where(masked ? !build.whole(pairs.y) : build.whole(pairs.y));
+        taken.key = pairs.x, taken.chunk = pairs.y;
+        made = taken.made_weight(r, pairs.x, pairs.y, t, h, b);
+        w.weight(r, build.joined(pairs.y * chunk + pairs.x), t, h, b) = made;
+        const Expr at = build.joined(pairs.y);
+        w.chunk(r, at, t, h, b) = Tuple(p.row_max(r, pairs.y, t, h, b), w.chunk(r, at, t, h, b)[1] + made);
+    };
+    if (tile) take(s.full, w.full, "", false);
+    take(s.part, w.part, tile ? "_part" : "", true);
+    if (tile) {
+        RDom unseen(0, chunk, 0, (in.keys + chunk - 1) / chunk, "unseen");
+        unseen.where(!build.seen(unseen.y));
+        w.unseen_key = unseen.x, w.unseen_chunk = unseen.y;
+        w.weight(r, unseen.y * chunk + unseen.x, t, h, b) = masked_weight;
+    }
+    auto of_chunk = [&](int n) { return [&, n](Expr at) { return w.chunk(r, at, t, h, b)[n]; }; };
+    build.merge(of_chunk(0), of_chunk(1), [&](Expr) { return zero; });
 
     w.share = Func("share");
-    Expr sum = w.total_sum(r, t, h, b);
-    w.share(r, t, h, b) = select(strict_float(sum == zero), zero, build.value_of(1) / sum);
+    const int block = std::max(shape.pair_block, 1);
+    Expr sum = s.total_sum(r, t, h, b);
+    w.share(r, c, t, h, b) = select(strict_float(sum == zero), zero, s.chunk_scale(r, c, t, h, b) / sum);
     auto value = [&](Expr j, Expr i) {
         Expr r = tile ? i % tile : i, t = tile ? i / tile : Expr(0);
-        Expr x = w.weight(r, j % chunk, j / chunk, t, h, b);
-        Expr weight = reinterpret(bits, x * w.share(r, t, h, b));
+        Expr x = w.weight(r, j, t, h, b);
+        // Of the first key of the block: so Halide sees that a block has one chunk.
+        Expr c = j / block * block / chunk;
+        Expr weight = reinterpret(bits, x * w.share(r, c, t, h, b));
         return reinterpret(shape.accumulator, select(probabilities, weight, reinterpret(bits, x)));
     };
     w.out = Func("out_stage");

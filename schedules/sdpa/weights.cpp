@@ -12,7 +12,7 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
     require(tuning.tile_q > 0, "tile_q must be given");
     require_multiple("tile_q", tuning.tile_q, "the vector width", lanes);
     require_multiple("chunk", tuning.chunk, "key_tile", tuning.key_tile);
-    const Var r = s.r, k = s.k, t = s.t, h = s.h, b = s.b, j = out.args()[0], i = out.args()[1];
+    const Var r = s.r, t = s.t, h = s.h, b = s.b, j = out.args()[0], i = out.args()[1];
     Var task("task"), row("row"), row_block("row_block"), key("key"), key_block("key_block");
     require(!w.transposed.empty(), "tile_q and chunk must be even");
     const int side = w.transposed[0].side;
@@ -32,16 +32,24 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, c
     // From registers to memory: no other row or key wants a block.
     schedule_transpose(w.transposed[0], {out, key_block});
     schedule_query(s, {out, task}, lanes, one_task);
-    for (Func f : {s.row_begin, s.row_end, w.total_max, w.total_sum, w.share}) lanes_are_rows(f.compute_at(out, task));
-    w.total_max.update().reorder(r, w.max_key, w.max_chunk).vectorize(r, lanes).unroll(r);
-    w.total_sum.update().reorder(r, w.sum_key, w.sum_chunk).vectorize(r, lanes).unroll(r);
-    lanes_are_rows(w.weight.compute_at(out, task).bound(k, 0, tuning.chunk)).unroll(r);
-    one_task(w.logits.compute_at(out, task).bound(k, 0, tuning.chunk));
+    for (Func f : {s.row_begin, s.row_end, s.total_max, s.total_sum, s.chunk_scale, w.share, w.chunk})
+        lanes_are_rows(f.compute_at(out, task));
+    s.total_max.update().vectorize(r, lanes);
+    s.total_sum.update().vectorize(r, lanes);
+    one_task(w.weight.compute_at(out, task));
     int stage = 0;
-    for (const RVar &chunk : {w.full_chunk, w.part_chunk, w.unseen_chunk})
-        w.logits.update(stage++).reorder(r, k, chunk).vectorize(r, lanes).unroll(r);
-    schedule_scores(s, s.full, {w.logits, w.full_chunk}, lanes, one_task);
-    schedule_scores(s, s.part, {w.logits, w.part_chunk}, lanes, one_task);
+    for (auto &[chunk, partials] : {std::pair(w.full, s.full), std::pair(w.part, s.part)}) {
+        Func made_weight = chunk.made_weight;
+        const LoopLevel of_chunk(w.weight, chunk.chunk);
+        for (Stage f : {w.weight.update(stage), w.chunk.update(stage)})
+            f.reorder(r, chunk.key, chunk.chunk).vectorize(r, lanes).unroll(r);
+        w.chunk.update(stage).compute_with(w.weight.update(stage), chunk.key);
+        stage++;
+        lanes_are_rows(made_weight.compute_at(w.weight, chunk.key)).unroll(r);
+        schedule_scores(s, partials, of_chunk, lanes, one_task);
+        schedule_row_max(s, partials, of_chunk, lanes, one_task);
+    }
+    w.weight.update(stage).reorder(r, w.unseen_key, w.unseen_chunk).vectorize(r, lanes).unroll(r);
 }
 
 }  // namespace attune
