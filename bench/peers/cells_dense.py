@@ -35,10 +35,13 @@ def problems():
     yield "decode", Problem(1, 1, 1, 1, 32768, 128)
     yield "decode", Problem(16, 32, 8, 1, 1024, 128)
     yield "tiny", Problem(2, 1, 1, 1, 10, 2, lengths=True)
+    yield "decode", Problem(1, 32, 32, 1, 4096, 96, "bf16")
+    yield "decode", Problem(1, 16, 8, 1, 4096, 256, "bf16")
     for dtype in ("bf16", "f16"):
         some = (PREFILL, WIDE, *causal, BERT, VIT) if dtype == "bf16" else (PREFILL,)
         yield from (("prefill", variant(p, dtype=dtype)) for p in some)
         yield from (("decode", variant(p, dtype=dtype)) for p in (DECODE, LONG_DECODE))
+        yield "decode", variant(DECODE, queries=8, causal=True, dtype=dtype)
 
 
 def cell_name(kind, problem):

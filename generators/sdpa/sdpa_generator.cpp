@@ -108,7 +108,7 @@ public:
                                       transposes ? block_side()
                                       : split    ? 1
                                                  : 0,
-                                      !split,
+                                      schedule_name != Schedule::decode,
                                       schedule_name == Schedule::tiles || in_blocks ? block_side() : 0,
                                       in_blocks ? block_side() : 0,
                                       schedule_name == Schedule::prefill || schedule_name == Schedule::split ||

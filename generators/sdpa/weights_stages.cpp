@@ -18,8 +18,8 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
     // Scores are kept as bits because of the -inf, and then sums mean nothing.
     const Type bits = UInt(shape.accumulator.bits());
     const Expr zero = build.value_of(0);
-    const Expr masked_weight = reinterpret(
-        shape.accumulator, select(probabilities, reinterpret(bits, zero), minus_infinity_bits(shape.accumulator)));
+    const Expr masked_weight =
+        reinterpret(shape.accumulator, select(probabilities, reinterpret(bits, zero), minus_infinity_bits(shape.accumulator)));
     w.weight = Func("weight");
     w.chunk = Func("chunk");
     w.weight(r, j, t, h, b) = undef(shape.accumulator);

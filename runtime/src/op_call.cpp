@@ -18,8 +18,9 @@ bool fits_sizes(const VariantRecord &v, const VariantNeeds &n) {
     return v.op == n.op && v.dtype == n.dtype && (v.head_dim == 0 || (v.head_dim == n.head_dim && v.head_dim == n.value_dim));
 }
 
-bool fills_tiles(const VariantRecord &v, std::int64_t queries) {
+bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) {
     const std::int64_t padding = (v.tile_q - queries % v.tile_q) % v.tile_q;
+    if (fill == Wish::Fill::over_half) return 2 * padding < v.tile_q;
     return padding * 100 <= queries * sdpa_shape_classes().long_padding_percent_at_most;
 }
 
@@ -95,7 +96,7 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
             for (const VariantRecord *v : *list) {
                 if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
                 if (v->kind != kind || !fits_sizes(*v, needs)) continue;
-                if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with)) {
+                if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with, wish.fill)) {
                     if (!found.not_filled) found.not_filled = v, found.why_better = wish.reason;
                     continue;
                 }

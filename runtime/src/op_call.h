@@ -22,8 +22,12 @@ struct VariantNeeds {
 // A class of variants that suits a call. A choice may depend on types, sizes of one batch entry and which options are given;
 // never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
 struct Wish {
+    // How far queries, or rows of split, must fill the tiles of a variant: all but for long_padding_percent_at_most percent of
+    // the queries; or the last tile by more than half.
+    enum class Fill { nearly, over_half };
     std::string_view schedule, shape_class, reason;
-    std::int64_t fill_tiles_with = 0;  // if not 0: only a variant whose tiles this many queries nearly fill
+    std::int64_t fill_tiles_with = 0;  // how many there are; 0: it does not matter
+    Fill fill = Fill::nearly;
 };
 
 struct Choice {

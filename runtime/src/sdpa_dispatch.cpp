@@ -43,7 +43,9 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     }
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
     if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least) {
-        list.push_back({"split", "tall", "few queries of each head, rows that fill tall tiles for each key head", rows});
+        // A tall tile takes less time than two of the others.
+        list.push_back({"split", "tall", "few queries of each head, rows that fill tall tiles for each key head", rows,
+                        Wish::Fill::over_half});
         list.push_back({"split", "", "few queries of each head, some rows for each key head"});
     }
     // Of very many keys parts would take too much memory.

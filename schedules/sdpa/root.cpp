@@ -15,9 +15,9 @@ void schedule_root(SdpaStages &s, Halide::Func out) {
 
 void schedule_weights_root(WeightsStages &w, Halide::Func out) {
     for (Halide::Func f : w.s.prepared) f.compute_root();
-    for (Halide::Func *f : {&w.s.query_t, &w.s.row_begin, &w.s.row_end, &w.s.part.wide_key, &w.s.part.score, &w.s.part.logit,
-                            &w.s.part.row_max, &w.part.made_weight, &w.weight, &w.chunk, &w.s.total_max, &w.s.chunk_scale,
-                            &w.s.total_sum, &w.share})
+    for (Halide::Func *f :
+         {&w.s.query_t, &w.s.row_begin, &w.s.row_end, &w.s.part.wide_key, &w.s.part.score, &w.s.part.logit, &w.s.part.row_max,
+          &w.part.made_weight, &w.weight, &w.chunk, &w.s.total_max, &w.s.chunk_scale, &w.s.total_sum, &w.share})
         if (f->defined()) f->compute_root();
     out.compute_root();
 }

@@ -195,6 +195,31 @@ TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "
     CHECK(schedule(4, 64, 1) == "prefill");
 }
 
+TEST_CASE("plan: rows that fill more than half of the last tall tile take class tall of split", "[runtime][plan]") {
+    const auto planned_for = [](attune::DType dtype, std::int64_t queries) {
+        const attune::SdpaProblem problem{.dtype = dtype,
+                                          .batch = 1,
+                                          .query_heads = 8,
+                                          .key_heads = 2,
+                                          .queries = queries,
+                                          .keys = 1000,
+                                          .head_dim = 128,
+                                          .value_dim = 128};
+        return planned(problem);
+    };
+    for (const attune::DType dtype : {attune::DType::f32, attune::DType::bf16, attune::DType::f16}) {
+        const attune::VariantInfo tall = planned_for(dtype, 8);
+        if (tall.shape_class != "tall") continue;  // it is not built
+        for (std::int64_t queries = 3; queries <= 15; queries++) {
+            const attune::VariantInfo v = planned_for(dtype, queries);
+            const std::int64_t rows = 4 * queries, tile = tile_of(tall), padding = (tile - rows % tile) % tile;
+            INFO("queries " << queries << ", " << v.name);
+            CHECK(v.schedule == "split");
+            CHECK((v.shape_class == "tall") == (2 * padding < tile));
+        }
+    }
+}
+
 TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows share them", "[runtime][plan]") {
     const auto schedule = [&](attune::DType dtype, std::int64_t queries, std::int64_t keys, std::int64_t group = 1,
                               bool tables = false) {

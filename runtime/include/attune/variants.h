@@ -17,7 +17,7 @@ struct VariantInfo {
     // Of attention: "plain" knows structural masks only, "scored" also softcap, bias, ALiBi, boolean mask and sinks,
     // "training" also dropout, and "weights" writes the weights or scores. Empty for other ops.
     std::string_view kind;
-    std::string_view shape_class;  // "deep", "long", "wide", "medium", "short", "g1" (one row per key head), "g4"; or empty
+    std::string_view shape_class;  // "deep", "long", "wide", "tall", "medium", "short", "g1" (one row per key head), "g4", ""
     std::string_view numbers;      // "chunk=128 tile_q=64 ..."
     std::string_view provenance;   // where the numbers come from: file, hardware, date
     bool dispatched;               // false: only where it is forced
