@@ -101,7 +101,10 @@ struct Builder {
     Expr sink(Expr head) const;
     Expr sink_weight(Expr sink, Expr total_max) const;
 
+    Expr chunk_count() const;
     RDom chunks(const std::string &name) const;
+    // Leaves a loop over chunks those that every row sees whole, or the others of which some row sees some key.
+    void keep_seen(RDom &, const Expr &chunk, bool in_whole) const;
     // The chunks that every row sees whole, and the others of which some row sees some key.
     std::pair<RDom, RDom> chunk_domains();
 
@@ -111,11 +114,13 @@ struct Builder {
     // In the type of the output.
     Expr narrowed(Expr x) const { return attune::narrowed(in.query.type(), x); }
 
-    // Merge of what `max_of`, `sum_of` and `mixed_of` give for a chunk.
+    // Merge of what `max_of`, `sum_of` and `mixed_of` give for a chunk; and its part that needs no values.
     using OfChunk = std::function<Expr(Expr c)>;
+    void merge_sums(const OfChunk &max_of, const OfChunk &sum_of);
     void merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of);
 
 private:
+    RDom merged_chunks(const std::string &name) const;
     void widen(SdpaPartials &, const std::string &suffix, bool masked) const;
     void apply_steps(SdpaPartials &, const std::string &suffix, bool masked) const;
     // Of the weights what dropout and the factor of the score leave, where there are such.

@@ -30,14 +30,19 @@ void Builder::collect_chunks() {
     }
 }
 
-RDom Builder::chunks(const std::string &name) const { return RDom(0, (in.keys + shape.chunk - 1) / shape.chunk, name); }
+Expr Builder::chunk_count() const { return (in.keys + shape.chunk - 1) / shape.chunk; }
+
+RDom Builder::chunks(const std::string &name) const { return RDom(0, chunk_count(), name); }
+
+void Builder::keep_seen(RDom &dom, const Expr &chunk, bool in_whole) const {
+    dom.where(seen(chunk));
+    dom.where(in_whole ? whole(chunk) : !whole(chunk));
+}
 
 std::pair<RDom, RDom> Builder::chunk_domains() {
     RDom full = chunks("full_chunk"), part = chunks("part_chunk");
-    full.where(seen(full));
-    full.where(whole(full));
-    part.where(seen(part));
-    part.where(!whole(part));
+    keep_seen(full, full, true);
+    keep_seen(part, part, false);
     s.full_chunk = full.x, s.part_chunk = part.x;
     return {full, part};
 }
@@ -56,18 +61,19 @@ void Builder::merge_tiles() {
     s.out(d, i, h, b) = Tuple(narrowed(result), s.lse(row(i), tile_of(i), h, b));
 }
 
-void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {
-    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+RDom Builder::merged_chunks(const std::string &name) const {
+    RDom dom = chunks(name);
+    if (shape.rows_per_tile) dom.where(seen(dom));
+    return dom;
+}
+
+void Builder::merge_sums(const OfChunk &max_of, const OfChunk &sum_of) {
+    Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
     s.total_max = Func("total_max");
     s.chunk_scale = Func("chunk_scale");
     s.total_sum = Func("total_sum");
-    s.total_mixed = Func("total_mixed");
-    s.normalised = Func("normalised");
-    s.lse = Func("lse");
-    RDom max_chunk = chunks("max_chunk"), sum_chunk = chunks("sum_chunk"), mixed_chunk = chunks("mixed_chunk");
-    if (shape.rows_per_tile)
-        for (RDom *dom : {&max_chunk, &sum_chunk, &mixed_chunk}) dom->where(seen(*dom));
-    s.max_chunk = max_chunk.x, s.sum_chunk = sum_chunk.x, s.mixed_chunk = mixed_chunk.x;
+    const RDom max_chunk = merged_chunks("max_chunk"), sum_chunk = merged_chunks("sum_chunk");
+    s.max_chunk = max_chunk.x, s.sum_chunk = sum_chunk.x;
 
     // A sink is one more score, which has no value.
     const bool sinks = in.sinks.defined();
@@ -78,6 +84,16 @@ void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk 
     s.total_sum(r, t, h, b) = sinks ? sink_weight(row_sink, s.total_max(r, t, h, b)) : value_of(0);
     // Strict, or code generation may conclude that the sum is no NaN and drop the question below.
     s.total_sum(r, t, h, b) = strict_float(s.total_sum(r, t, h, b) + s.chunk_scale(r, sum_chunk, t, h, b) * sum_of(sum_chunk));
+}
+
+void Builder::merge(const OfChunk &max_of, const OfChunk &sum_of, const OfChunk &mixed_of) {
+    Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
+    merge_sums(max_of, sum_of);
+    s.total_mixed = Func("total_mixed");
+    s.normalised = Func("normalised");
+    s.lse = Func("lse");
+    const RDom mixed_chunk = merged_chunks("mixed_chunk");
+    s.mixed_chunk = mixed_chunk.x;
     s.total_mixed(r, d, t, h, b) = value_of(0);
     s.total_mixed(r, d, t, h, b) += s.chunk_scale(r, mixed_chunk, t, h, b) * mixed_of(mixed_chunk);
 

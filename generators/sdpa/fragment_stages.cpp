@@ -75,7 +75,7 @@ struct FragmentBuilder {
     // products of matrices add to what there is.
     void take_up(FragmentPartials &f, const std::string &suffix, bool masked) const {
         Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
-        RDom at(0, shape.chunk / 16, 0, (build.in.keys + shape.chunk - 1) / shape.chunk, "running" + suffix);
+        RDom at(0, shape.chunk / 16, 0, build.chunk_count(), "running" + suffix);
         f.running_keys = at.x, f.running_chunk = at.y;
         const Expr step = at.x, chunk = at.y;
         take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole);

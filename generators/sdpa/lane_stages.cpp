@@ -18,9 +18,7 @@ struct LaneBuilder {
         const Var h = build.s.h, b = build.s.b;
         return part ? stages.running(r, t, p, h, b) : stages.running(r, t, h, b);
     }
-    Expr chunks() const {
-        return part ? part / build.shape.chunk : (build.in.keys + build.shape.chunk - 1) / build.shape.chunk;
-    }
+    Expr chunks() const { return part ? part / build.shape.chunk : build.chunk_count(); }
 
     Expr channel(Expr j, Expr t) const { return channel_of_lane(lanes, j, t); }
     Expr within(Expr channel, Expr channels, const std::function<Expr(Expr)> &read) const {

@@ -39,24 +39,23 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
         }
         taken.made_weight = Func("made_weight" + suffix);
         taken.made_weight(r, k, c, t, h, b) = made;
-        RDom pairs(0, chunk, 0, (in.keys + chunk - 1) / chunk, "pair" + suffix);
-        if (tile) pairs.where(build.seen(pairs.y)), pairs.where(masked ? !build.whole(pairs.y) : build.whole(pairs.y));
+        RDom pairs(0, chunk, 0, build.chunk_count(), "pair" + suffix);
+        if (tile) build.keep_seen(pairs, pairs.y, !masked);
         taken.key = pairs.x, taken.chunk = pairs.y;
-        made = taken.made_weight(r, pairs.x, pairs.y, t, h, b);
-        w.weight(r, build.joined(pairs.y * chunk + pairs.x), t, h, b) = made;
-        const Expr at = build.joined(pairs.y);
-        w.chunk(r, at, t, h, b) = Tuple(p.row_max(r, pairs.y, t, h, b), w.chunk(r, at, t, h, b)[1] + made);
+        const Expr of_pair = taken.made_weight(r, pairs.x, pairs.y, t, h, b), at = build.joined(pairs.y);
+        w.weight(r, build.joined(pairs.y * chunk + pairs.x), t, h, b) = of_pair;
+        w.chunk(r, at, t, h, b) = Tuple(p.row_max(r, pairs.y, t, h, b), w.chunk(r, at, t, h, b)[1] + of_pair);
     };
     if (tile) take(s.full, w.full, "", false);
     take(s.part, w.part, tile ? "_part" : "", true);
     if (tile) {
-        RDom unseen(0, chunk, 0, (in.keys + chunk - 1) / chunk, "unseen");
+        RDom unseen(0, chunk, 0, build.chunk_count(), "unseen");
         unseen.where(!build.seen(unseen.y));
         w.unseen_key = unseen.x, w.unseen_chunk = unseen.y;
         w.weight(r, unseen.y * chunk + unseen.x, t, h, b) = masked_weight;
     }
     auto of_chunk = [&](int n) { return [&, n](Expr at) { return w.chunk(r, at, t, h, b)[n]; }; };
-    build.merge(of_chunk(0), of_chunk(1), [&](Expr) { return zero; });
+    build.merge_sums(of_chunk(0), of_chunk(1));
 
     w.share = Func("share");
     const int block = std::max(shape.pair_block, 1);

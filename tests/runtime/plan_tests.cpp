@@ -40,6 +40,19 @@ template<typename T> std::pair<attune::Plan, std::size_t> plan_and_run(const Sdp
     return {plan, allocator.peak};
 }
 
+// One batch entry of plain attention.
+attune::SdpaProblem problem_of(attune::DType dtype, std::int64_t query_heads, std::int64_t key_heads, std::int64_t queries,
+                               std::int64_t keys, std::int64_t head_dim = 64) {
+    return {.dtype = dtype,
+            .batch = 1,
+            .query_heads = query_heads,
+            .key_heads = key_heads,
+            .queries = queries,
+            .keys = keys,
+            .head_dim = head_dim,
+            .value_dim = head_dim};
+}
+
 // The variant that is planned; without a name if it is none of those built.
 attune::VariantInfo planned(const attune::SdpaProblem &problem) {
     attune::Plan plan;
@@ -144,16 +157,8 @@ TEST_CASE("plan: keys that a window hides do not count", "[runtime][plan]") {
 
 TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
     const auto shape_class = [&](attune::DType dtype, std::int64_t keys, bool causal, std::int64_t window_keys) {
-        const attune::SdpaProblem problem{.dtype = dtype,
-                                          .batch = 1,
-                                          .query_heads = 1,
-                                          .key_heads = 1,
-                                          .queries = 128,
-                                          .keys = keys,
-                                          .head_dim = 64,
-                                          .value_dim = 64,
-                                          .window_keys = window_keys,
-                                          .causal = causal};
+        attune::SdpaProblem problem = problem_of(dtype, 1, 1, 128, keys);
+        problem.window_keys = window_keys, problem.causal = causal;
         return std::string(planned(problem).shape_class);
     };
     for (attune::DType dtype : {attune::DType::f32, attune::DType::f64}) {
@@ -174,15 +179,7 @@ TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
 
 TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "[runtime][plan]") {
     const auto schedule = [](std::int64_t queries, std::int64_t keys, std::int64_t heads_that_share) {
-        const attune::SdpaProblem problem{.dtype = attune::DType::f32,
-                                          .batch = 1,
-                                          .query_heads = heads_that_share,
-                                          .key_heads = 1,
-                                          .queries = queries,
-                                          .keys = keys,
-                                          .head_dim = 64,
-                                          .value_dim = 64};
-        return std::string(planned(problem).schedule);
+        return std::string(planned(problem_of(attune::DType::f32, heads_that_share, 1, queries, keys)).schedule);
     };
     if (schedule(1, 1000, 1) != "decode") return;  // it is not built
     CHECK(schedule(4, 200, 1) == "decode");
@@ -197,15 +194,7 @@ TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "
 
 TEST_CASE("plan: rows that fill more than half of the last tall tile take class tall of split", "[runtime][plan]") {
     const auto planned_for = [](attune::DType dtype, std::int64_t queries) {
-        const attune::SdpaProblem problem{.dtype = dtype,
-                                          .batch = 1,
-                                          .query_heads = 8,
-                                          .key_heads = 2,
-                                          .queries = queries,
-                                          .keys = 1000,
-                                          .head_dim = 128,
-                                          .value_dim = 128};
-        return planned(problem);
+        return planned(problem_of(dtype, 8, 2, queries, 1000, 128));
     };
     for (const attune::DType dtype : {attune::DType::f32, attune::DType::bf16, attune::DType::f16}) {
         const attune::VariantInfo tall = planned_for(dtype, 8);
@@ -223,16 +212,8 @@ TEST_CASE("plan: rows that fill more than half of the last tall tile take class 
 TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows share them", "[runtime][plan]") {
     const auto schedule = [&](attune::DType dtype, std::int64_t queries, std::int64_t keys, std::int64_t group = 1,
                               bool tables = false) {
-        const attune::SdpaProblem problem{.dtype = dtype,
-                                          .batch = 1,
-                                          .query_heads = 2 * group,
-                                          .key_heads = 2,
-                                          .queries = queries,
-                                          .keys = keys,
-                                          .head_dim = 64,
-                                          .value_dim = 64,
-                                          .scored = tables,
-                                          .tables = tables};
+        attune::SdpaProblem problem = problem_of(dtype, 2 * group, 2, queries, keys);
+        problem.scored = problem.tables = tables;
         return std::string(planned(problem).schedule);
     };
     using attune::DType;
