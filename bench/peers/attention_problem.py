@@ -31,7 +31,7 @@ def dense(mask, queries, keys):
 class Problem:
     """query (batch, heads, queries, dim), key and value (batch, key_heads, keys, dim). causal is bottom right: the last query
     sees all keys. window counts the keys that a query sees with itself, under causal; 0 is all. lengths: valid keys of
-    each batch entry, drawn at random."""
+    each batch entry, drawn at random. value_dim: that of value and output; 0: dim."""
 
     batch: int
     heads: int
@@ -43,17 +43,23 @@ class Problem:
     causal: bool = False
     window: int = 0
     lengths: bool = False
+    value_dim: int = 0
 
     def __str__(self):
         heads = str(self.heads) if self.heads == self.key_heads else f"{self.heads}/{self.key_heads}"
         words = f"{self.batch}x{heads}x{self.queries}x{self.keys}x{self.dim}"
         words += ", lengths" if self.lengths else ""
         words += f", window {self.window}" if self.window else ", causal" if self.causal else ""
+        words += f", values {self.value_dim}" if self.value_dim else ""
         return words + (f", {self.dtype}" if self.dtype != "f32" else "")
 
     @property
     def grouped(self):
         return self.heads != self.key_heads
+
+    @property
+    def out_dim(self):
+        return self.value_dim or self.dim
 
     @property
     def square(self):
@@ -63,8 +69,9 @@ class Problem:
     def arrays(self):
         """query, key, value"""
         random = np.random.default_rng(1)
-        extents = (self.heads, self.queries), (self.key_heads, self.keys), (self.key_heads, self.keys)
-        return tuple(normal(random, self.batch, *x, self.dim, dtype=element_type(self.dtype)) for x in extents)
+        extents = ((self.heads, self.queries, self.dim), (self.key_heads, self.keys, self.dim),
+                   (self.key_heads, self.keys, self.out_dim))
+        return tuple(normal(random, self.batch, *x, dtype=element_type(self.dtype)) for x in extents)
 
     @functools.cached_property
     def valid_lens(self):
@@ -73,7 +80,7 @@ class Problem:
 
     def empty(self):
         """An output."""
-        return zeros((self.batch, self.heads, self.queries, self.dim), element_type(self.dtype))
+        return zeros((self.batch, self.heads, self.queries, self.out_dim), element_type(self.dtype))
 
     @functools.cached_property
     def mask(self):
@@ -97,7 +104,7 @@ class Problem:
     @property
     def flops(self):
         """of the two products, where the mask keeps a score."""
-        return 4.0 * self.scores * self.dim
+        return 2.0 * self.scores * (self.dim + self.out_dim)
 
     @property
     def rows(self):
@@ -111,4 +118,4 @@ class Problem:
         mask = self.mask if self.mask is None or self.lengths else np.tile(self.mask[rows], (group, 1))
         joined = q[:, :, rows].reshape(self.batch, self.key_heads, -1, self.dim)  # the heads of a group as queries of one
         out = reference.attention(real, joined, k, v, mask=mask, stored=stored)
-        return out.reshape(self.batch, self.heads, -1, self.dim)
+        return out.reshape(self.batch, self.heads, -1, self.out_dim)

@@ -16,16 +16,14 @@ DROPOUT, SEED = 0.1, 2026
 
 @dataclass(frozen=True)
 class Backward(Problem):
-    """value_dim 0: dim. bias: (1, heads, queries, keys), with a gradient. forward: timed, too."""
+    """bias: (1, heads, queries, keys), with a gradient. forward: timed, too."""
 
-    value_dim: int = 0
     bias: bool = False
     dropout: bool = False
     forward: bool = False
 
     def __str__(self):
-        words = super().__str__() + (f", values {self.value_dim}" if self.value_dim else "")
-        words += ", bias (H,Sq,Sk)" if self.bias else ""
+        words = super().__str__() + (", bias (H,Sq,Sk)" if self.bias else "")
         return words + (f", dropout {DROPOUT}" if self.dropout else "")
 
     @functools.cached_property
@@ -33,9 +31,8 @@ class Backward(Problem):
         """query, key, value, the gradient of out, and the bias if there is one"""
         random = np.random.default_rng(1)
         draw = lambda *shape: normal(random, self.batch, *shape, dtype=element_type(self.dtype))
-        dims = self.dim, self.value_dim or self.dim
-        drawn = [draw(self.heads, self.queries, dims[0]), draw(self.key_heads, self.keys, dims[0]),
-                 draw(self.key_heads, self.keys, dims[1]), draw(self.heads, self.queries, dims[1])]
+        drawn = [draw(self.heads, self.queries, self.dim), draw(self.key_heads, self.keys, self.dim),
+                 draw(self.key_heads, self.keys, self.out_dim), draw(self.heads, self.queries, self.out_dim)]
         drawn += [draw(self.heads, self.queries, self.keys)] if self.bias else []
         return tuple(drawn)
 
@@ -47,8 +44,7 @@ class Backward(Problem):
     @property
     def flops(self):
         """of five products: again the scores, the gradients of weights, values, queries and keys; and of the forward's two."""
-        dims = self.dim, self.value_dim or self.dim
-        of_pair = 6.0 * dims[0] + 4.0 * dims[1] + (2.0 * sum(dims) if self.forward else 0)
+        of_pair = 6.0 * self.dim + 4.0 * self.out_dim + (2.0 * (self.dim + self.out_dim) if self.forward else 0)
         return of_pair * self.scores
 
     def sample(self, x):

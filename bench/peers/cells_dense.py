@@ -13,6 +13,9 @@ PREFILL = Problem(1, 8, 8, 1024, 1024, 64)
 WIDE = Problem(1, 8, 8, 2048, 2048, 128)
 BERT = Problem(8, 12, 12, 128, 128, 64, lengths=True)
 VIT = Problem(8, 12, 12, 197, 197, 64)
+# Keys that all heads share, of 512 channels, which are the values too, and 64 for positions; and the same where each head has its own.
+LATENT = Problem(1, 128, 1, 1, 4096, 576, value_dim=512)
+APART = Problem(1, 16, 16, 1, 4096, 192, "bf16", value_dim=128)
 DECODE, LONG_DECODE = (Problem(1, 32, 8, 1, keys, 128) for keys in (4096, 32768))
 # Head sizes, each beside a call of the neighbour in the same rounds.
 NEIGHBOURS = {80: 64, 96: 128, 256: 128}
@@ -37,6 +40,7 @@ def problems():
     yield "tiny", Problem(2, 1, 1, 1, 10, 2, lengths=True)
     yield "decode", Problem(1, 32, 32, 1, 4096, 96, "bf16")
     yield "decode", Problem(1, 16, 8, 1, 4096, 256, "bf16")
+    yield from (("decode", p) for p in (LATENT, variant(LATENT, dtype="bf16"), APART))
     for dtype in ("bf16", "f16"):
         some = (PREFILL, WIDE, *causal, BERT, VIT) if dtype == "bf16" else (PREFILL,)
         yield from (("prefill", variant(p, dtype=dtype)) for p in some)

@@ -3,7 +3,7 @@ com.microsoft's Attention, projects its input: cells_layers.py measures it."""
 
 import numpy as np
 
-from arrays import aligned, zeros_like
+from arrays import aligned, zeros, zeros_like
 from attention_problem import dense
 
 
@@ -17,7 +17,7 @@ def programs(peers, problem):
             made["onnxruntime MultiHeadAttention"] = multi_head(peers, problem)
         elif problem.grouped and problem.queries == 1:
             made["onnxruntime MultiHeadAttention, group as queries"] = multi_head(peers, problem, joined=True)
-    if problem.causal or problem.queries == 1 and not problem.lengths:
+    if not problem.value_dim and (problem.causal or problem.queries == 1 and not problem.lengths):
         made["onnxruntime GroupQueryAttention"] = group_query(peers, problem)
     return made
 
@@ -56,8 +56,9 @@ def multi_head(peers, problem, joined=False):
         names += ["", "", "bias"]
     attributes = {"num_heads": q.shape[1], "unidirectional": int(problem.causal and not problem.window)}
     node = "com.microsoft:MultiHeadAttention", names, ["out"], attributes
-    call = peers.lazy(lambda: peers.graph([node], arrays, zeros_like(arrays["q"]), opset=17))
-    shape = problem.batch, problem.heads, problem.queries, problem.dim
+    out = zeros((problem.batch, q.shape[2], q.shape[1] * problem.out_dim), q.dtype)
+    call = peers.lazy(lambda: peers.graph([node], arrays, out, opset=17))
+    shape = problem.batch, problem.heads, problem.queries, problem.out_dim
     return lambda: heads(call(), q.shape[1]).reshape(shape) if joined else heads(call(), q.shape[1])
 
 

@@ -26,5 +26,5 @@ def programs(peers, problem):
     if mask is not None:
         arrays.append(dense(mask, q.shape[2], k.shape[2]))
     call = peers.lazy(lambda: peers.openvino_attention(arrays, causal, PRECISION[problem.dtype]))
-    shape = problem.batch, problem.heads, problem.queries, problem.dim
+    shape = problem.batch, problem.heads, problem.queries, problem.out_dim
     return {name: lambda: call().reshape(shape)}

@@ -26,8 +26,11 @@ def programs(peers, problem, flex=True, math=True):
     if problem.grouped and problem.queries <= FEW:
         joined = q.reshape(problem.batch, problem.key_heads, -1, problem.dim)
         rows = None if mask is None else mask.repeat(problem.heads // problem.key_heads, 1)
+        shape = *q.shape[:-1], problem.out_dim
         made["torch flash, group as queries"] = flash(
-            torch, lambda: sdpa(joined, k, v, attn_mask=rows).reshape(q.shape))
+            torch, lambda: sdpa(joined, k, v, attn_mask=rows).reshape(shape))
+        if problem.value_dim:  # flash refuses
+            made["torch math, group as queries"] = lambda: sdpa(joined, k, v, attn_mask=rows).reshape(shape)
     if flex:
         made["torch FlexAttention"] = flex_attention(peers, problem, q, k, v)
     return made
