@@ -133,6 +133,8 @@ Index Builder::index(Expr k, bool inside) const {
 // Halide joins loops if their order counts in all of them or in none. It cannot tell of an index that is likely().
 Expr Builder::joined(const Expr &key) const { return shape.joins_passes ? likely(key) : key; }
 
+Expr Builder::existing(const Expr &channel) const { return shape.ragged_dims ? min(channel, in.value_dim - 1) : channel; }
+
 void Builder::widen(SdpaPartials &p, const std::string &suffix, bool masked) const {
     if (!shape.widens_chunks || in.key.type() == type) return;
     Var d = s.d, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
@@ -141,8 +143,7 @@ void Builder::widen(SdpaPartials &p, const std::string &suffix, bool masked) con
     p.wide_key(d, k, c, t, h, b) = cast(type, in.key(d, j, head, b));
     if (!in.value.defined()) return;
     p.wide_value = Func("wide_value" + suffix);
-    Expr channel = shape.ragged_dims ? min(d, in.value_dim - 1) : Expr(d);
-    p.wide_value(d, k, c, t, h, b) = cast(type, in.value(channel, j, head, b));
+    p.wide_value(d, k, c, t, h, b) = cast(type, in.value(shape.widens_by_line ? Expr(d) : existing(d), j, head, b));
 }
 
 SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
@@ -151,13 +152,24 @@ SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
     widen(p, suffix, masked);
     p.score = Func("score" + suffix);
     p.logit = Func("logit" + suffix);
-    RDom channel(0, in.head_dim, "channel" + suffix);
-    p.channel = channel.x;
-    Expr key = p.wide_key.defined() ? p.wide_key(channel, k, c, t, h, b)
-                                    : key_element(channel, key_at(k, !masked), rows(r, t, h).key_head);
-    Expr query = s.query_t(r, channel, t, h, b);
     p.score(r, k, c, t, h, b) = value_of(0);
-    p.score(r, k, c, t, h, b) += weighted_term(score.pair, query, key, channel);
+    auto add = [&](const Expr &channel) {
+        Expr key = p.wide_key.defined() ? p.wide_key(channel, k, c, t, h, b)
+                                        : key_element(channel, key_at(k, !masked), rows(r, t, h).key_head);
+        p.score(r, k, c, t, h, b) += weighted_term(score.pair, s.query_t(r, channel, t, h, b), key, channel);
+    };
+    if (const int group = shape.channel_group) {
+        const Expr groups = in.head_dim / group;
+        RDom whole({{0, group}, {0, groups}}, "channel" + suffix);
+        RDom rest(0, in.head_dim - groups * group, "rest" + suffix);
+        p.channel = whole.x, p.group = whole.y, p.rest = rest.x;
+        add(whole.y * group + whole.x);
+        add(groups * group + rest.x);
+    } else {
+        RDom channel(0, in.head_dim, "channel" + suffix);
+        p.channel = channel.x;
+        add(channel);
+    }
     finish_scores(p, suffix, masked);
     return p;
 }
@@ -270,9 +282,9 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     auto mix = [&](bool leave_out, Expr when) {
         ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c);
         if (when.defined()) keys.dom.where(when);
-        Expr key = keys.key(), channel = shape.ragged_dims ? min(d, in.value_dim - 1) : Expr(d);
-        Expr v = p.wide_value.defined() ? p.wide_value(d, key, c, t, h, b)
-                                        : cast(type, in.value(channel, key_at(key, !masked), rows(r, t, h).key_head, b));
+        Expr key = keys.key();
+        Expr v = p.wide_value.defined() ? p.wide_value(shape.widens_by_line ? existing(d) : Expr(d), key, c, t, h, b)
+                                        : cast(type, in.value(existing(d), key_at(key, !masked), rows(r, t, h).key_head, b));
         Expr w = (p.dropped.defined() ? p.dropped : p.weight)(r, key, c, t, h, b);
         p.mixed(r, d, c, t, h, b) += leave_out ? w * select(counts(w), v, value_of(0)) : w * v;
         p.mixed_keys.push_back(keys.loop());

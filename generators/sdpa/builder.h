@@ -127,6 +127,7 @@ private:
     void drop_out(SdpaPartials &, const std::string &suffix, bool masked) const;
     Expr seen(Expr first_key, Expr end_key) const;  // by the intervals alone
     BlockSpan block_span(Expr c) const;
+    Expr existing(const Expr &channel) const;  // of the values, where a schedule rounds their number up
     Expr key_element(Expr channel, Expr j, Expr key_head) const;
     Index index(Expr k, bool inside) const;
 };

@@ -4,6 +4,7 @@
 #include "generators/sdpa/user_attention.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/prefetch.h"
+#include "schedules/register_storage.h"
 #include "schedules/require.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
@@ -100,19 +101,16 @@ public:
         const bool in_blocks =
             (schedule_name == Schedule::prefill || schedule_name == Schedule::rows || schedule_name == Schedule::tiles) &&
             !is_additive() && head_dim != 0 && head_dim % block_side() == 0 && tile_q % block_side() == 0;
-        const attune::SdpaShape shape{accumulator(),
-                                      chunk,
-                                      keys_together(),
-                                      tile_q,
-                                      head_dim == 0,
-                                      transposes ? block_side()
-                                      : split    ? 1
-                                                 : 0,
-                                      schedule_name != Schedule::decode,
-                                      schedule_name == Schedule::tiles || in_blocks ? block_side() : 0,
-                                      in_blocks ? block_side() : 0,
-                                      schedule_name == Schedule::prefill || schedule_name == Schedule::split ||
-                                          schedule_name == Schedule::rows};
+        attune::SdpaShape shape{accumulator(), chunk, keys_together(), tile_q, head_dim == 0};
+        shape.pair_block = transposes ? block_side() : split ? 1 : 0;
+        shape.widens_chunks = schedule_name != Schedule::decode;
+        shape.widens_by_line = schedule_name == Schedule::prefill && attune::widens_by_line(prefill_tuning(), accumulator());
+        shape.out_block = schedule_name == Schedule::tiles || in_blocks ? block_side() : 0;
+        shape.query_block = in_blocks ? block_side() : 0;
+        shape.joins_passes =
+            schedule_name == Schedule::prefill || schedule_name == Schedule::split || schedule_name == Schedule::rows;
+        if (schedule_name == Schedule::decode)
+            shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
@@ -143,7 +141,7 @@ public:
             else
                 attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
-            attune::schedule_prefill(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
+            attune::schedule_prefill(stages, *out, prefill_tuning(), target, value_dim, dtype);
             if (prefetch_tiles) attune::fetch_next_tiles(stages, get_pipeline(), key, *value, channel_tile);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(
@@ -156,9 +154,9 @@ public:
                                           value_dim);
             attune::join_matrix_tiles(get_pipeline());
         } else if (in_pairs()) {
-            attune::schedule_pairs(pair_stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
+            attune::schedule_pairs(pair_stages, *out, prefill_tuning(), target, value_dim);
         } else if (schedule_name == Schedule::split) {
-            attune::schedule_split(stages, *out, {chunk, tile_q, key_tile, channel_tile}, target, value_dim);
+            attune::schedule_split(stages, *out, prefill_tuning(), target, value_dim);
         } else if (schedule_name == Schedule::mullapudi2016) {
             attune::schedule_mullapudi2016(get_pipeline(), target);
         } else if (schedule_name == Schedule::adams2019) {
@@ -167,6 +165,7 @@ public:
             attune::schedule_root(stages, *out);
         }
         attune::shuffle_whole_vectors(get_pipeline());
+        attune::keep_in_registers(get_pipeline(), target);
     }
 
 private:
@@ -184,6 +183,7 @@ private:
     attune::WeightsStages weights;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
+    attune::PrefillTuning prefill_tuning() const { return {chunk, tile_q, key_tile, channel_tile}; }
     int keys_together() const { return key_block == 0 ? key_tile : key_block; }
     // Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.
     bool in_pairs() const {

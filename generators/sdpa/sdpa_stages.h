@@ -53,6 +53,9 @@ struct SdpaShape {
     // Keys and values of a narrower type than the accumulator's are widened once for each chunk, as stages of their own, and
     // not where they are read.
     bool widens_chunks = false;
+    // Those values are of channels that exist, and clamped where they are read: for schedules that widen some channels at a time.
+    // It changes no result.
+    bool widens_by_line = false;
     // The output leaves a tile in transposed blocks of this side, of which value_dim and rows_per_tile are multiples; 0: as it
     // lies. It changes no result.
     int out_block = 0;
@@ -62,6 +65,9 @@ struct SdpaShape {
     // The maxima of a chunk are taken as its scores are made, where no step follows, and its weights are summed as they are made:
     // in a loop over the same keys, for schedules that join the two. It changes no result.
     bool joins_passes = false;
+    // Channels of a score are summed in whole groups of so many, and those that fill none after them; 0: one after the other. It
+    // fixes the order of summation.
+    int channel_group = 0;
 };
 
 // The keys of a chunk: key block * key_block + key. Blocks of which a tile sees nothing are left out.
@@ -85,6 +91,7 @@ struct SdpaPartials {
     Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_chunks
     Halide::Func random, dropped;       // with dropout: four words for four keys, and the weights that are left
     Halide::RVar channel;
+    Halide::RVar group, rest;  // with channel_group: channel counts within a group, and update 1 of score takes the rest
     KeyLoop logit_keys, max_keys, weight_keys, sum_keys;
     std::vector<KeyLoop> mixed_keys;  // of each update of mixed
     std::vector<ScoreUpdate> steps;

@@ -43,6 +43,8 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     }
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
     if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least) {
+        list.push_back(
+            {"split", "taller", "few queries of each head, rows that fill the tallest tiles for each key head", rows});
         // A tall tile takes less time than two of the others.
         list.push_back({"split", "tall", "few queries of each head, rows that fill tall tiles for each key head", rows,
                         Wish::Fill::over_half});

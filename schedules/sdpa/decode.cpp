@@ -28,6 +28,10 @@ void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
     s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 
+int decode_channel_group(const Target &target, const Type &accumulator, int head_dim) {
+    return head_dim == 0 ? target.natural_vector_size(accumulator) : 0;
+}
+
 void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim,
                      const ImageParam &key, const ImageParam &value, PairStages *pairs) {
     const bool any_dims = !Internal::is_const(value_dim);
@@ -43,7 +47,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     require_multiple("prefetch_keys", tuning.prefetch_keys, "value_block", tuning.value_block);
     require(tuning.prefetch_keys == 0 || !any_dims, "prefetch_keys is for one head size, which must be given");
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    Var dO("do"), di("di"), some_rows("some_rows"), row("row"), lane("lane");
+    Var dO("do"), di("di"), vectors("vectors"), some_rows("some_rows"), row("row"), lane("lane");
     RVar ko("ko"), ki("ki"), chunk_task("chunk_task"), block("block"), in_block("in_block"), mo("mo"), mi("mi");
 
     schedule_split_merge(s, out, lanes);
@@ -103,20 +107,29 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
                 .bound(r, 0, tuning.row_tile);
         }
         RVar co("co"), ci("ci");
-        Func lane_score = p.score.update().split(p.channel, co, ci, lanes).rfactor(ci, lane);
-        // Keys one after another, so that K is read in the order of memory; the sums of one are in registers.
+        Func lane_score = any_dims ? p.score.update().rfactor(p.channel, lane)
+                                   : p.score.update().split(p.channel, co, ci, lanes).rfactor(ci, lane);
+        if (any_dims) co = p.group, ci = p.channel;
+        // Keys one after another, so that K is read in the order of memory; the sums of one are in registers. Of any head size they
+        // take turns: a channel's sums of one key wait for each other.
         Func sums = lane_score.in(p.score);
         sums.compute_at(p.logit, ko).reorder_storage(lane, k, r, c, t, h, b).reorder(lane, r, k).vectorize(lane).unroll(r);
-        lane_score.compute_at(sums, k).reorder_storage(lane, k, r, c, t, h, b).reorder(lane, r).vectorize(lane).unroll(r);
-        lane_score.update().reorder(lane, r, co).vectorize(lane).unroll(r);
-        if (!any_dims) lane_score.update().unroll(co);
+        lane_score.reorder_storage(lane, k, r, c, t, h, b).reorder(lane, r, k).vectorize(lane).unroll(r);
+        lane_score.update().reorder(lane, r, k, co).vectorize(lane).unroll(r);
+        if (any_dims) {
+            lane_score.compute_at(p.logit, ko).bound_extent(k, tuning.key_tile).unroll(k).update().unroll(k);
+            sums.unroll(k);
+            p.score.update(1).reorder(k, r, p.rest).unroll(k).unroll(r);
+        } else {
+            lane_score.compute_at(sums, k).bound_extent(k, 1).update().unroll(co);
+        }
         if (pairs) lane_score.update().reorder(of_pairs->channel, lane).atomic().vectorize(of_pairs->channel);
         // All sums of a tile at once: two vectors give one of sums of neighbours, until each sum is one lane.
         p.score.compute_at(p.logit, ko).reorder_storage(k, r, c, t, h, b).vectorize(k).vectorize(r);
         p.score.update().reorder(ci, k, r).atomic().vectorize(ci).vectorize(k).vectorize(r);
         for (Func f : {p.score, sums})
             f.bound_extent(k, tuning.key_tile).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
-        lane_score.bound_extent(k, 1).bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
+        lane_score.bound(r, 0, tuning.row_tile).store_in(MemoryType::Stack);
 
         // Softmax: lanes are keys.
         auto lanes_of_keys = [&](Func f, const KeyLoop &keys, int width) {
@@ -151,12 +164,13 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
             Stage mixed = p.mixed.update(int(n));
             mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements)
-                .split(d, dO, di, lanes * tuning.channel_tile, TailStrategy::GuardWithIf)
                 .split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
-                .reorder(di, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
+                .split(d, vectors, di, lanes, TailStrategy::GuardWithIf)
+                .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf)
+                .reorder(di, vectors, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
             fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);
             if (pairs) mixed.reorder(of_pairs->mixed[n], di).atomic().vectorize(of_pairs->mixed[n]);
-            mixed.vectorize(di, lanes).unroll(di).unroll(row);
+            mixed.vectorize(di).unroll(vectors).unroll(row);
         }
         if (pairs)
             // Neighbouring keys are interleaved in registers.

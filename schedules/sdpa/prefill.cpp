@@ -4,19 +4,37 @@
 #include "schedules/prefetch.h"
 #include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
+#include <algorithm>
 
 namespace attune {
 using namespace Halide;
 
-void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
+bool widens_by_line(const PrefillTuning &tuning, const Type &weight) {
+    constexpr int much_of_first_cache = 16 * 1024;
+    return tuning.chunk * tuning.tile_q * weight.bytes() >= much_of_first_cache;
+}
+
+void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim,
+                      const Type &value) {
     const int lanes = target.natural_vector_size(s.query_t.type());
     require_tiles(tuning, lanes, value_dim);
     const OneTask one_task = one_task_of(s, tuning.tile_q);
-    const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task);
+    const bool by_line = s.full.wide_value.defined() && widens_by_line(tuning, s.full.weight.type());
+    const int line_tiles = std::max(cache_line_bytes / value.bytes() / tuning.channel_tile, 1);
+    const int line_channels = by_line ? line_tiles * tuning.channel_tile : 0;
+    const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task, line_channels);
     schedule_query(s, {out, loops.task}, lanes, one_task);
-    for (const bool full : {true, false})
-        schedule_chunk(s, full ? s.full : s.part, {s.chunk_mixed, full ? s.full_chunk : s.part_chunk},
-                       {s.chunk_mixed, loops.channels}, !full, lanes, one_chunk_of(s, tuning.tile_q));
+    for (const bool full : {true, false}) {
+        SdpaPartials p = full ? s.full : s.part;
+        const OneTask one_chunk = one_chunk_of(s, tuning.tile_q);
+        const LoopLevel chunk(s.chunk_mixed, full ? s.full_chunk : s.part_chunk);
+        schedule_chunk(s, p, chunk, {s.chunk_mixed, loops.channels}, !full, lanes, one_chunk);
+        if (by_line)
+            one_chunk(p.wide_value.compute_at(s.chunk_mixed, loops.lines).bound_storage(s.d, line_channels))
+                .vectorize(s.d, lanes, TailStrategy::PredicateLoads);
+        else if (p.wide_value.defined())
+            one_chunk(p.wide_value.compute_at(chunk)).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    }
 }
 
 void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &key, const ImageParam &value,

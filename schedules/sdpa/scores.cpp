@@ -91,7 +91,6 @@ void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const Loo
         Stage mixed = p.mixed.update(int(n)).reorder(r, d, keys.key, keys.block).vectorize(r, lanes).unroll(r).unroll(d);
         if (in_blocks) mixed.unroll(keys.key);
     }
-    if (p.wide_value.defined()) one_task(p.wide_value.compute_at(chunk)).vectorize(d, lanes, TailStrategy::GuardWithIf);
 
     schedule_softmax(s, p, chunk, lanes, one_task);
     schedule_scores(s, p, chunk, lanes, one_task);

@@ -17,7 +17,12 @@ struct PrefillTuning {
     int channel_tile;  // channels of a register tile of weighted values
 };
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
-void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim,
+                      const Halide::Type &value);
+// Whether it widens values a cache line of channels at a time (the stages' widens_by_line), as it does where the weights of a chunk fill
+// much of the first cache: values of all channels would drive them out, and all the more where a value takes a power of two of lines, so
+// that those of some keys share sets.
+bool widens_by_line(const PrefillTuning &, const Halide::Type &weight);
 
 // Of prefill, for K and V that come from beyond L2: while a register tile is computed, what a later one reads is fetched, keys of the
 // next tile of keys and the next cache line of each value.
@@ -46,6 +51,9 @@ struct DecodeTuning {
 // stages around those where products take pairs of bf16.
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim,
                      const Halide::ImageParam &key, const Halide::ImageParam &value, PairStages *pairs = nullptr);
+
+// The stages' channel_group for it; of one head size there is no rest.
+int decode_channel_group(const Halide::Target &, const Halide::Type &accumulator, int head_dim);
 
 // The same tasks where there are more rows: lanes are rows, and each product is that of prefill.
 void schedule_split(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
@@ -84,12 +92,15 @@ void schedule_chunk_sums(SdpaStages &, int stage, Halide::Stage mixed, const Hal
 // Both.
 struct TileLoops {
     Halide::Var task, channels;  // of out; of chunk_mixed: one step of it is channel_tile channels
+    Halide::Var lines;           // of chunk_mixed: one step of it is line_channels channels, if there are any
 };
-TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &);
+TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &,
+                         int line_channels = 0);
 void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 
 // The scores of one chunk, lanes are queries; and all that is computed of it. `chunk` is the loop in which there is one chunk,
 // `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out.
+// Where values are widened is not said here.
 void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
                     bool in_blocks, int lanes, const OneTask &);

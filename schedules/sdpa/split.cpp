@@ -43,6 +43,7 @@ void schedule_split(SdpaStages &s, Func out, const PrefillTuning &tuning, const 
             .unroll(r)
             .unroll(di);
         schedule_chunk(s, p, {packed, t}, {mixed, dO}, stage == 1, lanes, one_task);
+        if (p.wide_value.defined()) one_task(p.wide_value.compute_at(packed, t)).vectorize(d, lanes, TailStrategy::GuardWithIf);
         stage++;
     }
 }

@@ -192,21 +192,26 @@ TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "
     CHECK(schedule(4, 64, 1) == "prefill");
 }
 
-TEST_CASE("plan: rows that fill more than half of the last tall tile take class tall of split", "[runtime][plan]") {
-    const auto planned_for = [](attune::DType dtype, std::int64_t queries) {
-        return planned(problem_of(dtype, 8, 2, queries, 1000, 128));
+TEST_CASE("plan: rows that fill its tiles take class taller of split, and more than half of the last one class tall",
+          "[runtime][plan]") {
+    const auto planned_for = [](attune::DType dtype, std::int64_t queries, std::int64_t head_dim) {
+        return planned(problem_of(dtype, 8, 2, queries, 1000, head_dim));
     };
-    for (const attune::DType dtype : {attune::DType::f32, attune::DType::bf16, attune::DType::f16}) {
-        const attune::VariantInfo tall = planned_for(dtype, 8);
-        if (tall.shape_class != "tall") continue;  // it is not built
-        for (std::int64_t queries = 3; queries <= 15; queries++) {
-            const attune::VariantInfo v = planned_for(dtype, queries);
-            const std::int64_t rows = 4 * queries, tile = tile_of(tall), padding = (tile - rows % tile) % tile;
-            INFO("queries " << queries << ", " << v.name);
-            CHECK(v.schedule == "split");
-            CHECK((v.shape_class == "tall") == (2 * padding < tile));
+    for (const attune::DType dtype : {attune::DType::f32, attune::DType::bf16, attune::DType::f16})
+        for (const std::int64_t head_dim : {128, 72}) {
+            const attune::VariantInfo tall = planned_for(dtype, 8, head_dim), taller = planned_for(dtype, 15, head_dim);
+            if (tall.shape_class != "tall" || taller.shape_class != "taller") continue;  // they are not built
+            for (std::int64_t queries = 3; queries <= 15; queries++) {
+                const attune::VariantInfo v = planned_for(dtype, queries, head_dim);
+                const std::int64_t rows = 4 * queries;
+                const auto padding = [&](std::int64_t tile) { return (tile - rows % tile) % tile; };
+                const bool fills_taller = 10 * padding(tile_of(taller)) <= rows,
+                           fills_tall = 2 * padding(tile_of(tall)) < tile_of(tall);
+                INFO("queries " << queries << ", " << v.name);
+                CHECK(v.schedule == "split");
+                CHECK(v.shape_class == (fills_taller ? "taller" : fills_tall ? "tall" : ""));
+            }
         }
-    }
 }
 
 TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows share them", "[runtime][plan]") {

@@ -17,12 +17,13 @@ struct VariantInfo {
     // Of attention: "plain" knows structural masks only, "scored" also softcap, bias, ALiBi, boolean mask and sinks,
     // "training" also dropout, and "weights" writes the weights or scores. Empty for other ops.
     std::string_view kind;
-    std::string_view shape_class;  // "deep", "long", "wide", "tall", "medium", "short", "g1" (one row per key head), "g4", ""
-    std::string_view numbers;      // "chunk=128 tile_q=64 ..."
-    std::string_view provenance;   // where the numbers come from: file, hardware, date
-    bool dispatched;               // false: only where it is forced
-    bool runs_here;                // for tensors of the host
-    std::string why_not;  // what this machine lacks, empty if it runs here
+    std::string_view
+        shape_class;  // "deep", "long", "wide", "taller", "tall", "medium", "short", "g1" (one row per key head), "g4", ""
+    std::string_view numbers;     // "chunk=128 tile_q=64 ..."
+    std::string_view provenance;  // where the numbers come from: file, hardware, date
+    bool dispatched;              // false: only where it is forced
+    bool runs_here;               // for tensors of the host
+    std::string why_not;          // what this machine lacks, empty if it runs here
 };
 
 // All of them, the most specific target of the CPU first, those of devices last.
