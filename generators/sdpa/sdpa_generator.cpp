@@ -104,7 +104,7 @@ public:
         attune::SdpaShape shape{accumulator(), chunk, keys_together(), tile_q, head_dim == 0};
         shape.pair_block = transposes ? block_side() : split ? 1 : 0;
         shape.widens_chunks = schedule_name != Schedule::decode;
-        shape.widens_by_line = schedule_name == Schedule::prefill && attune::widens_by_line(prefill_tuning(), accumulator());
+        shape.widens_by_line = prefill_tuning().line_channels > 0;
         shape.out_block = schedule_name == Schedule::tiles || in_blocks ? block_side() : 0;
         shape.query_block = in_blocks ? block_side() : 0;
         shape.joins_passes =
@@ -141,7 +141,7 @@ public:
             else
                 attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
-            attune::schedule_prefill(stages, *out, prefill_tuning(), target, value_dim, dtype);
+            attune::schedule_prefill(stages, *out, prefill_tuning(), target, value_dim);
             if (prefetch_tiles) attune::fetch_next_tiles(stages, get_pipeline(), key, *value, channel_tile);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(
@@ -183,7 +183,11 @@ private:
     attune::WeightsStages weights;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
-    attune::PrefillTuning prefill_tuning() const { return {chunk, tile_q, key_tile, channel_tile}; }
+    attune::PrefillTuning prefill_tuning() const {
+        attune::PrefillTuning tuning{chunk, tile_q, key_tile, channel_tile};
+        if (schedule_name == Schedule::prefill) tuning.line_channels = attune::line_channels_of(tuning, dtype, accumulator());
+        return tuning;
+    }
     int keys_together() const { return key_block == 0 ? key_tile : key_block; }
     // Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.
     bool in_pairs() const {

@@ -9,28 +9,30 @@
 namespace attune {
 using namespace Halide;
 
-bool widens_by_line(const PrefillTuning &tuning, const Type &weight) {
-    constexpr int much_of_first_cache = 16 * 1024;
-    return tuning.chunk * tuning.tile_q * weight.bytes() >= much_of_first_cache;
+// The register tiles whose channels share a cache line of values.
+static int tiles_of_line(const Type &value, int channel_tile) {
+    return std::max(cache_line_bytes / value.bytes() / channel_tile, 1);
 }
 
-void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim,
-                      const Type &value) {
+int line_channels_of(const PrefillTuning &tuning, const Type &value, const Type &weight) {
+    constexpr int much_of_first_cache = 16 * 1024;
+    const bool fill_much = tuning.chunk * tuning.tile_q * weight.bytes() >= much_of_first_cache;
+    return value != weight && fill_much ? tiles_of_line(value, tuning.channel_tile) * tuning.channel_tile : 0;
+}
+
+void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     const int lanes = target.natural_vector_size(s.query_t.type());
     require_tiles(tuning, lanes, value_dim);
     const OneTask one_task = one_task_of(s, tuning.tile_q);
-    const bool by_line = s.full.wide_value.defined() && widens_by_line(tuning, s.full.weight.type());
-    const int line_tiles = std::max(cache_line_bytes / value.bytes() / tuning.channel_tile, 1);
-    const int line_channels = by_line ? line_tiles * tuning.channel_tile : 0;
-    const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task, line_channels);
+    const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task);
     schedule_query(s, {out, loops.task}, lanes, one_task);
     for (const bool full : {true, false}) {
         SdpaPartials p = full ? s.full : s.part;
         const OneTask one_chunk = one_chunk_of(s, tuning.tile_q);
         const LoopLevel chunk(s.chunk_mixed, full ? s.full_chunk : s.part_chunk);
         schedule_chunk(s, p, chunk, {s.chunk_mixed, loops.channels}, !full, lanes, one_chunk);
-        if (by_line)
-            one_chunk(p.wide_value.compute_at(s.chunk_mixed, loops.lines).bound_storage(s.d, line_channels))
+        if (tuning.line_channels > 0)
+            one_chunk(p.wide_value.compute_at(s.chunk_mixed, loops.lines).bound_storage(s.d, tuning.line_channels))
                 .vectorize(s.d, lanes, TailStrategy::PredicateLoads);
         else if (p.wide_value.defined())
             one_chunk(p.wide_value.compute_at(chunk)).vectorize(s.d, lanes, TailStrategy::GuardWithIf);
@@ -39,7 +41,6 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
 
 void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &key, const ImageParam &value,
                       int channel_tile) {
-    const int tiles_of_line = std::max(cache_line_bytes / value.type().bytes() / channel_tile, 1);
     for (const bool full : {true, false}) {
         const SdpaPartials &p = full ? s.full : s.part;
         const LoweredLoop channels{s.chunk_mixed, full ? 1 : 2, s.d.name()};
@@ -48,7 +49,7 @@ void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &
         int update = 0;
         for (const KeyLoop &keys : p.mixed_keys)
             fetch_for_later(pipeline, value, {p.mixed, ++update, (full ? keys.key : keys.block).name()}, channels,
-                            tiles_of_line);
+                            tiles_of_line(value.type(), channel_tile));
     }
 }
 

@@ -15,14 +15,15 @@ struct PrefillTuning {
     int tile_q;        // rows of a task (the stages' rows_per_tile), a multiple of the vector width
     int key_tile;      // keys of a register tile of scores (the stages' key_block)
     int channel_tile;  // channels of a register tile of weighted values
+    // Of prefill: channels whose values are widened together, a multiple of channel_tile (the stages' widens_by_line); 0: all.
+    int line_channels = 0;
 };
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
-void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim,
-                      const Halide::Type &value);
-// Whether it widens values a cache line of channels at a time (the stages' widens_by_line), as it does where the weights of a chunk fill
-// much of the first cache: values of all channels would drive them out, and all the more where a value takes a power of two of lines, so
-// that those of some keys share sets.
-bool widens_by_line(const PrefillTuning &, const Halide::Type &weight);
+void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+// line_channels for it: those of a cache line of values, where these are narrower than weights and the weights of a chunk fill much of the
+// first cache. Widened values of all channels would drive them out, and all the more where a value takes a power of two of lines, so that
+// those of some keys share sets.
+int line_channels_of(const PrefillTuning &, const Halide::Type &value, const Halide::Type &weight);
 
 // Of prefill, for K and V that come from beyond L2: while a register tile is computed, what a later one reads is fetched, keys of the
 // next tile of keys and the next cache line of each value.
@@ -94,13 +95,12 @@ struct TileLoops {
     Halide::Var task, channels;  // of out; of chunk_mixed: one step of it is channel_tile channels
     Halide::Var lines;           // of chunk_mixed: one step of it is line_channels channels, if there are any
 };
-TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &,
-                         int line_channels = 0);
+TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, int lanes, const OneTask &);
 void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 
 // The scores of one chunk, lanes are queries; and all that is computed of it. `chunk` is the loop in which there is one chunk,
 // `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out.
-// Where values are widened is not said here.
+// Where values are widened is its callers' to say.
 void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
                     bool in_blocks, int lanes, const OneTask &);

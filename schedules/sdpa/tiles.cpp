@@ -86,8 +86,7 @@ void schedule_query(SdpaStages &s, const LoopLevel &task, int lanes, const OneTa
     schedule_blocks(s.query_t, s.query_t, s.r, channel, channel_block, {*s.query_blocks});
 }
 
-TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, int lanes, const OneTask &one_task,
-                         int line_channels) {
+TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, int lanes, const OneTask &one_task) {
     const Var task = schedule_tasks(s, out, tuning, lanes, one_task);
     const Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
     Var dO("do"), di("di"), line("line");
@@ -95,7 +94,8 @@ TileLoops schedule_tiles(SdpaStages &s, Func out, const PrefillTuning &tuning, i
     for (const RVar &chunk : {s.full_chunk, s.part_chunk}) {
         Stage mixed = s.chunk_mixed.update(stage);
         mixed.split(d, dO, di, tuning.channel_tile).reorder(r, di, dO, chunk, t, h, b).vectorize(r, lanes).unroll(r).unroll(di);
-        if (line_channels > 0) mixed.split(dO, line, dO, line_channels / tuning.channel_tile, TailStrategy::GuardWithIf);
+        if (tuning.line_channels > 0)
+            mixed.split(dO, line, dO, tuning.line_channels / tuning.channel_tile, TailStrategy::GuardWithIf);
         schedule_chunk_sums(s, stage++, mixed, chunk, lanes);
     }
     return {task, dO, line};
