@@ -37,7 +37,7 @@ set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/
   generators/sdpa/fragment_gradient_stages.cpp
   generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp
   schedules/sdpa/cuda_simt.cpp schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
-  schedules/sdpa/cuda_mma_gradient.cpp   schedules/shared_memory.cpp)
+  schedules/sdpa/cuda_mma_gradient.cpp schedules/shared_memory.cpp schedules/taken_iterations.cpp)
 attune_add_device_program(sdpa_lanes private_registers attention_generator backward_rows_stages generator_math)
 foreach(op sdpa sdpa_backward additive)
   set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_lanes)
@@ -91,11 +91,11 @@ function(attune_add_device_kernels library)
     foreach(key IN LISTS ATTUNE_KEYS)
       attune_describe_variant(${op} ${target} "${key}")
       # Without clang, none for tensor cores.
-      if((A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule STREQUAL "mma" AND NOT ATTUNE_CLANG))
+      if((A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule MATCHES "^mma" AND NOT ATTUNE_CLANG))
         continue()
       endif()
       set(instruction "")
-      if(schedule STREQUAL "mma")
+      if(schedule MATCHES "^mma")
         set(instruction --instruction mma.sync)
       endif()
       add_custom_command(OUTPUT ${folder}/${variant}.o BYPRODUCTS ${folder}/${variant}.ptx

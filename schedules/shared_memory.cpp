@@ -1,6 +1,7 @@
 #include "schedules/shared_memory.h"
 #include "schedules/device_instructions.h"
 #include "schedules/require.h"
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -74,27 +75,96 @@ class OnlyCopies : public IRMutator {
     }
     Stmt visit(const Evaluate *) override { return Evaluate::make(0); }
     Stmt visit(const Allocate *op) override { return mutate(op->body); }
+    // They lie within an iteration that has the same names.
+    template<typename Op> auto renamed(const Op *op) {
+        const std::string name = unique_name(op->name);
+        return Op::make(name, mutate(op->value), mutate(substitute(op->name, Variable::make(op->value.type(), name), op->body)));
+    }
+    Stmt visit(const LetStmt *op) override { return renamed(op); }
+    Expr visit(const Let *op) override { return renamed(op); }
     Stmt visit(const Free *) override { return Evaluate::make(0); }
 
 public:
     explicit OnlyCopies(Expr half) : half_(std::move(half)) {}
 };
 
-// All the rest; behind copies the barrier waits for them first.
+// An iteration, one statement after the other. A let holds for all that follows it, under a name of its own.
+struct Step {
+    std::string name;  // of a let
+    Expr value;
+    Stmt stmt;
+};
+void list_steps(const Stmt &s, std::vector<Step> &steps) {
+    if (const Block *op = s.as<Block>())
+        list_steps(op->first, steps), list_steps(op->rest, steps);
+    else if (const ProducerConsumer *op = s.as<ProducerConsumer>())
+        list_steps(op->body, steps);
+    else if (const LetStmt *op = s.as<LetStmt>()) {
+        const std::string name = unique_name(op->name);
+        steps.push_back({name, op->value, {}});
+        list_steps(substitute(op->name, Variable::make(op->value.type(), name), op->body), steps);
+    } else
+        steps.push_back({{}, {}, s});
+}
+Stmt joined(const std::vector<Step> &steps) {
+    Stmt all = Evaluate::make(0);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+        all = step->stmt.defined() ? Block::make(step->stmt, all) : LetStmt::make(step->name, step->value, all);
+    return all;
+}
+bool is_barrier_step(const Step &step) {
+    const Evaluate *op = step.stmt.defined() ? step.stmt.as<Evaluate>() : nullptr;
+    return op && is_barrier(op);
+}
+
 class WithoutCopies : public IRMutator {
     using IRMutator::visit;
-    bool copies_ = false;
-    Stmt visit(const Store *op) override {
-        if (!copied_value(op)) return IRMutator::visit(op);
-        copies_ = true;
-        return Evaluate::make(0);
-    }
-    Stmt visit(const Evaluate *op) override {
-        if (!copies_ || !is_barrier(op)) return IRMutator::visit(op);
-        copies_ = false;
-        return Block::make(called(wait, {}), op);
-    }
+    Stmt visit(const Store *op) override { return copied_value(op) ? Evaluate::make(0) : IRMutator::visit(op); }
 };
+
+// Of what a kernel allocates, which a statement reads and writes.
+class ArraysUsed : public IRVisitor {
+    using IRVisitor::visit;
+    void visit(const Load *op) override {
+        read.insert(op->name);
+        IRVisitor::visit(op);
+    }
+    void visit(const Store *op) override {
+        written.insert(op->name);
+        IRVisitor::visit(op);
+    }
+
+public:
+    std::set<std::string> read, written;
+};
+
+// An iteration without its copies: at the barrier behind them the next iteration's are asked for, and its own waited for. What
+// lies between this barrier and another and writes nothing but a lane's registers is moved before both, where its loads do not
+// wait behind the copies; the other barrier is for nothing then.
+Stmt copying_ahead(const Stmt &iteration, const Stmt &ahead, const std::set<std::string> &registers,
+                   const std::string &shared) {
+    std::vector<Step> steps;
+    list_steps(iteration, steps);
+    const auto copy =
+        std::find_if(steps.begin(), steps.end(), [](const Step &s) { return s.stmt.defined() && use_of(s.stmt).copies; });
+    auto barrier = std::find_if(copy, steps.end(), is_barrier_step);
+    require(barrier != steps.end(), "no barrier is behind the copies");
+    const auto next = std::find_if(barrier + 1, steps.end(), is_barrier_step);
+    const auto movable = [&](const Step &s) {
+        ArraysUsed used;
+        s.stmt.defined() ? s.stmt.accept(&used) : s.value.accept(&used);
+        const bool to_registers = std::includes(registers.begin(), registers.end(), used.written.begin(), used.written.end());
+        return to_registers && !used.written.count(shared) && !used.read.count(shared);
+    };
+    if (next != steps.end() && next != barrier + 1 && std::all_of(barrier + 1, next, movable)) {
+        std::rotate(barrier, barrier + 1, next);
+        barrier = steps.erase(next) - 1;
+    }
+    for (Step &step : steps)
+        if (step.stmt.defined()) step.stmt = WithoutCopies().mutate(step.stmt);
+    steps.insert(barrier, {{{}, {}, ahead}, {{}, {}, called(close_group, {})}, {{}, {}, called(wait, {})}});
+    return joined(steps);
+}
 
 // What a loop loads again in each iteration although it does not change: conditions on lengths and the like. LLVM leaves such
 // loads where they are, because instructions that it cannot look into change memory.
@@ -131,6 +201,7 @@ class SharedAddresses : public IRMutator {
     std::map<std::string, Expr> lets_;
     std::set<std::string> arrays_;
     std::int64_t bytes_ = 0;  // of shared memory, where it is to be doubled
+    std::string shared_;
     Expr half_ = Expr(0);     // where in it this iteration reads
 
     Expr address(const Expr &e) const {
@@ -158,6 +229,7 @@ class SharedAddresses : public IRMutator {
         arrays_.insert(op->name);
         if (op->memory_type != MemoryType::GPUShared || !use_of(op->body).copies) return IRMutator::visit(op);
         ScopedValue<std::int64_t> doubled(bytes_, use_of(op).bytes);
+        ScopedValue<std::string> shared(shared_, op->name);
         const Expr elements = static_cast<int>(2 * bytes_ / op->type.bytes());
         return Allocate::make(op->name, op->type, op->memory_type, {elements}, op->condition, mutate(op->body));
     }
@@ -173,9 +245,8 @@ class SharedAddresses : public IRMutator {
         // LLVM would keep an address of each copy in registers, from one iteration to the next.
         auto copies_of = [&](const Expr &iteration) { return substitute(op->name, cuda_opaque(iteration), copies); };
         const Stmt ahead = IfThenElse::make(here + 1 < op->min + op->extent, copies_of(here + 1));
-        const Stmt rest = mutate(WithoutCopies().mutate(body));
         const Stmt loop = For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api,
-                                    Block::make({ahead, close, rest}));
+                                    mutate(copying_ahead(body, ahead, arrays_, shared_)));
         Stmt all = simplify(Block::make({IfThenElse::make(op->extent > 0, copies_of(op->min)), close, loop}));
         for (const auto &[name, load] : same.loads) all = LetStmt::make(name, load, all);
         return all;

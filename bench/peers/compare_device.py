@@ -43,7 +43,10 @@ class Cell:
 
     @property
     def peer(self):
-        return SDPBackend.EFFICIENT_ATTENTION if self.problem.dtype == "f32" else SDPBackend.FLASH_ATTENTION
+        if self.problem.dtype != "f32":
+            return SDPBackend.FLASH_ATTENTION
+        # No fused one in f32 has heads that share keys.
+        return SDPBackend.MATH if self.problem.grouped else SDPBackend.EFFICIENT_ATTENTION
 
 
 def cells(scale):

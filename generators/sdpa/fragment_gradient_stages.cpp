@@ -34,6 +34,17 @@ struct FragmentGradientBuilder {
         });
     }
 
+    // What the query of a pair has. Of rows that are met, a lane's of a chunk are a stage, which can be loaded ahead.
+    Expr total_of_row(FragmentPairs &p, const Func &total, const std::string &name, bool masked) const {
+        if (pairs.of_query()) return pairs.of_row(total, masked);
+        GradientPairs of_lane = pairs;
+        of_lane.met_at = v.c * shape.chunk + v.u * rows_together + element_of_lane(v.k, v.l);
+        Func met("met_" + name);
+        met(v.k, v.l, v.u, v.c, v.t, v.g, v.h, v.b) = of_lane.of_row(total, masked);
+        p.met_totals.push_back(met);
+        return met(v.k, v.r / shape.lane_rows, v.u, v.c, v.t, v.g, v.h, v.b);
+    }
+
     FragmentPairs pairs_of(const std::string &kind, bool masked) const {
         const std::string suffix = pairs.name() + kind;
         const std::vector<Var> of = {v.c, v.t, v.g, v.h, v.b};
@@ -58,7 +69,9 @@ struct FragmentGradientBuilder {
                 product_of("product_gradient" + suffix, shape, v, does, s.own_other_words, p.met_other_words, of);
             gradient = element_of_product(p.product_gradient.sum, shape, v.r, k, of);
         }
-        p.of_pair = pairs.weights(element_of_product(p.product.sum, shape, v.r, k, of), gradient, suffix, masked);
+        p.of_pair = pairs.weights(element_of_product(p.product.sum, shape, v.r, k, of), gradient,
+                                  total_of_row(p, in.row_lse, "lse" + suffix, masked),
+                                  of_value() ? Expr() : total_of_row(p, in.row_delta, "delta" + suffix, masked), suffix, masked);
         auto weight = [&](const Expr &k) {
             return p.of_pair.weight(v.l * shape.lane_rows + v.p * 2 + v.e % 2, k, v.u, v.c, v.t, v.g, v.h, v.b);
         };
@@ -103,7 +116,9 @@ struct FragmentGradientBuilder {
             s.product_gradient_again = product("product_gradient_again", true);
             gradient = of_pair(s.product_gradient_again);
         }
-        s.of_pair_again = pairs_again.weights(of_pair(s.product_again), gradient, "_again" + pairs.name(), true);
+        s.of_pair_again =
+            pairs_again.weights(of_pair(s.product_again), gradient, pairs_again.of_row(in.row_lse, true),
+                                pairs_again.of_row(in.row_delta, true), "_again" + pairs.name(), true);
 
         auto total = [&](int channel) { return element_of_product(s.running, shape, v.r, channel, {v.t, v.h, v.b}); };
         Expr finite = Internal::const_true();
@@ -140,12 +155,14 @@ struct FragmentGradientBuilder {
         settle_rows();
 
         const Expr rows = pairs.own_rows();
-        RDom at(0, shape.lane_channels(), 0, shape.slots(), 0, (rows + shape.rows - 1) / shape.rows, "out" + pairs.name());
+        const Expr tiles = (rows + shape.rows - 1) / shape.rows;
+        RDom at(0, shape.lane_channels(), 0, shape.slots(), 0, tiles, "out" + pairs.name());
         s.element = at.x, s.slot = at.y, s.tile = at.z;
-        const Expr row = row_of_slot(shape, at.y, at.z);
+        // Under a diagonal the last queries and the first keys see most: they begin first.
+        const Expr tile = pairs.of_query() ? tiles - 1 - at.z : Expr(at.z), row = row_of_slot(shape, at.y, tile);
         at.where(unsolved(row < rows));
         std::vector<Expr> totals;
-        for (int j = 0; j < shape.lane_channels(); j++) totals.push_back(s.settled.settled(at.y, at.z, v.h, v.b)[j]);
+        for (int j = 0; j < shape.lane_channels(); j++) totals.push_back(s.settled.settled(at.y, tile, v.h, v.b)[j]);
         Expr total = mux(at.x, totals);
         if (!of_value()) total *= cast<float>(in.forward.scale);
         const Expr result = stored(total);

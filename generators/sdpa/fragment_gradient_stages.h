@@ -18,6 +18,7 @@ struct FragmentPairs {
     Halide::Func rows;                          // (w, k, side, c, t, g, h, b) key and value, or query and grad_out
     Halide::Func met_words, met_other_words;    // (e, l, n, m, c, t, g, h, b)
     Halide::Func summed_words;                  // the same of what is summed
+    std::vector<Halide::Func> met_totals;       // (k, l, u, c, t, g, h, b) lse and delta, where rows that are met are queries
     FragmentProduct product, product_gradient;  // (e, l, p, n, c, t, g, h, b) of own rows and these
     PairWeights of_pair;                        // (r, k, u, c, t, g, h, b) k counts what a lane has of 16 rows u of the chunk
     Halide::Func weight_words;                  // (e, l, p, u, c, t, g, h, b)

@@ -12,6 +12,15 @@ struct FragmentBuilder {
     const FragmentInstructions &does;
     Builder &build;
     FragmentStages &stages;
+    int part = 0;  // keys of a part; 0: they are in one
+
+    Expr parts() const { return (build.in.keys + part - 1) / part; }
+    ChunkSpan of_part(const Builder &by) const {
+        if (!part) return {};
+        const int chunks = part / by.shape.chunk;
+        const Expr p = build.s.t % parts();
+        return {p * chunks, (p + 1) * chunks};
+    }
 
     const RunningPart held{shape};
 
@@ -78,7 +87,7 @@ struct FragmentBuilder {
         RDom at(0, shape.chunk / 16, 0, build.chunk_count(), "running" + suffix);
         f.running_keys = at.x, f.running_chunk = at.y;
         const Expr step = at.x, chunk = at.y;
-        take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole);
+        take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole, of_part(build));
         auto before = [&](int n) -> Expr { return stages.running(l, t, h, b)[static_cast<std::size_t>(n)]; };
         std::vector<Expr> after(static_cast<std::size_t>(held.size()));
         auto set = [&](int n, const Expr &x) { after[static_cast<std::size_t>(n)] = x; };
@@ -117,9 +126,9 @@ struct FragmentBuilder {
         Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
         stages.running = Func("running");
         std::vector<Expr> start(static_cast<std::size_t>(held.sum(0)), 0.0f);
-        // A sink is one more score, which has no value; the first lane of a row has it in its sum.
+        // A sink is one more score, which has no value; the first lane of a row has it in its sum. Of parts it is the merge's.
         const Expr lowest = build.value_of(lowest_max);
-        const Expr sink = build.in.sinks.defined() ? build.sink(build.rows(0, t, h).query_head) : lowest;
+        const Expr sink = build.in.sinks.defined() && !part ? build.sink(build.rows(0, t, h).query_head) : lowest;
         const auto rows = static_cast<std::size_t>(shape.lane_rows);
         start.insert(start.end(), rows, select(sink > lowest && l % lanes_of_row == 0, 1.0f, 0.0f));
         start.insert(start.end(), rows, sink);
@@ -166,53 +175,78 @@ struct FragmentBuilder {
                                  .total = total,
                                  .met_rows = in.keys,
                                  .heads = {},
-                                 .take = [&](RDom &at, const Expr &key) { take_chunks(at, key, by_key, SeenChunks::all); },
+                                 .take = [&](RDom &at, const Expr &key) { take_chunks(at, key, by_key, SeenChunks::all, of_part(by_key)); },
                                  .terms = terms});
+    }
+
+    // Of the row of a slot in a tile.
+    Expr mixed(const Expr &element, const Expr &slot, const Expr &tile) const {
+        FuncRef own = stages.settled.settled(slot, tile, build.s.h, build.s.b);
+        std::vector<Expr> all;
+        for (int n = 0; n < shape.lane_channels(); n++) all.push_back(own[n]);
+        return mux(element, all);
+    }
+    void row_totals(Builder &by_key) {
+        Var r = build.s.r, t = build.s.t, h = build.s.h, b = build.s.b;
+        stages.sum = Func("row_sum"), stages.max = Func("row_max_of_all");
+        stages.sum(r, t, h, b) =
+            over_row(of_slot(r, [&](int row) { return held.sum(row); }), [](const Expr &x, const Expr &y) { return x + y; });
+        stages.max(r, t, h, b) = max_of_slot(r);
+        settle_rows(by_key);
+    }
+
+    // The parts of a row as they are, and their merge.
+    void finish_parts(Builder &by_key, const std::function<Expr(Expr)> &stored) {
+        SdpaStages &s = build.s;
+        Var h = s.h, b = s.b, row("row");
+        row_totals(by_key);
+        const Expr rows = build.in.query_heads / build.in.key_heads * build.in.queries;
+        RDom at(0, shape.lane_channels(), 0, shape.slots(), 0, (rows + shape.rows - 1) / shape.rows * parts(), "state");
+        stages.element = at.x, stages.slot = at.y, stages.tile = at.z;
+        const Expr own = row_of_slot(shape, at.y, at.z / parts());
+        at.where(unsolved(own < rows));
+        stages.state = Func("state_stage");
+        stages.state(s.d, row, h, b) = Tuple(undef<float>(), undef<float>(), undef<float>());
+        stages.state(element_of_lane(at.x, at.y / shape.lane_rows), min(own, rows - 1) * parts() + at.z % parts(), h, b) =
+            Tuple(mixed(at.x, at.y, at.z), stages.sum(at.y, at.z, h, b), stages.max(at.y, at.z, h, b));
+        stages.merged = merge_parts(build, stages.state, part, does.reciprocal, stored);
     }
 
     void finish(Builder &by_key, const std::function<Expr(Expr)> &stored) {
         SdpaStages &s = build.s;
         const SdpaInputs &in = build.in;
         Var r = s.r, t = s.t, h = s.h, b = s.b, d = s.d, i = s.i;
-        const int channels = shape.lane_channels();
-        stages.sum = Func("row_sum");
-        stages.sum(r, t, h, b) =
-            over_row(of_slot(r, [&](int row) { return held.sum(row); }), [](const Expr &x, const Expr &y) { return x + y; });
+        row_totals(by_key);
         stages.lse = Func("lse");
-        stages.lse(r, t, h, b) = running_lse(build, max_of_slot(r), stages.sum(r, t, h, b));
-        settle_rows(by_key);
+        stages.lse(r, t, h, b) = running_lse(build, stages.max(r, t, h, b), stages.sum(r, t, h, b));
 
-        RDom at(0, channels, 0, shape.slots(), 0, (in.queries + shape.rows - 1) / shape.rows, "out");
+        const Expr tiles = (in.queries + shape.rows - 1) / shape.rows;
+        RDom at(0, shape.lane_channels(), 0, shape.slots(), 0, tiles, "out");
         stages.element = at.x, stages.slot = at.y, stages.tile = at.z;
-        const Expr query = row_of_slot(shape, at.y, at.z);
+        // The last tile first: under a diagonal it sees most keys, and what begins last should not be the longest.
+        const Expr tile = tiles - 1 - at.z, query = row_of_slot(shape, at.y, tile);
         at.where(unsolved(query < in.queries));
-        FuncRef own = stages.settled.settled(at.y, at.z, h, b);
-        std::vector<Expr> mixed;
-        for (int n = 0; n < channels; n++) mixed.push_back(own[n]);
-        const Expr sum = stages.sum(at.y, at.z, h, b);
-        const Expr result = stored(select(is_empty_sum(sum), 0.0f, mux(at.x, mixed) * does.reciprocal(sum)));
+        const Expr sum = stages.sum(at.y, tile, h, b);
+        const Expr result = stored(select(is_empty_sum(sum), 0.0f, mixed(at.x, at.y, tile) * does.reciprocal(sum)));
         s.out = Func("out_stage");
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
         s.out(element_of_lane(at.x, at.y / shape.lane_rows), min(query, in.queries - 1), h, b) =
-            Tuple(result, stages.lse(at.y, at.z, h, b));
+            Tuple(result, stages.lse(at.y, tile, h, b));
     }
 };
 
 }  // namespace
 
-FragmentStages fragment_stages(const SdpaInputs &in, const HalfInputs &halves, const FragmentShape &fragment,
-                               const Score &score, const FragmentInstructions &does, const std::function<Expr(Expr)> &stored) {
+namespace {
+
+FragmentStages stages_of(const SdpaInputs &in, const HalfInputs &halves, const FragmentShape &fragment, int part,
+                         const decltype(Builder::rows) &rows, const decltype(Builder::queries_of) &queries_of,
+                         const Score &score, const FragmentInstructions &does, const std::function<Expr(Expr)> &stored) {
     FragmentStages stages;
     const SdpaShape shape{Float(32), fragment.chunk, fragment.chunk, fragment.rows, false};
-    const Expr group = in.query_heads / in.key_heads, queries = in.queries;
-    const auto rows = [=](Expr r, Expr t, Expr h) { return Rows{min(row_of_slot(fragment, r, t), queries - 1), h, h / group}; };
-    const auto queries_of = [=](Expr t) {
-        const Expr first = t * fragment.rows;
-        return std::pair(first, min(first + fragment.rows, queries) - 1);
-    };
     Builder build{in, shape, score, rows, queries_of};
     build.share = {fragment.lane_keys(), [fragment](Expr k, Expr r) { return element_of_lane(k, r / fragment.lane_rows); }};
-    FragmentBuilder fragments{halves, fragment, does, build, stages};
+    FragmentBuilder fragments{halves, fragment, does, build, stages, part};
     build.prepare();
     build.intervals();
     fragments.query();
@@ -220,9 +254,34 @@ FragmentStages fragment_stages(const SdpaInputs &in, const HalfInputs &halves, c
     // The same rows, with chunks of one key.
     const SdpaShape shape_of_key{Float(32), 1, 1, fragment.rows, false};
     Builder by_key{in, shape_of_key, score, rows, queries_of, build.s};
-    fragments.finish(by_key, stored);
+    part ? fragments.finish_parts(by_key, stored) : fragments.finish(by_key, stored);
     stages.s = build.s;
     return stages;
+}
+
+}  // namespace
+
+FragmentStages fragment_stages(const SdpaInputs &in, const HalfInputs &halves, const FragmentShape &fragment,
+                               const Score &score, const FragmentInstructions &does, const std::function<Expr(Expr)> &stored) {
+    const Expr group = in.query_heads / in.key_heads, queries = in.queries;
+    const auto rows = [=](Expr r, Expr t, Expr h) { return Rows{min(row_of_slot(fragment, r, t), queries - 1), h, h / group}; };
+    const auto queries_of = [=](Expr t) {
+        const Expr first = t * fragment.rows;
+        return std::pair(first, min(first + fragment.rows, queries) - 1);
+    };
+    return stages_of(in, halves, fragment, 0, rows, queries_of, score, does, stored);
+}
+
+FragmentStages fragment_split_stages(const SdpaInputs &in, const HalfInputs &halves, const FragmentShape &fragment, int part,
+                                     const Score &score, const FragmentInstructions &does,
+                                     const std::function<Expr(Expr)> &stored) {
+    const Expr group = in.query_heads / in.key_heads, queries = in.queries, parts = (in.keys + part - 1) / part;
+    const auto rows = [=](Expr r, Expr t, Expr h) {
+        const Expr n = min(row_of_slot(fragment, r, t / parts), group * queries - 1);
+        return Rows{n % queries, h * group + n / queries, h};
+    };
+    const auto queries_of = [=](Expr) { return std::pair(Expr(0), queries - 1); };
+    return stages_of(in, halves, fragment, part, rows, queries_of, score, does, stored);
 }
 
 }  // namespace attune

@@ -38,14 +38,21 @@ struct FragmentStages {
     Halide::Func query_words;  // (e, l, p, m, t, h, b)
     FragmentPartials full, part;
     Halide::Func running;              // (l, t, h, b) Tuple: RunningPart
-    Halide::Func sum, lse;             // (r, t, h, b) of all keys
+    Halide::Func sum, max, lse;        // (r, t, h, b) of all keys
     SettledTotals settled;             // weighted values
     SdpaPartials of_key;               // of those that are computed once more: c counts keys
-    Halide::RVar element, slot, tile;  // of out
+    Halide::RVar element, slot, tile;  // of out, or of state
+    // Of split form only: a tile t is one of a part of the keys, and `state` the update of rows and parts (running_chunks.h)
+    // of which out is the merge.
+    Halide::Func state;
+    SdpaStages merged;  // total_max to total_mixed
 };
 
 // Inputs as those of lane_stages(); t of shortest and longest counts tiles.
 FragmentStages fragment_stages(const SdpaInputs &, const HalfInputs &, const FragmentShape &, const Score &,
                                const FragmentInstructions &, const std::function<Halide::Expr(Halide::Expr)> &stored);
+// Rows are the queries of all query heads that share a key head, and keys are cut in parts of `part`, a multiple of a chunk.
+FragmentStages fragment_split_stages(const SdpaInputs &, const HalfInputs &, const FragmentShape &, int part, const Score &,
+                                     const FragmentInstructions &, const std::function<Halide::Expr(Halide::Expr)> &stored);
 
 }  // namespace attune

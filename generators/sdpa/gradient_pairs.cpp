@@ -46,8 +46,8 @@ void GradientPairs::apply(PairWeights &p, const ScoreStep &step, bool bent, cons
     logit = Tuple(slope, after);  // in this order: values are stored one after the other, both of the old score
 }
 
-PairWeights GradientPairs::weights(const Expr &product, const Expr &product_gradient, const std::string &suffix,
-                                   bool masked) const {
+PairWeights GradientPairs::weights(const Expr &product, const Expr &product_gradient, const Expr &lse, const Expr &delta,
+                                   const std::string &suffix, bool masked) const {
     const bool bent = is_bent();
     PairWeights p;
     p.logit = Func("logit" + suffix);
@@ -62,10 +62,10 @@ PairWeights GradientPairs::weights(const Expr &product, const Expr &product_grad
     FuncRef of_pair = p.logit(std::vector<Expr>(pair.begin(), pair.end()));
     const Expr logit = bent ? Expr(of_pair[1]) : Expr(of_pair), i = query(!masked);
     // Subtracted before it is multiplied: the difference is small where both are large.
-    const Expr power = (logit - in.row_lse(i, query_head(), b)) * Expr(static_cast<float>(std::numbers::log2e));
+    const Expr power = (logit - lse) * Expr(static_cast<float>(std::numbers::log2e));
     Expr counted = exp2(power);
     if (of != GradientOf::value) {
-        counted *= product_gradient - in.row_delta(i, query_head(), b);
+        counted *= product_gradient - delta;
         if (bent) counted *= Expr(of_pair[0]);
     }
     if (masked) {

@@ -54,8 +54,12 @@ struct GradientPairs {
         return inside ? Halide::unsafe_promise_clamped(met_at, 0, met_rows() - 1) : min(met_at, met_rows() - 1);
     }
 
-    // Of `product`, query and key multiplied, and `product_gradient`, grad_out and value, of a pair.
-    PairWeights weights(const Expr &product, const Expr &product_gradient, const std::string &suffix, bool masked) const;
+    // What row_lse or row_delta has of a pair's query.
+    Expr of_row(const Halide::Func &total, bool masked) const { return total(query(!masked), query_head(), b); }
+    // Of `product`, query and key multiplied, and `product_gradient`, grad_out and value, of a pair. lse and delta: of_row() of
+    // both.
+    PairWeights weights(const Expr &product, const Expr &product_gradient, const Expr &lse, const Expr &delta,
+                        const std::string &suffix, bool masked) const;
 
     // Of the other side: rows that some row of tile t sees; and what a loop over chunks takes.
     ChunkSpan seen_rows() const;

@@ -47,7 +47,8 @@ struct GradientBuilder {
             p.part_gradient = product("part_gradient" + suffix, s.own_other, p.met_other, p.other_channel);
             gradient = summed(p.part_gradient);
         }
-        p.of_pair = pairs.weights(summed(p.part_score), gradient, suffix, masked);
+        p.of_pair = pairs.weights(summed(p.part_score), gradient, pairs.of_row(pairs.in.row_lse, masked),
+                                  pairs.of_row(pairs.in.row_delta, masked), suffix, masked);
         return p;
     }
 

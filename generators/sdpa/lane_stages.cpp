@@ -152,26 +152,13 @@ struct LaneBuilder {
     void finish_parts(int tile_rows, const std::function<Expr(Expr)> &stored) {
         const SdpaInputs &in = build.in;
         SdpaStages &s = build.s;
-        Var t = s.t, h = s.h, b = s.b, d = s.d, i = s.i, row("row");
+        Var h = s.h, b = s.b, d = s.d, row("row");
         const Expr group = in.query_heads / in.key_heads, parts = (in.keys + part - 1) / part;
         const Held own = held("state", group * in.queries, tile_rows, parts);
         stages.state = Func("state_stage");
         stages.state(d, row, h, b) = Tuple(undef<float>(), undef<float>(), undef<float>());
         stages.state(own.channel, own.row * parts + stages.state_part, h, b) = Tuple(own.element, own.sum, own.max);
-
-        // As chunks of so many keys, of tiles of one query.
-        const SdpaShape shape{Float(32), part, part, 1, false};
-        Builder merge = query_rows(in, shape, build.score);
-        auto state = [&](const Expr &channel, const Expr &at) {
-            return stages.state(channel, (h % max(group, 1) * in.queries + t) * parts + at, h / group, b);
-        };
-        merge.merge([&](Expr at) { return state(0, at)[2]; }, [&](Expr at) { return state(0, at)[1]; },
-                    [&](Expr at) { return state(d, at)[0]; });
-        stages.merged = merge.s;
-        const Expr sum = stages.merged.total_sum(0, i, h, b);
-        s.out = Func("out_stage");
-        s.out(d, i, h, b) = Tuple(stored(normalised(stages.merged.total_mixed(0, d, i, h, b), sum)),
-                                  running_lse(build, stages.merged.total_max(0, i, h, b), sum));
+        stages.merged = merge_parts(build, stages.state, part, does.reciprocal, stored);
     }
 };
 

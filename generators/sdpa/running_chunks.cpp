@@ -59,10 +59,36 @@ TileChunks chunks_of(const ChunkSpan &seen, const ChunkSpan &whole, int chunk, c
             pairs_may_be_masked(score)};
 }
 
-void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which) {
+void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which, const ChunkSpan &of_part) {
     TileChunks of = chunks_of(seen_keys(build), whole_keys(build), build.shape.chunk, build.score);
+    if (of_part.begin.defined()) of.seen = {max(of.seen.begin, of_part.begin), min(of.seen.end, of_part.end)};
     of.seen.end = select(build.queries_of(build.s.t).first < build.in.queries, of.seen.end, 0);
     take_chunks(at, chunk, of, which);
+}
+
+SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::function<Expr(Expr)> &reciprocal,
+                       const std::function<Expr(Expr)> &stored) {
+    SdpaStages &s = build.s;
+    Var r = s.r, h = s.h, b = s.b, d = s.d, i = s.i;
+    const Expr queries = build.in.queries, group = build.in.query_heads / build.in.key_heads;
+    const Expr parts = (build.in.keys + part - 1) / part;
+    SdpaInputs in = build.in;
+    in.keys = (parts + parts_together - 1) / parts_together * parts_together * part;
+    // As chunks of so many keys, and one tile of all queries.
+    const SdpaShape shape{Float(32), part, part, 0, false};
+    Builder merge = query_rows(in, shape, build.score);
+    auto of_part = [&](const Expr &channel, const Expr &at, std::size_t value, double otherwise) {
+        const Expr row = (h % max(group, 1) * queries + r) * parts + min(at, parts - 1);
+        return select(at < parts, state(channel, row, h / group, b)[value], merge.value_of(otherwise));
+    };
+    merge.merge([&](Expr at) { return of_part(0, at, 2, lowest_max); }, [&](Expr at) { return of_part(0, at, 1, 0); },
+                [&](Expr at) { return of_part(d, at, 0, 0); });
+    const Expr sum = merge.s.total_sum(i, 0, h, b);
+    s.out = Func("out_stage");
+    s.out(d, i, h, b) =
+        Tuple(stored(select(is_empty_sum(sum), 0.0f, merge.s.total_mixed(i, d, 0, h, b) * reciprocal(sum))),
+              running_lse(build, merge.s.total_max(i, 0, h, b), sum));
+    return merge.s;
 }
 
 Expr within_tile(const Expr &j, const Builder &build) {

@@ -23,9 +23,18 @@ struct TileChunks {
 TileChunks chunks_of(const ChunkSpan &seen_rows, const ChunkSpan &whole_rows, int chunk, const Score &);
 
 // Leaves a loop those chunks; `chunk` is a variable of `at`. As bounds of the chunk's number, unlike Builder::seen(), so that
-// Halide trims the loop at its end. A tile behind the last query sees none.
+// Halide trims the loop at its end. A tile behind the last query sees none. of_part: no chunks but these, if given.
 void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const TileChunks &, SeenChunks which);
-void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const Builder &, SeenChunks which);
+void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const Builder &, SeenChunks which, const ChunkSpan &of_part = {});
+
+// Keys in parts of `part`, each with a running softmax of its own. `state`: (d, row * parts + p, h, b) Tuple {weighted values, sum,
+// maximum} of the rows of a key head, which are its query heads' queries, one head after the other. Sets build.s.out to the
+// merge of parts, as if they were chunks, and returns its stages. Sums over parts are filled up to a multiple of
+// parts_together by such as count nothing: their loads need no condition.
+constexpr int parts_together = 8;
+SdpaStages merge_parts(Builder &build, const Halide::Func &state, int part,
+                       const std::function<Halide::Expr(Halide::Expr)> &reciprocal,
+                       const std::function<Halide::Expr(Halide::Expr)> &stored);
 
 // Some row of the tile may see key j.
 Halide::Expr within_tile(const Halide::Expr &j, const Builder &);

@@ -8,17 +8,20 @@
 #include "schedules/sdpa/fragment_schedules.h"
 #include "schedules/sdpa/lane_schedules.h"
 #include "schedules/shared_memory.h"
+#include "schedules/taken_iterations.h"
 
 namespace {
 using namespace Halide;
-enum class Schedule { simt, split, mma };
+enum class Schedule { simt, split, mma, mma_split };
 enum class Kind { plain, scored };
 enum class Pair { dot_product, additive };
 
 class SdpaLanes : public Halide::Generator<SdpaLanes> {
 public:
     GeneratorParam<Schedule> schedule_name{
-        "schedule", Schedule::simt, {{"simt", Schedule::simt}, {"split", Schedule::split}, {"mma", Schedule::mma}}};
+        "schedule",
+        Schedule::simt,
+        {{"simt", Schedule::simt}, {"split", Schedule::split}, {"mma", Schedule::mma}, {"mma_split", Schedule::mma_split}}};
     GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
     GeneratorParam<bool> gradients{"gradients", false};
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
@@ -48,7 +51,7 @@ public:
             pair_weight = add_input<Buffer<>>("pair_weight", Float(32), 1);  // (d), any stride
             pair_bias = add_input<float>("pair_bias");
         }
-        if (schedule_name == Schedule::mma)
+        if (by_fragments())
             key_address = add_input<uint64_t>("key_address"), value_address = add_input<uint64_t>("value_address");
         if (kind == Kind::scored) {
             softcap = add_input<float>("softcap");
@@ -62,7 +65,7 @@ public:
             grad_out = add_input<Buffer<>>("grad_out", held(), 4);
             lse = add_input<Buffer<>>("lse", Float(32), 3);
             has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
-            if (schedule_name == Schedule::mma)
+            if (by_fragments())
                 query_address = add_input<uint64_t>("query_address"),
                 grad_out_address = add_input<uint64_t>("grad_out_address");
             rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
@@ -74,7 +77,7 @@ public:
         // lse is the second value of out: the runtime gives it stride 0 along d.
         out = add_output<Func>("out", {held(), Float(32)}, 4);
         // So have the sums and maxima of state.
-        if (schedule_name == Schedule::split) state = add_output<Func>("state", {Float(32), Float(32), Float(32)}, 4);
+        if (in_parts()) state = add_output<Func>("state", {Float(32), Float(32), Float(32)}, 4);
     }
 
     void generate() {
@@ -93,7 +96,7 @@ public:
             for (const auto &[of, out] : {std::pair(attune::GradientOf::query, of_query),
                                           {attune::GradientOf::key, of_key},
                                           {attune::GradientOf::value, of_value}}) {
-                if (schedule_name == Schedule::mma) {
+                if (by_fragments()) {
                     fragment_gradients.push_back(attune::fragment_gradient(
                         of, in, halves(), fragment(), score(), attune::fragment_instructions(target, held()), narrowed));
                     *out = fragment_gradients.back().out;
@@ -110,6 +113,12 @@ public:
             fragments = attune::fragment_stages(inputs(), {all.query, all.key, all.value}, fragment(), score(),
                                                 attune::fragment_instructions(target, held()), narrowed);
             *out = fragments.s.out;
+        } else if (schedule_name == Schedule::mma_split) {
+            const attune::HalfInputs halves = {half(query, "query", nullptr), half(key, "key", key_address),
+                                               half(value, "value", value_address)};
+            fragments = attune::fragment_split_stages(inputs(), halves, fragment(), part, score(),
+                                                      attune::fragment_instructions(target, held()), narrowed);
+            *out = fragments.s.out, *state = fragments.state;
         } else if (schedule_name == Schedule::split) {
             stages = attune::lane_split_stages(inputs(), lanes(), chunk, part, tile_q, score(),
                                                attune::lane_instructions(target), narrowed);
@@ -124,17 +133,20 @@ public:
     void schedule() {
         constrain_layout();
         if (gradients) {
-            attune::schedule_device_rows(row_stages, *rows);
+            attune::schedule_device_rows(row_stages, *rows, together());
             for (attune::LaneGradient &g : lane_gradients) attune::schedule_lane_gradient(g, lanes_tuning());
             for (attune::FragmentGradient &g : fragment_gradients) attune::schedule_fragment_gradient(g, fragment());
         } else if (schedule_name == Schedule::mma) {
             attune::schedule_fragments(fragments, *out, fragment());
+        } else if (schedule_name == Schedule::mma_split) {
+            attune::schedule_split_fragments(fragments, *out, *state, fragment(), part);
         } else if (schedule_name == Schedule::split) {
             attune::schedule_split_lanes(stages, *out, *state, lanes_tuning(), part);
         } else {
             attune::schedule_lanes(stages, *out, lanes_tuning());
         }
-        if (schedule_name != Schedule::mma) return;
+        attune::count_taken_iterations(get_pipeline());
+        if (!by_fragments()) return;
         attune::keep_registers_private(get_pipeline());
         attune::take_shared_addresses(get_pipeline());
     }
@@ -156,6 +168,8 @@ private:
     attune::BackwardRowsStages row_stages;
     attune::FragmentStages fragments;
 
+    bool by_fragments() const { return schedule_name == Schedule::mma || schedule_name == Schedule::mma_split; }
+    bool in_parts() const { return schedule_name == Schedule::split || schedule_name == Schedule::mma_split; }
     Type held() const { return attune::held_type(dtype); }
     int most_channels() const { return channels == 0 ? head_dim : channels; }
     attune::LaneShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }

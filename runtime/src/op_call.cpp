@@ -34,9 +34,10 @@ std::shared_ptr<const VariantList> dispatched_here() {
     if (generation == variant_generation()) return list;
     generation = variant_generation();
     VariantList l;
+    const VariantRecords records = variant_records();
     for (const char *target : cpu_targets())
         for (const bool any_size : {false, true})
-            for (const VariantRecord *v : variant_records())
+            for (const VariantRecord *v : *records)
                 if (v->dispatched && v->target == target && (v->head_dim == 0) == any_size && runs_here(v->target))
                     l.push_back(v);
     return list = std::make_shared<const VariantList>(std::move(l));

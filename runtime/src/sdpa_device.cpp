@@ -78,6 +78,8 @@ bool is_aligned(const ConstView &v) {
 
 namespace {
 int channels_of(const VariantRecord &v) { return number_of(v, "channels", v.head_dim); }
+bool cuts_keys(const VariantRecord &v) { return v.schedule == "split" || v.schedule == "mma_split"; }
+bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" || v.schedule == "mma_split"; }
 }  // namespace
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
@@ -91,10 +93,10 @@ bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
 // The one that cuts keys in parts, or else not; of this head size, else the smallest of any size; rather one that multiplies
 // matrices; and rather one that knows no more options than the call has.
 bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_parts) {
-    if ((a.schedule == "split") != (b.schedule == "split")) return (a.schedule == "split") == in_parts;
+    if (cuts_keys(a) != cuts_keys(b)) return cuts_keys(a) == in_parts;
     if (channels_of(a) != channels_of(b)) return channels_of(a) < channels_of(b);
     if ((a.head_dim == 0) != (b.head_dim == 0)) return b.head_dim == 0;
-    if (a.schedule != b.schedule) return a.schedule == "mma";
+    if (multiplies_matrices(a) != multiplies_matrices(b)) return multiplies_matrices(a);
     return a.kind == "plain" && b.kind != "plain";
 }
 
@@ -131,7 +133,7 @@ void add_attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands
         call.number(static_cast<float>(c.pair_bias));
     }
     // Kernels that copy keys and values themselves take where they are.
-    if (variant.schedule == "mma")
+    if (multiplies_matrices(variant))
         for (const ConstView &v : {key, value}) call.number(reinterpret_cast<std::uint64_t>(v.data));
     if (variant.kind != "scored") return;
     call.number(static_cast<float>(c.softcap));
@@ -159,7 +161,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
         call.buffer(c.lse, p.value_dim);
     else
         call.scratch_buffer({p.batch, p.query_heads, p.queries}, p.value_dim);
-    if (variant.schedule == "split") {
+    if (cuts_keys(variant)) {
         // Of each row the parts side by side.
         const std::int64_t part = number_of(variant, "part", 1), parts = (std::max<std::int64_t>(p.keys, 1) + part - 1) / part;
         const std::int64_t of_head = p.query_heads / p.key_heads * p.queries * parts;

@@ -2,6 +2,7 @@
 #pragma once
 #include "attune/attention_library.h"
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,9 +19,11 @@ struct SdpaShapeClasses {
     std::int64_t device_split_rows_at_most, device_split_keys_at_least;
 };
 
-// Those of the library; and all: with what was registered (attention_library.h), also later than others ran.
+// Those of the library; and all: with what was registered (attention_library.h), also later than others ran. Listed once for
+// each generation, since every call on a device asks.
 std::span<const VariantRecord> library_variants() noexcept;
-std::vector<const VariantRecord *> variant_records();
+using VariantRecords = std::shared_ptr<const std::vector<const VariantRecord *>>;
+VariantRecords variant_records();
 // Goes up with each registration.
 int variant_generation() noexcept;
 

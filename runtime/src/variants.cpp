@@ -4,6 +4,7 @@
 #include "variant_table.h"
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <set>
 
 namespace attune {
@@ -48,7 +49,13 @@ const AttentionRecord *find_attention(std::string_view op) noexcept {
 
 int variant_generation() noexcept { return generation; }
 
-std::vector<const VariantRecord *> variant_records() {
+VariantRecords variant_records() {
+    static std::mutex mutex;
+    static int listed_generation = -1;
+    static VariantRecords records;
+    const std::lock_guard lock(mutex);
+    if (listed_generation == variant_generation()) return records;
+    listed_generation = variant_generation();
     std::vector<const VariantRecord *> all;
     std::set<std::string_view> listed;
     const auto list = [&](const VariantRecord &v) {
@@ -59,7 +66,7 @@ std::vector<const VariantRecord *> variant_records() {
     for (const VariantRecord &v : library_variants()) list(v);
     for (const Registered *r = first_registered; r; r = r->next)
         for (const VariantRecord &v : r->variants) list(v);
-    return all;
+    return records = std::make_shared<const std::vector<const VariantRecord *>>(std::move(all));
 }
 
 const VariantRecord *find_variant(std::string_view name) noexcept {
@@ -88,15 +95,16 @@ bool is_cpu_target(std::string_view target) noexcept {
 
 std::vector<VariantInfo> variants() {
     std::vector<VariantInfo> infos;
+    const VariantRecords records = variant_records();
     for (const char *target : cpu_targets())
-        for (const VariantRecord *v : variant_records()) {
+        for (const VariantRecord *v : *records) {
             if (v->target != target) continue;
             std::string missing = missing_for(v->target);
             infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->numbers,
                              v->provenance, v->dispatched, missing.empty(),
                              missing.empty() ? "" : "this CPU lacks " + missing});
         }
-    for (const VariantRecord *v : variant_records()) {
+    for (const VariantRecord *v : *records) {
         if (is_cpu_target(v->target)) continue;
         std::string why_not = "is for tensors on a device";
         const DeviceBackend *backend = device_backend();

@@ -35,8 +35,9 @@ void schedule_lane_gradient(LaneGradient &g, const LanesTuning &tuning) {
     }
 }
 
-void schedule_device_rows(BackwardRowsStages &s, Func rows) {
+void schedule_device_rows(BackwardRowsStages &s, Func rows, int loaded) {
     Var block("block"), lane("lane");
+    RVar loads("loads"), together("together");
     rows.compute_root()
         .split(s.i, block, lane, lanes_in_step, TailStrategy::GuardWithIf)
         .gpu_blocks(block, s.h, s.b)
@@ -44,6 +45,8 @@ void schedule_device_rows(BackwardRowsStages &s, Func rows) {
         .never_partition_all();
     s.product.compute_at(rows, lane).store_in(MemoryType::Register);
     for (const Var &v : s.product.args()) s.product.bound_extent(v, 1);
+    // Loads of neighbours become one.
+    if (loaded > 1) s.product.update().split(s.channel, loads, together, loaded).unroll(together);
 }
 
 }  // namespace attune

@@ -1,7 +1,9 @@
 // The warps of a block walk the keys together: chunk by chunk, keys and values are copied to shared memory, where every warp
 // reads them for its own rows. Scores, weights and weighted values are fragments in registers, and no lane waits for another
 // but where a chunk is staged.
+#include "schedules/require.h"
 #include "schedules/sdpa/fragment_schedules.h"
+#include "schedules/sdpa/lane_schedules.h"
 
 namespace attune {
 using namespace Halide;
@@ -24,15 +26,16 @@ void schedule_partials(FragmentStages &stages, FragmentPartials &f, const Fragme
     block.in_lane(f.value_words, {stages.running, f.running_keys}, {.groups = shape.channels / 16});
 }
 
-}  // namespace
-
-void schedule_fragments(FragmentStages &stages, Func out, const FragmentShape &shape) {
+// `result` is an update over what lanes hold in the end.
+void schedule_walk(FragmentStages &stages, Func result, const FragmentShape &shape) {
     require_fragments(shape);
     SdpaStages &s = stages.s;
     const FragmentBlock in_block{stages.v, shape};
-    const LoopLevel in_out = in_block.deal_to_lanes(out, stages.element, stages.slot, stages.tile), block(out, stages.tile);
+    const LoopLevel in_out = in_block.deal_to_lanes(result, stages.element, stages.slot, stages.tile),
+                    block(result, stages.tile);
     in_block.in_lane(stages.sum, in_out);
-    in_block.in_lane(stages.lse, in_out);
+    in_block.in_lane(stages.max, in_out);
+    if (stages.lse.defined()) in_block.in_lane(stages.lse, in_out);
     in_block.settling(stages.settled, in_out, {stages.of_key.score, stages.of_key.logit});
 
     for (Func f : {s.row_begin, s.row_end}) in_block.of_slots(f, block);
@@ -45,6 +48,17 @@ void schedule_fragments(FragmentStages &stages, Func out, const FragmentShape &s
         schedule_partials(stages, *f, in_block, lane);
         in_block.staging(f->rows, {stages.running, f->running_chunk});
     }
+}
+
+}  // namespace
+
+void schedule_fragments(FragmentStages &stages, Func out, const FragmentShape &shape) { schedule_walk(stages, out, shape); }
+
+void schedule_split_fragments(FragmentStages &stages, Func out, Func state, const FragmentShape &shape, int part) {
+    require_multiple("part", part, "chunk", shape.chunk);
+    state.compute_root();
+    schedule_walk(stages, state, shape);
+    schedule_merge_of_parts(stages.s, stages.merged, out);
 }
 
 }  // namespace attune

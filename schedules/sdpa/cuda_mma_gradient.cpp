@@ -7,19 +7,21 @@ using namespace Halide;
 
 namespace {
 
+constexpr int lane_rows_of_product = 4;  // of 16 rows of a chunk, that a lane has
+
 void schedule_pairs(FragmentGradient &g, FragmentPairs &p, const FragmentBlock &block) {
-    constexpr int groups = 2, lane_rows = 4;  // of 16 rows: of 8 columns, and of a lane
+    constexpr int groups = 2;  // of 16 rows: of 8 columns
     const LoopLevel rows(g.running, p.running_rows);
     for (auto [words, product] : {std::pair(p.met_words, p.product), {p.met_other_words, p.product_gradient}}) {
         if (!words.defined()) continue;
         block.in_lane(words, {product.sum, product.term});
         block.products(product, rows, groups);
     }
-    block.in_lane(p.of_pair.logit, rows, {.keys = lane_rows});
+    block.in_lane(p.of_pair.logit, rows, {.keys = lane_rows_of_product});
     int step = 0;
     for (const RVar &key : p.of_pair.steps)
         p.of_pair.logit.update(step++).reorder(block.v.r, key).unroll(block.v.r).unroll(key);
-    block.in_lane(p.of_pair.weight, rows, {.keys = lane_rows});
+    block.in_lane(p.of_pair.weight, rows, {.keys = lane_rows_of_product});
     block.in_lane(p.weight_words, rows);
 }
 
@@ -50,6 +52,8 @@ void schedule_fragment_gradient(FragmentGradient &g, const FragmentShape &shape)
         if (shape.channels <= 64) rows.unroll(p->running_rows);
         in_block.in_lane(p->summed_words, {g.running, groups});
         schedule_pairs(g, *p, in_block);
+        for (const Func &f : p->met_totals)
+            in_block.of_lanes(f, {g.running, p->running_chunk}, {.keys = lane_rows_of_product, .steps = shape.chunk / 16});
         in_block.staging(p->rows, {g.running, p->running_chunk});
     }
 }

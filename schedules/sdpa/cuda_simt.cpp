@@ -112,7 +112,7 @@ void schedule_lanes(LaneStages &stages, Func out, const LanesTuning &tuning) {
 
 void schedule_split_lanes(LaneStages &stages, Func out, Func state, const LanesTuning &tuning, int part) {
     require_multiple("part", part, "chunk", tuning.chunk);
-    const SdpaStages &s = stages.s, &merged = stages.merged;
+    const SdpaStages &s = stages.s;
     RVar part_of_rows("part_of_rows");
     state.compute_root();
     const RVar block = schedule_walk(stages, state, tuning);
@@ -120,9 +120,12 @@ void schedule_split_lanes(LaneStages &stages, Func out, Func state, const LanesT
         .fuse(stages.state_part, block, part_of_rows)
         .reorder({part_of_rows, s.h, s.b})
         .gpu_blocks(part_of_rows, s.h, s.b);
+    schedule_merge_of_parts(s, stages.merged, out);
+}
 
-    // A lane of the merge walks the parts of one channel. What it reads of a part without channels the lanes of a warp read
-    // together.
+// A lane walks the parts of one channel, and asks for what it reads of some of them together. What is read of a part without
+// channels the lanes of a warp read together.
+void schedule_merge_of_parts(const SdpaStages &s, const SdpaStages &merged, Func out) {
     Var some_channels("some_channels"), lane("lane"), row("row");
     constexpr int lanes = 32;
     out.split(s.d, some_channels, lane, lanes, TailStrategy::GuardWithIf)
@@ -134,7 +137,8 @@ void schedule_split_lanes(LaneStages &stages, Func out, Func state, const LanesT
     for (Func f : {merged.total_max, merged.total_sum, merged.total_mixed}) {
         f.compute_at(out, lane).store_in(MemoryType::Register);
         for (const Var &v : f.args()) f.bound_extent(v, 1);
-        f.update().never_partition_all();
+        RVar some("some"), part("part");
+        f.update().split(f.rvars()[0], some, part, parts_together).unroll(part).never_partition_all();
     }
 }
 

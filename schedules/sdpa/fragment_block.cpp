@@ -35,6 +35,7 @@ Func FragmentBlock::bounded(Func f, const FragmentExtents &extents) const {
         int extent = 1;
         if (name == v.r.name()) extent = extents.slots ? extents.slots : shape.lane_rows;
         if (name == v.k.name()) extent = extents.keys;
+        if (name == v.u.name()) extent = extents.steps;
         if (name == v.e.name()) extent = 4;
         if (name == v.l.name()) extent = extents.lanes;
         if (name == v.p.name()) extent = shape.products();
@@ -64,7 +65,7 @@ void FragmentBlock::of_lanes(Func f, const LoopLevel &block, const FragmentExten
     std::vector<VarOrRVar> loops;
     for (const Var &arg : f.args()) {
         bool in_fragment = false;
-        for (const Var &of : {v.e, v.p, v.n, v.m}) in_fragment = in_fragment || arg.name() == of.name();
+        for (const Var &of : {v.e, v.p, v.n, v.m, v.k, v.u}) in_fragment = in_fragment || arg.name() == of.name();
         if (in_fragment) f.unroll(arg), loops.emplace_back(arg);
     }
     loops.emplace_back(v.l), loops.emplace_back(warp);

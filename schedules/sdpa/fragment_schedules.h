@@ -9,13 +9,15 @@ namespace attune {
 // A block is one tile of queries of one head. Its warps stage the keys and values of a chunk in shared memory, together, and
 // hold all else in registers.
 void schedule_fragments(FragmentStages &, Halide::Func out, const FragmentShape &);
+// A block is one tile of rows and one part of the keys; another kernel merges parts.
+void schedule_split_fragments(FragmentStages &, Halide::Func out, Halide::Func state, const FragmentShape &, int part);
 // Rows are of the gradient, and each of them is a kernel of its own.
 void schedule_fragment_gradient(FragmentGradient &, const FragmentShape &);
 
 // Parts of them. How much of a Func is computed together: slots (0: those of a lane) or lanes, rows of a chunk that a lane has,
-// groups of columns, groups of terms.
+// and of how many products of matrices, groups of columns, groups of terms.
 struct FragmentExtents {
-    int slots = 0, lanes = 1, keys = 1, groups = 1, terms = 1;
+    int slots = 0, lanes = 1, keys = 1, steps = 1, groups = 1, terms = 1;
 };
 struct FragmentBlock {
     const FragmentVars &v;
@@ -28,7 +30,7 @@ struct FragmentBlock {
     Halide::Func bounded(Halide::Func, const FragmentExtents &) const;
     // Within the loop of a lane; all loops unrolled, fragments as vectors.
     Halide::Func in_lane(Halide::Func, const Halide::LoopLevel &, const FragmentExtents & = {}) const;
-    // What a lane has before its first chunk: of lanes, and of slots.
+    // What a lane has before a loop of the block, or in it: of lanes, and of slots.
     void of_lanes(Halide::Func, const Halide::LoopLevel &block, const FragmentExtents & = {}) const;
     void of_slots(Halide::Func, const Halide::LoopLevel &block) const;
     // A sum of products of matrices: one term after the other, for all groups of columns.

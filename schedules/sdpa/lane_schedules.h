@@ -22,11 +22,13 @@ struct LanesTuning {
 void schedule_lanes(LaneStages &, Halide::Func out, const LanesTuning &);
 // Split form: a block is tile_q rows of one key head and one part of its keys, and the merge is a kernel of its own.
 void schedule_split_lanes(LaneStages &, Halide::Func out, Halide::Func state, const LanesTuning &, int part);
+// Of any split form.
+void schedule_merge_of_parts(const SdpaStages &, const SdpaStages &merged, Halide::Func out);
 
 // Rows are of the gradient, and each of them is a kernel of its own.
 void schedule_lane_gradient(LaneGradient &, const LanesTuning &);
-// What gradients need of each query alone: a lane is a query.
-void schedule_device_rows(BackwardRowsStages &, Halide::Func rows);
+// What gradients need of each query alone: a lane is a query, and loads so many of its channels together.
+void schedule_device_rows(BackwardRowsStages &, Halide::Func rows, int loaded);
 
 // Parts of them. Result is an update over these loops: a block is some warps, a warp its lanes; a lane writes what it holds.
 // The loop over lanes is what is left inside of `block`.

@@ -135,14 +135,51 @@ TEST_CASE("device: keys are cut in parts where queries are few and keys many", "
     };
     const SdpaCase few{.query_heads = 8, .key_heads = 2, .queries = 1, .keys = 300};
     CHECK(chosen(0.0f, few) == "sdpa_f32_d64_cuda80_as_ptx_split_scored");
-    CHECK(chosen(Float16(0), few) == "sdpa_f16_d64_cuda80_as_ptx_split_scored");
+    if (multiplies_matrices()) CHECK(chosen(Float16(0), few) == "sdpa_f16_d64_cuda80_as_ptx_mma_split");
     SdpaCase other = few;
     other.keys = 256;
     CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_simt");
-    other = few, other.queries = 5;  // 20 rows for each key head
+    other = few, other.queries = 16;  // 64 rows for each key head
+    CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_split_scored");
+    other.queries = 17;
     CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_simt");
     other = few, other.head_dim = 50;
     CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_c64_scored");
+}
+
+// What a loop over chunks costs where it leaves one out is a barrier, or two: it must not come there.
+TEST_CASE("device: chunks that a tile does not see are not come to", "[device]") {
+    const DriverCounts *counts = driver_counts();
+    if (!counts || !multiplies_matrices()) {
+        if (!counts) WARN("SKIPPED: only the interpreter counts barriers");
+        return;
+    }
+    attune::Context context;
+    const auto barriers = [&](const SdpaCase &c, std::string_view variant) {
+        SdpaArrays<Float16> a(c);
+        attune::SdpaOptions options = a.options(variant);
+        for (attune::ConstView *v : {&options.offsets, &options.valid_lens}) *v = on_device(*v);
+        options.lse = on_device(a.lse.view());
+        const long before = counts->barriers;
+        REQUIRE(attune::scaled_dot_product_attention(context, on_device(a.query.view()), on_device(a.key.view()),
+                                                     on_device(a.value.view()), on_device(a.out.view()), options)
+                    .message() == "");
+        CHECK(defect(a) == "");
+        return counts->barriers - before;
+    };
+    const SdpaCase few_keys{.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 64, .keys = 96};
+    SdpaCase hidden = few_keys;
+    hidden.keys = 2000, hidden.causal = attune::Causal::top_left;
+    SdpaCase window = few_keys;
+    window.keys = 2000, window.window = {40, 20}, window.offset = 900;
+    for (const std::string_view variant : {"sdpa_f16_d64_cuda80_as_ptx_mma", "sdpa_f16_d64_cuda80_as_ptx_mma_split"}) {
+        const long most = barriers(few_keys, variant) + 8;
+        CAPTURE(variant, most);
+        // Of parts, those that see nothing have the barriers around their loops.
+        const long of_other_parts = variant.ends_with("split") ? 4 * 4 * 16 : 0;
+        CHECK(barriers(hidden, variant) <= most + of_other_parts);
+        CHECK(barriers(window, variant) <= most + of_other_parts);
+    }
 }
 
 TEST_CASE("device: the bits of a batch entry do not depend on the others", "[device]") {
@@ -189,9 +226,9 @@ TEST_CASE("device: a key-value cache whose lengths are on the device", "[device]
     SdpaArrays<float> a(c);
     attune::Context context;
     attune::SdpaOptions options;
-    const std::int32_t lens[] = {11, 20};
+    const std::vector<std::int32_t> lens = {11, 20};  // not on the stack, which no GPU reaches
     options.causal = attune::Causal::offset;
-    options.cache_lens = on_device(attune::ConstView(lens, {2}));
+    options.cache_lens = on_device(attune::ConstView(lens.data(), {2}));
     options.lse = on_device(a.lse.view());
     REQUIRE(attune::scaled_dot_product_attention(context, on_device(a.query.view()), on_device(a.key.view()),
                                                  on_device(a.value.view()), on_device(a.out.view()), options)

@@ -3,5 +3,6 @@
 
 struct DriverCounts {
     long launches = 0, copies = 0, waits = 0, allocations = 0;
+    long barriers = 0;  // that blocks came to
     void *last_stream = nullptr;
 };

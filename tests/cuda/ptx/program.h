@@ -85,7 +85,7 @@ std::unique_ptr<Module> parse(const std::string &text);
 constexpr char unknown_byte = 0x42;
 
 // Runs all blocks of a grid; addresses are the host's. Throws std::runtime_error: an instruction that it does not know, a lane
-// that is missing where a warp exchanges, an access beyond shared memory.
-void run(const Kernel &, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, void **arguments);
+// that is missing where a warp exchanges, an access beyond shared memory. Returns how often a block came to a barrier.
+long run(const Kernel &, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, void **arguments);
 
 }  // namespace ptx

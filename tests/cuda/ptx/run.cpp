@@ -254,7 +254,7 @@ private:
 
 }  // namespace
 
-void run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)[3], unsigned shared_bytes, void **given) {
+long run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)[3], unsigned shared_bytes, void **given) {
     Launch launch{kernel, {}, {}};
     for (std::size_t n = 0; n < kernel.parameters.size(); n++) {
         std::uint64_t value = 0;
@@ -265,6 +265,7 @@ void run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)
     // Their memory is that of all blocks.
     std::vector<Warp> warps((threads + lanes - 1) / lanes, Warp(launch));
     unsigned index[3];
+    long barriers = 0;
     for (index[2] = 0; index[2] < grid[2]; index[2]++)
         for (index[1] = 0; index[1] < grid[1]; index[1]++)
             for (index[0] = 0; index[0] < grid[0]; index[0]++) {
@@ -277,8 +278,10 @@ void run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)
                     more = false;
                     for (std::size_t n = 0; n < warps.size(); n++)
                         more = warps[forward ? n : warps.size() - 1 - n].run() || more;
+                    barriers += more;
                 }
             }
+    return barriers;
 }
 
 }  // namespace ptx
