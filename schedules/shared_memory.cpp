@@ -18,7 +18,7 @@ const std::string copied = "attune_copied", copy = "attune_copy", close_group = 
                   wait = "attune_wait_for_copies";
 
 const Call *copied_value(const Store *op) {
-    const Call *call = op->value.as<Call>();
+    const Call *call = op ? op->value.as<Call>() : nullptr;
     return call && call->name == copied ? call : nullptr;
 }
 bool is_barrier(const Evaluate *op) {
@@ -78,7 +78,8 @@ class OnlyCopies : public IRMutator {
     // They lie within an iteration that has the same names.
     template<typename Op> auto renamed(const Op *op) {
         const std::string name = unique_name(op->name);
-        return Op::make(name, mutate(op->value), mutate(substitute(op->name, Variable::make(op->value.type(), name), op->body)));
+        return Op::make(name, mutate(op->value),
+                        mutate(substitute(op->name, Variable::make(op->value.type(), name), op->body)));
     }
     Stmt visit(const LetStmt *op) override { return renamed(op); }
     Expr visit(const Let *op) override { return renamed(op); }
@@ -148,7 +149,7 @@ Stmt copying_ahead(const Stmt &iteration, const Stmt &ahead, const std::set<std:
     const auto copy =
         std::find_if(steps.begin(), steps.end(), [](const Step &s) { return s.stmt.defined() && use_of(s.stmt).copies; });
     auto barrier = std::find_if(copy, steps.end(), is_barrier_step);
-    require(barrier != steps.end(), "no barrier is behind the copies");
+    require(barrier != steps.end() && copied_value(copy->stmt.as<Store>()), "copies are not followed by a barrier");
     const auto next = std::find_if(barrier + 1, steps.end(), is_barrier_step);
     const auto movable = [&](const Step &s) {
         ArraysUsed used;
@@ -202,7 +203,7 @@ class SharedAddresses : public IRMutator {
     std::set<std::string> arrays_;
     std::int64_t bytes_ = 0;  // of shared memory, where it is to be doubled
     std::string shared_;
-    Expr half_ = Expr(0);     // where in it this iteration reads
+    Expr half_ = Expr(0);  // where in it this iteration reads
 
     Expr address(const Expr &e) const {
         if (const Broadcast *b = e.as<Broadcast>()) return Broadcast::make(address(b->value), b->lanes);

@@ -20,6 +20,7 @@ from report import spread
 
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 CALLS_MS = 3  # of calls between two events
+FEW_QUERIES = 8  # up to which reading keys and values is what a call takes
 ALLOWED = 2  # times the error of the plain computation in the type, and a floor for rounding
 
 
@@ -29,7 +30,11 @@ class Cell:
     backward: bool = False
 
     def __str__(self):
-        return f"{'backward' if self.backward else 'decode' if self.problem.queries == 1 else 'prefill'} {self.problem}"
+        return f"{'backward' if self.backward else 'decode' if self.decodes else 'prefill'} {self.problem}"
+
+    @property
+    def decodes(self):
+        return self.problem.queries <= FEW_QUERIES
 
     @property
     def flops(self):
@@ -54,8 +59,9 @@ def cells(scale):
         for queries, dim in ((1024, 64), (2048, 64), (2048, 128), (2048, 256)):
             size = queries // scale
             yield from (Cell(Problem(4, 16, 16, size, size, dim, dtype, causal)) for causal in (False, True))
-        for batch, keys in ((1, 32768), (16, 8192)):
-            yield Cell(Problem(batch, 32, 8, 1, keys // scale, 128, dtype))
+        for batch, key_heads, queries, keys, dim in ((1, 8, 1, 32768, 128), (16, 8, 1, 8192, 128), (16, 8, 1, 8192, 64),
+                                                     (1, 4, 8, 16384, 128)):
+            yield Cell(Problem(batch, 32, key_heads, queries, keys // scale, dim, dtype))
         size = 2048 // scale
         yield from (Cell(Problem(4, 16, 16, size, size, dim, dtype, causal), backward=True)
                     for dim in (64, 128) for causal in (False, True))
@@ -183,7 +189,7 @@ def bandwidth(device, rounds):
 def targets_of(cell, seconds, ratio, peak, reads):
     """(figure, measured, at least)"""
     problem = cell.problem
-    if problem.queries == 1:
+    if cell.decodes:
         yield f"{cell}: bytes of keys and values, of a copy's", cell.bytes / seconds / reads, 0.7
     elif not cell.backward and problem.dtype == "f32" and not problem.causal:
         if peak:
@@ -229,7 +235,7 @@ def main():
             line = f"| {cell} | {str(failure).splitlines()[0]} | | | | | | | |"
         else:
             of_peak = f"{cell.flops / seconds / peak:.2f}" if peak and cell.problem.dtype == "f32" else "-"
-            of_copy = f"{cell.bytes / seconds / reads:.2f}" if cell.problem.queries == 1 else "-"
+            of_copy = f"{cell.bytes / seconds / reads:.2f}" if cell.decodes else "-"
             ratio = statistics.median(ratios)
             targets += targets_of(cell, seconds, ratio, peak, reads)
             wrong += [] if share <= 1 else [f"{cell}: wrong result: {share:.3g} times the error that is allowed"]

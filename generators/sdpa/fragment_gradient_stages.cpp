@@ -69,9 +69,9 @@ struct FragmentGradientBuilder {
                 product_of("product_gradient" + suffix, shape, v, does, s.own_other_words, p.met_other_words, of);
             gradient = element_of_product(p.product_gradient.sum, shape, v.r, k, of);
         }
-        p.of_pair = pairs.weights(element_of_product(p.product.sum, shape, v.r, k, of), gradient,
-                                  total_of_row(p, in.row_lse, "lse" + suffix, masked),
-                                  of_value() ? Expr() : total_of_row(p, in.row_delta, "delta" + suffix, masked), suffix, masked);
+        p.of_pair = pairs.weights(
+            element_of_product(p.product.sum, shape, v.r, k, of), gradient, total_of_row(p, in.row_lse, "lse" + suffix, masked),
+            of_value() ? Expr() : total_of_row(p, in.row_delta, "delta" + suffix, masked), suffix, masked);
         auto weight = [&](const Expr &k) {
             return p.of_pair.weight(v.l * shape.lane_rows + v.p * 2 + v.e % 2, k, v.u, v.c, v.t, v.g, v.h, v.b);
         };
@@ -116,9 +116,8 @@ struct FragmentGradientBuilder {
             s.product_gradient_again = product("product_gradient_again", true);
             gradient = of_pair(s.product_gradient_again);
         }
-        s.of_pair_again =
-            pairs_again.weights(of_pair(s.product_again), gradient, pairs_again.of_row(in.row_lse, true),
-                                pairs_again.of_row(in.row_delta, true), "_again" + pairs.name(), true);
+        s.of_pair_again = pairs_again.weights(of_pair(s.product_again), gradient, pairs_again.of_row(in.row_lse, true),
+                                              pairs_again.of_row(in.row_delta, true), "_again" + pairs.name(), true);
 
         auto total = [&](int channel) { return element_of_product(s.running, shape, v.r, channel, {v.t, v.h, v.b}); };
         Expr finite = Internal::const_true();

@@ -170,13 +170,14 @@ struct FragmentBuilder {
             }
             return each;
         };
-        stages.settled = settle(shape, stages.v,
-                                {.spoilt = spoilt && !is_no_number(stages.sum(r, t, h, b)),
-                                 .total = total,
-                                 .met_rows = in.keys,
-                                 .heads = {},
-                                 .take = [&](RDom &at, const Expr &key) { take_chunks(at, key, by_key, SeenChunks::all, of_part(by_key)); },
-                                 .terms = terms});
+        stages.settled =
+            settle(shape, stages.v,
+                   {.spoilt = spoilt && !is_no_number(stages.sum(r, t, h, b)),
+                    .total = total,
+                    .met_rows = in.keys,
+                    .heads = {},
+                    .take = [&](RDom &at, const Expr &key) { take_chunks(at, key, by_key, SeenChunks::all, of_part(by_key)); },
+                    .terms = terms});
     }
 
     // Of the row of a slot in a tile.

@@ -85,9 +85,8 @@ SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::f
                 [&](Expr at) { return of_part(d, at, 0, 0); });
     const Expr sum = merge.s.total_sum(i, 0, h, b);
     s.out = Func("out_stage");
-    s.out(d, i, h, b) =
-        Tuple(stored(select(is_empty_sum(sum), 0.0f, merge.s.total_mixed(i, d, 0, h, b) * reciprocal(sum))),
-              running_lse(build, merge.s.total_max(i, 0, h, b), sum));
+    s.out(d, i, h, b) = Tuple(stored(select(is_empty_sum(sum), 0.0f, merge.s.total_mixed(i, d, 0, h, b) * reciprocal(sum))),
+                              running_lse(build, merge.s.total_max(i, 0, h, b), sum));
     return merge.s;
 }
 

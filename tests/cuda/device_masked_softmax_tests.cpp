@@ -75,9 +75,9 @@ TEST_CASE("device: masked_softmax, lengths beyond the keys, and what is chosen o
     const std::string of_target = "masked_softmax_f32_" + std::string(attune::device_backend()->target) + "_simt_";
     Array<float> scores({2, 3}), out({2, 3});
     scores.each([](float &x) { x = 1; });
-    const std::int32_t lens[] = {99, -5};
+    const std::vector<std::int32_t> lens = {99, -5};  // not on the stack, which no GPU reaches
     REQUIRE(attune::masked_softmax(context, on_device(scores.view()), on_device(out.view()),
-                                   {.valid_lens = on_device(attune::ConstView(lens, {2}))})
+                                   {.valid_lens = on_device(attune::ConstView(lens.data(), {2}))})
                 .message() == "");
     for (std::int64_t j = 0; j < 3; j++) {
         CHECK(std::abs(out.data()[j] - 1 / 3.0f) < 1e-6f);
@@ -91,9 +91,9 @@ TEST_CASE("device: masked_softmax, lengths beyond the keys, and what is chosen o
         return attune::masked_softmax(context, in, to, o).message();
     };
     CHECK(refused(on_device(scores.view()), out.view(), {}) == "out: is on the host, scores is on a device");
-    CHECK(refused(on_device(scores.view()), on_device(out.view()), {.valid_lens = attune::ConstView(lens, {2})}) ==
+    CHECK(refused(on_device(scores.view()), on_device(out.view()), {.valid_lens = attune::ConstView(lens.data(), {2})}) ==
           "valid_lens: is on the host, scores is on a device");
-    CHECK(refused(on_device(scores.view()), on_device(out.view()), {.valid_lens = on_device(attune::ConstView(lens, {1}))}) ==
+    CHECK(refused(on_device(scores.view()), on_device(out.view()), {.valid_lens = on_device(attune::ConstView(lens.data(), {1}))}) ==
           "valid_lens: batch (first extent) is 1, that of scores is 2");
     Array<double> of_f64({2, 3}), to_f64({2, 3});
     CHECK(refused(on_device(of_f64.view()), on_device(to_f64.view()), {}) ==

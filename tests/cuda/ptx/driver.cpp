@@ -93,8 +93,7 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                    unsigned shared, void *stream, void **arguments, void **) {
     counts.launches++, counts.last_stream = stream;
     try {
-        counts.barriers +=
-            ptx::run(*static_cast<ptx::Kernel *>(function), {gx, gy, gz}, {bx, by, bz}, shared, arguments);
+        counts.barriers += ptx::run(*static_cast<ptx::Kernel *>(function), {gx, gy, gz}, {bx, by, bz}, shared, arguments);
         return no_error;
     } catch (const std::exception &e) {
         std::fprintf(stderr, "PTX interpreter: %s\n", e.what());
