@@ -141,18 +141,22 @@ struct FragmentBuilder {
         }
     }
 
+    // A query, of which nothing that follows is kept in registers from before the walk for what comes behind it.
+    Expr unfollowed(const Expr &query) const { return unsafe_promise_clamped(does.opaque(query), 0, build.in.queries - 1); }
+
     // A row is spoilt whose sum of weights is a number, but not what they weigh.
     void settle_rows(Builder &by_key) {
         const SdpaStages &s = build.s;
         const SdpaInputs &in = build.in;
         Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
         const Rows row = by_key.rows(r, t, h);
+        const Expr query = unfollowed(row.query);
         SdpaPartials &p = stages.of_key;
         RDom channel(0, shape.channels, "channel_of_key");
         p.score = Func("score_of_key");
         p.channel = channel.x;
         p.score(r, k, c, t, h, b) = 0.0f;
-        p.score(r, k, c, t, h, b) += weighted_term(build.score.pair, in.query(channel, row.query, row.query_head, b),
+        p.score(r, k, c, t, h, b) += weighted_term(build.score.pair, in.query(channel, query, row.query_head, b),
                                                    in.key(channel, by_key.key_at(k, false), row.key_head, b), channel);
         p.logit = Func("logit_of_key");
         by_key.finish_scores(p, "_of_key", true);
@@ -231,7 +235,7 @@ struct FragmentBuilder {
         const Expr result = stored(select(is_empty_sum(sum), 0.0f, mixed(at.x, at.y, tile) * does.reciprocal(sum)));
         s.out = Func("out_stage");
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
-        s.out(element_of_lane(at.x, at.y / shape.lane_rows), min(query, in.queries - 1), h, b) =
+        s.out(element_of_lane(at.x, at.y / shape.lane_rows), unfollowed(min(query, in.queries - 1)), h, b) =
             Tuple(result, stages.lse(at.y, tile, h, b));
     }
 };
