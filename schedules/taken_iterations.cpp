@@ -27,6 +27,22 @@ template<typename Op> void flatten(const Expr &e, std::vector<Expr> &into) {
         into.push_back(of);
 }
 
+// Reads what a stage has written: no loop's end, since the loop may write it.
+bool reads_stages(const Expr &e) {
+    class Reads : public IRVisitor {
+        using IRVisitor::visit;
+        void visit(const Load *op) override {
+            found = found || (!op->param.defined() && !op->image.defined());
+            IRVisitor::visit(op);
+        }
+
+    public:
+        bool found = false;
+    } reads;
+    e.accept(&reads);
+    return reads.found;
+}
+
 // What is known of the iterations that a loop takes: lower <= i < upper, but for those of [gap.first, gap.second).
 struct Taken {
     std::string i;
@@ -34,7 +50,7 @@ struct Taken {
     std::optional<std::pair<Expr, Expr>> gap;
     Expr no_gap;  // where there is none
 
-    bool free(const Expr &e) const { return !expr_uses_var(e, i); }
+    bool free(const Expr &e) const { return !expr_uses_var(e, i) && !reads_stages(e); }
     bool is_i(const Expr &e) const {
         const Variable *v = e.as<Variable>();
         return v && v->name == i;
@@ -131,12 +147,12 @@ class CountTaken : public IRMutator {
                    skip = Variable::make(Int(32), skip_name), turn = Variable::make(Int(32), name);
         const Expr end = all(taken.upper, [](Expr a, Expr b) { return min(a, b); });
         Expr count = end - begin - skip;
-        for (const Expr &condition : taken.always) count = select(condition, count, 0);
+        for (const Expr &condition : taken.always) count = Select::make(condition, count, 0);
         Expr i = begin + turn, gap_begin = end, gap_size = 0;
         if (taken.gap) {
             gap_begin = max(taken.gap->first, begin);
-            gap_size = select(taken.no_gap, 0, max(min(taken.gap->second, end) - gap, 0));
-            i += select(i >= gap, skip, 0);
+            gap_size = Select::make(taken.no_gap, 0, max(min(taken.gap->second, end) - gap, 0));
+            i += Select::make(i >= gap, skip, 0);
         }
         // Op's own name stands for what it stood for.
         Stmt loop = For::make(name, 0, max(count, 0), op->for_type, op->partition_policy, op->device_api,
