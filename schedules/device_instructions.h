@@ -25,4 +25,11 @@ inline Halide::Expr cuda_opaque(const Halide::Expr &x) {
     return Halide::Internal::Call::make(Halide::Int(32), "attune_opaque", {x}, Halide::Internal::Call::PureExtern);
 }
 
+// Where the lanes of a block wait for each other.
+inline bool is_barrier(const Halide::Internal::Stmt &s) {
+    const auto *op = s.defined() ? s.as<Halide::Internal::Evaluate>() : nullptr;
+    const auto *call = op ? op->value.as<Halide::Internal::Call>() : nullptr;
+    return call && call->is_intrinsic(Halide::Internal::Call::gpu_thread_barrier);
+}
+
 }  // namespace attune

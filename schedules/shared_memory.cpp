@@ -21,10 +21,6 @@ const Call *copied_value(const Store *op) {
     const Call *call = op ? op->value.as<Call>() : nullptr;
     return call && call->name == copied ? call : nullptr;
 }
-bool is_barrier(const Evaluate *op) {
-    const Call *call = op->value.as<Call>();
-    return call && call->is_intrinsic(Call::gpu_thread_barrier);
-}
 Stmt called(const std::string &name, const std::vector<Expr> &args) {
     return Evaluate::make(Call::make(Int(32), name, args, Call::Extern));
 }
@@ -61,6 +57,12 @@ SharedMemoryUse use_of(const Stmt &s) {
     return use;
 }
 
+// A new name for what a let defines, and its body under that name.
+template<typename Let> auto under_new_name(const Let *op) {
+    const std::string name = unique_name(op->name);
+    return std::pair(name, substitute(op->name, Variable::make(op->value.type(), name), op->body));
+}
+
 // Nothing but the copies of an iteration and what they depend on. Halide's code generation begins shared memory at address 0.
 class OnlyCopies : public IRMutator {
     using IRMutator::visit;
@@ -75,11 +77,10 @@ class OnlyCopies : public IRMutator {
     }
     Stmt visit(const Evaluate *) override { return Evaluate::make(0); }
     Stmt visit(const Allocate *op) override { return mutate(op->body); }
-    // They lie within an iteration that has the same names.
+    // They come to lie within an iteration that has the same names.
     template<typename Op> auto renamed(const Op *op) {
-        const std::string name = unique_name(op->name);
-        return Op::make(name, mutate(op->value),
-                        mutate(substitute(op->name, Variable::make(op->value.type(), name), op->body)));
+        const auto [name, body] = under_new_name(op);
+        return Op::make(name, mutate(op->value), mutate(body));
     }
     Stmt visit(const LetStmt *op) override { return renamed(op); }
     Expr visit(const Let *op) override { return renamed(op); }
@@ -101,9 +102,9 @@ void list_steps(const Stmt &s, std::vector<Step> &steps) {
     else if (const ProducerConsumer *op = s.as<ProducerConsumer>())
         list_steps(op->body, steps);
     else if (const LetStmt *op = s.as<LetStmt>()) {
-        const std::string name = unique_name(op->name);
+        const auto [name, body] = under_new_name(op);
         steps.push_back({name, op->value, {}});
-        list_steps(substitute(op->name, Variable::make(op->value.type(), name), op->body), steps);
+        list_steps(body, steps);
     } else
         steps.push_back({{}, {}, s});
 }
@@ -113,10 +114,7 @@ Stmt joined(const std::vector<Step> &steps) {
         all = step->stmt.defined() ? Block::make(step->stmt, all) : LetStmt::make(step->name, step->value, all);
     return all;
 }
-bool is_barrier_step(const Step &step) {
-    const Evaluate *op = step.stmt.defined() ? step.stmt.as<Evaluate>() : nullptr;
-    return op && is_barrier(op);
-}
+bool is_barrier_step(const Step &step) { return is_barrier(step.stmt); }
 
 class WithoutCopies : public IRMutator {
     using IRMutator::visit;
@@ -142,8 +140,7 @@ public:
 // An iteration without its copies: at the barrier behind them the next iteration's are asked for, and its own waited for. What
 // lies between this barrier and another and writes nothing but a lane's registers is moved before both, where its loads do not
 // wait behind the copies; the other barrier is for nothing then.
-Stmt copying_ahead(const Stmt &iteration, const Stmt &ahead, const std::set<std::string> &registers,
-                   const std::string &shared) {
+Stmt copying_ahead(const Stmt &iteration, const Stmt &ahead, const std::set<std::string> &arrays, const std::string &shared) {
     std::vector<Step> steps;
     list_steps(iteration, steps);
     const auto copy =
@@ -154,8 +151,8 @@ Stmt copying_ahead(const Stmt &iteration, const Stmt &ahead, const std::set<std:
     const auto movable = [&](const Step &s) {
         ArraysUsed used;
         s.stmt.defined() ? s.stmt.accept(&used) : s.value.accept(&used);
-        const bool to_registers = std::includes(registers.begin(), registers.end(), used.written.begin(), used.written.end());
-        return to_registers && !used.written.count(shared) && !used.read.count(shared);
+        const bool own = std::includes(arrays.begin(), arrays.end(), used.written.begin(), used.written.end());
+        return own && !used.written.count(shared) && !used.read.count(shared);
     };
     if (next != steps.end() && next != barrier + 1 && std::all_of(barrier + 1, next, movable)) {
         std::rotate(barrier, barrier + 1, next);

@@ -1,4 +1,6 @@
 #include "schedules/taken_iterations.h"
+#include "schedules/device_instructions.h"
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -67,11 +69,8 @@ struct Taken {
         }
         return {};
     }
-    static bool add(std::vector<Expr> &to, const Expr &e) {
-        for (const Expr &known : to)
-            if (equal(known, e)) return true;
-        to.push_back(e);
-        return true;
+    static void add(std::vector<Expr> &to, const Expr &e) {
+        if (std::none_of(to.begin(), to.end(), [&](const Expr &known) { return equal(known, e); })) to.push_back(e);
     }
     bool take_gap(const Expr &condition) {
         std::vector<Expr> either;
@@ -96,19 +95,22 @@ struct Taken {
     // Whether the loop's new bounds say as much as the condition.
     bool take(const Expr &condition) {
         const auto [above, below] = end(condition);
-        if (above.defined()) return add(upper, above);
-        if (below.defined()) return add(lower, below);
-        if (free(condition)) return add(always, condition);
-        return take_gap(condition);
+        if (above.defined())
+            add(upper, above);
+        else if (below.defined())
+            add(lower, below);
+        else if (free(condition))
+            add(always, condition);
+        else
+            return take_gap(condition);
+        return true;
     }
 };
 
 // Takes the conditions off a statement that hold for all of it; a barrier behind it is none of its work.
 Stmt without_conditions(const Stmt &s, Taken &taken, const std::map<std::string, Expr> &lets = {}) {
     if (const Block *block = s.as<Block>()) {
-        const Evaluate *barrier = block->rest.as<Evaluate>();
-        const Call *call = barrier ? barrier->value.as<Call>() : nullptr;
-        if (!call || !call->is_intrinsic(Call::gpu_thread_barrier)) return s;
+        if (!is_barrier(block->rest)) return s;
         return Block::make(without_conditions(block->first, taken, lets), block->rest);
     }
     if (const LetStmt *let = s.as<LetStmt>()) {

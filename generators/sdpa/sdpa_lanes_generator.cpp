@@ -108,17 +108,14 @@ public:
             }
             return;
         }
-        if (schedule_name == Schedule::mma) {
+        if (by_fragments()) {
             const attune::GradientHalves all = halves();
-            fragments = attune::fragment_stages(inputs(), {all.query, all.key, all.value}, fragment(), score(),
-                                                attune::fragment_instructions(target, held()), narrowed);
+            const attune::HalfInputs read = {all.query, all.key, all.value};
+            const attune::FragmentInstructions does = attune::fragment_instructions(target, held());
+            fragments = in_parts() ? attune::fragment_split_stages(inputs(), read, fragment(), part, score(), does, narrowed)
+                                   : attune::fragment_stages(inputs(), read, fragment(), score(), does, narrowed);
             *out = fragments.s.out;
-        } else if (schedule_name == Schedule::mma_split) {
-            const attune::HalfInputs halves = {half(query, "query", nullptr), half(key, "key", key_address),
-                                               half(value, "value", value_address)};
-            fragments = attune::fragment_split_stages(inputs(), halves, fragment(), part, score(),
-                                                      attune::fragment_instructions(target, held()), narrowed);
-            *out = fragments.s.out, *state = fragments.state;
+            if (in_parts()) *state = fragments.state;
         } else if (schedule_name == Schedule::split) {
             stages = attune::lane_split_stages(inputs(), lanes(), chunk, part, tile_q, score(),
                                                attune::lane_instructions(target), narrowed);

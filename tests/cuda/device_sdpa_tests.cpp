@@ -152,19 +152,20 @@ TEST_CASE("device: heads that share keys", "[device]") {
 
 TEST_CASE("device: keys cut in parts", "[device]") {
     attune::Context context;
-    for_each_device_variant("sdpa", {"scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
         if (!v.schedule.ends_with("split")) return;
         const std::int64_t part = attune::number_of(v, "part", 0);
-        const std::vector<SetOption> options = {
+        const bool scored = v.kind == "scored";
+        std::vector<SetOption> options = {
             [](SdpaCase &c) { c.causal = attune::Causal::bottom_right; },
-            [](SdpaCase &c) {
-                c.valid_lens = {0, std::int32_t(c.keys / 2 + 1)}, c.sinks = true;
+            [=](SdpaCase &c) {
+                c.valid_lens = {0, std::int32_t(c.keys / 2 + 1)}, c.sinks = scored;
             },
             [](SdpaCase &c) {
                 c.window = {70, 3}, c.offsets = {0, 150};
             },
-            [](SdpaCase &c) { c.bias = "bhij", c.mask = "b11j", c.softcap = 3, c.scale = 1; },
         };
+        if (scored) options.push_back([](SdpaCase &c) { c.bias = "bhij", c.mask = "b11j", c.softcap = 3, c.scale = 1; });
         unsigned seed = 9000;
         for (const auto &[queries, query_heads, key_heads] :
              {std::tuple<std::int64_t, std::int64_t, std::int64_t>(1, 2, 2), {1, 8, 2}, {5, 3, 1}})
