@@ -56,6 +56,14 @@ Status check_dense(std::string_view name, const ConstView &);
 // array would have. Rank 3 is (B, S, D) and becomes (B, 1, S, D), where `heads_second`.
 template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool heads_second);
 
+// `count` of dimension n of a view, from `first` on.
+template<typename Data> BasicView<Data> part_of(BasicView<Data> v, int n, std::int64_t first, std::int64_t count) {
+    using Bytes = std::conditional_t<std::is_const_v<Data>, const char, char>;
+    v.data = static_cast<Bytes *>(v.data) + first * v.stride[n] * size_of(v.dtype);
+    v.extent[n] = count;
+    return v;
+}
+
 // int32 (B) or (B, rows), whatever it holds; `as2` is the same memory as (B, rows).
 Status check_row_ints(std::string_view name, const ConstView &, std::string_view other, std::int64_t batch, std::int64_t rows,
                       ConstView &as2);

@@ -1,5 +1,4 @@
 #include "device_call.h"
-#include <charconv>
 
 namespace attune {
 
@@ -70,18 +69,6 @@ Status choose_on_device(const Context::State &context, const DeviceNeeds &needs,
                                                   " for the type, sizes, alignment and options of this call"};
     return {StatusCode::unsupported, std::string(needs.op) + ": no variant of " + std::string(target) + " for " +
                                          name_of(needs.dtype) + " and " + needs.sizes() + " is linked in"};
-}
-
-int number_of(const VariantRecord &v, std::string_view name, int otherwise) {
-    const std::string_view all = v.numbers;
-    for (std::size_t at = all.find(name); at != all.npos; at = all.find(name, at + 1)) {
-        const std::size_t end = at + name.size();
-        if ((at > 0 && all[at - 1] != ' ') || end >= all.size() || all[end] != '=') continue;
-        int found = otherwise;
-        std::from_chars(all.data() + end + 1, all.data() + all.size(), found);
-        return found;
-    }
-    return otherwise;
 }
 
 }  // namespace attune

@@ -71,9 +71,6 @@ struct DeviceNeeds {
 };
 Status choose_on_device(const Context::State &, const DeviceNeeds &, std::string_view variant, Choice &);
 
-// A number called `name` of a variant, as CMake wrote it: "chunk=128 tile_q=64".
-int number_of(const VariantRecord &, std::string_view name, int otherwise);
-
 // The same memory, called the host's.
 template<typename Data> BasicView<Data> as_host(BasicView<Data> v) {
     v.place = Place::host;

@@ -2,6 +2,7 @@
 #pragma once
 #include "attune/masked_softmax.h"
 #include "checks.h"
+#include "op_call.h"
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -53,10 +54,9 @@ template<typename... Views> void take_longer_dimension(ConstView &lengths, View 
         lengths.extent[1] = out.extent[2], lengths.stride[1] = 0;
 }
 
-// A core computes so many weights in about the time that it takes to wake another.
 inline int softmax_threads(std::int64_t elements, int threads) {
-    constexpr std::int64_t elements_per_thread = 1 << 14;
-    return static_cast<int>(std::clamp<std::int64_t>(elements / elements_per_thread, 1, threads));
+    constexpr double multiply_adds_of_a_weight = 30;  // that take as long
+    return worthwhile_threads(static_cast<double>(elements) * multiply_adds_of_a_weight, threads);
 }
 
 inline std::string softmax_sizes_text(const std::array<std::int64_t, 4> &n) {

@@ -1,5 +1,7 @@
 #include "op_call.h"
 #include "cpu_features.h"
+#include "thread_team.h"
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -111,9 +113,13 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
 }
 
 int worthwhile_threads(double multiply_adds, int threads) noexcept {
-    // Waking another thread costs some ten microseconds; a core does this much in about as long.
-    constexpr double least_work = 1e6;
-    return multiply_adds < least_work ? 1 : threads;
+    const int most = worthwhile_threads_at_most(multiply_adds, threads);
+    return most > 1 && ThreadTeam::of_this_process().worth_helpers(multiply_adds) ? most : 1;
+}
+
+int worthwhile_threads_at_most(double multiply_adds, int threads) noexcept {
+    const double shares = multiply_adds / ThreadTeam::least_work_of_a_thread;
+    return shares < 2 ? 1 : static_cast<int>(std::min<double>(shares, threads));
 }
 
 void write_call_line(const Choice &choice, std::string_view op, const std::string &sizes, CallStart start) {
@@ -123,7 +129,7 @@ void write_call_line(const Choice &choice, std::string_view op, const std::strin
         return std::string(v.name) + (v.numbers.empty() ? "" : " [" + std::string(v.numbers) + "]");
     };
     if (choice.variant) ran = name(*choice.variant);
-    if (choice.of_last_queries) ran += ", of the last queries " + name(*choice.of_last_queries);
+    if (choice.of_last) ran += ", of the last " + std::string(choice.last) + " " + name(*choice.of_last);
     std::fprintf(stderr, "attune: %.*s %s (%.*s) %s: %.1f us\n", static_cast<int>(op.size()), op.data(), ran.c_str(),
                  static_cast<int>(choice.reason.size()), choice.reason.data(), sizes.c_str(), us);
 }

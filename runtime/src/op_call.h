@@ -34,11 +34,12 @@ struct Choice {
     const VariantRecord *variant = nullptr;
     std::string_view reason = {};
     bool forced = false;
-    // Of attention, where there is one: a variant that is better but for its last tile, and why; and what computes those last
-    // queries that fill no tile of `variant`.
+    // Of attention, where there is one: a variant that is better but for its last tile, and why.
     const VariantRecord *not_filled = nullptr;
     std::string_view why_better = {};
-    const VariantRecord *of_last_queries = nullptr;
+    // What computes those last queries, or columns of a product, that fill no tile of `variant`, and which of the two.
+    const VariantRecord *of_last = nullptr;
+    std::string_view last = {};
 };
 
 // A variant that must run: the one of the call's options, else ATTUNE_FORCE_VARIANT if it names one of this op (and, for
@@ -52,8 +53,11 @@ Forced forced_variant(const Context::State &, std::string_view of_the_call, std:
 // grants which runs here.
 Status choose_variant(const VariantNeeds &, std::span<const Wish> wishes, const Forced &, Choice &);
 
-// Threads that this many multiply-adds are worth, at most `threads`.
+// What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it reads.
+constexpr double multiply_adds_of_a_read = 8;
+// Threads that this many multiply-adds are worth now, at most `threads`, and at any time.
 int worthwhile_threads(double multiply_adds, int threads) noexcept;
+int worthwhile_threads_at_most(double multiply_adds, int threads) noexcept;
 
 using CallStart = std::chrono::steady_clock::time_point;
 inline CallStart start_of_call() { return std::chrono::steady_clock::now(); }

@@ -101,13 +101,13 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         Choice choice;
         if (Status s = choose_values(op, problem, forced_variant(state, {}, op), choice); !s.ok()) return s;
         const auto bytes = [&](const VariantRecord &v, const SdpaProblem &p) {
-            return sdpa_workspace_bytes(v, p, worthwhile_threads(p, state.threads));
+            return sdpa_workspace_bytes(v, p, worthwhile_threads_at_most(p, state.threads));
         };
         if (Status s = share_queries(op, problem, choice); !s.ok()) return s;
         plan = {std::string(choice.variant->name), std::string(choice.reason), bytes(*choice.variant, problem)};
-        if (!choice.of_last_queries) return {};
-        plan.variant_of_last_queries = choice.of_last_queries->name;
-        const std::size_t of_last = bytes(*choice.of_last_queries, last_queries(*choice.variant, problem));
+        if (!choice.of_last) return {};
+        plan.variant_of_last_queries = choice.of_last->name;
+        const std::size_t of_last = bytes(*choice.of_last, last_queries(*choice.variant, problem));
         plan.workspace_bytes = std::max(plan.workspace_bytes, of_last);
         return {};
     });

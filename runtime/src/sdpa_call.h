@@ -82,19 +82,13 @@ SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
 Status share_queries(std::string_view op, const SdpaProblem &, Choice &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
 
-// Threads that a call of these sizes is worth, at most `threads`.
+// Threads that a call of these sizes is worth now, at most `threads`, and at any time.
 int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
+int worthwhile_threads_at_most(const SdpaProblem &, int threads) noexcept;
 
 // Upper bound of the scratch of a call.
 std::size_t sdpa_workspace_bytes(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
 
-// `count` of dimension n of a view, from `first` on.
-template<typename Data> BasicView<Data> part_of(BasicView<Data> v, int n, std::int64_t first, std::int64_t count) {
-    using Bytes = std::conditional_t<std::is_const_v<Data>, const char, char>;
-    v.data = static_cast<Bytes *>(v.data) + first * v.stride[n] * size_of(v.dtype);
-    v.extent[n] = count;
-    return v;
-}
 // Batch entries [begin, end) of a view, and of a call.
 template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::int64_t begin, std::int64_t end) {
     return part_of(v, 0, begin, end - begin);

@@ -1,4 +1,5 @@
 #include "sdpa_call.h"
+#include <algorithm>
 #include <limits>
 
 namespace attune {
@@ -117,7 +118,7 @@ Status share_queries(std::string_view op, const SdpaProblem &p, Choice &choice) 
     if (much_smaller && last.queries > 1) return {};
     Choice of_last;
     if (Status s = choose_values(op, last, {}, of_last); !s.ok()) return s;
-    choice.variant = better, choice.reason = choice.why_better, choice.of_last_queries = of_last.variant;
+    choice.variant = better, choice.reason = choice.why_better, choice.of_last = of_last.variant, choice.last = "queries";
     return {};
 }
 
@@ -136,11 +137,15 @@ Status choose_attention(const Context::State &context, const SdpaCall &call, std
                           forced_variant(context, variant, call.op, true), choice.weights);
 }
 
-int worthwhile_threads(const SdpaProblem &p, int threads) noexcept {
-    const double multiply_adds = static_cast<double>(p.batch) * static_cast<double>(p.query_heads) *
-                                 static_cast<double>(p.queries) * static_cast<double>(p.keys) *
-                                 static_cast<double>(p.head_dim + p.value_dim);
-    return worthwhile_threads(multiply_adds, threads);
+static double work_of(const SdpaProblem &p) {
+    const double reads = static_cast<double>(p.batch) * static_cast<double>(p.key_heads) * static_cast<double>(p.keys) *
+                         static_cast<double>(p.head_dim + p.value_dim);
+    const std::int64_t group = p.query_heads / std::max(p.key_heads, std::int64_t(1));
+    return reads * std::max(static_cast<double>(group * p.queries), multiply_adds_of_a_read);
+}
+int worthwhile_threads(const SdpaProblem &p, int threads) noexcept { return worthwhile_threads(work_of(p), threads); }
+int worthwhile_threads_at_most(const SdpaProblem &p, int threads) noexcept {
+    return worthwhile_threads_at_most(work_of(p), threads);
 }
 
 std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {

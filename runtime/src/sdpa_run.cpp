@@ -99,10 +99,10 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
 }
 
 Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
-    if (!choice.of_last_queries) return run_kernel(context, call, *choice.variant, nullptr);
+    if (!choice.of_last) return run_kernel(context, call, *choice.variant, nullptr);
     const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
     if (Status s = run_kernel(context, slice_queries(call, 0, first), *choice.variant, nullptr); !s.ok()) return s;
-    return run_kernel(context, slice_queries(call, first, queries), *choice.of_last_queries, nullptr);
+    return run_kernel(context, slice_queries(call, first, queries), *choice.of_last, nullptr);
 }
 
 // With keys, and weights of each head where any are wanted.

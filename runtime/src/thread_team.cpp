@@ -77,6 +77,16 @@ void ThreadTeam::end() {
     for (std::thread &t : threads_) t.join();
 }
 
+bool ThreadTeam::worth_helpers(double multiply_adds) {
+    // To wake a thread takes its caller some ten microseconds; a core computes this much in about as long.
+    constexpr double least_work_to_wake = 1e6;
+    if (multiply_adds >= least_work_to_wake || looking_ > 0) return true;
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const double missed = (now - last_missed_.load() < awake ? missed_work_.load() : 0) + multiply_adds;
+    last_missed_ = now, missed_work_ = missed;
+    return missed >= least_work_to_wake;
+}
+
 void ThreadTeam::begin_helpers() {
     const auto begun = [this] { return static_cast<int>(threads_.size()); };
     const int wanted = std::min(seats_, most_helpers_);
@@ -101,9 +111,11 @@ void ThreadTeam::open(Job &job) {
         begin_helpers();
         try {
             jobs_.push_back(&job);
-        } catch (const std::bad_alloc &) { return; }
+        } catch (const std::bad_alloc &) {
+            return;
+        }
         posted_++;
-        woken = std::min(sleeping_, wanted - looking_);
+        woken = std::min(sleeping_, wanted - looking_.load());
     }
     for (int n = 0; n < woken; n++) wake_.notify_one();
 }

@@ -1,6 +1,7 @@
 // Threads that help the thread of a call.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <limits>
 #include <mutex>
@@ -27,6 +28,12 @@ public:
         run(job);
     }
 
+    // Whether work of so many multiply-adds is worth helpers now: little is where one is awake, or where such calls have followed each
+    // other so closely that together they are worth waking one.
+    bool worth_helpers(double multiply_adds);
+    // To take it up and to wait for its end takes as long as so much of it.
+    static constexpr double least_work_of_a_thread = 1e5;
+
 private:
     struct Job {
         void (*const work)(const void *, int seat);
@@ -44,16 +51,21 @@ private:
     void help();
     void end();
 
-    std::mutex mutex_;  // of all that follows, and of the jobs; posted_ and Job::helpers are read without it
+    std::mutex mutex_;  // of all that follows, and of the jobs; atomic ones are read without it
     std::condition_variable wake_, helped_;
     std::vector<Job *> jobs_;  // with free seats
     std::vector<std::thread> threads_;
     std::atomic<unsigned> posted_{0};
     int most_helpers_ = std::numeric_limits<int>::max();  // fewer once the system has refused one
-    int seats_ = 0;     // beside those of callers, of all jobs that run
-    int looking_ = 0;   // helpers awake without work
-    int sleeping_ = 0;  // helpers
+    int seats_ = 0;                                       // beside those of callers, of all jobs that run
+    std::atomic<int> looking_{0};                         // helpers awake without work
+    int sleeping_ = 0;                                    // helpers
     bool ended_ = false;
+
+    // Of calls without helpers that were worth some if these had been awake: of those that followed each other, and when the last
+    // one was. Threads that write them at the same time lose a call at worst.
+    std::atomic<double> missed_work_{0};
+    std::atomic<std::chrono::steady_clock::duration> last_missed_{};
 };
 
 }  // namespace attune

@@ -32,6 +32,9 @@ const SdpaShapeClasses &sdpa_shape_classes() noexcept;
 // Null if there is none.
 const VariantRecord *find_variant(std::string_view name) noexcept;
 
+// A number called `name` of a variant, as CMake wrote it: "chunk=128 tile_q=64".
+int number_of(const VariantRecord &, std::string_view name, int otherwise);
+
 // Whether this machine runs a target; asked once per process.
 bool runs_here(std::string_view target) noexcept;
 // Or a device's.

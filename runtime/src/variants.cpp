@@ -4,6 +4,7 @@
 #include "variant_table.h"
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <mutex>
 #include <set>
 
@@ -119,6 +120,18 @@ std::vector<TargetInfo> targets() {
     std::vector<TargetInfo> infos;
     for (const char *target : cpu_targets()) infos.push_back({target, missing_for(target)});
     return infos;
+}
+
+int number_of(const VariantRecord &v, std::string_view name, int otherwise) {
+    const std::string_view all = v.numbers;
+    for (std::size_t at = all.find(name); at != all.npos; at = all.find(name, at + 1)) {
+        const std::size_t end = at + name.size();
+        if ((at > 0 && all[at - 1] != ' ') || end >= all.size() || all[end] != '=') continue;
+        int found = otherwise;
+        std::from_chars(all.data() + end + 1, all.data() + all.size(), found);
+        return found;
+    }
+    return otherwise;
 }
 
 }  // namespace attune

@@ -50,6 +50,24 @@ TEST_CASE("thread team: every task and every seat is taken once, the first by th
     });
 }
 
+TEST_CASE("thread team: little work is worth helpers that are awake, and many such calls are worth waking one", "[runtime]") {
+    ThreadTeam &team = ThreadTeam::of_this_process();
+    const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+    constexpr double little = 3e5, much = 2e6;
+    sleep();
+    CHECK(team.worth_helpers(much));
+    CHECK_FALSE(team.worth_helpers(little));
+    int calls = 1;  // fewer than 4 are not worth it, more may have been too far apart
+    while (calls < 1000 && !team.worth_helpers(little)) calls++;
+    CHECK(calls >= 3);
+    CHECK(calls < 1000);
+    if (attune::usable_cores() < 2) return;
+    run_tasks(100000, 2);
+    int awake = 0;  // a helper that has just ended looks for work; it may be kept from its core meanwhile
+    for (int n = 0; n < 1000 && !awake; n++) sleep(), run_tasks(100000, 2), awake = team.worth_helpers(little);
+    CHECK(awake == 1);
+}
+
 TEST_CASE("thread team: helpers come where there is a core for them, awake or asleep", "[runtime]") {
     const int expected = std::min(2, attune::usable_cores());
     for (const int pause_ms : {0, 0, 20}) {
