@@ -1,5 +1,6 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/math/accumulator.h"
+#include "schedules/edge_loads.h"
 #include "schedules/linear/linear_schedules.h"
 
 namespace {
@@ -19,6 +20,7 @@ public:
     GeneratorParam<int> whole{"whole", 0, 0, 1};  // 1: for columns that fill their tiles, which are then read as they lie
 
     Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)
+    Input<int> task_tiles{"task_tiles"};    // PanelTuning
     Output<Buffer<void, 4>> out{"out"};     // (n, m, h, b)
 
     void configure() { a.set_type(dtype), x.set_type(dtype), out.set_type(dtype); }
@@ -36,9 +38,10 @@ public:
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
-        const attune::PanelTuning tuning{chunk, task_rows, tile_rows, tile_columns, 0, tile_chunks};
+        const attune::PanelTuning tuning{chunk, task_rows, tile_rows, tile_columns, 0, tile_chunks, 1, task_tiles};
         attune::schedule_panels(stages, out, tuning, target);
         attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning, prefetch_tiles);
+        attune::mask_loads_beyond_end(get_pipeline(), {a, x}, target);
     }
 
 private:

@@ -1,6 +1,7 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/linear/packed_panels.h"
 #include "generators/math/accumulator.h"
+#include "schedules/edge_loads.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/prefetch.h"
@@ -29,12 +30,14 @@ public:
     GeneratorParam<int> strands{"strands", 1, 1, 16};  // of pairs
     GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
     GeneratorParam<int> whole{"whole", 0, 0, 1};   // 1: for columns and depths that fill matrix tiles, read as they lie
+    GeneratorParam<int> few{"few", 0, 0, 1};       // 1: weights are not packed for a tile of several rows, as for one row
     GeneratorParam<bool> packed{"packed", false};  // the weight
 
     Input<Buffer<void, 4>> x{"x"};        // (k, m, h, b)
     Input<Buffer<>> weight{"weight"};     // (k, n), or packed_panels.h
     Input<Buffer<void, 1>> bias{"bias"};  // (n), any stride
     Input<int> ahead{"ahead"};            // LinearInputs
+    Input<int> task_tiles{"task_tiles"};  // PanelTuning
     Output<Buffer<void, 4>> out{"out"};   // (n, m, h, b)
 
     void configure() {
@@ -51,15 +54,15 @@ public:
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
         in.ahead = ahead;
-        // One row takes weights from registers, as they come from memory: no other row wants them.
-        const bool in_pairs = schedule_name == Schedule::pairs, one_row = tile_rows == 1 && !packed;
+        // One row, or a few, take weights from registers, as they come from memory: no other row wants them.
+        const bool in_pairs = schedule_name == Schedule::pairs, few_rows = (tile_rows == 1 || few == 1) && !packed;
         const bool in_panels = schedule_name == Schedule::panels;
-        const bool block_by_block = one_row && in_panels && block > 0;
+        const bool block_by_block = few_rows && in_panels && block > 0;
         const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, strands, in_panels};
-        stages = block_by_block                         ? attune::linear_block_stages(in, shape)
-                 : one_row && (in_pairs || strands > 1) ? attune::linear_pair_row_stages(in, shape)
-                 : in_pairs                             ? attune::linear_pair_stages(in, shape)
-                 : schedule_name == Schedule::tiles     ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
+        stages = block_by_block                          ? attune::linear_block_stages(in, shape)
+                 : few_rows && (in_pairs || strands > 1) ? attune::linear_pair_row_stages(in, shape)
+                 : in_pairs                              ? attune::linear_pair_stages(in, shape)
+                 : schedule_name == Schedule::tiles      ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
                  : schedule_name == Schedule::weight_tiles
                      ? attune::linear_weight_tile_stages(in, shape, attune::matrix_tile_depth)
                      : attune::linear_stages(in, shape);
@@ -75,7 +78,7 @@ public:
                             (schedule_name == Schedule::panels && Halide::Type(dtype).is_bfloat()),
                         "strands are for pairs, and for panels of bf16");
         attune::require(whole == 0 || schedule_name == Schedule::weight_tiles, "whole is for weight_tiles");
-        const attune::PanelTuning tuning = {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks, strands};
+        const attune::PanelTuning tuning = {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks, strands, task_tiles};
         if (schedule_name == Schedule::root)
             attune::schedule_root(stages, out);
         else if (schedule_name == Schedule::tiles)
@@ -86,6 +89,7 @@ public:
             attune::schedule_panels(stages, out, tuning, target);
         if (schedule_name == Schedule::tiles) attune::join_matrix_tiles(get_pipeline());
         attune::shuffle_whole_vectors(get_pipeline());
+        attune::mask_loads_beyond_end(get_pipeline(), {x, weight}, target);
         attune::fetch_weights_ahead(stages, weight, prefetch_depth, block);
         if (prefetch_depth > 0) attune::fetch_into_caches(get_pipeline());
         if (packed && schedule_name != Schedule::root)

@@ -4,101 +4,11 @@
 #include "linear_call.h"
 #include "op_call.h"
 #include "shape_record.h"
+#include <algorithm>
 #include <array>
-#include <vector>
 
 namespace attune {
 namespace {
-
-constexpr int packed_rank = 3;
-
-// A checked product, every view of rank 4 but the weight and bias of a layer.
-struct Product {
-    std::string_view op;
-    ConstView x, weight, bias;
-    View out;
-    std::int64_t columns = 0, depth = 0;
-};
-
-constexpr std::int64_t wide_bytes = 256;  // of sums, in a row of the tiles of class many
-
-constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of schedule weight_tiles
-
-// Whether its weights can be read as they lie.
-bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
-
-// Variants of linear by one row read weights in whole blocks, of a cache line at most, or a pair for each strand; other weights lie
-// as their sums read them.
-constexpr std::int64_t block_of_row_depth = 32;
-bool has_blocks(const Product &p) { return p.op == "linear"; }
-// Rows of weights so many bytes apart lie in the same set of a first cache, which has room for eight lines of them.
-constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
-bool rows_share_sets(const Product &p) {
-    return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
-}
-bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_of_row_depth); }
-
-// Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
-std::vector<Wish> wishes(const Product &p) {
-    constexpr std::int64_t narrow_bytes = 64, shallow_bytes = 512 << 10, padding_percent_at_most = 10;
-    const std::int64_t size = size_of(sum_type(p.x.dtype)), wide = wide_bytes / size;
-    const std::int64_t padding = (wide - p.columns % wide) % wide;
-    // Tasks of class flat are wide, and long: enough of them for some threads, and all nearly full.
-    constexpr std::int64_t flat_depth = 512, flat_columns = 512, flat_rows = 512, flat_tasks = 4;
-    const std::int64_t flat_padding = (flat_columns - p.columns % flat_columns) % flat_columns;
-    const bool flat = p.depth <= flat_depth && flat_padding * 100 <= p.columns * padding_percent_at_most &&
-                      (p.x.extent[2] / flat_rows) * ((p.columns + flat_padding) / flat_columns) >= flat_tasks;
-    const bool packed = p.weight.rank == packed_rank;  // padded to wide tiles
-    // Rows one after the other: of a large stride they would push each other out of the caches.
-    const bool whole = p.op == "batch_dot" && padding == 0 && p.weight.stride[2] == p.columns;
-    constexpr std::int64_t one_chunk = 256;  // of f32, which alone has classes whole
-    std::vector<Wish> list;
-    if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
-        constexpr std::int64_t few_rows = 16, few_rows_of_whole = 32;
-        const std::int64_t rows = p.x.extent[2];
-        if (rows <= few_rows_of_whole && fills_matrix_tiles(p))
-            list.push_back({"weight_tiles", "whole", "few rows, of a depth that fills matrix tiles"});
-        if (rows <= few_rows) list.push_back({"weight_tiles", "few", "few rows"});
-    }
-    // Products of matrix tiles or of pairs sum in another order, so wherever there are any they serve every class.
-    for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
-        if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
-        if (schedule == "pairs" && p.depth < 2) continue;
-        if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
-        if (!packed && p.columns * size <= narrow_bytes) list.push_back({schedule, "narrow", "few columns"});
-        if (suits_row(p) && rows_share_sets(p))
-            list.push_back({schedule, "aliased_row", "one row, of weights whose rows share sets of the first cache"});
-        if (suits_row(p)) list.push_back({schedule, "row", "one row"});
-        if (!packed && padding * 100 > p.columns * padding_percent_at_most)
-            list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
-        if (whole && p.depth <= one_chunk)
-            list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
-        if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
-        if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
-        if (p.depth * wide_bytes <= shallow_bytes) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
-        list.push_back({schedule, "many", "many rows"});
-    }
-    list.push_back({"root", "", "nothing else is built"});
-    return list;
-}
-
-// What a forced variant takes instead; empty if it takes the product.
-std::string why_unfit(const Product &p, const VariantRecord &variant) {
-    if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
-    if (has_blocks(p) && p.depth < block_of_row_depth && number_of(variant, "tile_rows", 0) == 1)
-        return "a last extent of x from " + text(block_of_row_depth) + ", got " + text(p.depth);
-    if (!variant.shape_class.starts_with("whole")) return {};
-    if (variant.schedule == "weight_tiles") {
-        if (p.depth % matrix_tile_depth != 0)
-            return "a last extent of x that " + text(matrix_tile_depth) + " divides, got " + text(p.depth);
-        if (p.columns < matrix_tile_columns)
-            return "a first extent of weight from " + text(matrix_tile_columns) + ", got " + text(p.columns);
-        return {};
-    }
-    const std::int64_t wide = wide_bytes / size_of(sum_type(p.x.dtype));
-    if (p.columns % wide != 0) return "a last extent of x that " + text(wide) + " divides, got " + text(p.columns);
-    return {};
-}
 
 // How many elements of each row of the weight lie before the first cache line that begins in it; 0 if rows differ in that.
 std::int32_t elements_before_line(const ConstView &weight) {
@@ -110,16 +20,32 @@ std::int32_t elements_before_line(const ConstView &weight) {
 }
 
 int threads_for(const Product &p, int threads) {
-    double multiply_adds = static_cast<double>(p.columns) * static_cast<double>(p.depth);
-    for (int n = 0; n < 3; n++) multiply_adds *= static_cast<double>(p.x.extent[n]);
-    return worthwhile_threads(multiply_adds, threads);
+    const double entries = static_cast<double>(p.x.extent[0] * p.x.extent[1]), rows = static_cast<double>(p.x.extent[2]);
+    const double weights = static_cast<double>(p.columns) * static_cast<double>(p.depth) * entries;
+    return worthwhile_threads(weights * std::max(rows, multiply_adds_of_a_read), threads);
+}
+
+// Tiles of rows of a task: as many as the variant takes, or fewer, so that each thread has some tasks, all nearly as long. To pack
+// weights for a task takes as long as to multiply eight rows by them.
+std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int threads) {
+    constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
+    const auto parts = [](std::int64_t n, std::int64_t of) { return (n + of - 1) / of; };
+    const std::int64_t tile = number_of(variant, "tile_rows", 1),
+                       most = std::max(number_of(variant, "task_rows", 1) / tile, std::int64_t(1));
+    const std::int64_t tiles = parts(p.x.extent[2], tile);
+    const std::int64_t others = p.x.extent[0] * p.x.extent[1] * parts(p.columns, number_of(variant, "tile_columns", 1));
+    const std::int64_t wanted = threads == 1 ? 1 : parts(threads * tasks_of_a_thread, others);
+    const std::int64_t at_least = std::min(parts(rows_at_least, tile), most);
+    const std::int64_t tasks = parts(tiles, std::clamp(parts(tiles, wanted), at_least, most));
+    return static_cast<std::int32_t>(parts(tiles, tasks));
 }
 
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
     const int threads = threads_for(p, context.threads);
+    std::int32_t task_tiles = tiles_of_task(p, variant, threads);
     HalideBuffer x(p.x), weight(p.weight), out(p.out);
     if (p.op == "batch_dot") {
-        void *args[] = {nullptr, x.get(), weight.get(), out.get()};
+        void *args[] = {nullptr, x.get(), weight.get(), &task_tiles, out.get()};
         return call_kernel(context, variant.kernel, args, threads);
     }
     static constexpr double zero = 0;  // all bits are, in f32 too
@@ -127,7 +53,7 @@ Status run_kernel(Context::State &context, const Product &p, const VariantRecord
     start.dtype = p.x.dtype;
     HalideBuffer bias(p.bias.given() ? p.bias : start);
     std::int32_t ahead = elements_before_line(p.weight);
-    void *args[] = {nullptr, x.get(), weight.get(), bias.get(), &ahead, out.get()};
+    void *args[] = {nullptr, x.get(), weight.get(), bias.get(), &ahead, &task_tiles, out.get()};
     return call_kernel(context, variant.kernel, args, threads);
 }
 
@@ -163,21 +89,43 @@ Status run_on_device(Context::State &context, const Product &p, const LinearOpti
     return {};
 }
 
+// One column of many rows is one row of many columns: x is the weight then. The bits are the same.
+bool is_one_column(const Product &p) {
+    return p.op == "linear" && p.columns == 1 && p.weight.rank != packed_rank && p.x.extent[0] * p.x.extent[1] == 1 &&
+           p.x.extent[2] > 1 && p.out.stride[2] == 1;
+}
+Product as_one_row(const Product &p) {
+    const std::int64_t rows = p.x.extent[2];
+    Product row = p;
+    row.x = as_rank4(p.weight, false);
+    row.weight.extent[0] = rows, row.weight.stride[0] = p.x.stride[2], row.weight.data = p.x.data;
+    if (p.bias.given()) row.bias.extent[0] = rows, row.bias.stride[0] = 0;
+    row.out.extent[2] = 1, row.out.extent[3] = rows, row.out.stride[3] = 1;
+    row.columns = rows;
+    return row;
+}
+
+Status run_kernels(Context::State &context, const Product &p, const ProductChoice &choice) {
+    const std::int64_t first = choice.first_columns;
+    if (first == p.columns) return run_kernel(context, p, *choice.variants.variant);
+    if (Status s = run_kernel(context, columns_of(p, 0, first), *choice.variants.variant); !s.ok()) return s;
+    return run_kernel(context, columns_of(p, first, p.columns - first), *choice.variants.of_last);
+}
+
 Status run(Context::State &context, const Product &p, const LinearOptions &options, CallStart start,
            std::string_view why_here) {
-    Choice choice;
-    const VariantNeeds needs{.op = p.op, .dtype = p.x.dtype};
+    ProductChoice variants;
     const Forced forced = forced_variant(context, options.variant, p.op);
-    if (Status s = choose_variant(needs, wishes(p), forced, choice); !s.ok()) return s;
-    if (const std::string unfit = why_unfit(p, *choice.variant); !unfit.empty())
-        return {StatusCode::invalid_argument, "variant: " + std::string(choice.variant->name) + " takes " + unfit};
+    const Product product = forced.name.empty() && is_one_column(p) ? as_one_row(p) : p;
+    if (Status s = choose_for(product, forced, variants); !s.ok()) return s;
+    Choice &choice = variants.variants;
     const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
     if (entries == 0 || rows == 0) {
         choice = {nullptr, "no rows"};
     } else if (p.depth == 0) {
         fill_zeros(p.out);
         choice = {nullptr, "sums of nothing"};
-    } else if (Status s = run_kernel(context, p, *choice.variant); !s.ok()) {
+    } else if (Status s = run_kernels(context, product, variants); !s.ok()) {
         return s;
     }
     if (!why_here.empty()) choice.reason = why_here;

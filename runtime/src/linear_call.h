@@ -2,6 +2,7 @@
 #pragma once
 #include "attune/linear.h"
 #include "checks.h"
+#include "op_call.h"
 
 namespace attune {
 
@@ -16,5 +17,23 @@ Status check_bias(std::string_view name, const ConstView &bias, std::string_view
 
 // The extents are packed_weight_extents().
 Status check_packed_extents(std::string_view name, const ConstView &packed, std::int64_t columns, std::int64_t depth);
+
+constexpr int packed_rank = 3;
+
+// A checked product, every view of rank 4 but the weight and bias of a layer.
+struct Product {
+    std::string_view op;
+    ConstView x, weight, bias;
+    View out;
+    std::int64_t columns = 0, depth = 0;
+};
+Product columns_of(const Product &, std::int64_t first, std::int64_t count);
+
+// Columns before `first_columns` are those of choice.variant, the others of choice.of_last.
+struct ProductChoice {
+    Choice variants;
+    std::int64_t first_columns = 0;
+};
+Status choose_for(const Product &, const Forced &, ProductChoice &);
 
 }  // namespace attune

@@ -9,7 +9,7 @@ void schedule_root(LinearStages &, Halide::Func out);
 
 struct PanelTuning {
     int chunk;         // depth of a partial sum (the stages' chunk), a multiple of block
-    int task_rows;     // rows for which a task packs its weights once, a multiple of tile_rows
+    int task_rows;     // rows for which a task packs its weights once, a multiple of tile_rows; a call may take fewer
     int tile_rows;     // rows of a register tile
     int tile_columns;  // its columns, and those of a task; a multiple of the vector width
     int block;         // side of the blocks in which weights are transposed (the stages' block): the vector width, or 0
@@ -17,6 +17,12 @@ struct PanelTuning {
     // should stay in L2. 0: all of them, and a tile leaves for out before the next one begins.
     int tile_chunks;
     int strands = 1;  // of pairs (the stages' strands), a divisor of the vector width
+    // Tiles of rows of a task that the call asks for; not defined: those of task_rows.
+    Halide::Expr tiles_of_call = {};
+    Halide::Expr tiles_of_task() const {
+        const Halide::Expr most = task_rows / tile_rows;
+        return tiles_of_call.defined() ? clamp(tiles_of_call, 1, most) : most;
+    }
 };
 // One task is one tile of columns for some rows. Lanes are columns. Weights are packed for a task, a chunk at a time, so that
 // the sums read them from L2 one line after the other. The sums of one row take weights from registers instead: blocks, which

@@ -40,9 +40,9 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
     }
 }
 
-// Of one row. Whole blocks go through registers alone; one of which the chunk has a part is summed from where it was transposed.
+// Of few rows. Whole blocks go through registers alone; one of which the chunk has a part is summed from where it was transposed.
 // Blocks of neighbouring columns take turns: the sums of one wait for each other while the next is transposed.
-static void schedule_blocks_of_row(LinearStages &s, int lanes) {
+static void schedule_blocks(LinearStages &s, int lanes) {
     constexpr int block_in_order = 8;
     require(lanes >= block_in_order, "the vector width is " + std::to_string(lanes) + ", must be at least " +
                                          std::to_string(block_in_order) + ": LLVM 21 sums smaller blocks in another order");
@@ -51,7 +51,7 @@ static void schedule_blocks_of_row(LinearStages &s, int lanes) {
     for (int update = 0; update < int(s.block_sums.size()); update++) {
         const auto &[term, block] = s.block_sums[update];
         Stage sums = s.partial.update(update);
-        sums.split(n, no, ni, lanes).reorder(ni, term, no, m, block).vectorize(ni).unroll(no);
+        sums.split(n, no, ni, lanes).reorder(ni, m, term, no, block).vectorize(ni).unroll(m).unroll(no);
         if (update == s.whole_blocks) sums.unroll(term);
     }
     schedule_transpose(*s.transpose, LoopLevel(s.partial, no));
@@ -73,18 +73,18 @@ static void schedule_pairs_of_row(LinearStages &s, const PanelTuning &tuning, in
     auto vectorize = [&](Stage sums, const RVar &pair, Func group, Func panel) {
         in_registers(group).vectorize(u).unroll(n);
         if (s.widened) {
-            sums.reorder(u, ni, pair, turn).unroll(pair).vectorize(u).vectorize(ni);
+            sums.reorder(u, ni, m, pair, turn).unroll(pair).unroll(m).vectorize(u).vectorize(ni);
             return;
         }
-        sums.atomic().vectorize(pair).vectorize(u).vectorize(ni);
+        sums.atomic().vectorize(pair).vectorize(u).vectorize(ni).unroll(m);
         in_registers(panel).bound(e, 0, 2).reorder(e, u, n).unroll(e).vectorize(u).vectorize(n);
     };
     s.partial.bound(u, 0, strands);
     in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
-    Stage sums = in_lanes(s.partial.update()).reorder(s.pair, u, ni, turn, s.partial_k, no, m).unroll(turn);
+    Stage sums = in_lanes(s.partial.update()).reorder(s.pair, u, ni, m, turn, s.partial_k, no).unroll(turn);
     vectorize(sums, s.pair, s.group, s.panel);
     if (!s.in_strands) return;
-    Stage rest = in_lanes(s.partial.update(1)).reorder(s.rest_pair, u, ni, turn, no, m);
+    Stage rest = in_lanes(s.partial.update(1)).reorder(s.rest_pair, u, ni, m, turn, no);
     vectorize(rest, s.rest_pair, s.rest_group, s.rest_panel);
 }
 
@@ -133,10 +133,11 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     out.split(n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf);
     if (tuning.tile_chunks == 0)
         out.split(m, tile, mi, tuning.tile_rows, TailStrategy::GuardWithIf)
-            .split(tile, mo, tile, tuning.task_rows / tuning.tile_rows, TailStrategy::GuardWithIf)
+            .split(tile, mo, tile, tuning.tiles_of_task(), TailStrategy::GuardWithIf)
             .reorder(ni, mi, tile, no, mo, h, b);
     else
-        out.split(m, mo, mi, tuning.task_rows, TailStrategy::GuardWithIf).reorder(ni, mi, no, mo, h, b);
+        out.split(m, mo, mi, tuning.tiles_of_task() * tuning.tile_rows, TailStrategy::GuardWithIf)
+            .reorder(ni, mi, no, mo, h, b);
     out.fuse(no, mo, task)
         .fuse(task, h, task)
         .fuse(task, b, task)
@@ -170,7 +171,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     // another order.
     if (s.in_strands) {
         product.reorder(n, mi, s.product_strand, mo, s.product_chunk, h, b);
-        if (!one_row) of_tile = LoopLevel(s.product, s.product_strand);
+        if (!one_row && !s.group.defined()) of_tile = LoopLevel(s.product, s.product_strand);
     }
 
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
@@ -181,12 +182,15 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         schedule_pairs_of_row(s, tuning, lanes);
     } else if (!s.block_sums.empty()) {
         s.partial.vectorize(n, lanes).unroll(n).unroll(m);
-        schedule_blocks_of_row(s, lanes);
+        schedule_blocks(s, lanes);
     } else {
         schedule_register_tile(s, one_row, tuning.strands, lanes);
     }
-    if (s.x_rows.defined()) s.x_rows.compute_at(of_chunks).vectorize(k, lanes, TailStrategy::RoundUp);
-    if (s.group.defined() && s.widened) s.x_rows.bound(s.e, 0, 2).reorder(s.e, k).unroll(s.e);
+    if (s.x_rows.defined())
+        s.x_rows.compute_at(tuning.tile_chunks == 0 ? LoopLevel(out, task) : of_chunks)
+            .vectorize(k, lanes, TailStrategy::RoundUp);
+    if (s.group.defined() && s.widened)
+        s.x_rows.bound(s.e, 0, 2).bound_storage(k, tuning.chunk / 2).reorder(s.e, k).unroll(s.e);
 
     if (as_it_lies || !s.panel.defined()) return;
     schedule_panel(s, of_panel, tuning.tile_columns, tuning.block, lanes, tuning.strands);

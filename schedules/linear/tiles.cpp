@@ -26,10 +26,11 @@ void schedule_tiles(LinearStages &s, Func out, const PanelTuning &tuning, const 
     if (to_out)
         out.split(ni, columns, ni, width, TailStrategy::GuardWithIf)
             .split(m, tile, mi, tuning.tile_rows, TailStrategy::GuardWithIf)
-            .split(tile, mo, tile, tuning.task_rows / tuning.tile_rows, TailStrategy::GuardWithIf)
+            .split(tile, mo, tile, tuning.tiles_of_task(), TailStrategy::GuardWithIf)
             .reorder(ni, mi, columns, tile, no, mo, h, b);
     else
-        out.split(m, mo, mi, tuning.task_rows, TailStrategy::GuardWithIf).reorder(ni, mi, no, mo, h, b);
+        out.split(m, mo, mi, tuning.tiles_of_task() * tuning.tile_rows, TailStrategy::GuardWithIf)
+            .reorder(ni, mi, no, mo, h, b);
     out.fuse(no, mo, task)
         .fuse(task, h, task)
         .fuse(task, b, task)

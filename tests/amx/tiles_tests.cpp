@@ -80,8 +80,8 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
     const BFloat16 zero;
     const attune::ConstView bias = a.c.bias ? attune::ConstView(a.bias.view()) : attune::ConstView(&zero, {a.c.columns}, {0});
     attune::HalideBuffer x_buffer(x), weight_buffer(weight), bias_buffer(bias), out_buffer(out);
-    std::int32_t ahead = 0;
-    void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, out_buffer.get()};
+    std::int32_t ahead = 0, task_tiles = 2;
+    void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, &task_tiles, out_buffer.get()};
     if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv;
     return call_kernel(context.state(), kernel, args, threads);
 }

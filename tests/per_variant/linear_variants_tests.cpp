@@ -37,9 +37,11 @@ std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_whole(v));
 }
-// Variants of one row take weights in blocks, and refuse depths of less than any.
+// Variants of one row and of few take weights in blocks, and refuse depths of less than any.
 constexpr std::int64_t depth_of_row = 32;
-bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && number_of(v, "tile_rows", 0) == 1; }
+bool takes_blocks(const attune::VariantInfo &v) {
+    return v.op == "linear" && (number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1);
+}
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
     if (takes_blocks(v)) return std::max(depth, depth_of_row);
     return v.shape_class == "whole" && v.schedule == "weight_tiles" ? round_up(depth, 32) : depth;

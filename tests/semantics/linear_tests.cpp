@@ -109,6 +109,29 @@ TEST_CASE("batch_dot: one matrix for all entries by stride 0", "[batch_dot][sema
               .right);
 }
 
+// Columns that leave most of a wide tile unfilled are another variant's, one column of many rows is taken for a row; neither shows.
+TEMPLATE_TEST_CASE("linear: the last columns and one column have the bits of one variant for all", "[linear][runtime]", float,
+                   double, BFloat16, Float16) {
+    attune::Context context({.threads = 2});
+    unsigned seed = 1;
+    for (const bool batched : {false, true})
+        for (const std::int64_t columns : {1, 17, 33, 65, 80, 96, 129, 197})
+            for (const Order order : {Order::dense, Order::padded, Order::swapped}) {
+                const std::vector<std::int64_t> leading =
+                    batched ? std::vector<std::int64_t>{3, 29} : std::vector<std::int64_t>{29};
+                LinearCase c{.leading = leading, .columns = columns, .depth = 261, .bias = seed % 2 == 0, .order = order};
+                c.seed = seed++;
+                INFO((batched ? "batch_dot " : "linear ") << describe(c));
+                LinearArrays<TestType> a(c, batched), by_one(c, batched);
+                REQUIRE(a.run(context).ok());
+                CHECK(defect(a) == "");
+                const std::string variant = context.last_variant();
+                INFO(variant);
+                REQUIRE(by_one.run(context, variant).ok());
+                CHECK(same_bits(a.out.values(), by_one.out.values()));
+            }
+}
+
 TEST_CASE("linear: no rows, and sums of nothing", "[linear][semantics]") {
     attune::Context context;
     for (bool batched : {false, true}) {

@@ -22,15 +22,15 @@ bench::Shape small_shape(const attune::VariantInfo &v) {
 }  // namespace
 
 TEST_CASE("gate: what ships passes", "[tune]") {
-    // Those of one row refuse what others take.
+    // Those of one row or few refuse what others take.
     std::set<std::tuple<std::string_view, attune::DType, std::string_view, std::string_view, bool>> seen;
     int passed = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
         const bool of_type = v.dtype == attune::DType::f32 || v.dtype == attune::DType::bf16;
         const bool taken = v.runs_here && v.dispatched && v.schedule != "root" && of_type;
         if (!taken || attune::tune::awkward_checks(v, 1).empty()) continue;
-        const bool one_row = attune_test::number_of(v, "tile_rows", 0) == 1;
-        if (!seen.emplace(v.op, v.dtype, v.schedule, v.kind, one_row).second) continue;
+        const bool few_rows = attune_test::number_of(v, "tile_rows", 0) == 1 || attune_test::number_of(v, "few", 0) == 1;
+        if (!seen.emplace(v.op, v.dtype, v.schedule, v.kind, few_rows).second) continue;
         std::string last;
         const attune::tune::GateJob job{
             .variant = std::string(v.name), .shapes = {small_shape(v)}, .threads = 2, .expected = {}};

@@ -83,8 +83,9 @@ std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned 
     const std::int64_t filled = !whole || in_tiles ? 1 : v.dtype == attune::DType::f64 ? 32 : 64, deep = in_tiles ? 32 : 1;
     const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
     const auto columns = [&](std::int64_t n) { return in_tiles ? std::max<std::int64_t>(n, 32) : round_up(n, filled); };
-    // Linear by one row refuses depths without a whole block of weights, pairs those without a pair.
-    const std::int64_t least_depth = v.op == "linear" && tile == 1 ? 32 : v.schedule == "pairs" ? 2 : 1;
+    // Linear by one row or few refuses depths without a whole block of weights, pairs those without a pair.
+    const bool in_blocks = v.op == "linear" && (tile == 1 || number("few", 0) == 1);
+    const std::int64_t least_depth = in_blocks ? 32 : v.schedule == "pairs" ? 2 : 1;
     std::vector<LinearCase> cases;
     const auto add = [&](std::int64_t rows, std::int64_t n, std::int64_t depth, Order order = Order::dense) {
         depth = round_up(std::max(depth, least_depth), deep);

@@ -1,0 +1,141 @@
+#include "linear_call.h"
+#include <string>
+#include <vector>
+
+namespace attune {
+namespace {
+
+constexpr std::int64_t wide_bytes = 256;  // of sums, in a row of the tiles of class many
+
+std::int64_t wide_columns(const Product &p) { return wide_bytes / size_of(sum_type(p.x.dtype)); }
+bool packed(const Product &p) { return p.weight.rank == packed_rank; }
+
+constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of schedule weight_tiles
+
+// Whether its weights can be read as they lie.
+bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
+
+// Variants of linear by few rows read weights in whole blocks, of a cache line at most, or a pair for each strand; other weights
+// lie as their sums read them.
+constexpr std::int64_t block_depth = 32;
+bool takes_blocks(const VariantRecord &v) {
+    return v.op == "linear" && (number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1);
+}
+bool has_blocks(const Product &p) { return p.op == "linear"; }
+// Rows of weights so many bytes apart lie in the same set of a first cache, which has room for eight lines of them.
+constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
+bool rows_share_sets(const Product &p) {
+    return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
+}
+bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_depth); }
+
+// Tiles of class few have 4 rows, of class several 8. More rows take longer than weights that are packed for them.
+constexpr std::int64_t few_rows = 4, several_rows = 8, several_rows_of_bf16 = 16;
+bool suits_several(const Product &p) {
+    const std::int64_t rows = p.x.extent[2], most = p.x.dtype == DType::bf16 ? several_rows_of_bf16 : several_rows;
+    return has_blocks(p) && !packed(p) && p.depth >= block_depth && rows > 1 && rows <= most;
+}
+
+// Columns of the last wide tile, if they leave so much of it unfilled that narrower tiles take less time; 0 otherwise.
+std::int64_t last_columns(const Product &p) {
+    constexpr std::int64_t padding_percent_at_most = 10;
+    const std::int64_t wide = wide_columns(p), last = p.columns % wide, padding = (wide - last) % wide;
+    return !packed(p) && last * 2 <= wide && padding * 100 > p.columns * padding_percent_at_most ? last : 0;
+}
+
+// Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
+std::vector<Wish> wishes(const Product &p) {
+    constexpr std::int64_t shallow_bytes = 512 << 10, padding_percent_at_most = 10;
+    // Tasks of class flat are wide, and long: enough of them for some threads, and all nearly full.
+    constexpr std::int64_t flat_depth = 512, flat_columns = 512, flat_rows = 512, flat_tasks = 4;
+    const std::int64_t flat_padding = (flat_columns - p.columns % flat_columns) % flat_columns;
+    const bool flat = p.depth <= flat_depth && flat_padding * 100 <= p.columns * padding_percent_at_most &&
+                      (p.x.extent[2] / flat_rows) * ((p.columns + flat_padding) / flat_columns) >= flat_tasks;
+    // Rows one after the other: of a large stride they would push each other out of the caches.
+    const bool whole = p.op == "batch_dot" && p.columns % wide_columns(p) == 0 && p.weight.stride[2] == p.columns;
+    constexpr std::int64_t one_chunk = 256;  // of f32, which alone has classes whole
+    // Of rows that are widened there are as many bytes again.
+    const std::int64_t widened = size_of(p.x.dtype) < size_of(sum_type(p.x.dtype)) ? 2 : 1;
+    const bool shallow = p.depth * wide_bytes * widened <= shallow_bytes;
+    std::vector<Wish> list;
+    if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
+        constexpr std::int64_t rows_of_matrix_tile = 16, rows_of_whole = 32;
+        const std::int64_t rows = p.x.extent[2];
+        if (rows <= rows_of_whole && fills_matrix_tiles(p))
+            list.push_back({"weight_tiles", "whole", "few rows, of a depth that fills matrix tiles"});
+        if (rows <= rows_of_matrix_tile) list.push_back({"weight_tiles", "few", "few rows"});
+    }
+    // Products of matrix tiles or of pairs sum in another order, so wherever there are any they serve every class.
+    for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
+        if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
+        if (schedule == "pairs" && p.depth < 2) continue;
+        if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
+        if (suits_row(p) && rows_share_sets(p))
+            list.push_back({schedule, "aliased_row", "one row, of weights whose rows share sets of the first cache"});
+        if (suits_row(p)) list.push_back({schedule, "row", "one row"});
+        if (suits_several(p) && p.x.extent[2] <= few_rows) list.push_back({schedule, "few", "few rows"});
+        if (suits_several(p)) list.push_back({schedule, "several", "several rows"});
+        if (last_columns(p) == p.columns) {
+            if (p.columns * 4 > wide_columns(p)) list.push_back({schedule, "half", "columns that fill half of a wide tile"});
+            list.push_back({schedule, "narrow", "few columns"});
+        }
+        if (whole && p.depth <= one_chunk)
+            list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
+        if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
+        if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
+        if (shallow) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
+        list.push_back({schedule, "many", "many rows"});
+    }
+    list.push_back({"root", "", "nothing else is built"});
+    return list;
+}
+
+// What a forced variant takes instead; empty if it takes the product.
+std::string why_unfit(const Product &p, const VariantRecord &variant) {
+    if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
+    if (takes_blocks(variant) && p.depth < block_depth)
+        return "a last extent of x from " + text(block_depth) + ", got " + text(p.depth);
+    if (!variant.shape_class.starts_with("whole")) return {};
+    if (variant.schedule == "weight_tiles") {
+        if (p.depth % matrix_tile_depth != 0)
+            return "a last extent of x that " + text(matrix_tile_depth) + " divides, got " + text(p.depth);
+        if (p.columns < matrix_tile_columns)
+            return "a first extent of weight from " + text(matrix_tile_columns) + ", got " + text(p.columns);
+        return {};
+    }
+    const std::int64_t wide = wide_columns(p);
+    if (p.columns % wide != 0) return "a last extent of x that " + text(wide) + " divides, got " + text(p.columns);
+    return {};
+}
+
+}  // namespace
+
+Product columns_of(const Product &p, std::int64_t first, std::int64_t count) {
+    Product part = p;
+    part.columns = count;
+    part.weight = part_of(p.weight, p.op == "batch_dot" ? 3 : 0, first, count);
+    if (p.bias.given()) part.bias = part_of(p.bias, 0, first, count);
+    part.out = part_of(p.out, 3, first, count);
+    return part;
+}
+
+Status choose_for(const Product &p, const Forced &forced, ProductChoice &choice) {
+    const VariantNeeds needs{.op = p.op, .dtype = p.x.dtype};
+    const std::int64_t last = suits_row(p) || suits_several(p) ? 0 : last_columns(p);
+    if (!forced.name.empty() || last == 0 || last == p.columns) {
+        choice.first_columns = p.columns;
+        if (Status s = choose_variant(needs, wishes(p), forced, choice.variants); !s.ok()) return s;
+        const std::string unfit = why_unfit(p, *choice.variants.variant);
+        if (unfit.empty()) return {};
+        return {StatusCode::invalid_argument, "variant: " + std::string(choice.variants.variant->name) + " takes " + unfit};
+    }
+    choice.first_columns = p.columns - last;
+    Choice of_last;
+    if (Status s = choose_variant(needs, wishes(columns_of(p, 0, choice.first_columns)), forced, choice.variants); !s.ok())
+        return s;
+    if (Status s = choose_variant(needs, wishes(columns_of(p, choice.first_columns, last)), forced, of_last); !s.ok()) return s;
+    choice.variants.of_last = of_last.variant, choice.variants.last = "columns";
+    return {};
+}
+
+}  // namespace attune
