@@ -4,7 +4,7 @@
 # Parts: sources that are compiled once, for every program that has them.
 set(attune_part_generator_math generators/halide/uses_variable.cpp generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
-  schedules/register_storage.cpp
+  schedules/register_storage.cpp schedules/edge_loads.cpp
   schedules/matrix_tiles.cpp schedules/matrix_tile_join.cpp schedules/prefetch.cpp)
 set(attune_part_attention_generator generators/sdpa/builder.cpp generators/sdpa/builder_dropout.cpp
   generators/sdpa/builder_merge.cpp generators/sdpa/scores.cpp generators/sdpa/score_derivative.cpp generators/sdpa/user_attention.cpp)
@@ -20,7 +20,7 @@ set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.
 set(attune_part_mask_blocks_program generators/mask_blocks/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/sdpa/describe_attention.cpp)
 set(attune_part_linear_stages generators/linear/linear_stages.cpp schedules/linear/root.cpp schedules/linear/panels.cpp
-  schedules/linear/tiles.cpp schedules/linear/fetch.cpp schedules/edge_loads.cpp)
+  schedules/linear/tiles.cpp schedules/linear/fetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
 set(attune_part_assembled_main generators/assembled_main.cpp)
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp

@@ -15,17 +15,17 @@ class WholeVectors : public Internal::IRMutator {
         if (const int size = int(op->constant_allocation_size())) sizes_[op->name] = size;
         return IRMutator::visit(op);
     }
-    // Of rows that were stored by groups, two to a vector.
+    // Of rows that were stored by halves, two to a vector.
     Expr visit(const Internal::Load *op) override {
         const auto *ramp = op->index.as<Internal::Ramp>();
-        if (!ramp || op->name.find(BlockTranspose::row_groups) == std::string::npos) return IRMutator::visit(op);
+        if (!ramp || op->name.find(BlockTranspose::row_halves) == std::string::npos) return IRMutator::visit(op);
         const int lanes = op->type.lanes() / 2;
-        std::vector<Expr> groups;
+        std::vector<Expr> halves;
         for (const int at : {0, lanes})
-            groups.push_back(Internal::Load::make(op->type.with_lanes(lanes), op->name,
+            halves.push_back(Internal::Load::make(op->type.with_lanes(lanes), op->name,
                                                   Internal::Ramp::make(ramp->base + at, 1, lanes), op->image, op->param,
                                                   Internal::const_true(lanes), Internal::ModulusRemainder()));
-        return Internal::Shuffle::make_concat(groups);
+        return Internal::Shuffle::make_concat(halves);
     }
     Expr visit(const Internal::Shuffle *op) override {
         const auto *load = op->vectors.size() == 1 ? op->vectors[0].as<Internal::Load>() : nullptr;

@@ -32,11 +32,15 @@ def problems():
     yield from (("prefill", variant(PREFILL, dim=dim)) for dim in NEIGHBOURS)
     yield "prefill", Problem(1, 8, 8, 4096, 4096, 64, causal=True, window=256)
     yield "prefill", Problem(1, 32, 8, 1024, 1024, 128, causal=True)
+    yield "prefill", Problem(1, 8, 8, 33, 512, 64)
     yield "decode", DECODE
     yield "decode", LONG_DECODE
     yield from (("decode", variant(DECODE, queries=queries, causal=True)) for queries in (4, 8))
     yield "decode", Problem(1, 1, 1, 1, 32768, 128)
     yield "decode", Problem(16, 32, 8, 1, 1024, 128)
+    yield "decode", Problem(1, 8, 8, 1, 64, 64)
+    yield "decode", Problem(1, 8, 8, 4, 300, 72)
+    yield "decode", Problem(1, 8, 8, 1, 4096, 72, "f16")
     yield "tiny", Problem(2, 1, 1, 1, 10, 2, lengths=True)
     yield "decode", Problem(1, 32, 32, 1, 4096, 96, "bf16")
     yield "decode", Problem(1, 16, 8, 1, 4096, 256, "bf16")

@@ -29,7 +29,7 @@ public:
         attune::LinearInputs in;
         in.x = a;
         in.weight = [this](Expr n, Expr k, Expr h, Expr b) { return x(n, k, h, b); };
-        in.as_it_lies = whole == 1;
+        in.as_it_lies = whole == 1, in.read_once = tile_rows == 1;
         in.rows = a.dim(1).extent(), in.columns = x.dim(0).extent(), in.depth = a.dim(0).extent();
         stages = attune::linear_stages(in, {attune::accumulator_of(dtype), chunk, 0});
         out = stages.out;

@@ -21,6 +21,9 @@ std::function<Expr(Expr)> widened_rows(LinearStages &s, const LinearInputs &in, 
     return [&](const Expr &k) { return s.x_rows(k, s.m, s.h, s.b); };
 }
 
+// How blocks of weights are read; not f16, whose conversion takes as long for half a row as for one.
+bool read_by_halves(const LinearInputs &in) { return in.x.type() != Float(16); }
+
 // The bias and the sum of the partials, of chunk c and, in pairs, strand u.
 void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
@@ -104,10 +107,10 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
         return cast(shape.type, in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b));
     };
     // Pairs are taken apart once for all rows.
-    const bool panel = !in.as_it_lies || in.x.type().is_bfloat();
+    const bool panel = !in.as_it_lies || (in.x.type().is_bfloat() && !in.read_once);
     if (panel) s.panel = Func("panel");
     if (shape.block) {
-        s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, weight);
+        s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, weight, read_by_halves(in));
         s.panel(n, k, h, b) = (*s.transpose)(n, k, {});
     } else if (panel) {
         s.panel(n, k, h, b) = weight(n, k);
@@ -206,11 +209,9 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     LinearStages s;
     Var n = s.n, m = s.m, c = s.c, t = s.t, h = s.h, b = s.b;
     const int chunk = shape.chunk, block = shape.block;
-    // By groups, but for f16: its conversion takes as long for a group as for a row.
     s.transpose.emplace(
         "transpose", block, std::vector<Var>{t, h, b},
-        [&](Expr n, Expr k) { return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b)); },
-        in.x.type() != Float(16));
+        [&](Expr n, Expr k) { return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b)); }, read_by_halves(in));
     const std::function<Expr(Expr)> x = widened_rows(s, in, shape);
 
     s.partial = Func("partial");

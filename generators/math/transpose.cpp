@@ -17,7 +17,7 @@ Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
 }
 
 BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vector<Var> &outer,
-                               const std::function<Expr(Expr, Expr)> &source, bool by_groups)
+                               const std::function<Expr(Expr, Expr)> &source, bool by_halves)
     : side(side), read_together(side) {
     if (side < 2 || !std::has_single_bit(unsigned(side)))
         throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
@@ -31,10 +31,12 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     const int group = std::min(side, group_bytes / source(row_block, column_block).type().bytes());
     group_bits = std::countr_zero(unsigned(group));
     for (int bit = 1; bit < side; bit *= 2) bits.emplace_back("bit" + std::to_string(bits.size()));
-    if (by_groups && side == 2 * group) read_together = group;
-    const Expr piece = column / read_together, within = column % read_together;
-    const Expr of_row = piece * read_together + vector_of(vector % read_together);
-    rows = Func(name + (read_together < side ? row_groups : "_rows"));
+    if (by_halves && side > group) read_together = side / 2;
+    const Expr piece = column / read_together, within = column % read_together, in_piece = vector % read_together;
+    // Where halves have several groups, the passes between these bring the other rows between the two of a vector.
+    const Expr of_row =
+        read_together < side ? piece * group + in_piece / group * (2 * group) + vector_of(in_piece % group) : vector_of(vector);
+    rows = Func(name + (read_together < side ? row_halves : "_rows"));
     rows(with_block(std::vector<Var>{column, vector})) =
         source(row_block * side + of_row, column_block * side + vector / read_together * read_together + within);
 

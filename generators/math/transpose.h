@@ -15,10 +15,10 @@ namespace attune {
 // A pass is a Func of (bits of the place in a vector, vector, row block, column block, outer...), since in bits it is no more than
 // another order: Halide sees a shuffle, where divisions would make a gather of it. The last has places instead of bits and vector.
 struct BlockTranspose {
-    static constexpr const char *row_groups = "_row_groups";  // in the name of rows that are read by groups
+    static constexpr const char *row_halves = "_row_halves";  // in the name of rows that are read by halves
 
     int side;
-    int read_together;  // elements of a row that go into a vector side by side: the side, or a group
+    int read_together;  // elements of a row that go into a vector side by side: the side, or half of it
     Halide::Func rows;  // (column, vector, row block, column block, outer...): what goes into the first pass
     std::vector<Halide::Func> passes;
     std::vector<Halide::Var> bits;
@@ -26,10 +26,10 @@ struct BlockTranspose {
     Halide::RDom block_bits;  // of its update: the bits and the vector
     Halide::Var column{"column"}, vector{"vector"}, place{"place"}, row_block{"row_block"}, column_block{"column_block"};
 
-    // source(row, column) gives what is to be transposed; it may use `outer`, which the passes have as dimensions. by_groups: where
-    // a vector has two groups, they are read of two rows, which takes twice the loads and saves the pass between groups.
+    // source(row, column) gives what is to be transposed; it may use `outer`, which the passes have as dimensions. by_halves: where
+    // a vector has several groups, its halves are read of two rows, which takes twice the loads and saves a pass between groups.
     BlockTranspose(const std::string &name, int side, const std::vector<Halide::Var> &outer,
-                   const std::function<Halide::Expr(Halide::Expr row, Halide::Expr column)> &source, bool by_groups = false);
+                   const std::function<Halide::Expr(Halide::Expr row, Halide::Expr column)> &source, bool by_halves = false);
 
     // source(row, column), where neighbouring rows are neighbours in memory.
     Halide::Expr operator()(Halide::Expr row, Halide::Expr column, const std::vector<Halide::Expr> &outer) const;

@@ -89,21 +89,27 @@ ChunkKeys Builder::chunk_keys(const std::string &name, bool masked, Expr c, int 
     return keys;
 }
 
-Expr Builder::within_intervals(Expr c) const {
+Expr Builder::within_intervals(Expr first_key, Expr end_key) const {
     auto [first, last] = queries_of(s.t);
     Expr begin = max(0, last + in.band_begin(s.b));
     Expr end = min(in.shortest(s.t, s.b), first + in.band_end(s.b));
-    return c * shape.chunk >= begin && (c + 1) * shape.chunk <= end;
+    return first_key >= begin && end_key <= end;
 }
+Expr Builder::within_intervals(Expr c) const { return within_intervals(c * shape.chunk, (c + 1) * shape.chunk); }
 
 Expr Builder::whole(Expr c) const {
     return score.and_unmasked(within_intervals(c), in.blocks.defined() ? block_span(c).whole : Expr());
+}
+Expr Builder::whole_keys(Expr c, Expr first, int width) const {
+    return score.and_unmasked(within_intervals(c * shape.chunk + first, c * shape.chunk + first + width),
+                              in.blocks.defined() ? block_span(c).whole : Expr());
 }
 
 void Builder::queries() {
     Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
     auto channel = [&](Expr r, Expr d) {
         Rows row = rows(r, t, h);
+        if (shape.channel_group) d = min(d, in.head_dim - 1);
         return cast(type, in.query(d, row.query, row.query_head, b));
     };
     if (shape.query_block) s.query_blocks.emplace("query_block", shape.query_block, std::vector<Var>{t, h, b}, channel);
@@ -153,22 +159,20 @@ SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
     p.score = Func("score" + suffix);
     p.logit = Func("logit" + suffix);
     p.score(r, k, c, t, h, b) = value_of(0);
-    auto add = [&](const Expr &channel) {
-        Expr key = p.wide_key.defined() ? p.wide_key(channel, k, c, t, h, b)
-                                        : key_element(channel, key_at(k, !masked), rows(r, t, h).key_head);
-        p.score(r, k, c, t, h, b) += weighted_term(score.pair, s.query_t(r, channel, t, h, b), key, channel);
+    auto term = [&](const Expr &channel, const Expr &of_key) {
+        Expr key = p.wide_key.defined() ? p.wide_key(of_key, k, c, t, h, b)
+                                        : key_element(of_key, key_at(k, !masked), rows(r, t, h).key_head);
+        return weighted_term(score.pair, s.query_t(r, channel, t, h, b), key, of_key);
     };
     if (const int group = shape.channel_group) {
-        const Expr groups = in.head_dim / group;
-        RDom whole({{0, group}, {0, groups}}, "channel" + suffix);
-        RDom rest(0, in.head_dim - groups * group, "rest" + suffix);
-        p.channel = whole.x, p.group = whole.y, p.rest = rest.x;
-        add(whole.y * group + whole.x);
-        add(groups * group + rest.x);
+        RDom channels({{0, group}, {0, (in.head_dim + group - 1) / group}}, "channel" + suffix);
+        p.channel = channels.x, p.group = channels.y;
+        const Expr channel = channels.y * group + channels.x, existing = min(likely(channel), in.head_dim - 1);
+        p.score(r, k, c, t, h, b) += select(likely(channel < in.head_dim), term(channel, existing), value_of(0));
     } else {
         RDom channel(0, in.head_dim, "channel" + suffix);
         p.channel = channel.x;
-        add(channel);
+        p.score(r, k, c, t, h, b) += term(channel, channel);
     }
     finish_scores(p, suffix, masked);
     return p;
@@ -279,9 +283,14 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
 
     p.mixed = Func("mixed" + suffix);
     p.mixed(r, d, c, t, h, b) = value_of(0);
-    auto mix = [&](bool leave_out, Expr when) {
+    // Where all values are known to be finite, and of blocks of keys of which every row sees all.
+    auto nothing_to_leave_out = [&](const ChunkKeys &keys) {
+        const Expr finite = in.finite_values(b) != 0;
+        return shape.whole_blocks && !share.keys ? finite || whole_keys(c, keys.dom.y * keys.width, keys.width) : finite;
+    };
+    auto mix = [&](bool leave_out, bool by_values) {
         ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c);
-        if (when.defined()) keys.dom.where(when);
+        if (by_values) keys.dom.where(leave_out ? !nothing_to_leave_out(keys) : nothing_to_leave_out(keys));
         Expr key = keys.key();
         Expr v = p.wide_value.defined() ? p.wide_value(shape.widens_by_line ? existing(d) : Expr(d), key, c, t, h, b)
                                         : cast(type, in.value(existing(d), key_at(key, !masked), rows(r, t, h).key_head, b));
@@ -289,13 +298,10 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
         p.mixed(r, d, c, t, h, b) += leave_out ? w * select(counts(w), v, value_of(0)) : w * v;
         p.mixed_keys.push_back(keys.loop());
     };
-    // A masked value may be NaN: it is replaced, not multiplied by 0, but where all values are known to be finite.
-    if (masked && in.finite_values.defined()) {
-        mix(false, in.finite_values(b) != 0);
-        mix(true, in.finite_values(b) == 0);
-    } else {
-        mix(masked, Expr());
-    }
+    // A masked value may be NaN: it is replaced, not multiplied by 0.
+    const bool by_values = masked && in.finite_values.defined();
+    if (by_values) mix(false, true);
+    mix(masked, by_values);
     return p;
 }
 

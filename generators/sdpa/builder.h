@@ -70,8 +70,10 @@ struct Builder {
     // of it either.
     Expr seen(Expr c) const;
     Expr seen_keys(Expr c, Expr first_in_chunk, int width) const;
+    Expr within_intervals(Expr first_key, Expr end_key) const;
     Expr within_intervals(Expr c) const;
     Expr whole(Expr c) const;
+    Expr whole_keys(Expr c, Expr first_in_chunk, int width) const;
 
     void prepare();
     void intervals();

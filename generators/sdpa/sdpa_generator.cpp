@@ -2,6 +2,7 @@
 #include "generators/math/accumulator.h"
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
+#include "schedules/edge_loads.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/prefetch.h"
 #include "schedules/register_storage.h"
@@ -109,6 +110,7 @@ public:
         shape.query_block = in_blocks ? block_side() : 0;
         shape.joins_passes =
             schedule_name == Schedule::prefill || schedule_name == Schedule::split || schedule_name == Schedule::rows;
+        shape.whole_blocks = split;
         if (schedule_name == Schedule::decode)
             shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
         if (kind == Kind::weights) {
@@ -166,6 +168,8 @@ public:
         }
         attune::shuffle_whole_vectors(get_pipeline());
         attune::keep_in_registers(get_pipeline(), target);
+        if (head_dim == 0) attune::mask_loads_beyond_end(get_pipeline(), {query, key}, target);
+        if (head_dim == 0 && value) attune::mask_loads_beyond_end(get_pipeline(), {*value}, target);
     }
 
 private:

@@ -65,8 +65,11 @@ struct SdpaShape {
     // The maxima of a chunk are taken as its scores are made, where no step follows, and its weights are summed as they are made:
     // in a loop over the same keys, for schedules that join the two. It changes no result.
     bool joins_passes = false;
-    // Channels of a score are summed in whole groups of so many, and those that fill none after them; 0: one after the other. It
-    // fixes the order of summation.
+    // Of chunks that are masked, blocks of keys of which every row sees all are taken first, as in others. It fixes the order of
+    // summation.
+    bool whole_blocks = false;
+    // Channels of a score are summed in groups of so many, the last of which may lack some; 0: one after the other. It fixes the
+    // order of summation.
     int channel_group = 0;
 };
 
@@ -91,7 +94,7 @@ struct SdpaPartials {
     Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_chunks
     Halide::Func random, dropped;       // with dropout: four words for four keys, and the weights that are left
     Halide::RVar channel;
-    Halide::RVar group, rest;  // with channel_group: channel counts within a group, and update 1 of score takes the rest
+    Halide::RVar group;  // with channel_group: channel counts within a group
     KeyLoop logit_keys, max_keys, weight_keys, sum_keys;
     std::vector<KeyLoop> mixed_keys;  // of each update of mixed
     std::vector<ScoreUpdate> steps;

@@ -23,6 +23,8 @@ bool fits_sizes(const VariantRecord &v, const VariantNeeds &n) {
 bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) {
     const std::int64_t padding = (v.tile_q - queries % v.tile_q) % v.tile_q;
     if (fill == Wish::Fill::over_half) return 2 * padding < v.tile_q;
+    const bool two_tiles = queries > v.tile_q && queries <= 2 * v.tile_q;
+    if (fill == Wish::Fill::most_of_two) return !two_tiles || 4 * padding < 2 * v.tile_q;
     return padding * 100 <= queries * sdpa_shape_classes().long_padding_percent_at_most;
 }
 
@@ -98,9 +100,10 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
         for (const std::string_view kind : kinds)
             for (const VariantRecord *v : *list) {
                 if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
-                if (v->kind != kind || !fits_sizes(*v, needs)) continue;
+                if (v->kind != kind || !fits_sizes(*v, needs) || (wish.own_size && v->head_dim == 0)) continue;
                 if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with, wish.fill)) {
-                    if (!found.not_filled) found.not_filled = v, found.why_better = wish.reason;
+                    const bool fills_one = v->tile_q <= wish.fill_tiles_with;
+                    if (!found.not_filled && fills_one) found.not_filled = v, found.why_better = wish.reason;
                     continue;
                 }
                 choice = found;

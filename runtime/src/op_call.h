@@ -23,11 +23,12 @@ struct VariantNeeds {
 // never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
 struct Wish {
     // How far queries, or rows of split, must fill the tiles of a variant: all but for long_padding_percent_at_most percent of
-    // the queries; or the last tile by more than half.
-    enum class Fill { nearly, over_half };
+    // the queries; the last tile by more than half; or, where there are two tiles, more than three quarters of them.
+    enum class Fill { nearly, over_half, most_of_two };
     std::string_view schedule, shape_class, reason;
     std::int64_t fill_tiles_with = 0;  // how many there are; 0: it does not matter
     Fill fill = Fill::nearly;
+    bool own_size = false;  // only variants of this head size, not those of any
 };
 
 struct Choice {

@@ -36,11 +36,15 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel; else it
     // is no dearer than a second tile of decode where there are few keys.
     const bool dear = op == "additive";
-    const bool few_keys = !dear && rows == p.queries && p.keys <= c.decode_few_keys_at_most;
-    const std::int64_t rows_at_most = few_keys ? c.decode_rows_of_few_keys_at_most : c.decode_rows_at_most;
-    if (rows <= rows_at_most && (p.keys >= c.decode_keys_at_least || (dear && rows == 1))) {
-        if (rows == 1) list.push_back({"decode", "g1", "one query row for each key head"});
-        if (rows > 1) list.push_back({"decode", "g4", "few query rows for each key head"});
+    const bool fills_no_tile = !dear && rows == p.queries, two_tiles = rows > c.decode_rows_of_few_keys_at_most;
+    if (rows == 1 && (dear || p.keys >= c.decode_keys_of_one_row_at_least))
+        list.push_back({"decode", "g1", "one query row for each key head"});
+    if (rows <= c.decode_rows_at_most && p.keys >= c.decode_keys_at_least) {
+        const bool few_keys = fills_no_tile && p.keys <= c.decode_few_keys_at_most;
+        const bool few_of_any_size = two_tiles ? fills_no_tile && p.keys <= c.decode_few_keys_of_any_size_at_most : few_keys;
+        Wish few_rows{"decode", "g4", "few query rows for each key head"};
+        few_rows.own_size = few_of_any_size;
+        if (!(few_keys && two_tiles)) list.push_back(few_rows);
     }
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
     if (p.queries <= c.split_queries_at_most && rows > p.queries && p.keys >= c.decode_keys_at_least) {
@@ -59,17 +63,25 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const auto wish_tiles = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (in_tiles) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
     };
-    const auto wish_others = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
-        if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with});
-        list.push_back({"prefill", shape_class, reason, fill_tiles_with});
+    const auto wish_others = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0,
+                                 Wish::Fill fill = Wish::Fill::nearly) {
+        if (p.dtype == DType::bf16) list.push_back({"pairs", shape_class, reason, fill_tiles_with, fill});
+        list.push_back({"prefill", shape_class, reason, fill_tiles_with, fill});
     };
     // Products of matrix tiles and of pairs first, on CPUs that have such instructions.
     const auto wish = [&](std::string_view shape_class, std::string_view reason) {
         wish_tiles(shape_class, reason);
         wish_others(shape_class, reason);
     };
+    // Of 16 bits keys and values are widened for each tile, however few queries it has.
+    const bool widened = size_of(p.dtype) < size_of(sum_type(p.dtype));
+    const bool less_than_a_chunk = p.keys <= c.short_keys_at_most && p.queries < c.medium_queries_of_few_keys_at_least;
     const auto wish_small = [&](std::string_view reason) {
-        if (p.queries >= c.medium_queries_at_least) wish("medium", reason);
+        if (p.queries >= c.medium_queries_at_least) {
+            wish_tiles("medium", reason);
+            if (widened) wish_others("medium", reason);
+            if (!widened && !less_than_a_chunk) wish_others("medium", reason, p.queries, Wish::Fill::most_of_two);
+        }
         wish("short", reason);
     };
     if (p.queries <= c.short_queries_at_most) wish_small("few queries");

@@ -11,10 +11,11 @@ namespace attune {
 
 // Boundaries of the classes of shapes, from schedules/targets.json.
 struct SdpaShapeClasses {
-    std::int64_t decode_rows_at_most, decode_keys_at_least, decode_rows_of_few_keys_at_most, decode_few_keys_at_most;
+    std::int64_t decode_rows_at_most, decode_keys_at_least, decode_keys_of_one_row_at_least;
+    std::int64_t decode_rows_of_few_keys_at_most, decode_few_keys_at_most, decode_few_keys_of_any_size_at_most;
     std::int64_t split_queries_at_most, short_queries_at_most, short_keys_at_most;
     std::int64_t short_band_keys_at_most, short_band_keys_of_f16_at_most;  // that a query sees on average
-    std::int64_t medium_queries_at_least, deep_keys_at_least;
+    std::int64_t medium_queries_at_least, medium_queries_of_few_keys_at_least, deep_keys_at_least;
     std::int64_t long_padding_percent_at_most;  // queries that the last tile is padded with, of all
     std::int64_t device_split_rows_at_most, device_split_keys_at_least;
 };

@@ -119,7 +119,6 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         if (any_dims) {
             lane_score.compute_at(p.logit, ko).bound_extent(k, tuning.key_tile).unroll(k).update().unroll(k);
             sums.unroll(k);
-            p.score.update(1).reorder(k, r, p.rest).unroll(k).unroll(r);
         } else {
             lane_score.compute_at(sums, k).bound_extent(k, 1).update().unroll(co);
         }
@@ -160,12 +159,12 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         }
 
         // Weighted values: the first of some channels streams a block of V in, the others find it in L1.
-        p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+        p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).align_bounds(d, lanes).vectorize(d, lanes);
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
             Stage mixed = p.mixed.update(int(n));
             mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements)
                 .split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
-                .split(d, vectors, di, lanes, TailStrategy::GuardWithIf)
+                .split(d, vectors, di, lanes, TailStrategy::RoundUp)
                 .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf)
                 .reorder(di, vectors, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
             fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);

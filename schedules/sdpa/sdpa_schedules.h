@@ -53,7 +53,7 @@ struct DecodeTuning {
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim,
                      const Halide::ImageParam &key, const Halide::ImageParam &value, PairStages *pairs = nullptr);
 
-// The stages' channel_group for it; of one head size there is no rest.
+// The stages' channel_group for it; channels of one head size fill its vectors.
 int decode_channel_group(const Halide::Target &, const Halide::Type &accumulator, int head_dim);
 
 // The same tasks where there are more rows: lanes are rows, and each product is that of prefill.
