@@ -69,6 +69,8 @@ std::vector<Wish> wishes(const Product &p) {
     for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
         if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
         if (schedule == "pairs" && p.depth < 2) continue;
+        if (whole && p.x.extent[2] == 1 && p.columns % (2 * wide_columns(p)) == 0)
+            list.push_back({schedule, "whole_wide_row", "one row of columns that fill two wide tiles each"});
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
         if (suits_row(p) && rows_share_sets(p))
             list.push_back({schedule, "aliased_row", "one row, of weights whose rows share sets of the first cache"});
@@ -103,7 +105,7 @@ std::string why_unfit(const Product &p, const VariantRecord &variant) {
             return "a first extent of weight from " + text(matrix_tile_columns) + ", got " + text(p.columns);
         return {};
     }
-    const std::int64_t wide = wide_columns(p);
+    const std::int64_t wide = wide_columns(p) * (variant.shape_class == "whole_wide_row" ? 2 : 1);
     if (p.columns % wide != 0) return "a last extent of x that " + text(wide) + " divides, got " + text(p.columns);
     return {};
 }

@@ -36,8 +36,10 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel; else it
     // is no dearer than a second tile of decode where there are few keys.
     const bool dear = op == "additive";
+    // Of 16 bits keys and values are widened for each tile, however few queries it has.
+    const bool widened = size_of(p.dtype) < size_of(sum_type(p.dtype));
     const bool fills_no_tile = !dear && rows == p.queries, two_tiles = rows > c.decode_rows_of_few_keys_at_most;
-    if (rows == 1 && (dear || p.keys >= c.decode_keys_of_one_row_at_least))
+    if (rows == 1 && (dear || p.keys >= (widened ? c.decode_keys_of_one_row_at_least / 2 : c.decode_keys_of_one_row_at_least)))
         list.push_back({"decode", "g1", "one query row for each key head"});
     if (rows <= c.decode_rows_at_most && p.keys >= c.decode_keys_at_least) {
         const bool few_keys = fills_no_tile && p.keys <= c.decode_few_keys_at_most;
@@ -73,8 +75,6 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
         wish_tiles(shape_class, reason);
         wish_others(shape_class, reason);
     };
-    // Of 16 bits keys and values are widened for each tile, however few queries it has.
-    const bool widened = size_of(p.dtype) < size_of(sum_type(p.dtype));
     const bool less_than_a_chunk = p.keys <= c.short_keys_at_most && p.queries < c.medium_queries_of_few_keys_at_least;
     const auto wish_small = [&](std::string_view reason) {
         if (p.queries >= c.medium_queries_at_least) {

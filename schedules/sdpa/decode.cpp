@@ -159,13 +159,13 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         }
 
         // Weighted values: the first of some channels streams a block of V in, the others find it in L1.
-        p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).align_bounds(d, lanes).vectorize(d, lanes);
+        p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).align_bounds(d, any_dims ? lanes * tuning.channel_tile : lanes).vectorize(d, lanes);
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
             Stage mixed = p.mixed.update(int(n));
             mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements)
                 .split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
                 .split(d, vectors, di, lanes, TailStrategy::RoundUp)
-                .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf)
+                .split(vectors, dO, vectors, tuning.channel_tile, any_dims ? TailStrategy::RoundUp : TailStrategy::GuardWithIf)
                 .reorder(di, vectors, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
             fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);
             if (pairs) mixed.reorder(of_pairs->mixed[n], di).atomic().vectorize(of_pairs->mixed[n]);

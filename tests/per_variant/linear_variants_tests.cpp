@@ -30,9 +30,11 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes whole, whole_shallow and whole_row take columns that fill 256 bytes of sums, of matrix tiles depths that fill them
+// Classes whole, whole_shallow and whole_row take columns that fill 256 bytes of sums (whole_wide_row 512), of matrix tiles depths that fill them
 // and columns of two, and refuse others.
-int columns_of_whole(const attune::VariantInfo &v) { return v.dtype == attune::DType::f64 ? 32 : 64; }
+int columns_of_whole(const attune::VariantInfo &v) {
+    return (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "whole_wide_row" ? 2 : 1);
+}
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_whole(v));
