@@ -38,12 +38,12 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const bool dear = op == "additive";
     // Of 16 bits keys and values are widened for each tile, however few queries it has.
     const bool widened = size_of(p.dtype) < size_of(sum_type(p.dtype));
-    const bool fills_no_tile = !dear && rows == p.queries, two_tiles = rows > c.decode_rows_of_few_keys_at_most;
+    const bool of_one_head = !dear && rows == p.queries, two_tiles = rows > c.decode_rows_of_few_keys_at_most;
     if (rows == 1 && (dear || p.keys >= (widened ? c.decode_keys_of_one_row_at_least / 2 : c.decode_keys_of_one_row_at_least)))
         list.push_back({"decode", "g1", "one query row for each key head"});
     if (rows <= c.decode_rows_at_most && p.keys >= c.decode_keys_at_least) {
-        const bool few_keys = fills_no_tile && p.keys <= c.decode_few_keys_at_most;
-        const bool few_of_any_size = two_tiles ? fills_no_tile && p.keys <= c.decode_few_keys_of_any_size_at_most : few_keys;
+        const bool few_keys = of_one_head && p.keys <= c.decode_few_keys_at_most;
+        const bool few_of_any_size = two_tiles ? of_one_head && p.keys <= c.decode_few_keys_of_any_size_at_most : few_keys;
         Wish few_rows{"decode", "g4", "few query rows for each key head"};
         few_rows.own_size = few_of_any_size;
         if (!(few_keys && two_tiles)) list.push_back(few_rows);

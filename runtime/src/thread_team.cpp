@@ -111,9 +111,7 @@ void ThreadTeam::open(Job &job) {
         begin_helpers();
         try {
             jobs_.push_back(&job);
-        } catch (const std::bad_alloc &) {
-            return;
-        }
+        } catch (const std::bad_alloc &) { return; }
         posted_++;
         woken = std::min(sleeping_, wanted - looking_.load());
     }

@@ -57,9 +57,9 @@ private:
     std::vector<std::thread> threads_;
     std::atomic<unsigned> posted_{0};
     int most_helpers_ = std::numeric_limits<int>::max();  // fewer once the system has refused one
-    int seats_ = 0;                                       // beside those of callers, of all jobs that run
-    std::atomic<int> looking_{0};                         // helpers awake without work
-    int sleeping_ = 0;                                    // helpers
+    int seats_ = 0;                // beside those of callers, of all jobs that run
+    std::atomic<int> looking_{0};  // helpers awake without work
+    int sleeping_ = 0;             // helpers
     bool ended_ = false;
 
     // Of calls without helpers that were worth some if these had been awake: of those that followed each other, and when the last
