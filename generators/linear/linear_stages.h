@@ -79,11 +79,11 @@ LinearStages linear_stages(const LinearInputs &, const LinearShape &);
 // The same as sums over pairs of bf16 along the depth, which must be 2 at least. Blocks are of pairs.
 LinearStages linear_pair_stages(const LinearInputs &, const LinearShape &);
 
-// The bits of linear_stages for sums that go from memory block by block, transposed where they are summed: for one row. The depth
+// The bits of linear_stages for sums that go from memory block by block, transposed where they are summed: for few rows. The depth
 // must be a block at least.
 LinearStages linear_block_stages(const LinearInputs &, const LinearShape &);
 
-// The bits of linear_pair_stages for one row, which reads neighbouring pairs of a column as they lie and sums them side by
+// The bits of linear_pair_stages for few rows, which read neighbouring pairs of a column as they lie and sum them side by
 // side. The depth must have a pair for each strand at least.
 LinearStages linear_pair_row_stages(const LinearInputs &, const LinearShape &);
 

@@ -25,7 +25,7 @@ struct PanelTuning {
     }
 };
 // One task is one tile of columns for some rows. Lanes are columns. Weights are packed for a task, a chunk at a time, so that
-// the sums read them from L2 one line after the other. The sums of one row take weights from registers instead: blocks, which
+// the sums read them from L2 one line after the other. The sums of few rows take weights from registers instead: blocks, which
 // are transposed there, or pairs, and then lanes are the strands of some columns. For few rows and for many; the bits are the
 // same whatever the numbers but chunk and strands.
 void schedule_panels(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);

@@ -42,7 +42,7 @@ void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block
 
 // Of few rows. Whole blocks go through registers alone; one of which the chunk has a part is summed from where it was transposed.
 // Blocks of neighbouring columns take turns: the sums of one wait for each other while the next is transposed.
-static void schedule_blocks(LinearStages &s, int lanes) {
+static void schedule_blocks_of_few_rows(LinearStages &s, int lanes) {
     constexpr int block_in_order = 8;
     require(lanes >= block_in_order, "the vector width is " + std::to_string(lanes) + ", must be at least " +
                                          std::to_string(block_in_order) + ": LLVM 21 sums smaller blocks in another order");
@@ -57,8 +57,8 @@ static void schedule_blocks(LinearStages &s, int lanes) {
     schedule_transpose(*s.transpose, LoopLevel(s.partial, no));
 }
 
-// Of one row in pairs: lanes are the strands of some columns, and such vectors take turns, since a sum waits for the one before.
-static void schedule_pairs_of_row(LinearStages &s, const PanelTuning &tuning, int lanes) {
+// Of few rows in pairs: lanes are the strands of some columns, and such vectors take turns, since a sum waits for the one before.
+static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
     constexpr int columns_of_turns = 8;  // more addresses would not stay in registers
     const int strands = tuning.strands, columns = lanes / strands, turns = std::max(columns_of_turns / columns, 1);
     const Var e = s.e, n = s.n, m = s.m, u = s.u;
@@ -179,10 +179,10 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     s.partial.compute_at(of_tile).store_in(MemoryType::Stack);
     s.partial.bound_extent(n, tuning.tile_columns).bound_extent(m, tuning.tile_rows);
     if (s.group.defined()) {
-        schedule_pairs_of_row(s, tuning, lanes);
+        schedule_pairs_of_few_rows(s, tuning, lanes);
     } else if (!s.block_sums.empty()) {
         s.partial.vectorize(n, lanes).unroll(n).unroll(m);
-        schedule_blocks(s, lanes);
+        schedule_blocks_of_few_rows(s, lanes);
     } else {
         schedule_register_tile(s, one_row, tuning.strands, lanes);
     }
