@@ -168,8 +168,9 @@ public:
         }
         attune::shuffle_whole_vectors(get_pipeline());
         attune::keep_in_registers(get_pipeline(), target);
-        if (head_dim == 0) attune::mask_loads_beyond_end(get_pipeline(), {query, key}, target);
-        if (head_dim == 0 && value) attune::mask_loads_beyond_end(get_pipeline(), {*value}, target);
+        std::vector<Halide::ImageParam> inputs = {query, key};
+        if (value) inputs.push_back(*value);
+        if (head_dim == 0) attune::mask_loads_beyond_end(get_pipeline(), inputs, target);
     }
 
 private:

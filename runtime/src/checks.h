@@ -26,6 +26,10 @@ std::string shape_of(const ConstView &);
 
 // What sums over elements of a type are kept in, lse among them: f64 for f64, else f32.
 constexpr DType sum_type(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+constexpr bool is_widened(DType t) { return sum_type(t) != t; }
+
+// Parts of `size` that n is cut into, the last of which may be smaller.
+constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
 // What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, memory.
 Status check_memory(std::string_view name, const ConstView &);

@@ -6,6 +6,7 @@
 #include "shape_record.h"
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace attune {
 namespace {
@@ -29,15 +30,15 @@ int threads_for(const Product &p, int threads) {
 // weights for a task takes as long as to multiply eight rows by them.
 std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int threads) {
     constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
-    const auto parts = [](std::int64_t n, std::int64_t of) { return (n + of - 1) / of; };
+    if (threads == 1) return std::numeric_limits<std::int32_t>::max();
     const std::int64_t tile = number_of(variant, "tile_rows", 1),
                        most = std::max(number_of(variant, "task_rows", 1) / tile, std::int64_t(1));
-    const std::int64_t tiles = parts(p.x.extent[2], tile);
-    const std::int64_t others = p.x.extent[0] * p.x.extent[1] * parts(p.columns, number_of(variant, "tile_columns", 1));
-    const std::int64_t wanted = threads == 1 ? 1 : parts(threads * tasks_of_a_thread, others);
-    const std::int64_t at_least = std::min(parts(rows_at_least, tile), most);
-    const std::int64_t tasks = parts(tiles, std::clamp(parts(tiles, wanted), at_least, most));
-    return static_cast<std::int32_t>(parts(tiles, tasks));
+    const std::int64_t tiles = ceil_div(p.x.extent[2], tile);
+    const std::int64_t others = p.x.extent[0] * p.x.extent[1] * ceil_div(p.columns, number_of(variant, "tile_columns", 1));
+    const std::int64_t wanted = ceil_div(threads * tasks_of_a_thread, others);
+    const std::int64_t at_least = std::min(ceil_div(rows_at_least, tile), most);
+    const std::int64_t tasks = ceil_div(tiles, std::clamp(ceil_div(tiles, wanted), at_least, most));
+    return static_cast<std::int32_t>(ceil_div(tiles, tasks));
 }
 
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {

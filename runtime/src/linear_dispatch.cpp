@@ -36,11 +36,16 @@ bool suits_several(const Product &p) {
     return has_blocks(p) && !packed(p) && p.depth >= block_depth && rows > 1 && rows <= most;
 }
 
-// Columns of the last wide tile, if they leave so much of it unfilled that narrower tiles take less time; 0 otherwise.
-std::int64_t last_columns(const Product &p) {
+// Columns of the last wide tile, if they leave too much of it unfilled; 0 otherwise.
+std::int64_t padded_columns(const Product &p) {
     constexpr std::int64_t padding_percent_at_most = 10;
     const std::int64_t wide = wide_columns(p), last = p.columns % wide, padding = (wide - last) % wide;
-    return !packed(p) && last * 2 <= wide && padding * 100 > p.columns * padding_percent_at_most ? last : 0;
+    return !packed(p) && padding * 100 > p.columns * padding_percent_at_most ? last : 0;
+}
+// The same, if narrower tiles take less time.
+std::int64_t last_columns(const Product &p) {
+    const std::int64_t last = padded_columns(p);
+    return last * 2 <= wide_columns(p) ? last : 0;
 }
 
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
@@ -53,10 +58,7 @@ std::vector<Wish> wishes(const Product &p) {
                       (p.x.extent[2] / flat_rows) * ((p.columns + flat_padding) / flat_columns) >= flat_tasks;
     // Rows one after the other: of a large stride they would push each other out of the caches.
     const bool whole = p.op == "batch_dot" && p.columns % wide_columns(p) == 0 && p.weight.stride[2] == p.columns;
-    constexpr std::int64_t one_chunk = 256;  // of f32, which alone has classes whole
-    // Of rows that are widened there are as many bytes again.
-    const std::int64_t widened = size_of(p.x.dtype) < size_of(sum_type(p.x.dtype)) ? 2 : 1;
-    const bool shallow = p.depth * wide_bytes * widened <= shallow_bytes;
+    constexpr std::int64_t one_chunk = 256;  // of f32, which alone has class whole_shallow
     std::vector<Wish> list;
     if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
         constexpr std::int64_t rows_of_matrix_tile = 16, rows_of_whole = 32;
@@ -77,6 +79,8 @@ std::vector<Wish> wishes(const Product &p) {
         if (suits_row(p)) list.push_back({schedule, "row", "one row"});
         if (suits_several(p) && p.x.extent[2] <= few_rows) list.push_back({schedule, "few", "few rows"});
         if (suits_several(p)) list.push_back({schedule, "several", "several rows"});
+        if (schedule == "tiles" && padded_columns(p) > 0)
+            list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
         if (last_columns(p) == p.columns) {
             if (p.columns * 4 > wide_columns(p)) list.push_back({schedule, "half", "columns that fill half of a wide tile"});
             list.push_back({schedule, "narrow", "few columns"});
@@ -85,7 +89,10 @@ std::vector<Wish> wishes(const Product &p) {
             list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
         if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
         if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
-        if (shallow) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
+        // Of rows that panels widen there are as many bytes again.
+        const std::int64_t kept = schedule == "panels" && is_widened(p.x.dtype) ? 2 : 1;
+        if (p.depth * wide_bytes * kept <= shallow_bytes)
+            list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
         list.push_back({schedule, "many", "many rows"});
     }
     list.push_back({"root", "", "nothing else is built"});
@@ -123,14 +130,14 @@ Product columns_of(const Product &p, std::int64_t first, std::int64_t count) {
 
 Status choose_for(const Product &p, const Forced &forced, ProductChoice &choice) {
     const VariantNeeds needs{.op = p.op, .dtype = p.x.dtype};
-    const std::int64_t last = suits_row(p) || suits_several(p) ? 0 : last_columns(p);
-    if (!forced.name.empty() || last == 0 || last == p.columns) {
-        choice.first_columns = p.columns;
-        if (Status s = choose_variant(needs, wishes(p), forced, choice.variants); !s.ok()) return s;
-        const std::string unfit = why_unfit(p, *choice.variants.variant);
-        if (unfit.empty()) return {};
+    if (Status s = choose_variant(needs, wishes(p), forced, choice.variants); !s.ok()) return s;
+    if (const std::string unfit = why_unfit(p, *choice.variants.variant); !unfit.empty())
         return {StatusCode::invalid_argument, "variant: " + std::string(choice.variants.variant->name) + " takes " + unfit};
-    }
+    choice.first_columns = p.columns;
+    // Matrix tiles are wider than a wide tile of others.
+    const bool one_for_all = choice.variants.forced || choice.variants.variant->schedule == "tiles";
+    const std::int64_t last = one_for_all || suits_row(p) || suits_several(p) ? 0 : last_columns(p);
+    if (last == 0 || last == p.columns) return {};
     choice.first_columns = p.columns - last;
     Choice of_last;
     if (Status s = choose_variant(needs, wishes(columns_of(p, 0, choice.first_columns)), forced, choice.variants); !s.ok())

@@ -22,7 +22,7 @@ Expanded expansion_of(const ConstView &v, std::int64_t keys) {
 LengthBounds bound_lengths(const ConstView &lens, const SdpaProblem &sizes, std::int64_t tile, std::int32_t *storage) {
     const std::int64_t queries = sizes.queries, batch = sizes.batch;
     LengthBounds bounds{lens, lens};
-    const std::int64_t tiles = (queries + tile - 1) / tile;
+    const std::int64_t tiles = ceil_div(queries, tile);
     const bool per_query = lens.stride[1] != 0 && queries > 1;
     if (per_query) {
         const auto *data = static_cast<const std::int32_t *>(lens.data);

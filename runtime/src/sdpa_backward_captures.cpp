@@ -42,8 +42,8 @@ struct Captures {
 
 std::vector<CaptureTask> Captures::tasks(int threads) const {
     const SdpaProblem &p = shared.call.forward.sizes;
-    const std::int64_t query_tiles = (p.queries + kernel.tile_q - 1) / kernel.tile_q;
-    const std::int64_t key_tiles = (p.keys + kernel.chunk - 1) / kernel.chunk;
+    const std::int64_t query_tiles = ceil_div(p.queries, kernel.tile_q);
+    const std::int64_t key_tiles = ceil_div(p.keys, kernel.chunk);
     const std::int64_t tiles = keeps_queries ? query_tiles : key_tiles;
     // Sums that do not fit the gradient are held for one tile of queries at a time.
     std::int64_t size = in_place ? std::max<std::int64_t>(1, tiles / (4 * threads)) : 1;
@@ -60,8 +60,8 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
     const SdpaProblem &p = shared.call.forward.sizes;
     const std::int64_t group = p.query_heads / p.key_heads;
     TileTask tiles{};
-    tiles.query_tiles = (p.queries + kernel.tile_q - 1) / kernel.tile_q;
-    tiles.key_tiles = (p.keys + kernel.chunk - 1) / kernel.chunk;
+    tiles.query_tiles = ceil_div(p.queries, kernel.tile_q);
+    tiles.key_tiles = ceil_div(p.keys, kernel.chunk);
     (keeps_queries ? tiles.first_query_tile : tiles.first_key_tile) = t.first_tile;
     (keeps_queries ? tiles.query_tiles : tiles.key_tiles) = t.tiles;
     tiles.heads = 1;

@@ -22,15 +22,15 @@ std::vector<TileTask> tasks_of(const BackwardCall &call, const BackwardChoice &c
     const bool bias = choice.bias_with_tiles;
     const std::int64_t together = additive ? 2 : 5, apart = additive ? 4 : 7;
     const std::int64_t group = p.query_heads / p.key_heads, entries = p.batch * p.key_heads;
-    const std::int64_t query_tiles = (p.queries + variant.tile_q - 1) / variant.tile_q;
-    const std::int64_t key_tiles = (p.keys + variant.chunk - 1) / variant.chunk;
+    const std::int64_t query_tiles = ceil_div(p.queries, variant.tile_q);
+    const std::int64_t key_tiles = ceil_div(p.keys, variant.chunk);
     constexpr std::int64_t tasks_a_thread = 4;
-    const std::int64_t rounds = (entries + threads - 1) / threads;
+    const std::int64_t rounds = ceil_div(entries, threads);
     const bool split = threads > 1 && rounds * threads * together > entries * (query && key ? apart : together) &&
                        entries < tasks_a_thread * threads;
-    const std::int64_t parts = split ? (tasks_a_thread * threads + entries - 1) / entries : 1;
+    const std::int64_t parts = split ? ceil_div(tasks_a_thread * threads, entries) : 1;
     auto each_part = [&](std::int64_t tiles, const auto &body) {
-        const std::int64_t size = std::max<std::int64_t>(1, (tiles + parts - 1) / parts);
+        const std::int64_t size = std::max<std::int64_t>(1, ceil_div(tiles, parts));
         for (std::int64_t first = 0; first < tiles; first += size) body(first, std::min(size, tiles - first));
     };
     std::vector<TileTask> tasks;
@@ -225,7 +225,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const std::int64_t value_at = reserve(!value ? keys * p.value_dim * size_of(p.dtype) : 0);
     const bool additive = c.pair_weight.given();
     const std::int64_t key_tiles =
-        choice.tiles.variant ? (p.keys + choice.tiles.variant->chunk - 1) / choice.tiles.variant->chunk : 0;
+        choice.tiles.variant ? ceil_div(p.keys, choice.tiles.variant->chunk) : 0;
     const std::int64_t weight_at = reserve(additive ? p.batch * p.key_heads * key_tiles * p.head_dim * sum_size : 0);
     const std::int64_t zeros_at = reserve(p.value_dim * size_of(p.dtype));
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bytes));

@@ -37,15 +37,14 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     // is no dearer than a second tile of decode where there are few keys.
     const bool dear = op == "additive";
     // Of 16 bits keys and values are widened for each tile, however few queries it has.
-    const bool widened = size_of(p.dtype) < size_of(sum_type(p.dtype));
+    const bool widened = is_widened(p.dtype);
     const bool of_one_head = !dear && rows == p.queries, two_tiles = rows > c.decode_rows_of_few_keys_at_most;
     if (rows == 1 && (dear || p.keys >= (widened ? c.decode_keys_of_one_row_at_least / 2 : c.decode_keys_of_one_row_at_least)))
         list.push_back({"decode", "g1", "one query row for each key head"});
     if (rows <= c.decode_rows_at_most && p.keys >= c.decode_keys_at_least) {
         const bool few_keys = of_one_head && p.keys <= c.decode_few_keys_at_most;
-        const bool few_of_any_size = two_tiles ? of_one_head && p.keys <= c.decode_few_keys_of_any_size_at_most : few_keys;
         Wish few_rows{"decode", "g4", "few query rows for each key head"};
-        few_rows.own_size = few_of_any_size;
+        few_rows.own_size = few_keys || (of_one_head && two_tiles && p.keys <= c.decode_few_keys_of_any_size_at_most);
         if (!(few_keys && two_tiles)) list.push_back(few_rows);
     }
     // A tile of prefill holds queries of one head; here the tiles are filled by all heads that share a key head.
@@ -79,8 +78,8 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const auto wish_small = [&](std::string_view reason) {
         if (p.queries >= c.medium_queries_at_least) {
             wish_tiles("medium", reason);
-            if (widened) wish_others("medium", reason);
-            if (!widened && !less_than_a_chunk) wish_others("medium", reason, p.queries, Wish::Fill::most_of_two);
+            if (widened || !less_than_a_chunk)
+                wish_others("medium", reason, widened ? 0 : p.queries, Wish::Fill::most_of_two);
         }
         wish("short", reason);
     };
@@ -106,8 +105,6 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
 }
 
 std::string_view kind_for(const SdpaProblem &p) { return p.dropout ? "training" : p.scored ? "scored" : "plain"; }
-
-std::size_t ceil_div(std::int64_t a, std::int64_t b) { return static_cast<std::size_t>((a + b - 1) / b); }
 
 }  // namespace
 
@@ -173,7 +170,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
     const auto workers = static_cast<std::size_t>(threads);
     std::size_t elements = 0;
     if (is_prefill(v)) {
-        const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
+        const std::size_t chunks = static_cast<std::size_t>(ceil_div(p.keys, v.chunk)) + 1;
         elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 4 * chunk + 16);
         // A chunk of key and value widened to f32; and with pairs, all values packed, two of them in each element here.
         if (widens) elements += workers * chunk * (dk + dv);
@@ -184,7 +181,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         if (v.schedule == "tiles" && matrix_tile_parts(p.dtype).count > 1)
             elements += packed * (dk + 2 * lanes + dv) + workers * (tile + lanes) * 2 * (dk + 2 * lanes + chunk);
     } else if (v.schedule == "decode" || v.schedule == "split") {
-        const std::size_t chunks = ceil_div(p.keys, v.chunk) + 1;
+        const std::size_t chunks = static_cast<std::size_t>(ceil_div(p.keys, v.chunk)) + 1;
         // A task of split holds its weighted values before they are packed, with room for every chunk.
         if (v.schedule == "split") elements += workers * tile * (chunks * dv + chunk * 2) + workers * chunk * (dk + dv);
         const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) *
@@ -192,7 +189,7 @@ std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, i
         elements += rows * (dk + 2 + chunks * dv) + workers * (tile * (4 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
     } else {
         constexpr std::size_t root_chunk = 128;  // the generator's default
-        const std::size_t rows = heads * queries, chunks = ceil_div(p.keys, root_chunk) + 1;
+        const std::size_t rows = heads * queries, chunks = static_cast<std::size_t>(ceil_div(p.keys, root_chunk)) + 1;
         elements = rows * (dk + 5 * chunks * root_chunk + chunks * (2 * dv + 8) + 2 * dv + 8);
         if (widens) elements += heads * chunks * root_chunk * (dk + dv);
     }

@@ -38,7 +38,7 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
     // All heads have the same blocks where the mask does not know them.
     const std::int64_t block_heads = attention.mask_by_head ? sides.heads : 1;
     const std::int64_t heads = attention.mask_by_head ? p.query_heads / sides.heads : 1;
-    const std::int64_t tiles = (p.queries + sides.queries - 1) / sides.queries, chunks = (p.keys + sides.keys - 1) / sides.keys;
+    const std::int64_t tiles = ceil_div(p.queries, sides.queries), chunks = ceil_div(p.keys, sides.keys);
     const std::int64_t count = batch * heads * tiles * chunks;
     if (count > most_elements) return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
 

@@ -159,7 +159,10 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         }
 
         // Weighted values: the first of some channels streams a block of V in, the others find it in L1.
-        p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).align_bounds(d, any_dims ? lanes * tuning.channel_tile : lanes).vectorize(d, lanes);
+        p.mixed.compute_at(packed, t)
+            .reorder_storage(d, r, c, t, h, b)
+            .align_bounds(d, any_dims ? lanes * tuning.channel_tile : lanes)
+            .vectorize(d, lanes);
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
             Stage mixed = p.mixed.update(int(n));
             mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements)

@@ -30,20 +30,15 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes whole, whole_shallow and whole_row take columns that fill 256 bytes of sums (whole_wide_row 512), of matrix tiles depths that fill them
-// and columns of two, and refuse others.
-int columns_of_whole(const attune::VariantInfo &v) {
-    return (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "whole_wide_row" ? 2 : 1);
-}
+// Classes that begin with whole take columns that fill their tiles, of matrix tiles depths that fill them and columns of two, and
+// refuse others.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_whole(v));
 }
 // Variants of one row and of few take weights in blocks, and refuse depths of less than any.
 constexpr std::int64_t depth_of_row = 32;
-bool takes_blocks(const attune::VariantInfo &v) {
-    return v.op == "linear" && (number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1);
-}
+bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && is_for_few_rows(v); }
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
     if (takes_blocks(v)) return std::max(depth, depth_of_row);
     return v.shape_class == "whole" && v.schedule == "weight_tiles" ? round_up(depth, 32) : depth;

@@ -54,6 +54,14 @@ inline int number_of(const attune::VariantInfo &v, std::string_view name, int ot
     std::from_chars(all.data() + at + key.size(), all.data() + all.size(), found);
     return found;
 }
+// Of linear and batch_dot: variants whose weights are not packed for other rows, and of linear take whole blocks; and how many
+// columns a class takes multiples of: 256 bytes of sums, or 512.
+inline bool is_for_few_rows(const attune::VariantInfo &v) {
+    return number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1;
+}
+inline int columns_of_whole(const attune::VariantInfo &v) {
+    return (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "whole_wide_row" ? 2 : 1);
+}
 // The root schedule has no numbers of its own; these are the algorithm's defaults.
 inline int chunk_of(const attune::VariantInfo &v) { return number_of(v, "chunk", 128); }
 inline int tile_of(const attune::VariantInfo &v) { return number_of(v, "tile_q", 1); }

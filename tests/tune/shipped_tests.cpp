@@ -29,8 +29,7 @@ TEST_CASE("gate: what ships passes", "[tune]") {
         const bool of_type = v.dtype == attune::DType::f32 || v.dtype == attune::DType::bf16;
         const bool taken = v.runs_here && v.dispatched && v.schedule != "root" && of_type;
         if (!taken || attune::tune::awkward_checks(v, 1).empty()) continue;
-        const bool few_rows = attune_test::number_of(v, "tile_rows", 0) == 1 || attune_test::number_of(v, "few", 0) == 1;
-        if (!seen.emplace(v.op, v.dtype, v.schedule, v.kind, few_rows).second) continue;
+        if (!seen.emplace(v.op, v.dtype, v.schedule, v.kind, attune_test::is_for_few_rows(v)).second) continue;
         std::string last;
         const attune::tune::GateJob job{
             .variant = std::string(v.name), .shapes = {small_shape(v)}, .threads = 2, .expected = {}};

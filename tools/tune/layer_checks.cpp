@@ -77,18 +77,14 @@ std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned 
     const auto number = [&](const char *name, int otherwise) { return std::int64_t(number_of(v, name, otherwise)); };
     const std::int64_t chunk = number("chunk", 256), tile = number("tile_rows", 4), task = number("task_rows", 8),
                        wide = number("tile_columns", 8), block = number("block", 4);
-    // Classes whole, whole_shallow and whole_row take columns that fill 256 bytes of sums, whatever their tiles, whole_wide_row 512,
-    // or of matrix tiles 32 or more and depths that fill them, and refuse others.
+    // Classes that begin with whole take columns that fill so many, or of matrix tiles 32 or more and depths that fill them, and
+    // refuse others.
     const bool whole = v.shape_class.starts_with("whole"), in_tiles = whole && v.schedule == "weight_tiles";
-    const std::int64_t filled = !whole || in_tiles
-                                    ? 1
-                                    : (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "whole_wide_row" ? 2 : 1),
-                       deep = in_tiles ? 32 : 1;
+    const std::int64_t filled = !whole || in_tiles ? 1 : columns_of_whole(v), deep = in_tiles ? 32 : 1;
     const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
     const auto columns = [&](std::int64_t n) { return in_tiles ? std::max<std::int64_t>(n, 32) : round_up(n, filled); };
     // Linear by one row or few refuses depths without a whole block of weights, pairs those without a pair.
-    const bool in_blocks = v.op == "linear" && (tile == 1 || number("few", 0) == 1);
-    const std::int64_t least_depth = in_blocks ? 32 : v.schedule == "pairs" ? 2 : 1;
+    const std::int64_t least_depth = v.op == "linear" && is_for_few_rows(v) ? 32 : v.schedule == "pairs" ? 2 : 1;
     std::vector<LinearCase> cases;
     const auto add = [&](std::int64_t rows, std::int64_t n, std::int64_t depth, Order order = Order::dense) {
         depth = round_up(std::max(depth, least_depth), deep);
