@@ -53,11 +53,18 @@ class IntoCaches : public IRMutator {
 class Places : public IRVisitor {
     using IRVisitor::visit;
     const std::string &buffer_;
+    std::map<std::string, Expr> lets_;  // of the statements around
 
+    void visit(const LetStmt *op) override {
+        op->value.accept(this);
+        lets_[op->name] = substitute(lets_, op->value);
+        op->body.accept(this);
+        lets_.erase(op->name);
+    }
     void visit(const Load *op) override {
         IRVisitor::visit(op);
         const Ramp *ramp = op->index.as<Ramp>();
-        const Expr place = ramp ? ramp->base : op->index;
+        const Expr place = substitute(lets_, ramp ? ramp->base : op->index);
         if (op->name != buffer_ || !place.type().is_scalar()) return;
         element_bytes = op->type.bytes();
         for (const Expr &other : found) {
@@ -97,11 +104,14 @@ class FetchForLater : public IRMutator {
     Stmt visit(const For *op) override {
         if (later_.empty() && outer_.is(op->name)) {
             later_[op->name] = Variable::make(Int(32), op->name) + rounds_;
-            const Stmt s = IRMutator::visit(op);
+            const Stmt s = inner_.is(op->name) ? fetching(op) : IRMutator::visit(op);
             later_.clear();
             return s;
         }
-        if (later_.empty() || !inner_.is(op->name)) return IRMutator::visit(op);
+        return !later_.empty() && inner_.is(op->name) ? fetching(op) : IRMutator::visit(op);
+    }
+
+    Stmt fetching(const For *op) {
         Places places(input_);
         substitute_in_all_lets(op->body).accept(&places);
         std::vector<Stmt> round;

@@ -10,6 +10,7 @@ SUBJECT = "attune"
 # A peer that takes so many times as long as the quickest is in every so manieth round only, the first included.
 SLOW = {2: 5, 8: 1000}
 WAKING = 0.4  # seconds
+QUIET = 0.005  # seconds, longer than a tick of the kernel's clock
 LONG = 0.1  # seconds; a call so long needs no other to warm up for it
 SAME_RESULT = 4  # times the allowed error; beyond it a peer computes something else and is not compared with
 
@@ -108,11 +109,15 @@ def quantile(values, at):
 
 
 def rest():
-    """Until this process has stopped computing: threads of OpenMP and onnxruntime spin for a while after a call."""
-    for _ in range(100):
+    """Until this process has stopped computing: threads of OpenMP and onnxruntime spin for some milliseconds after a call, and the
+    next program would share its cores with them. Some kernels count the time of a process at ticks of 4 ms only, so one window
+    without any says nothing yet."""
+    quiet = 0
+    for _ in range(50):
         used = time.process_time()
-        time.sleep(0.002)
-        if time.process_time() - used < 0.0002:
+        time.sleep(QUIET)
+        quiet = quiet + 1 if time.process_time() - used < QUIET / 10 else 0
+        if quiet == 2:
             return
 
 

@@ -4,7 +4,6 @@
 #include "schedules/edge_loads.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/prefetch.h"
 #include "schedules/require.h"
 #include "schedules/transpose.h"
 
@@ -90,8 +89,7 @@ public:
         if (schedule_name == Schedule::tiles) attune::join_matrix_tiles(get_pipeline());
         attune::shuffle_whole_vectors(get_pipeline());
         attune::mask_loads_beyond_end(get_pipeline(), {x, weight}, target);
-        attune::fetch_weights_ahead(stages, weight, prefetch_depth, block);
-        if (prefetch_depth > 0) attune::fetch_into_caches(get_pipeline());
+        attune::fetch_weights_ahead(stages, get_pipeline(), weight, prefetch_depth, block);
         if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }

@@ -32,8 +32,8 @@ constexpr Feature icelake[] = {ATTUNE_FEATURE("avx512ifma"), ATTUNE_FEATURE("avx
                                ATTUNE_FEATURE("gfni"),       ATTUNE_FEATURE("vaes"),         ATTUNE_FEATURE("vpclmulqdq")};
 constexpr Feature bf16[] = {ATTUNE_FEATURE("avx512bf16")};
 constexpr Feature amd[] = {ATTUNE_FEATURE("sse4a")};
-constexpr Feature zen5[] = {ATTUNE_FEATURE("avxvnni"), ATTUNE_FEATURE("movdiri"), ATTUNE_FEATURE("movdir64b"),
-                            ATTUNE_FEATURE("avx512vp2intersect")};
+// Without its direct stores (movdiri, movdir64b), which virtual machines hide and only intrinsics make code of.
+constexpr Feature zen5[] = {ATTUNE_FEATURE("avxvnni"), ATTUNE_FEATURE("avx512vp2intersect")};
 constexpr Feature sapphirerapids[] = {
     ATTUNE_FEATURE("avxvnni"),    ATTUNE_FEATURE("amx-tile"),
     ATTUNE_FEATURE("amx-bf16"),   ATTUNE_FEATURE("amx-int8"),

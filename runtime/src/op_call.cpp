@@ -3,6 +3,7 @@
 #include "thread_team.h"
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -28,23 +29,24 @@ bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) 
     return padding * 100 <= queries * sdpa_shape_classes().long_padding_percent_at_most;
 }
 
-// What this machine runs: the most specific target first, and a kernel of one head size before one of any.
+// What this machine runs, by operation and type: the most specific target first, and a kernel of one head size before one of any.
 using VariantList = std::vector<const VariantRecord *>;
-std::shared_ptr<const VariantList> dispatched_here() {
+using VariantLists = std::map<std::pair<std::string_view, DType>, VariantList>;
+std::shared_ptr<const VariantLists> dispatched_here() {
     static std::mutex mutex;
     static int generation = -1;
-    static std::shared_ptr<const VariantList> list;
+    static std::shared_ptr<const VariantLists> lists;
     const std::lock_guard lock(mutex);
-    if (generation == variant_generation()) return list;
+    if (generation == variant_generation()) return lists;
     generation = variant_generation();
-    VariantList l;
+    VariantLists l;
     const VariantRecords records = variant_records();
     for (const char *target : cpu_targets())
         for (const bool any_size : {false, true})
             for (const VariantRecord *v : *records)
                 if (v->dispatched && v->target == target && (v->head_dim == 0) == any_size && runs_here(v->target))
-                    l.push_back(v);
-    return list = std::make_shared<const VariantList>(std::move(l));
+                    l[{v->op, v->dtype}].push_back(v);
+    return lists = std::make_shared<const VariantLists>(std::move(l));
 }
 
 Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
@@ -89,7 +91,10 @@ Forced forced_variant(const Context::State &context, std::string_view of_the_cal
 
 Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
     if (!forced.name.empty()) return use_forced(needs, forced, choice);
-    const auto list = dispatched_here();
+    const auto lists = dispatched_here();
+    static const VariantList none;
+    const auto of_op = lists->find({needs.op, needs.dtype});
+    const VariantList &list = of_op == lists->end() ? none : of_op->second;
     // A kernel of more options than the call has does as well, where there is no other.
     static constexpr std::string_view more[] = {"plain", "scored", "training"};
     std::vector<std::string_view> kinds = {needs.kind};
@@ -98,7 +103,7 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
     Choice found;
     for (const Wish &wish : wishes)
         for (const std::string_view kind : kinds)
-            for (const VariantRecord *v : *list) {
+            for (const VariantRecord *v : list) {
                 if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
                 if (v->kind != kind || !fits_sizes(*v, needs) || (wish.own_size && v->head_dim == 0)) continue;
                 if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with, wish.fill)) {

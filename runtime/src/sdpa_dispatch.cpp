@@ -76,6 +76,8 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     };
     const bool less_than_a_chunk = p.keys <= c.short_keys_at_most && p.queries < c.medium_queries_of_few_keys_at_least;
     const auto wish_small = [&](std::string_view reason) {
+        // Chunks of pairs of class medium are long.
+        if (p.dtype == DType::bf16 && p.keys <= c.short_keys_at_most) list.push_back({"pairs", "short", reason});
         if (p.queries >= c.medium_queries_at_least) {
             wish_tiles("medium", reason);
             if (widened || !less_than_a_chunk)

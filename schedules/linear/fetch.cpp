@@ -6,15 +6,20 @@
 namespace attune {
 using namespace Halide;
 
-void fetch_weights_ahead(LinearStages &s, const ImageParam &weight, int depth, int block) {
+void fetch_weights_ahead(LinearStages &s, Pipeline pipeline, const ImageParam &weight, int depth, int block) {
     if (depth == 0) return;
     const bool by_tiles = s.x_pairs.defined() && !s.panel.defined();
     const bool by_blocks = !s.block_sums.empty();
     require(by_tiles || by_blocks, "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
     const int step = by_tiles ? matrix_tile_depth : block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "block", step);
-    if (by_tiles) return fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
-    fetch_ahead(s.partial.update(s.whole_blocks), weight, s.block_sums[s.whole_blocks].block, depth / step);
+    if (by_tiles) {
+        fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
+        fetch_into_caches(pipeline);
+        return;
+    }
+    const LoweredLoop blocks = {s.partial, s.whole_blocks + 1, s.block_sums[s.whole_blocks].block.name()};
+    fetch_for_later(pipeline, weight, blocks, blocks, depth / step);
 }
 
 void fetch_rows_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &x, const PanelTuning &tuning,

@@ -40,7 +40,7 @@ void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &
 
 // Weights that are read as they lie for few rows, by the panels of one row or by weight_tiles, are fetched (prefetch.h) when sums
 // are `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not.
-void fetch_weights_ahead(LinearStages &, const Halide::ImageParam &weight, int depth, int block);
+void fetch_weights_ahead(LinearStages &, Halide::Pipeline, const Halide::ImageParam &weight, int depth, int block);
 
 // Of panels that take the whole depth of a tile of rows: while one is computed, x of the tile that is so many further is fetched.
 void fetch_rows_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &,

@@ -167,11 +167,15 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         }
         product.vectorize(n, lanes).unroll(n).unroll(mi);
     }
-    // A tile takes all strands of a chunk before the next tile does. In a loop: of one expression LLVM would make a sum in
-    // another order.
+    // Tiles of dot products take a strand of a chunk before the next, so that its weights stay in L1; others all strands, one row
+    // too. In a loop: of one expression LLVM would make a sum in another order.
     if (s.in_strands) {
-        product.reorder(n, mi, s.product_strand, mo, s.product_chunk, h, b);
-        if (!one_row && !s.group.defined()) of_tile = LoopLevel(s.product, s.product_strand);
+        const bool tiles_together = !one_row && !s.group.defined() && !s.widened;
+        if (tiles_together)
+            product.reorder(n, mi, mo, s.product_strand, s.product_chunk, h, b);
+        else
+            product.reorder(n, mi, s.product_strand, mo, s.product_chunk, h, b);
+        if (!one_row && !s.group.defined() && s.widened) of_tile = LoopLevel(s.product, s.product_strand);
     }
 
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
