@@ -54,7 +54,7 @@ class WholeVectors : public Internal::IRMutator {
 void shuffle_whole_vectors(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new WholeVectors); }
 
 void schedule_transpose(BlockTranspose transpose, const LoopLevel &block) {
-    const int side = transpose.side;
+    const int side = transpose.side, vectors = transpose.vectors;
     auto one_block = [&](Func f) -> Func {
         for (const Var &v : f.args()) {
             const bool inside = v.same_as(transpose.column) || v.same_as(transpose.vector) || v.same_as(transpose.place);
@@ -65,14 +65,14 @@ void schedule_transpose(BlockTranspose transpose, const LoopLevel &block) {
         }
         return f.compute_at(block).store_in(MemoryType::Stack);
     };
-    Func rows = one_block(transpose.rows).bound_extent(transpose.column, side).bound_extent(transpose.vector, side);
+    Func rows = one_block(transpose.rows).bound_extent(transpose.column, side).bound_extent(transpose.vector, vectors);
     if (transpose.read_together < side)
         rows.vectorize(transpose.column, transpose.read_together).unroll(transpose.column);
     else
         rows.vectorize(transpose.column);
     rows.unroll(transpose.vector);
-    for (Func pass : transpose.passes) one_block(pass).bound(transpose.vector, 0, side).unroll(transpose.vector);
-    one_block(transpose.block).bound(transpose.place, 0, side * side);
+    for (Func pass : transpose.passes) one_block(pass).bound(transpose.vector, 0, vectors).unroll(transpose.vector);
+    one_block(transpose.block).bound(transpose.place, 0, side * vectors);
     Stage last = transpose.block.update();
     // Each place once.
     last.allow_race_conditions();

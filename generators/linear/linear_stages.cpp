@@ -56,27 +56,40 @@ Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape
 // An element of a pair, as the sum of its strand reads it. A group has a pair for each strand.
 struct PairTerm {
     Expr element, group, pair;
-    Expr within;  // defined for the last group alone, which may lack pairs
+    Expr within;               // defined for the last group alone, which may lack pairs
+    Expr line, group_of_line;  // defined for groups of a whole line
     Expr operator()(const Expr &x) const { return within.defined() ? select(within, x, make_const(x.type(), 0)) : x; }
 };
 // The sums of strand u of chunk c. The pairs that the last group lacks are zeros, so that strands are summed side by side there,
-// too; it makes a sum of its own, so that no other group is looked at.
-void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape,
+// too; it makes a sum of its own, so that no other group is looked at. So do the groups of whole lines of so many.
+void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape, int groups_of_line,
                const std::function<void(const PairTerm &)> &add) {
     const int strands = shape.strands, groups = shape.chunk / 2 / strands;
     const Expr pairs = in.depth / 2, whole = pairs / strands, first = s.c * groups, last_pair = max(pairs - 1, 0);
+    auto pair_of_group = [&](const Expr &group) { return unsafe_promise_clamped(group * strands + s.u, 0, last_pair); };
+    Expr in_lines = 0;  // the groups in front that are those of whole lines
+    if (groups_of_line > 1) {
+        RDom r(0, 2, 0, groups_of_line, 0, groups / groups_of_line, "lines");
+        const Expr line = first / groups_of_line + r.z, lines = whole / groups_of_line;
+        r.where(line < lines);
+        s.line_pair = r.x, s.line_group = r.y, s.line = r.z;
+        const Expr at = unsafe_promise_clamped(line, 0, max(lines - 1, 0)), group = at * groups_of_line + r.y;
+        add({r.x, group, pair_of_group(group), Expr(), at, r.y});
+        in_lines = min(groups, max(lines * groups_of_line - first, 0));
+    }
     RDom r(0, 2, 0, groups, "partial_k");
     r.where(first + r.y < whole);
+    if (groups_of_line > 1) r.where(r.y >= in_lines);
     s.in_pairs = true, s.pair = r.x, s.partial_k = r.y;
     const Expr group = unsafe_promise_clamped(first + r.y, 0, max(whole - 1, 0));
-    add({r.x, group, unsafe_promise_clamped(group * strands + s.u, 0, last_pair), Expr()});
+    add({r.x, group, pair_of_group(group), Expr(), Expr(), Expr()});
     if (strands == 1) return;
     RDom rest(0, 2, 0, 1, "rest");
     rest.where(whole * strands < pairs);
     rest.where(whole / groups == s.c);
     s.rest_pair = rest.x, s.in_strands = true;
     const Expr last_group = first + clamp(whole - first, 0, groups - 1), pair = last_group * strands + s.u;
-    add({rest.x, last_group, min(pair, last_pair), pair < pairs});
+    add({rest.x, last_group, min(pair, last_pair), pair < pairs, Expr(), Expr()});
 }
 
 // The last product of an odd depth, of which there is no pair.
@@ -122,7 +135,7 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
     if (shape.strands > 1) {
         s.widened = true;
         s.partial(n, m, s.u, c, h, b) = make_const(shape.type, 0);
-        add_pairs(s, in, shape, [&](const PairTerm &term) {
+        add_pairs(s, in, shape, 1, [&](const PairTerm &term) {
             const Expr k = term.pair * 2 + term.element;
             s.partial(n, m, s.u, c, h, b) += term(x(k)) * term(weight_of_sums(k));
         });
@@ -157,7 +170,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
 
     s.partial = Func("partial");
     s.partial(n, m, u, c, h, b) = make_const(shape.type, 0);
-    add_pairs(s, in, shape, [&](const PairTerm &term) {
+    add_pairs(s, in, shape, 1, [&](const PairTerm &term) {
         const Expr k = term.pair * 2 + term.element;
         const Expr w = in.as_it_lies ? in.weight(n, k, h, b) : s.panel(term.element, n, term.group, u, h, b);
         s.partial(n, m, u, c, h, b) += cast(shape.type, term(element_of_row(s, in, k))) * cast(shape.type, term(w));
@@ -170,24 +183,34 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
 
 LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &shape) {
     LinearStages s;
-    Var e = s.e, n = s.n, m = s.m, c = s.c, t = s.t, u = s.u, h = s.h, b = s.b;
+    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, u = s.u, h = s.h, b = s.b;
     const Expr pairs = in.depth / 2;
+    const int groups_of_line = shape.block ? shape.block / shape.strands : 1;
     s.widened = shape.widened;
     if (s.widened) {  // the elements of pairs apart, so that those of all strands are neighbours
         auto x = [&](const Expr &e) { return element_of_row(s, in, min(likely(s.k), pairs - 1) * 2 + e); };
         s.x_rows = Func("x_rows"), s.x_rows(s.k, e, m, h, b) = cast(shape.type, element_of_pair(pair_of(x(0), x(1)), e));
     }
+    auto weight = [&](const Expr &n, const Expr &pair) {
+        auto element = [&](const Expr &e) { return in.weight(min(n, in.columns - 1), pair * 2 + e, h, b); };
+        return pair_of(element(0), element(1));
+    };
     auto define = [&](const std::string &name, Func &group, Func &panel, const Expr &pair) {
-        auto weight = [&](const Expr &e) { return in.weight(min(n, in.columns - 1), pair * 2 + e, h, b); };
-        group = Func(name), group(u, n, t, h, b) = pair_of(weight(0), weight(1));
+        group = Func(name), group(u, n, t, h, b) = weight(n, pair);
         if (!s.widened) panel = Func(name + "_panel"), panel(e, u, n, t, h, b) = element_of_pair(group(u, n, t, h, b), e);
     };
     define("group", s.group, s.panel, unsafe_promise_clamped(t, 0, pairs - shape.strands) + u);
     define("rest", s.rest_group, s.rest_panel, min(t + u, pairs - 1));
+    if (groups_of_line > 1) {
+        auto of_line = [&](const Expr &n, const Expr &k) { return weight(n, unsafe_promise_clamped(t, 0, pairs - shape.block) + k); };
+        s.transpose.emplace("line", shape.block, std::vector<Var>{t, h, b}, of_line, false, shape.strands);
+        s.line_panel = Func("line_panel");
+        s.line_panel(e, u, n, k, t, h, b) = element_of_pair((*s.transpose)(n, k * shape.strands + u, {t, h, b}), e);
+    }
 
     s.partial = Func("partial");
     s.partial(u, n, m, c, h, b) = make_const(shape.type, 0);
-    add_pairs(s, in, shape, [&](const PairTerm &term) {
+    add_pairs(s, in, shape, groups_of_line, [&](const PairTerm &term) {
         const bool rest = term.within.defined();
         const Expr first = term.group * shape.strands;
         if (s.widened) {
@@ -196,7 +219,8 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
             return;
         }
         const Expr x = element_of_row(s, in, term.pair * 2 + term.element);
-        const Expr w = (rest ? s.rest_panel : s.panel)(term.element, u, n, first, h, b);
+        const Expr w = term.line.defined() ? s.line_panel(term.element, u, n, term.group_of_line, term.line * shape.block, h, b)
+                                           : (rest ? s.rest_panel : s.panel)(term.element, u, n, first, h, b);
         s.partial(u, n, m, c, h, b) += cast(shape.type, term(x)) * cast(shape.type, term(w));
     });
     add_partials(s, in, shape);

@@ -31,7 +31,8 @@ struct LinearShape {
     Halide::Type type;  // of the sums; inputs of a narrower one are widened, out is as x
     int chunk;          // of the depth: fixes the order of summation
     // Weights that lie along k in memory go through square blocks of this side to lie along n; 0: element by element, as
-    // suits weights that lie along n already. It changes no result.
+    // suits weights that lie along n already. It changes no result. Of linear_pair_row_stages: so many neighbouring pairs of a
+    // column are read together, and go through blocks of which those of all strands stay together.
     int block;
     int strands = 1;  // a divisor of the pairs of a chunk: fixes the order of summation, too
     // Of linear_pair_row_stages: the two products of a pair are added one after the other, not as a dot product.
@@ -59,6 +60,10 @@ struct LinearStages {
     // Of linear_pair_row_stages, whose partial is (u, n, m, c, h, b): pairs (u, n, t, h, b) from t on, and panel is
     // (e, u, n, t, h, b) of them. Both once more for the rest. Widened ones have no panel, and x_rows is (pair, e, m, h, b).
     Halide::Func group, rest_group, rest_panel;
+    // Where there are blocks: update 0 of partial sums the groups of whole lines of as many pairs as a block has, and those of a
+    // chunk that are left are update 1, before the rest. line_panel is (e, u, n, k, t, h, b), group k of the line from t on.
+    Halide::Func line_panel;
+    Halide::RVar line, line_group, line_pair;
     // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
     // whole ones, and the rest.
     struct BlockSum {

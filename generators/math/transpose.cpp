@@ -17,10 +17,13 @@ Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
 }
 
 BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vector<Var> &outer,
-                               const std::function<Expr(Expr, Expr)> &source, bool by_halves)
-    : side(side), read_together(side) {
+                               const std::function<Expr(Expr, Expr)> &source, bool by_halves, int unit)
+    : side(side), vectors(side / unit), read_together(side) {
     if (side < 2 || !std::has_single_bit(unsigned(side)))
         throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
+    if (vectors < 2 || !std::has_single_bit(unsigned(unit)))
+        throw CompileError("attune: of a block of " + std::to_string(side) + " so many elements cannot stay together: " +
+                           std::to_string(unit) + "\n");
     std::vector<Var> of_block = {row_block, column_block};
     of_block.insert(of_block.end(), outer.begin(), outer.end());
     auto with_block = [&](auto args) {
@@ -29,7 +32,8 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     };
     constexpr int group_bytes = 16;
     const int group = std::min(side, group_bytes / source(row_block, column_block).type().bytes());
-    group_bits = std::countr_zero(unsigned(group));
+    const int unit_bits = std::countr_zero(unsigned(unit));
+    group_bits = std::max(std::countr_zero(unsigned(group)) - unit_bits, 0);
     for (int bit = 1; bit < side; bit *= 2) bits.emplace_back("bit" + std::to_string(bits.size()));
     if (by_halves && side > group) read_together = side / 2;
     const Expr piece = column / read_together, within = column % read_together, in_piece = vector % read_together;
@@ -38,9 +42,9 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
         read_together < side ? piece * group + in_piece / group * (2 * group) + vector_of(in_piece % group) : vector_of(vector);
     rows = Func(name + (read_together < side ? row_halves : "_rows"));
     rows(with_block(std::vector<Var>{column, vector})) =
-        source(row_block * side + of_row, column_block * side + vector / read_together * read_together + within);
+        source(row_block * vectors + of_row, column_block * side + vector / read_together * read_together + within);
 
-    const int last = std::countr_zero(unsigned(read_together)) - 1, size = int(bits.size());
+    const int last = std::countr_zero(unsigned(read_together / unit)) - 1, size = int(bits.size());
     // The sum that starts with `base` and goes on with the number that these bits stand for.
     auto with_number = [](Expr base, const auto &of_bits) {
         for (std::size_t bit = 0; bit < of_bits.size(); bit++) base += of_bits[bit] << int(bit);
@@ -50,14 +54,14 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     // for one of the place, within groups for the last of their bits, and the others for the first.
     auto before = [&](int pass, const std::vector<Expr> &to, const Expr &v) {
         std::vector<Expr> from = to;
-        const auto groups_end = from.begin() + group_bits;
+        const auto units = from.begin() + unit_bits, groups_end = units + group_bits;
         const bool in_groups = pass < group_bits;
-        const Expr of_two = std::exchange(in_groups ? from.front() : from.back(), v / (side / 2));
+        const Expr of_two = std::exchange(in_groups ? *units : from.back(), v / (vectors / 2));
         if (in_groups)
-            std::rotate(from.begin(), from.begin() + 1, groups_end);
+            std::rotate(units, units + 1, groups_end);
         else
             std::rotate(groups_end, from.end() - 1, from.end());
-        const Expr neighbour = v % (side / 2) * 2 + of_two;
+        const Expr neighbour = v % (vectors / 2) * 2 + of_two;
         if (pass == 0) return Expr(rows(with_block(std::vector<Expr>{with_number(0, from), neighbour})));
         from.push_back(neighbour);
         return Expr(passes.back()(with_block(from)));
@@ -70,7 +74,7 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
         passes.push_back(f);
     }
     Region all(bits.size(), Range(0, 2));
-    all.emplace_back(0, side);
+    all.emplace_back(0, vectors);
     block_bits = RDom(all, name + "_bits");
     std::vector<Expr> to;
     for (int bit = 0; bit < size; bit++) to.push_back(block_bits[bit]);
@@ -83,7 +87,9 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
 }
 
 Expr BlockTranspose::operator()(Expr row, Expr column, const std::vector<Expr> &outer) const {
-    std::vector<Expr> args = {vector_of(column % side) * side + row % side, row / side, column / side};
+    const int unit = side / vectors;
+    const Expr within = column % side;
+    std::vector<Expr> args = {vector_of(within / unit) * side + row % vectors * unit + within % unit, row / vectors, column / side};
     args.insert(args.end(), outer.begin(), outer.end());
     return block(args);
 }

@@ -14,10 +14,12 @@ namespace attune {
 // odd ones. So whole vectors go in and come out, where a transposed load or store would take them apart.
 // A pass is a Func of (bits of the place in a vector, vector, row block, column block, outer...), since in bits it is no more than
 // another order: Halide sees a shuffle, where divisions would make a gather of it. The last has places instead of bits and vector.
+// Elements that stay together, such as all of a group, are one that is as wide: of n vectors of n such units.
 struct BlockTranspose {
     static constexpr const char *row_halves = "_row_halves";  // in the name of rows that are read by halves
 
-    int side;
+    int side;           // elements of a vector
+    int vectors;        // the side, or a part of it where elements stay together
     int read_together;  // elements of a row that go into a vector side by side: the side, or half of it
     Halide::Func rows;  // (column, vector, row block, column block, outer...): what goes into the first pass
     std::vector<Halide::Func> passes;
@@ -28,14 +30,16 @@ struct BlockTranspose {
 
     // source(row, column) gives what is to be transposed; it may use `outer`, which the passes have as dimensions. by_halves: where
     // a vector has several groups, its halves are read of two rows, which takes twice the loads and saves a pass between groups.
+    // unit: so many elements stay together.
     BlockTranspose(const std::string &name, int side, const std::vector<Halide::Var> &outer,
-                   const std::function<Halide::Expr(Halide::Expr row, Halide::Expr column)> &source, bool by_halves = false);
+                   const std::function<Halide::Expr(Halide::Expr row, Halide::Expr column)> &source, bool by_halves = false,
+                   int unit = 1);
 
     // source(row, column), where neighbouring rows are neighbours in memory.
     Halide::Expr operator()(Halide::Expr row, Halide::Expr column, const std::vector<Halide::Expr> &outer) const;
 
 private:
-    int group_bits;
+    int group_bits;  // of the units in a group
     Halide::Expr vector_of(const Halide::Expr &row_or_column) const;
 };
 

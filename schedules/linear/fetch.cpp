@@ -8,18 +8,20 @@ using namespace Halide;
 
 void fetch_weights_ahead(LinearStages &s, Pipeline pipeline, const ImageParam &weight, int depth, int block) {
     if (depth == 0) return;
-    const bool by_tiles = s.x_pairs.defined() && !s.panel.defined();
+    const bool by_tiles = s.x_pairs.defined() && !s.panel.defined(), by_lines = s.line_panel.defined();
     const bool by_blocks = !s.block_sums.empty();
-    require(by_tiles || by_blocks, "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
-    const int step = by_tiles ? matrix_tile_depth : block;
-    require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "block", step);
+    require(by_tiles || by_lines || by_blocks, "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
+    const int step = by_tiles ? matrix_tile_depth : by_lines ? 2 * block : block;
+    require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "that of a block", step);
     if (by_tiles) {
         fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
         fetch_into_caches(pipeline);
         return;
     }
-    const LoweredLoop blocks = {s.partial, s.whole_blocks + 1, s.block_sums[s.whole_blocks].block.name()};
-    fetch_for_later(pipeline, weight, blocks, blocks, depth / step);
+    const int update = by_lines ? 0 : s.whole_blocks;
+    const RVar &blocks = by_lines ? s.line : s.block_sums[update].block;
+    const LoweredLoop loop = {s.partial, update + 1, blocks.name()};
+    fetch_for_later(pipeline, weight, loop, loop, depth / step);
 }
 
 void fetch_rows_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &x, const PanelTuning &tuning,

@@ -58,9 +58,13 @@ static void schedule_blocks_of_few_rows(LinearStages &s, int lanes) {
 }
 
 // Of few rows in pairs: lanes are the strands of some columns, and such vectors take turns, since a sum waits for the one before.
-static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
+static int turns_of_few_rows(const PanelTuning &tuning, int lanes) {
     constexpr int columns_of_turns = 8;  // more addresses would not stay in registers
-    const int strands = tuning.strands, columns = lanes / strands, turns = std::max(columns_of_turns / columns, 1);
+    return std::max(columns_of_turns / (lanes / tuning.strands), 1);
+}
+
+static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
+    const int strands = tuning.strands, columns = lanes / strands, turns = turns_of_few_rows(tuning, lanes);
     const Var e = s.e, n = s.n, m = s.m, u = s.u;
     Var no("no"), turn("turn"), ni("ni");
     require_multiple("the vector width", lanes, "strands", strands);
@@ -81,10 +85,19 @@ static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tunin
     };
     s.partial.bound(u, 0, strands);
     in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
-    Stage sums = in_lanes(s.partial.update()).reorder(s.pair, u, ni, m, turn, s.partial_k, no).unroll(turn);
+    int update = 0;
+    if (s.line_panel.defined()) {
+        Stage sums = in_lanes(s.partial.update(update++));
+        sums.reorder(s.line_pair, u, ni, m, s.line_group, turn, s.line, no).unroll(turn).unroll(s.line_group).unroll(m);
+        sums.atomic().vectorize(s.line_pair).vectorize(u).vectorize(ni);
+        in_registers(s.line_panel).bound(e, 0, 2).bound(s.k, 0, s.transpose->vectors).reorder(e, u, n, s.k);
+        s.line_panel.unroll(e).vectorize(u).vectorize(n).unroll(s.k);
+        schedule_transpose(*s.transpose, LoopLevel(s.partial, turn));
+    }
+    Stage sums = in_lanes(s.partial.update(update++)).reorder(s.pair, u, ni, m, turn, s.partial_k, no).unroll(turn);
     vectorize(sums, s.pair, s.group, s.panel);
     if (!s.in_strands) return;
-    Stage rest = in_lanes(s.partial.update(1)).reorder(s.rest_pair, u, ni, m, turn, no);
+    Stage rest = in_lanes(s.partial.update(update)).reorder(s.rest_pair, u, ni, m, turn, no);
     vectorize(rest, s.rest_pair, s.rest_group, s.rest_panel);
 }
 
@@ -165,11 +178,17 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
                 .partition(turn, Partition::Never);
             of_tile = LoopLevel(s.product, in_turn), of_chunks = of_panel = LoopLevel(s.product, turn);
         }
-        product.vectorize(n, lanes).unroll(n).unroll(mi);
+        if (!s.line_panel.defined()) product.vectorize(n, lanes).unroll(n);
+        product.unroll(mi);
     }
     // Tiles of dot products take a strand of a chunk before the next, so that its weights stay in L1; others all strands, one row
     // too. In a loop: of one expression LLVM would make a sum in another order.
-    if (s.in_strands) {
+    int columns_of_partial = tuning.tile_columns;
+    if (s.line_panel.defined()) {
+        columns_of_partial = turns_of_few_rows(tuning, lanes) * lanes / tuning.strands;
+        product.split(n, no, n, columns_of_partial);
+        product.reorder(n, mi, s.product_strand, mo, s.product_chunk, no, h, b).vectorize(n, columns_of_partial);
+    } else if (s.in_strands) {
         const bool tiles_together = !one_row && !s.group.defined() && !s.widened;
         if (tiles_together)
             product.reorder(n, mi, mo, s.product_strand, s.product_chunk, h, b);
@@ -181,7 +200,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
 
     s.partial.compute_at(of_tile).store_in(MemoryType::Stack);
-    s.partial.bound_extent(n, tuning.tile_columns).bound_extent(m, tuning.tile_rows);
+    s.partial.bound_extent(n, columns_of_partial).bound_extent(m, tuning.tile_rows);
     if (s.group.defined()) {
         schedule_pairs_of_few_rows(s, tuning, lanes);
     } else if (!s.block_sums.empty()) {

@@ -299,6 +299,23 @@ TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is 
     });
 }
 
+TEST_CASE("linear variants: which weights class large_row is chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (v.shape_class != "large_row") return;
+        using T = decltype(zero);
+        constexpr std::int64_t depth = 4099, columns_beyond = (std::int64_t{32} << 20) / (depth * sizeof(T)) + 1;
+        const auto is_chosen = [&](std::int64_t rows, std::int64_t columns) {
+            LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
+            REQUIRE(attune::linear(context, a.x.view(), a.weight_view(context), a.bias_view(), a.out.view()).ok());
+            return context.last_variant() == v.name;
+        };
+        CHECK(is_chosen(1, columns_beyond));
+        CHECK_FALSE(is_chosen(1, columns_beyond - 1));
+        CHECK_FALSE(is_chosen(2, columns_beyond));
+    });
+}
+
 TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
