@@ -202,7 +202,9 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
     define("group", s.group, s.panel, unsafe_promise_clamped(t, 0, pairs - shape.strands) + u);
     define("rest", s.rest_group, s.rest_panel, min(t + u, pairs - 1));
     if (groups_of_line > 1) {
-        auto of_line = [&](const Expr &n, const Expr &k) { return weight(n, unsafe_promise_clamped(t, 0, pairs - shape.block) + k); };
+        auto of_line = [&](const Expr &n, const Expr &k) {
+            return weight(n, unsafe_promise_clamped(t, 0, pairs - shape.block) + k);
+        };
         s.transpose.emplace("line", shape.block, std::vector<Var>{t, h, b}, of_line, false, shape.strands);
         s.line_panel = Func("line_panel");
         s.line_panel(e, u, n, k, t, h, b) = element_of_pair((*s.transpose)(n, k * shape.strands + u, {t, h, b}), e);

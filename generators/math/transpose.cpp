@@ -22,8 +22,8 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     if (side < 2 || !std::has_single_bit(unsigned(side)))
         throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
     if (vectors < 2 || !std::has_single_bit(unsigned(unit)))
-        throw CompileError("attune: of a block of " + std::to_string(side) + " so many elements cannot stay together: " +
-                           std::to_string(unit) + "\n");
+        throw CompileError("attune: of a block of " + std::to_string(side) +
+                           " so many elements cannot stay together: " + std::to_string(unit) + "\n");
     std::vector<Var> of_block = {row_block, column_block};
     of_block.insert(of_block.end(), outer.begin(), outer.end());
     auto with_block = [&](auto args) {
@@ -89,7 +89,8 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
 Expr BlockTranspose::operator()(Expr row, Expr column, const std::vector<Expr> &outer) const {
     const int unit = side / vectors;
     const Expr within = column % side;
-    std::vector<Expr> args = {vector_of(within / unit) * side + row % vectors * unit + within % unit, row / vectors, column / side};
+    std::vector<Expr> args = {vector_of(within / unit) * side + row % vectors * unit + within % unit, row / vectors,
+                              column / side};
     args.insert(args.end(), outer.begin(), outer.end());
     return block(args);
 }

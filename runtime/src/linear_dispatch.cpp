@@ -29,7 +29,9 @@ bool rows_share_sets(const Product &p) {
 }
 // Weights of so many bytes stay in no last cache of a few cores.
 constexpr std::int64_t bytes_beyond_caches = 32 << 20;
-bool beyond_caches(const Product &p) { return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes_beyond_caches; }
+bool beyond_caches(const Product &p) {
+    return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes_beyond_caches;
+}
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_depth); }
 
 // Tiles of class few have 4 rows, of class several 8. More rows take longer than weights that are packed for them.
@@ -77,7 +79,8 @@ std::vector<Wish> wishes(const Product &p) {
         if (whole && p.x.extent[2] == 1 && p.columns % (2 * wide_columns(p)) == 0)
             list.push_back({schedule, "whole_wide_row", "one row of columns that fill two wide tiles each"});
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
-        if (suits_row(p) && beyond_caches(p)) list.push_back({schedule, "large_row", "one row, of weights that come from memory"});
+        if (suits_row(p) && beyond_caches(p))
+            list.push_back({schedule, "large_row", "one row, of weights that come from memory"});
         if (suits_row(p) && rows_share_sets(p))
             list.push_back({schedule, "aliased_row", "one row, of weights whose rows share sets of the first cache"});
         if (suits_row(p)) list.push_back({schedule, "row", "one row"});

@@ -80,8 +80,7 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
         if (p.dtype == DType::bf16 && p.keys <= c.short_keys_at_most) list.push_back({"pairs", "short", reason});
         if (p.queries >= c.medium_queries_at_least) {
             wish_tiles("medium", reason);
-            if (widened || !less_than_a_chunk)
-                wish_others("medium", reason, widened ? 0 : p.queries, Wish::Fill::most_of_two);
+            if (widened || !less_than_a_chunk) wish_others("medium", reason, widened ? 0 : p.queries, Wish::Fill::most_of_two);
         }
         wish("short", reason);
     };

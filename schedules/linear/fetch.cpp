@@ -10,7 +10,8 @@ void fetch_weights_ahead(LinearStages &s, Pipeline pipeline, const ImageParam &w
     if (depth == 0) return;
     const bool by_tiles = s.x_pairs.defined() && !s.panel.defined(), by_lines = s.line_panel.defined();
     const bool by_blocks = !s.block_sums.empty();
-    require(by_tiles || by_lines || by_blocks, "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
+    require(by_tiles || by_lines || by_blocks,
+            "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
     const int step = by_tiles ? matrix_tile_depth : by_lines ? 2 * block : block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "that of a block", step);
     if (by_tiles) {

@@ -57,12 +57,13 @@ static void schedule_blocks_of_few_rows(LinearStages &s, int lanes) {
     schedule_transpose(*s.transpose, LoopLevel(s.partial, no));
 }
 
-// Of few rows in pairs: lanes are the strands of some columns, and such vectors take turns, since a sum waits for the one before.
+// Of few rows in pairs, whose lanes are the strands of some columns: how many such vectors take turns.
 static int turns_of_few_rows(const PanelTuning &tuning, int lanes) {
     constexpr int columns_of_turns = 8;  // more addresses would not stay in registers
     return std::max(columns_of_turns / (lanes / tuning.strands), 1);
 }
 
+// They do since a sum waits for the one before.
 static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
     const int strands = tuning.strands, columns = lanes / strands, turns = turns_of_few_rows(tuning, lanes);
     const Var e = s.e, n = s.n, m = s.m, u = s.u;
@@ -185,6 +186,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     // too. In a loop: of one expression LLVM would make a sum in another order.
     int columns_of_partial = tuning.tile_columns;
     if (s.line_panel.defined()) {
+        // The columns that take turns go through the whole depth before the next: half as many lines on their way.
         columns_of_partial = turns_of_few_rows(tuning, lanes) * lanes / tuning.strands;
         product.split(n, no, n, columns_of_partial);
         product.reorder(n, mi, s.product_strand, mo, s.product_chunk, no, h, b).vectorize(n, columns_of_partial);
