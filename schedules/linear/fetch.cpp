@@ -13,7 +13,7 @@ void fetch_weights_ahead(LinearStages &s, Pipeline pipeline, const ImageParam &w
     require(by_tiles || by_lines || by_blocks,
             "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
     const int step = by_tiles ? matrix_tile_depth : by_lines ? 2 * block : block;
-    require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "that of a block", step);
+    require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "the depth of a block", step);
     if (by_tiles) {
         fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
         fetch_into_caches(pipeline);

@@ -57,13 +57,13 @@ static void schedule_blocks_of_few_rows(LinearStages &s, int lanes) {
     schedule_transpose(*s.transpose, LoopLevel(s.partial, no));
 }
 
-// Of few rows in pairs, whose lanes are the strands of some columns: how many such vectors take turns.
+// Of few rows in pairs, whose lanes are the strands of some columns: how many such vectors take turns, since a sum waits for the one
+// before.
 static int turns_of_few_rows(const PanelTuning &tuning, int lanes) {
     constexpr int columns_of_turns = 8;  // more addresses would not stay in registers
-    return std::max(columns_of_turns / (lanes / tuning.strands), 1);
+    return std::max(columns_of_turns / std::max(lanes / tuning.strands, 1), 1);
 }
 
-// They do since a sum waits for the one before.
 static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
     const int strands = tuning.strands, columns = lanes / strands, turns = turns_of_few_rows(tuning, lanes);
     const Var e = s.e, n = s.n, m = s.m, u = s.u;
