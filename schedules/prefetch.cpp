@@ -53,14 +53,16 @@ class IntoCaches : public IRMutator {
 class Places : public IRVisitor {
     using IRVisitor::visit;
     const std::string &buffer_;
-    std::map<std::string, Expr> lets_;  // of the statements around
+    std::map<std::string, Expr> lets_;  // those around
 
-    void visit(const LetStmt *op) override {
+    template<typename T> void visit_let(const T *op) {
         op->value.accept(this);
         lets_[op->name] = substitute(lets_, op->value);
         op->body.accept(this);
         lets_.erase(op->name);
     }
+    void visit(const Let *op) override { visit_let(op); }
+    void visit(const LetStmt *op) override { visit_let(op); }
     void visit(const Load *op) override {
         IRVisitor::visit(op);
         const Ramp *ramp = op->index.as<Ramp>();
@@ -102,18 +104,16 @@ class FetchForLater : public IRMutator {
     }
 
     Stmt visit(const For *op) override {
-        if (later_.empty() && outer_.is(op->name)) {
-            later_[op->name] = Variable::make(Int(32), op->name) + rounds_;
-            const Stmt s = inner_.is(op->name) ? fetching(op) : IRMutator::visit(op);
-            later_.clear();
-            return s;
-        }
-        return !later_.empty() && inner_.is(op->name) ? fetching(op) : IRMutator::visit(op);
+        const bool outer = later_.empty() && outer_.is(op->name);
+        if (outer) later_[op->name] = Variable::make(Int(32), op->name) + rounds_;
+        const Stmt s = !later_.empty() && inner_.is(op->name) ? fetching(op) : IRMutator::visit(op);
+        if (outer) later_.clear();
+        return s;
     }
 
     Stmt fetching(const For *op) {
         Places places(input_);
-        substitute_in_all_lets(op->body).accept(&places);
+        op->body.accept(&places);
         std::vector<Stmt> round;
         for (const Expr &place : places.found) {
             const Expr bytes = cast<int64_t>(substitute(later_, place)) * places.element_bytes;

@@ -18,8 +18,8 @@ struct LoweredLoop {
     std::string var;
     bool is(const std::string &name) const;
 };
-// Each round of `inner` fetches, into all caches, what it will read of `input` when `outer`, a loop around it, is `rounds` further; none
-// for 0. Spread so over the sums of a register tile, lines come while it is computed; all those of the next tile at its begin would
+// Each round of `inner` fetches, into all caches, what it will read of `input` when `outer`, that loop or one around it, is `rounds`
+// further; none for 0. Spread so over the sums of a register tile, lines come while it is computed; all those of the next tile at its begin would
 // be waited for.
 void fetch_for_later(Halide::Pipeline, const Halide::ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer,
                      int rounds);

@@ -56,8 +56,8 @@ Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape
 // An element of a pair, as the sum of its strand reads it. A group has a pair for each strand.
 struct PairTerm {
     Expr element, group, pair;
-    Expr within;               // defined for the last group alone, which may lack pairs
-    Expr line, group_of_line;  // defined for groups of a whole line
+    Expr within = {};                    // defined for the last group alone, which may lack pairs
+    Expr line = {}, group_of_line = {};  // defined for groups of a whole line
     Expr operator()(const Expr &x) const { return within.defined() ? select(within, x, make_const(x.type(), 0)) : x; }
 };
 // The sums of strand u of chunk c. The pairs that the last group lacks are zeros, so that strands are summed side by side there,
@@ -74,7 +74,7 @@ void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape
         r.where(line < lines);
         s.line_pair = r.x, s.line_group = r.y, s.line = r.z;
         const Expr at = unsafe_promise_clamped(line, 0, max(lines - 1, 0)), group = at * groups_of_line + r.y;
-        add({r.x, group, pair_of_group(group), Expr(), at, r.y});
+        add({r.x, group, pair_of_group(group), {}, at, r.y});
         in_lines = min(groups, max(lines * groups_of_line - first, 0));
     }
     RDom r(0, 2, 0, groups, "partial_k");
@@ -82,14 +82,14 @@ void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape
     if (groups_of_line > 1) r.where(r.y >= in_lines);
     s.in_pairs = true, s.pair = r.x, s.partial_k = r.y;
     const Expr group = unsafe_promise_clamped(first + r.y, 0, max(whole - 1, 0));
-    add({r.x, group, pair_of_group(group), Expr(), Expr(), Expr()});
+    add({r.x, group, pair_of_group(group)});
     if (strands == 1) return;
     RDom rest(0, 2, 0, 1, "rest");
     rest.where(whole * strands < pairs);
     rest.where(whole / groups == s.c);
     s.rest_pair = rest.x, s.in_strands = true;
     const Expr last_group = first + clamp(whole - first, 0, groups - 1), pair = last_group * strands + s.u;
-    add({rest.x, last_group, min(pair, last_pair), pair < pairs, Expr(), Expr()});
+    add({rest.x, last_group, min(pair, last_pair), pair < pairs});
 }
 
 // The last product of an odd depth, of which there is no pair.

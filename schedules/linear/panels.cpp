@@ -135,6 +135,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         require_multiple("chunk", tuning.chunk, "block", tuning.block);
     }
     if (s.in_pairs) require_multiple("chunk", tuning.chunk, "the elements of a pair for each strand", 2 * tuning.strands);
+    require(!s.line_panel.defined() || s.in_strands, "blocks of pairs for few rows are for several strands, strands is 1");
     const bool one_row = tuning.tile_rows == 1, as_it_lies = !s.block_sums.empty() || s.group.defined();
     require(tuning.tile_chunks == 1 || !(s.in_pairs || as_it_lies),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
@@ -191,12 +192,13 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         product.split(n, no, n, columns_of_partial);
         product.reorder(n, mi, s.product_strand, mo, s.product_chunk, no, h, b).vectorize(n, columns_of_partial);
     } else if (s.in_strands) {
-        const bool tiles_together = !one_row && !s.group.defined() && !s.widened;
-        if (tiles_together)
+        const bool tiles = !one_row && !s.group.defined();
+        if (tiles && !s.widened) {
             product.reorder(n, mi, mo, s.product_strand, s.product_chunk, h, b);
-        else
+        } else {
             product.reorder(n, mi, s.product_strand, mo, s.product_chunk, h, b);
-        if (!one_row && !s.group.defined() && s.widened) of_tile = LoopLevel(s.product, s.product_strand);
+            if (tiles) of_tile = LoopLevel(s.product, s.product_strand);
+        }
     }
 
     if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
