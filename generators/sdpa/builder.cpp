@@ -7,6 +7,8 @@
 
 namespace attune {
 using namespace Halide;
+using Halide::Internal::const_false;
+using Halide::Internal::const_true;
 using Halide::Internal::make_const;
 
 Expr minus_infinity_bits(Type type) {
@@ -89,20 +91,21 @@ ChunkKeys Builder::chunk_keys(const std::string &name, bool masked, Expr c, int 
     return keys;
 }
 
-Expr Builder::within_intervals(Expr first_key, Expr end_key) const {
+std::pair<Expr, Expr> Builder::seen_by_all() const {
     auto [first, last] = queries_of(s.t);
-    Expr begin = max(0, last + in.band_begin(s.b));
-    Expr end = min(in.shortest(s.t, s.b), first + in.band_end(s.b));
-    return first_key >= begin && end_key <= end;
+    return {max(0, last + in.band_begin(s.b)), min(in.shortest(s.t, s.b), first + in.band_end(s.b))};
 }
-Expr Builder::within_intervals(Expr c) const { return within_intervals(c * shape.chunk, (c + 1) * shape.chunk); }
-
-Expr Builder::whole(Expr c) const {
-    return score.and_unmasked(within_intervals(c), in.blocks.defined() ? block_span(c).whole : Expr());
+Expr Builder::unmasked(Expr c, Expr within) const {
+    return score.and_unmasked(within, in.blocks.defined() ? block_span(c).whole : Expr());
 }
-Expr Builder::whole_keys(Expr c, Expr first, int width) const {
-    return score.and_unmasked(within_intervals(c * shape.chunk + first, c * shape.chunk + first + width),
-                              in.blocks.defined() ? block_span(c).whole : Expr());
+Expr Builder::within_intervals(Expr c) const {
+    auto [begin, end] = seen_by_all();
+    return c * shape.chunk >= begin && (c + 1) * shape.chunk <= end;
+}
+Expr Builder::whole(Expr c) const { return unmasked(c, within_intervals(c)); }
+Expr Builder::whole_blocks(Expr c, int width) const {
+    auto [begin, end] = seen_by_all();
+    return select(unmasked(c, c * shape.chunk >= begin), clamp((end - c * shape.chunk) / width, 0, shape.chunk / width), 0);
 }
 
 void Builder::queries() {
@@ -283,25 +286,28 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
 
     p.mixed = Func("mixed" + suffix);
     p.mixed(r, d, c, t, h, b) = value_of(0);
-    // Where all values are known to be finite, and of blocks of keys of which every row sees all.
-    auto nothing_to_leave_out = [&](const ChunkKeys &keys) {
-        const Expr finite = in.finite_values(b) != 0;
-        return shape.whole_blocks && !share.keys ? finite || whole_keys(c, keys.dom.y * keys.width, keys.width) : finite;
-    };
-    auto mix = [&](bool leave_out, bool by_values) {
+    auto mix = [&](bool inside, bool leave_out, const std::function<Expr(const ChunkKeys &)> &where) {
         ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c);
-        if (by_values) keys.dom.where(leave_out ? !nothing_to_leave_out(keys) : nothing_to_leave_out(keys));
+        if (where) keys.dom.where(where(keys));
         Expr key = keys.key();
         Expr v = p.wide_value.defined() ? p.wide_value(shape.widens_by_line ? existing(d) : Expr(d), key, c, t, h, b)
-                                        : cast(type, in.value(existing(d), key_at(key, !masked), rows(r, t, h).key_head, b));
+                                        : cast(type, in.value(existing(d), key_at(key, inside), rows(r, t, h).key_head, b));
         Expr w = (p.dropped.defined() ? p.dropped : p.weight)(r, key, c, t, h, b);
         p.mixed(r, d, c, t, h, b) += leave_out ? w * select(counts(w), v, value_of(0)) : w * v;
         p.mixed_keys.push_back(keys.loop());
     };
-    // A masked value may be NaN: it is replaced, not multiplied by 0.
-    const bool by_values = masked && in.finite_values.defined();
-    if (by_values) mix(false, true);
-    mix(masked, by_values);
+    if (!masked) {
+        mix(true, false, {});
+        return p;
+    }
+    // A masked value may be NaN: it is replaced, not multiplied by 0. But not where all values are known to be finite, nor in blocks
+    // of keys of which every row sees all. These are the first of the chunk in both cases, so it changes no result.
+    const bool apart = shape.whole_blocks && !share.keys;
+    const Expr finite = in.finite_values.defined() ? in.finite_values(b) != 0 : const_false();
+    auto behind_whole = [&](const ChunkKeys &keys) { return apart ? keys.dom.y >= whole_blocks(c, keys.width) : const_true(); };
+    if (apart) mix(true, false, [&](const ChunkKeys &keys) { return keys.dom.y < whole_blocks(c, keys.width); });
+    if (in.finite_values.defined()) mix(false, false, [&](const ChunkKeys &keys) { return behind_whole(keys) && finite; });
+    mix(false, true, [&](const ChunkKeys &keys) { return behind_whole(keys) && !finite; });
     return p;
 }
 

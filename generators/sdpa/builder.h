@@ -70,10 +70,13 @@ struct Builder {
     // of it either.
     Expr seen(Expr c) const;
     Expr seen_keys(Expr c, Expr first_in_chunk, int width) const;
-    Expr within_intervals(Expr first_key, Expr end_key) const;
+    std::pair<Expr, Expr>
+    seen_by_all() const;  // the first key that intervals give to all queries of a tile, and the end of these
+    Expr unmasked(Expr c, Expr within) const;
     Expr within_intervals(Expr c) const;
     Expr whole(Expr c) const;
-    Expr whole_keys(Expr c, Expr first_in_chunk, int width) const;
+    Expr whole_blocks(Expr c,
+                      int width) const;  // how many blocks of so many keys every row sees, from the begin of the chunk on
 
     void prepare();
     void intervals();

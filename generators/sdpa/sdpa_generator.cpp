@@ -97,7 +97,7 @@ public:
     void generate() {
         const attune::SdpaInputs in = inputs();
         const attune::Score score = score_of(in);
-        const bool split = schedule_name == Schedule::decode || schedule_name == Schedule::split;
+        const bool split = splits();
         const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
         const bool in_blocks =
             (schedule_name == Schedule::prefill || schedule_name == Schedule::rows || schedule_name == Schedule::tiles) &&
@@ -110,7 +110,7 @@ public:
         shape.query_block = in_blocks ? block_side() : 0;
         shape.joins_passes =
             schedule_name == Schedule::prefill || schedule_name == Schedule::split || schedule_name == Schedule::rows;
-        shape.whole_blocks = split;
+        shape.whole_blocks = split || schedule_name == Schedule::prefill;
         if (schedule_name == Schedule::decode)
             shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
         if (kind == Kind::weights) {
@@ -210,6 +210,7 @@ private:
     }
 
     // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
+    bool splits() const { return schedule_name == Schedule::decode || schedule_name == Schedule::split; }
     int block_side() const { return attune::block_side(accumulator(), {tile_q, chunk}); }
 
     attune::SdpaInputs inputs() {
@@ -224,7 +225,8 @@ private:
         in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
         in.value_dim = in_value_dim();
         if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
-        if (finite_values) in.finite_values = *finite_values;
+        // Nobody looks at the values of few queries, whose blocks of keys are whole for the most part.
+        if (finite_values && (!splits() || in_pairs())) in.finite_values = *finite_values;
         if (blocks) in.blocks = *blocks;
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
         return in;

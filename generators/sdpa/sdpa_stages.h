@@ -65,8 +65,8 @@ struct SdpaShape {
     // The maxima of a chunk are taken as its scores are made, where no step follows, and its weights are summed as they are made:
     // in a loop over the same keys, for schedules that join the two. It changes no result.
     bool joins_passes = false;
-    // Of chunks that are masked, blocks of keys of which every row sees all are taken first, as in others. It fixes the order of
-    // summation.
+    // Of chunks that are masked, blocks of keys up to whose end every row sees all of the chunk are mixed apart, without a look at
+    // what is masked. It changes no result.
     bool whole_blocks = false;
     // Channels of a score are summed in groups of so many, the last of which may lack some; 0: one after the other. It fixes the
     // order of summation.

@@ -1,4 +1,5 @@
 #include "linear_call.h"
+#include <array>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,7 @@ bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth =
 // Variants of linear by few rows read weights in whole blocks, of a cache line at most, or a pair for each strand; other weights
 // lie as their sums read them.
 constexpr std::int64_t block_depth = 32;
-bool takes_blocks(const VariantRecord &v) {
-    return v.op == "linear" && (number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1);
-}
+bool is_of_few_rows(const VariantRecord &v) { return number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1; }
 bool has_blocks(const Product &p) { return p.op == "linear"; }
 // Rows of weights so many bytes apart lie in the same set of a first cache, which has room for eight lines of them.
 constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
@@ -34,12 +33,17 @@ bool beyond_caches(const Product &p) {
 }
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_depth); }
 
-// Tiles of class few have 4 rows, of class several 8. More rows take longer than weights that are packed for them.
-constexpr std::int64_t few_rows = 4, several_rows = 8, several_rows_of_bf16 = 16;
-bool suits_several(const Product &p) {
-    const std::int64_t rows = p.x.extent[2], most = p.x.dtype == DType::bf16 ? several_rows_of_bf16 : several_rows;
-    return has_blocks(p) && !packed(p) && p.depth >= block_depth && rows > 1 && rows <= most;
-}
+// Rows of a tile, for weights that go through registers. More rows take longer than weights that are packed for them; where pairs of
+// bf16 are widened, which takes long, twice those of the tiles of class several do not.
+struct FewRows {
+    std::int64_t rows;
+    std::string_view shape_class, large_class, reason;
+};
+constexpr std::array<FewRows, 3> few_rows{{{4, "few", "large_few", "few rows"},
+                                           {8, "several", "large_several", "several rows"},
+                                           {12, "dozen", "large_dozen", "a dozen rows"}}};
+constexpr std::int64_t several_rows_of_widened_pairs = 16;
+bool suits_few_rows(const Product &p) { return has_blocks(p) && !packed(p) && p.depth >= block_depth && p.x.extent[2] > 1; }
 
 // Columns of the last wide tile, if they leave too much of it unfilled; 0 otherwise.
 std::int64_t padded_columns(const Product &p) {
@@ -84,8 +88,12 @@ std::vector<Wish> wishes(const Product &p) {
         if (suits_row(p) && rows_share_sets(p))
             list.push_back({schedule, "aliased_row", "one row, of weights whose rows share sets of the first cache"});
         if (suits_row(p)) list.push_back({schedule, "row", "one row"});
-        if (suits_several(p) && p.x.extent[2] <= few_rows) list.push_back({schedule, "few", "few rows"});
-        if (suits_several(p)) list.push_back({schedule, "several", "several rows"});
+        for (const FewRows &few : few_rows) {
+            const bool widened = schedule == "panels" && p.x.dtype == DType::bf16 && few.shape_class == "several";
+            if (!suits_few_rows(p) || p.x.extent[2] > (widened ? several_rows_of_widened_pairs : few.rows)) continue;
+            if (beyond_caches(p)) list.push_back({schedule, few.large_class, "few rows, of weights that come from memory"});
+            list.push_back({schedule, few.shape_class, few.reason});
+        }
         if (schedule == "tiles" && padded_columns(p) > 0)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
         if (last_columns(p) == p.columns) {
@@ -109,7 +117,7 @@ std::vector<Wish> wishes(const Product &p) {
 // What a forced variant takes instead; empty if it takes the product.
 std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
-    if (takes_blocks(variant) && p.depth < block_depth)
+    if (has_blocks(p) && is_of_few_rows(variant) && p.depth < block_depth)
         return "a last extent of x from " + text(block_depth) + ", got " + text(p.depth);
     if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {
@@ -141,9 +149,10 @@ Status choose_for(const Product &p, const Forced &forced, ProductChoice &choice)
     if (const std::string unfit = why_unfit(p, *choice.variants.variant); !unfit.empty())
         return {StatusCode::invalid_argument, "variant: " + std::string(choice.variants.variant->name) + " takes " + unfit};
     choice.first_columns = p.columns;
-    // Matrix tiles are wider than a wide tile of others.
-    const bool one_for_all = choice.variants.forced || choice.variants.variant->schedule == "tiles";
-    const std::int64_t last = one_for_all || suits_row(p) || suits_several(p) ? 0 : last_columns(p);
+    // Matrix tiles are wider than a wide tile of others, and those of few rows are narrow.
+    const VariantRecord &first = *choice.variants.variant;
+    const bool one_for_all = choice.variants.forced || first.schedule == "tiles" || is_of_few_rows(first);
+    const std::int64_t last = one_for_all ? 0 : last_columns(p);
     if (last == 0 || last == p.columns) return {};
     choice.first_columns = p.columns - last;
     Choice of_last;

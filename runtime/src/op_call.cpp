@@ -24,10 +24,18 @@ bool fits_sizes(const VariantRecord &v, const VariantNeeds &n) {
 bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) {
     const std::int64_t padding = (v.tile_q - queries % v.tile_q) % v.tile_q;
     if (fill == Wish::Fill::over_half) return 2 * padding < v.tile_q;
+    if (fill == Wish::Fill::least_time) return true;
     const bool two_tiles = queries > v.tile_q && queries <= 2 * v.tile_q;
     if (fill == Wish::Fill::most_of_two) return !two_tiles || 4 * padding < 2 * v.tile_q;
     return padding * 100 <= queries * sdpa_shape_classes().long_padding_percent_at_most;
 }
+
+// Whole tiles, each of which costs what so many queries more would: measured on Zen 5, with tiles of 16 to 64 queries of 16 to 64 keys.
+constexpr std::int64_t queries_of_a_tile = 8;
+std::int64_t time_of_tiles(const VariantRecord &v, std::int64_t queries) {
+    return ceil_div(queries, v.tile_q) * (v.tile_q + queries_of_a_tile);
+}
+bool suits_few_keys(const VariantRecord &v) { return v.shape_class == "long" || v.shape_class.starts_with("short"); }
 
 // What this machine runs, by operation and type: the most specific target first, and a kernel of one head size before one of any.
 using VariantList = std::vector<const VariantRecord *>;
@@ -47,6 +55,17 @@ std::shared_ptr<const VariantLists> dispatched_here() {
                 if (v->dispatched && v->target == target && (v->head_dim == 0) == any_size && runs_here(v->target))
                     l[{v->op, v->dtype}].push_back(v);
     return lists = std::make_shared<const VariantLists>(std::move(l));
+}
+
+// Of variants like v but for their tiles of queries; of those with the same tiles not class long, which is for many keys.
+const VariantRecord *quickest_of_few_keys(const VariantList &list, const VariantRecord *v, std::int64_t queries) {
+    const auto like_v = [&](const VariantRecord &o) {
+        return o.schedule == v->schedule && o.target == v->target && o.head_dim == v->head_dim && o.kind == v->kind;
+    };
+    const auto rank = [&](const VariantRecord &o) { return std::pair(time_of_tiles(o, queries), o.shape_class == "long"); };
+    for (const VariantRecord *other : list)
+        if (like_v(*other) && suits_few_keys(*other) && rank(*other) < rank(*v)) v = other;
+    return v;
 }
 
 Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
@@ -112,7 +131,8 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
                     continue;
                 }
                 choice = found;
-                choice.variant = v, choice.reason = wish.reason;
+                const bool by_time = wish.fill == Wish::Fill::least_time;
+                choice.variant = by_time ? quickest_of_few_keys(list, v, wish.fill_tiles_with) : v, choice.reason = wish.reason;
                 return {};
             }
     const std::string of_kind = needs.kind.empty() ? "" : " with the options of this call (" + std::string(needs.kind) + ")";

@@ -24,7 +24,9 @@ struct VariantNeeds {
 struct Wish {
     // How far queries, or rows of split, must fill the tiles of a variant: all but for long_padding_percent_at_most percent of
     // the queries; the last tile by more than half; or, where there are two tiles, more than three quarters of them.
-    enum class Fill { nearly, over_half, most_of_two };
+    // least_time: any, but of the classes whose tiles suit few keys (named after class short, and class long) the one is taken whose
+    // tiles take least time for so many queries.
+    enum class Fill { nearly, over_half, most_of_two, least_time };
     std::string_view schedule, shape_class, reason;
     std::int64_t fill_tiles_with = 0;  // how many there are; 0: it does not matter
     Fill fill = Fill::nearly;

@@ -84,6 +84,10 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
         }
         wish("short", reason);
     };
+    // No masks of theirs leave out what a wider tile would compute of few keys, so its width is all that matters.
+    if (p.keys <= c.short_keys_at_most && !dear && band_keys(p) == std::numeric_limits<std::int64_t>::max())
+        list.push_back(
+            {"prefill", "short_medium", "few keys, and tiles that fit the queries", p.queries, Wish::Fill::least_time});
     if (p.queries <= c.short_queries_at_most) wish_small("few queries");
     if (p.keys <= c.short_keys_at_most) wish_small("few keys");
     const auto many_queries = [&](const auto &wish_of) {

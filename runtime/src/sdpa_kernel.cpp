@@ -10,14 +10,21 @@
 namespace attune {
 namespace {
 
-// Whether to find out which entries have no NaN or Inf among their values. In chunks that a mask touches, values that may hold
-// them cost time again for each tile of queries; looking at all of them once pays where there are several tiles, or where the
-// chunks are packed as pairs.
+// Other keys for each query.
+bool masks_keys(const SdpaCall &c) {
+    const bool user_masks = c.user && c.user->attention->has_mask;
+    const bool length_of_each = c.lengths.given() && c.lengths.stride[1] != 0;
+    return user_masks || length_of_each || c.bias.given() || c.mask.given() || !band_is_open(c);
+}
+
+// Whether to find out which entries have no NaN or Inf among their values. Of keys that only some queries of a tile see, values that
+// may hold them cost time again for each tile; looking at all of them once pays where there are several tiles, or where the chunks
+// are packed as pairs. In prefill the end of all keys cuts one block of them, which is not worth it.
 bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     constexpr std::int64_t several = 64;
     const SdpaProblem &p = c.sizes;
     if (!is_prefill(variant) || p.dtype == DType::f64) return false;
-    if (variant.schedule == "prefill" && p.queries < several) return false;
+    if (variant.schedule == "prefill") return p.queries >= several && masks_keys(c);
     return leaves_keys_out(c) || p.keys % variant.chunk != 0;
 }
 
@@ -31,10 +38,7 @@ BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
 
 }  // namespace
 
-bool leaves_keys_out(const SdpaCall &c) {
-    const bool user_masks = c.user && c.user->attention->has_mask;
-    return user_masks || c.lengths.given() || c.bias.given() || c.mask.given() || !band_is_open(c);
-}
+bool leaves_keys_out(const SdpaCall &c) { return c.lengths.given() || masks_keys(c); }
 
 bool band_is_open(const SdpaCall &c) {
     const auto all = [](const std::vector<std::int32_t> &ends, std::int64_t end) {

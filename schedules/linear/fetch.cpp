@@ -9,19 +9,19 @@ using namespace Halide;
 void fetch_weights_ahead(LinearStages &s, Pipeline pipeline, const ImageParam &weight, int depth, int block) {
     if (depth == 0) return;
     const bool by_tiles = s.x_pairs.defined() && !s.panel.defined(), by_lines = s.line_panel.defined();
-    const bool by_blocks = !s.block_sums.empty();
-    require(by_tiles || by_lines || by_blocks,
-            "prefetch_depth is for few rows, of weights that are read by blocks or by matrix tiles");
-    const int step = by_tiles ? matrix_tile_depth : by_lines ? 2 * block : block;
+    const bool by_blocks = !s.block_sums.empty(), by_panels = !by_lines && s.panel.defined() && s.transpose;
+    require(by_tiles || by_lines || by_blocks || by_panels,
+            "prefetch_depth is for weights that are read by blocks or, for few rows, by matrix tiles");
+    const int step = by_tiles ? matrix_tile_depth : s.in_pairs && !s.widened ? 2 * block : block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "the depth of a block", step);
     if (by_tiles) {
         fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
         fetch_into_caches(pipeline);
         return;
     }
-    const int update = by_lines ? 0 : s.whole_blocks;
-    const RVar &blocks = by_lines ? s.line : s.block_sums[update].block;
-    const LoweredLoop loop = {s.partial, update + 1, blocks.name()};
+    const LoweredLoop loop = by_panels  ? LoweredLoop{s.panel, 0, s.k.name()}
+                             : by_lines ? LoweredLoop{s.partial, 1, s.line.name()}
+                                        : LoweredLoop{s.partial, s.whole_blocks + 1, s.block_sums[s.whole_blocks].block.name()};
     fetch_for_later(pipeline, weight, loop, loop, depth / step);
 }
 

@@ -38,8 +38,8 @@ void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const
 // matrix tiles at a time through the whole depth. Has no task_rows.
 void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// Weights that are read as they lie for few rows, by the panels of one row or by weight_tiles, are fetched (prefetch.h) when sums
-// are `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not.
+// Weights that are read by blocks, into a panel or by sums of few rows, or as they lie by weight_tiles, are fetched (prefetch.h) when
+// what reads them is `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not.
 void fetch_weights_ahead(LinearStages &, Halide::Pipeline, const Halide::ImageParam &weight, int depth, int block);
 
 // Of panels that take the whole depth of a tile of rows: while one is computed, x of the tile that is so many further is fetched.

@@ -71,29 +71,38 @@ static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tunin
     require_multiple("the vector width", lanes, "strands", strands);
     require_multiple("tile_columns", tuning.tile_columns, "the columns that take turns", turns * columns);
     auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, columns).split(no, no, turn, turns); };
-    auto in_registers = [&](Func pairs) -> Func {
+    auto in_registers = [&](Func pairs, const LoopLevel &at, int turns_of_it) -> Func {
         for (const Var &v : {s.t, s.h, s.b}) pairs.bound_extent(v, 1);
-        return pairs.compute_at(s.partial, turn).store_in(MemoryType::Stack).bound(u, 0, strands).bound_extent(n, columns);
+        return pairs.compute_at(at).store_in(MemoryType::Stack).bound(u, 0, strands).bound_extent(n, turns_of_it * columns);
     };
     auto vectorize = [&](Stage sums, const RVar &pair, Func group, Func panel) {
-        in_registers(group).vectorize(u).unroll(n);
+        in_registers(group, LoopLevel(s.partial, turn), 1).vectorize(u).unroll(n);
         if (s.widened) {
             sums.reorder(u, ni, m, pair, turn).unroll(pair).unroll(m).vectorize(u).vectorize(ni);
             return;
         }
         sums.atomic().vectorize(pair).vectorize(u).vectorize(ni).unroll(m);
-        in_registers(panel).bound(e, 0, 2).reorder(e, u, n).unroll(e).vectorize(u).vectorize(n);
+        in_registers(panel, LoopLevel(s.partial, turn), 1).bound(e, 0, 2).reorder(e, u, n).unroll(e).vectorize(u).vectorize(n);
     };
     s.partial.bound(u, 0, strands);
     in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
     int update = 0;
     if (s.line_panel.defined()) {
-        Stage sums = in_lanes(s.partial.update(update++));
-        sums.reorder(s.line_pair, u, ni, m, s.line_group, turn, s.line, no).unroll(turn).unroll(s.line_group).unroll(m);
+        // What is read of a few rows of x stays in registers for the next turn; of more rows, whose turns are side by side, the weights.
+        constexpr int rows_in_registers = 4;
+        const bool turns_inside = tuning.tile_rows > rows_in_registers;
+        Stage sums = in_lanes(s.partial.update(update++)).unroll(turn).unroll(s.line_group).unroll(m);
+        if (turns_inside)
+            sums.reorder(s.line_pair, u, ni, turn, m, s.line_group, s.line, no);
+        else
+            sums.reorder(s.line_pair, u, ni, m, s.line_group, turn, s.line, no);
         sums.atomic().vectorize(s.line_pair).vectorize(u).vectorize(ni);
-        in_registers(s.line_panel).bound(e, 0, 2).bound(s.k, 0, s.transpose->vectors).reorder(e, u, n, s.k);
-        s.line_panel.unroll(e).vectorize(u).vectorize(n).unroll(s.k);
-        schedule_transpose(*s.transpose, LoopLevel(s.partial, turn));
+        Var of_turn("of_turn");
+        in_registers(s.line_panel, turns_inside ? LoopLevel(s.partial, s.line) : LoopLevel(s.partial, turn),
+                     turns_inside ? turns : 1);
+        s.line_panel.bound(e, 0, 2).bound(s.k, 0, s.transpose->vectors).split(n, of_turn, n, columns);
+        s.line_panel.reorder(e, u, n, s.k, of_turn).unroll(e).vectorize(u).vectorize(n).unroll(s.k).unroll(of_turn);
+        schedule_transpose(*s.transpose, LoopLevel(s.line_panel, of_turn));
     }
     Stage sums = in_lanes(s.partial.update(update++)).reorder(s.pair, u, ni, m, turn, s.partial_k, no).unroll(turn);
     vectorize(sums, s.pair, s.group, s.panel);

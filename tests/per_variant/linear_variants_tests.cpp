@@ -3,7 +3,9 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -299,10 +301,17 @@ TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is 
     });
 }
 
-TEST_CASE("linear variants: which weights class large_row is chosen for", "[linear][per_variant]") {
+TEST_CASE("linear variants: which weights classes of large weights are chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
+    struct Class {
+        const char *name;
+        std::int64_t fewest, most;  // rows
+    };
+    constexpr Class classes[] = {{"large_row", 1, 1}, {"large_few", 2, 4}, {"large_several", 5, 8}, {"large_dozen", 9, 12}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
-        if (v.shape_class != "large_row") return;
+        const auto of =
+            std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return v.shape_class == c.name; });
+        if (of == std::end(classes)) return;
         using T = decltype(zero);
         constexpr std::int64_t depth = 4099, columns_beyond = (std::int64_t{32} << 20) / (depth * sizeof(T)) + 1;
         const auto is_chosen = [&](std::int64_t rows, std::int64_t columns) {
@@ -310,9 +319,10 @@ TEST_CASE("linear variants: which weights class large_row is chosen for", "[line
             REQUIRE(attune::linear(context, a.x.view(), a.weight_view(context), a.bias_view(), a.out.view()).ok());
             return context.last_variant() == v.name;
         };
-        CHECK(is_chosen(1, columns_beyond));
-        CHECK_FALSE(is_chosen(1, columns_beyond - 1));
-        CHECK_FALSE(is_chosen(2, columns_beyond));
+        CHECK(is_chosen(of->fewest, columns_beyond));
+        CHECK(is_chosen(of->most, columns_beyond));
+        CHECK_FALSE(is_chosen(of->most, columns_beyond - 1));
+        CHECK_FALSE(is_chosen(of->most + 1, columns_beyond));
     });
 }
 

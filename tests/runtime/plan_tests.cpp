@@ -164,10 +164,9 @@ TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
     for (attune::DType dtype : {attune::DType::f32, attune::DType::f64}) {
         INFO(name_of(dtype));
         const std::string many = shape_class(dtype, 600, false, 0);
-        if (many == "short" || many.empty()) continue;  // nothing else is built
-        const std::string small = shape_class(dtype, 64, false, 0);
-        CHECK((small == "medium" || small == "short"));    // medium where the target has it
-        CHECK(shape_class(dtype, 576, true, 0) == small);  // 512 on average
+        if (many == "short" || many.empty()) continue;               // nothing else is built
+        const std::string small = shape_class(dtype, 576, true, 0);  // 512 on average
+        CHECK((small == "medium" || small == "short"));              // medium where the target has it
         CHECK(shape_class(dtype, 577, true, 0) == many);
         CHECK(shape_class(dtype, 600, false, 512) == small);
         CHECK(shape_class(dtype, 600, false, 513) == many);
@@ -175,6 +174,21 @@ TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
     const std::string many = shape_class(attune::DType::f16, 600, false, 0);
     CHECK(shape_class(attune::DType::f16, 600, false, 65) == many);
     CHECK(shape_class(attune::DType::f16, 600, true, 0) == many);
+}
+
+TEST_CASE("plan: few keys take the tiles that take least time", "[runtime][plan]") {
+    const auto shape_class = [&](std::int64_t queries, std::int64_t keys, bool causal = false) {
+        attune::SdpaProblem problem = problem_of(attune::DType::f32, 1, 1, queries, keys);
+        problem.causal = causal;
+        return std::string(planned(problem).shape_class);
+    };
+    if (shape_class(20, 64) != "short_medium") return;  // the target has no such class
+    for (const std::int64_t queries : {5, 16}) CHECK(shape_class(queries, 64) == "short");
+    for (const std::int64_t queries : {17, 32}) CHECK(shape_class(queries, 16) == "short_medium");
+    for (const std::int64_t queries : {33, 48, 80, 96}) CHECK(shape_class(queries, 64) == "short_tall");
+    for (const std::int64_t queries : {49, 64, 97, 1000}) CHECK(shape_class(queries, 64) == "long");
+    CHECK(shape_class(20, 65) != "short_medium");
+    CHECK(shape_class(20, 20, true) != "short_medium");
 }
 
 TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "[runtime][plan]") {
