@@ -2,6 +2,7 @@
 #include "generators/math/accumulator.h"
 #include "schedules/edge_loads.h"
 #include "schedules/linear/linear_schedules.h"
+#include "schedules/require.h"
 
 namespace {
 enum class Schedule { root, panels };
@@ -18,6 +19,7 @@ public:
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 64};
     GeneratorParam<int> whole{"whole", 0, 0, 1};  // 1: for columns that fill their tiles, which are then read as they lie
+    GeneratorParam<int> few{"few", 0, 0, 1};      // 1: x is not packed for a tile of one row, whatever its columns
 
     Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)
     Input<int> task_tiles{"task_tiles"};    // PanelTuning
@@ -29,7 +31,7 @@ public:
         attune::LinearInputs in;
         in.x = a;
         in.weight = [this](Expr n, Expr k, Expr h, Expr b) { return x(n, k, h, b); };
-        in.as_it_lies = whole == 1, in.read_once = tile_rows == 1;
+        in.as_it_lies = whole == 1, in.read_once = tile_rows == 1 && (whole == 1 || few == 1);
         in.rows = a.dim(1).extent(), in.columns = x.dim(0).extent(), in.depth = a.dim(0).extent();
         stages = attune::linear_stages(in, {attune::accumulator_of(dtype), chunk, 0});
         out = stages.out;
@@ -38,6 +40,7 @@ public:
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
+        attune::require(few == 0 || tile_rows == 1, "few is for a tile of one row");
         const attune::PanelTuning tuning{chunk, task_rows, tile_rows, tile_columns, 0, tile_chunks, 1, task_tiles};
         attune::schedule_panels(stages, out, tuning, target);
         attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning, prefetch_tiles);

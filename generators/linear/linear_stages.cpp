@@ -119,8 +119,8 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
         if (in.as_it_lies) return cast(shape.type, in.weight(n, k, h, b));
         return cast(shape.type, in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b));
     };
-    // Pairs are taken apart once for all rows.
-    const bool panel = !in.as_it_lies || (in.x.type().is_bfloat() && !in.read_once);
+    // Pairs are taken apart once for all rows, and so is what lies beyond an end.
+    const bool panel = !in.read_once && (!in.as_it_lies || in.x.type().is_bfloat());
     if (panel) s.panel = Func("panel");
     if (shape.block) {
         s.transpose.emplace("transpose", shape.block, std::vector<Var>{}, weight, read_by_halves(in));

@@ -19,7 +19,7 @@ struct LinearInputs {
     // weight is there for every column of the last tile, and lies as the sums read it: along n, or in bf16 in pairs along k; of
     // linear_weight_tile_stages along k, and columns and depth fill whole matrix tiles.
     bool as_it_lies = false;
-    bool read_once = false;             // by one row: what lies as the sums read it is not widened for others
+    bool read_once = false;             // by one row: weights that lie along n are not packed or widened for others
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
     // Of linear_block_stages: how many elements of each row of the weight lie before its first cache line, so that blocks begin
