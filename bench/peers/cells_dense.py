@@ -33,6 +33,8 @@ def problems():
     yield "prefill", Problem(1, 8, 8, 4096, 4096, 64, causal=True, window=256)
     yield "prefill", Problem(1, 32, 8, 1024, 1024, 128, causal=True)
     yield "prefill", Problem(1, 8, 8, 33, 512, 64)
+    yield "prefill", Problem(8, 8, 8, 20, 20, 64)
+    yield "prefill", Problem(64, 4, 4, 49, 49, 32)
     yield "decode", DECODE
     yield "decode", LONG_DECODE
     yield from (("decode", variant(DECODE, queries=queries, causal=True)) for queries in (4, 8))

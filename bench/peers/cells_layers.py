@@ -17,11 +17,12 @@ def cells():
     all_kinds, unpacked, f32 = ("", "packed", "bf16"), ("", "bf16"), ("",)
     for rows, inputs, outputs, kinds in ((2048, 512, 512, all_kinds), (512, 512, 2048, all_kinds), (512, 2048, 512, all_kinds),
                                          (1, 4096, 4096, all_kinds), (4, 4096, 4096, unpacked), (8, 4096, 4096, unpacked),
-                                         (4, 512, 512, unpacked), (333, 257, 129, f32)):
+                                         (12, 4096, 4096, unpacked), (16, 4096, 4096, unpacked), (4, 512, 512, unpacked),
+                                         (333, 257, 129, f32)):
         for kind in kinds:
             shape = rows, inputs, outputs, kind
             yield f"linear {rows}x{inputs}x{outputs}{kind and ', '}{kind}", lambda a, p, n, s=shape: make_linear(a, p, n, *s)
-    for batch, n, m, width in ((96, 128, 128, 64), (8, 1024, 1024, 64), (96, 197, 64, 197), (16, 1, 4096, 128)):
+    for batch, n, m, width in ((96, 128, 128, 64), (8, 1024, 1024, 64), (96, 197, 64, 197), (16, 1, 4096, 128), (32, 1, 128, 1000)):
         yield f"batch_dot {batch}x{n}x{m}x{width}", lambda a, p, name, s=(batch, n, m, width): make_batch_dot(a, p, name, *s)
     for batch, queries, keys, lengths in ((96, 128, 128, True), (8, 1024, 1024, True), (8, 1024, 1024, False)):
         name = f"masked_softmax {batch}x{queries}x{keys}" + (", lengths" if lengths else "")
