@@ -54,8 +54,9 @@ std::int64_t padded_columns(const Product &p) {
 // The same, if narrower tiles take less time.
 std::int64_t last_columns(const Product &p) {
     const std::int64_t last = padded_columns(p);
-    return last * 2 <= wide_columns(p) ? last : 0;
+    return last * 4 <= wide_columns(p) * 3 ? last : 0;
 }
+bool fills_half(const Product &p, std::int64_t columns) { return columns * 2 > wide_columns(p); }
 
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
@@ -96,7 +97,9 @@ std::vector<Wish> wishes(const Product &p) {
         }
         if (schedule == "tiles" && padded_columns(p) > 0)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
-        if (last_columns(p) == p.columns) {
+        if (last_columns(p) == p.columns && fills_half(p, p.columns)) {
+            list.push_back({schedule, "three_quarters", "columns that fill three quarters of a wide tile"});
+        } else if (last_columns(p) == p.columns) {
             if (p.columns * 4 > wide_columns(p)) list.push_back({schedule, "half", "columns that fill half of a wide tile"});
             list.push_back({schedule, "narrow", "few columns"});
         }
@@ -154,11 +157,12 @@ Status choose_for(const Product &p, const Forced &forced, ProductChoice &choice)
     const bool one_for_all = choice.variants.forced || first.schedule == "tiles" || is_of_few_rows(first);
     const std::int64_t last = one_for_all ? 0 : last_columns(p);
     if (last == 0 || last == p.columns) return {};
-    choice.first_columns = p.columns - last;
     Choice of_last;
+    if (Status s = choose_variant(needs, wishes(columns_of(p, p.columns - last, last)), forced, of_last); !s.ok()) return s;
+    if (fills_half(p, last) && of_last.variant->shape_class != "three_quarters") return {};  // as wide as the others
+    choice.first_columns = p.columns - last;
     if (Status s = choose_variant(needs, wishes(columns_of(p, 0, choice.first_columns)), forced, choice.variants); !s.ok())
         return s;
-    if (Status s = choose_variant(needs, wishes(columns_of(p, choice.first_columns, last)), forced, of_last); !s.ok()) return s;
     choice.variants.of_last = of_last.variant, choice.variants.last = "columns";
     return {};
 }

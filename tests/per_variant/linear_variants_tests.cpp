@@ -326,6 +326,33 @@ TEST_CASE("linear variants: which weights classes of large weights are chosen fo
     });
 }
 
+TEST_CASE("linear variants: which columns classes of narrower tiles are chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    struct Class {
+        const char *name;
+        int fewest, most;  // quarters of a wide tile, beyond the first and in all
+    };
+    constexpr Class classes[] = {{"half", 1, 2}, {"three_quarters", 2, 3}};
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        const auto of =
+            std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return v.shape_class == c.name; });
+        if (of == std::end(classes)) return;
+        using T = decltype(zero);
+        constexpr std::int64_t quarter = 256 / 4 / sizeof(T);
+        const auto chosen = [&](std::int64_t columns) {
+            LinearArrays<T> a({.leading = {20}, .columns = columns, .depth = 33, .order = Order::dense}, false);
+            REQUIRE(attune::linear(context, a.x.view(), a.weight_view(context), a.bias_view(), a.out.view()).ok());
+            CHECK(defect(a) == "");
+            return std::string(context.last_variant());
+        };
+        CHECK(chosen(of->fewest * quarter + 1) == v.name);
+        CHECK(chosen(of->most * quarter) == v.name);
+        CHECK(chosen(of->fewest * quarter) != v.name);
+        CHECK(chosen(of->most * quarter + 1) != v.name);
+        CHECK(chosen(8 * quarter + of->most * quarter) != v.name);  // it has the last ones
+    });
+}
+
 TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
