@@ -110,7 +110,8 @@ public:
         shape.query_block = in_blocks ? block_side() : 0;
         shape.joins_passes =
             schedule_name == Schedule::prefill || schedule_name == Schedule::split || schedule_name == Schedule::rows;
-        shape.whole_blocks = split || schedule_name == Schedule::prefill;
+        // Where a table may mask any key, no block is known to be whole.
+        shape.whole_blocks = split || (schedule_name == Schedule::prefill && kind == Kind::plain);
         if (schedule_name == Schedule::decode)
             shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
         if (kind == Kind::weights) {
