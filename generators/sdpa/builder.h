@@ -66,17 +66,17 @@ struct Builder {
     // Below every score that counts. False for NaN.
     Expr is_masked(Expr logit) const;
 
-    // Some row sees some key of chunk c; of `width` keys of it; the intervals of all rows hold all of it; and no step masks any
-    // of it either.
+    // Some row sees some key of chunk c; of `width` keys of it.
     Expr seen(Expr c) const;
     Expr seen_keys(Expr c, Expr first_in_chunk, int width) const;
-    std::pair<Expr, Expr>
-    seen_by_all() const;  // the first key that intervals give to all queries of a tile, and the end of these
-    Expr unmasked(Expr c, Expr within) const;
+    // Begin and end of the keys that the intervals of all rows hold; they hold all of chunk c; and no step masks any of it either.
+    std::pair<Expr, Expr> seen_by_all() const;
     Expr within_intervals(Expr c) const;
     Expr whole(Expr c) const;
-    Expr whole_blocks(Expr c,
-                      int width) const;  // how many blocks of so many keys every row sees, from the begin of the chunk on
+    // How many blocks of so many keys every row sees, from the begin of chunk c on.
+    Expr whole_blocks(Expr c, int width) const;
+    // `within`, and no step masks any key of chunk c.
+    Expr unmasked(Expr c, Expr within) const;
 
     void prepare();
     void intervals();

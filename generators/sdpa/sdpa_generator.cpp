@@ -210,8 +210,8 @@ private:
         return value ? value->dim(0).extent() : Expr(1);
     }
 
-    // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
     bool splits() const { return schedule_name == Schedule::decode || schedule_name == Schedule::split; }
+    // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
     int block_side() const { return attune::block_side(accumulator(), {tile_q, chunk}); }
 
     attune::SdpaInputs inputs() {

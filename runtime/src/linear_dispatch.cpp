@@ -33,8 +33,8 @@ bool beyond_caches(const Product &p) {
 }
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_depth); }
 
-// Rows of a tile, for weights that go through registers. More rows take longer than weights that are packed for them; where pairs of
-// bf16 are widened, which takes long, twice those of the tiles of class several do not.
+// Rows of a tile, for weights that go through registers: more rows take longer than weights that are packed for them. Where pairs of
+// bf16 are widened, two tiles of class several do not (measured on a Xeon).
 struct FewRows {
     std::int64_t rows;
     std::string_view shape_class, large_class, reason;
@@ -56,7 +56,7 @@ std::int64_t last_columns(const Product &p) {
     const std::int64_t last = padded_columns(p);
     return last * 4 <= wide_columns(p) * 3 ? last : 0;
 }
-bool fills_half(const Product &p, std::int64_t columns) { return columns * 2 > wide_columns(p); }
+bool over_half(const Product &p, std::int64_t columns) { return columns * 2 > wide_columns(p); }
 
 // Classes to look for, the best first. All of a schedule sum in the same order, so the choice may depend on anything.
 std::vector<Wish> wishes(const Product &p) {
@@ -97,7 +97,7 @@ std::vector<Wish> wishes(const Product &p) {
         }
         if (schedule == "tiles" && padded_columns(p) > 0)
             list.push_back({schedule, "narrow", "columns that would leave wide tiles unfilled"});
-        if (last_columns(p) == p.columns && fills_half(p, p.columns)) {
+        if (last_columns(p) == p.columns && over_half(p, p.columns)) {
             list.push_back({schedule, "three_quarters", "columns that fill three quarters of a wide tile"});
         } else if (last_columns(p) == p.columns) {
             if (p.columns * 4 > wide_columns(p)) list.push_back({schedule, "half", "columns that fill half of a wide tile"});
@@ -159,7 +159,7 @@ Status choose_for(const Product &p, const Forced &forced, ProductChoice &choice)
     if (last == 0 || last == p.columns) return {};
     Choice of_last;
     if (Status s = choose_variant(needs, wishes(columns_of(p, p.columns - last, last)), forced, of_last); !s.ok()) return s;
-    if (fills_half(p, last) && of_last.variant->shape_class != "three_quarters") return {};  // as wide as the others
+    if (over_half(p, last) && of_last.variant->shape_class != "three_quarters") return {};  // as wide as the others
     choice.first_columns = p.columns - last;
     if (Status s = choose_variant(needs, wishes(columns_of(p, 0, choice.first_columns)), forced, choice.variants); !s.ok())
         return s;
