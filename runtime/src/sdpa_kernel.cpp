@@ -17,14 +17,16 @@ bool masks_keys(const SdpaCall &c) {
     return user_masks || length_of_each || c.bias.given() || c.mask.given() || !band_is_open(c);
 }
 
-// Whether to find out which entries have no NaN or Inf among their values. Of keys that only some queries of a tile see, values that
-// may hold them cost time again for each tile; looking at all of them once pays where there are several tiles, or where the chunks
-// are packed as pairs. In prefill the end of all keys cuts one block of them, which is not worth it.
+// Whether to find out which entries have no NaN or Inf among their values. In chunks that a mask touches, values that may hold
+// them cost time again for each tile of queries; looking at all of them once pays where there are several tiles, or where the
+// chunks are packed as pairs. Plain kernels of prefill know which blocks of keys every query of a tile sees, so the end of all
+// keys costs them one block, which is not worth it.
 bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     constexpr std::int64_t several = 64;
     const SdpaProblem &p = c.sizes;
     if (!is_prefill(variant) || p.dtype == DType::f64) return false;
-    if (variant.schedule == "prefill") return p.queries >= several && masks_keys(c);
+    if (variant.schedule == "prefill" && p.queries < several) return false;
+    if (variant.schedule == "prefill" && variant.kind == "plain") return masks_keys(c);
     return leaves_keys_out(c) || p.keys % variant.chunk != 0;
 }
 
