@@ -129,7 +129,7 @@ function(attune_write_table)
   foreach(limit decode_rows_at_most decode_keys_at_least decode_keys_of_one_row_at_least decode_rows_of_few_keys_at_most
     decode_few_keys_at_most decode_few_keys_of_any_size_at_most split_queries_at_most short_queries_at_most short_keys_at_most
     short_band_keys_at_most short_band_keys_of_f16_at_most medium_queries_at_least medium_queries_of_few_keys_at_least
-    deep_keys_at_least long_padding_percent_at_most device_split_rows_at_most device_split_keys_at_least)
+    deep_keys_at_least queries_of_a_tile_of_few_keys long_padding_percent_at_most device_split_rows_at_most device_split_keys_at_least)
     string(JSON ${limit} GET "${ATTUNE_TARGETS_JSON}" shape_classes sdpa ${limit})
   endforeach()
   configure_file(${PROJECT_SOURCE_DIR}/cmake/variant_table.cpp.in ${PROJECT_BINARY_DIR}/variant_table.cpp @ONLY)

@@ -12,7 +12,9 @@ SLOW = {2: 5, 8: 1000}
 WAKING = 0.4  # seconds
 QUIET = 0.005  # seconds, longer than a tick of the kernel's clock
 LONG = 0.1  # seconds; a call so long needs no other to warm up for it
-WARM = 0.003  # seconds of calls before those that count
+# Seconds of calls before those that count. Measured: a virtual core that sleeps takes up to 1.2 ms to come back, and a program
+# that does not wait for it computes alone meanwhile.
+WARM = 0.003
 SAME_RESULT = 4  # times the allowed error; beyond it a peer computes something else and is not compared with
 
 
@@ -122,21 +124,18 @@ def rest():
             return
 
 
+def call_for(seconds, call):
+    """So long, once at least."""
+    start = time.perf_counter()
+    call()
+    while time.perf_counter() - start < seconds:
+        call()
+
+
 def wake(attune):
     """All cores compute for a while. One that was idle while NumPy checked results may share a physical core with another of a
     virtual machine for a tenth of a second; measured: the program after the check took 1.5 times as long."""
-    start = time.perf_counter()
-    while time.perf_counter() - start < WAKING:
-        attune.peak("fma")
-
-
-def warm_up(call):
-    """Calls until its threads are awake. Measured: a virtual core that sleeps takes up to 1.2 ms to come back, and a program that
-    does not wait for it computes alone meanwhile."""
-    start = time.perf_counter()
-    call()
-    while time.perf_counter() - start < WARM:
-        call()
+    call_for(WAKING, lambda: attune.peak("fma"))
 
 
 def timed(call):
@@ -213,7 +212,7 @@ def measure(cell, attune, rounds, seconds=0.03):
             call, program = cell.programs[name], result.programs[name]
             rest()
             if cost[name] < LONG:
-                warm_up(call)
+                call_for(WARM, call)
             times = [timed(call) for _ in range(calls[name])]
             program.rounds[n] = statistics.median(times)
             program.best = min(program.best, *times)

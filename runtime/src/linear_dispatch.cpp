@@ -120,7 +120,7 @@ std::vector<Wish> wishes(const Product &p) {
 // What a forced variant takes instead; empty if it takes the product.
 std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
-    if (has_blocks(p) && is_of_few_rows(variant) && p.depth < block_depth)
+    if (p.depth < block_depth && has_blocks(p) && is_of_few_rows(variant))
         return "a last extent of x from " + text(block_depth) + ", got " + text(p.depth);
     if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {
@@ -152,11 +152,11 @@ Status choose_for(const Product &p, const Forced &forced, ProductChoice &choice)
     if (const std::string unfit = why_unfit(p, *choice.variants.variant); !unfit.empty())
         return {StatusCode::invalid_argument, "variant: " + std::string(choice.variants.variant->name) + " takes " + unfit};
     choice.first_columns = p.columns;
+    const std::int64_t last = last_columns(p);
+    if (last == 0 || last == p.columns || choice.variants.forced) return {};
     // Matrix tiles are wider than a wide tile of others, and those of few rows are narrow.
-    const VariantRecord &first = *choice.variants.variant;
-    const bool one_for_all = choice.variants.forced || first.schedule == "tiles" || is_of_few_rows(first);
-    const std::int64_t last = one_for_all ? 0 : last_columns(p);
-    if (last == 0 || last == p.columns) return {};
+    const VariantRecord &for_all = *choice.variants.variant;
+    if (for_all.schedule == "tiles" || is_of_few_rows(for_all)) return {};
     Choice of_last;
     if (Status s = choose_variant(needs, wishes(columns_of(p, p.columns - last, last)), forced, of_last); !s.ok()) return s;
     if (over_half(p, last) && of_last.variant->shape_class != "three_quarters") return {};  // as wide as the others

@@ -30,10 +30,9 @@ bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) 
     return padding * 100 <= queries * sdpa_shape_classes().long_padding_percent_at_most;
 }
 
-// Whole tiles, each of which costs what so many queries more would: measured on Zen 5, with tiles of 16 to 64 queries of 16 to 64 keys.
-constexpr std::int64_t queries_of_a_tile = 8;
+// In queries.
 std::int64_t time_of_tiles(const VariantRecord &v, std::int64_t queries) {
-    return ceil_div(queries, v.tile_q) * (v.tile_q + queries_of_a_tile);
+    return ceil_div(queries, v.tile_q) * (v.tile_q + sdpa_shape_classes().queries_of_a_tile_of_few_keys);
 }
 bool suits_few_keys(const VariantRecord &v) { return v.shape_class == "long" || v.shape_class.starts_with("short"); }
 
@@ -131,8 +130,8 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
                     continue;
                 }
                 choice = found;
-                const bool by_time = wish.fill == Wish::Fill::least_time;
-                choice.variant = by_time ? quickest_of_few_keys(list, v, wish.fill_tiles_with) : v, choice.reason = wish.reason;
+                choice.variant = v, choice.reason = wish.reason;
+                if (wish.fill == Wish::Fill::least_time) choice.variant = quickest_of_few_keys(list, v, wish.fill_tiles_with);
                 return {};
             }
     const std::string of_kind = needs.kind.empty() ? "" : " with the options of this call (" + std::string(needs.kind) + ")";

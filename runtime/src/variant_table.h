@@ -16,7 +16,8 @@ struct SdpaShapeClasses {
     std::int64_t split_queries_at_most, short_queries_at_most, short_keys_at_most;
     std::int64_t short_band_keys_at_most, short_band_keys_of_f16_at_most;  // that a query sees on average
     std::int64_t medium_queries_at_least, medium_queries_of_few_keys_at_least, deep_keys_at_least;
-    std::int64_t long_padding_percent_at_most;  // queries that the last tile is padded with, of all
+    std::int64_t queries_of_a_tile_of_few_keys;  // a tile takes as long as its queries and so many more
+    std::int64_t long_padding_percent_at_most;   // queries that the last tile is padded with, of all
     std::int64_t device_split_rows_at_most, device_split_keys_at_least;
 };
 

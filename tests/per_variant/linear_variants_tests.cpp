@@ -3,9 +3,7 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
-#include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <map>
 #include <memory>
 
@@ -301,55 +299,53 @@ TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is 
     });
 }
 
+template<typename T> std::string chosen_for(attune::Context &context, LinearArrays<T> &a) {
+    REQUIRE(attune::linear(context, a.x.view(), a.weight_view(context), a.bias_view(), a.out.view()).ok());
+    return std::string(context.last_variant());
+}
+
 TEST_CASE("linear variants: which weights classes of large weights are chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    struct Class {
-        const char *name;
-        std::int64_t fewest, most;  // rows
-    };
-    constexpr Class classes[] = {{"large_row", 1, 1}, {"large_few", 2, 4}, {"large_several", 5, 8}, {"large_dozen", 9, 12}};
+    const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {
+        {"large_row", {1, 1}}, {"large_few", {2, 4}}, {"large_several", {5, 8}}, {"large_dozen", {9, 12}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
-        const auto of =
-            std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return v.shape_class == c.name; });
-        if (of == std::end(classes)) return;
+        const auto rows = rows_of_class.find(std::string(v.shape_class));
+        if (rows == rows_of_class.end()) return;
         using T = decltype(zero);
         constexpr std::int64_t depth = 4099, columns_beyond = (std::int64_t{32} << 20) / (depth * sizeof(T)) + 1;
-        const auto is_chosen = [&](std::int64_t rows, std::int64_t columns) {
+        const auto [fewest, most] = rows->second;
+        const auto chosen = [&](std::int64_t rows, std::int64_t columns) {
             LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
-            REQUIRE(attune::linear(context, a.x.view(), a.weight_view(context), a.bias_view(), a.out.view()).ok());
-            return context.last_variant() == v.name;
+            return chosen_for(context, a);
         };
-        CHECK(is_chosen(of->fewest, columns_beyond));
-        CHECK(is_chosen(of->most, columns_beyond));
-        CHECK_FALSE(is_chosen(of->most, columns_beyond - 1));
-        CHECK_FALSE(is_chosen(of->most + 1, columns_beyond));
+        CHECK(chosen(fewest, columns_beyond) == v.name);
+        CHECK(chosen(most, columns_beyond) == v.name);
+        CHECK(chosen(most, columns_beyond - 1) != v.name);
+        CHECK(chosen(most + 1, columns_beyond) != v.name);
     });
 }
 
 TEST_CASE("linear variants: which columns classes of narrower tiles are chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    struct Class {
-        const char *name;
-        int fewest, most;  // quarters of a wide tile, beyond the first and in all
-    };
-    constexpr Class classes[] = {{"half", 1, 2}, {"three_quarters", 2, 3}};
+    // Quarters of a wide tile that are too few, and the most.
+    const std::map<std::string, std::pair<int, int>> quarters_of_class = {{"half", {1, 2}}, {"three_quarters", {2, 3}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
-        const auto of =
-            std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return v.shape_class == c.name; });
-        if (of == std::end(classes)) return;
+        const auto quarters = quarters_of_class.find(std::string(v.shape_class));
+        if (quarters == quarters_of_class.end()) return;
         using T = decltype(zero);
         constexpr std::int64_t quarter = 256 / 4 / sizeof(T);
+        const auto [too_few, most] = quarters->second;
         const auto chosen = [&](std::int64_t columns) {
             LinearArrays<T> a({.leading = {20}, .columns = columns, .depth = 33, .order = Order::dense}, false);
-            REQUIRE(attune::linear(context, a.x.view(), a.weight_view(context), a.bias_view(), a.out.view()).ok());
+            const std::string name = chosen_for(context, a);
             CHECK(defect(a) == "");
-            return std::string(context.last_variant());
+            return name;
         };
-        CHECK(chosen(of->fewest * quarter + 1) == v.name);
-        CHECK(chosen(of->most * quarter) == v.name);
-        CHECK(chosen(of->fewest * quarter) != v.name);
-        CHECK(chosen(of->most * quarter + 1) != v.name);
-        CHECK(chosen(8 * quarter + of->most * quarter) != v.name);  // it has the last ones
+        CHECK(chosen(too_few * quarter + 1) == v.name);
+        CHECK(chosen(most * quarter) == v.name);
+        CHECK(chosen(too_few * quarter) != v.name);
+        CHECK(chosen(most * quarter + 1) != v.name);
+        CHECK(chosen((8 + most) * quarter) != v.name);  // it has the last ones
     });
 }
 
