@@ -1,5 +1,6 @@
 #include "schedules/prefetch.h"
 #include "schedules/require.h"
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -82,14 +83,44 @@ public:
     explicit Places(const std::string &buffer) : buffer_(buffer) {}
 };
 
-// One prefetch for each line, ahead of the loads of a round.
-class FetchForLater : public IRMutator {
+// What `inner` reads of an input is fetched for when loops around it are further.
+class Fetch : public IRMutator {
+    bool begun_ = false;
+
+protected:
     using IRMutator::visit;
     const std::string input_;
-    const LoweredLoop inner_, outer_;
+    const LoweredLoop inner_;
+    bool found_ = false;
+
+    Expr address(const Expr &bytes) const {
+        return reinterpret(UInt(64), Variable::make(Handle(), input_)) + reinterpret(UInt(64), bytes);
+    }
+    static Expr counter(const std::string &loop) { return Variable::make(Int(32), loop); }
+    static Stmt with_body(const For *op, const Stmt &body) {
+        return For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api, body);
+    }
+
+public:
+    Fetch(const ImageParam &input, const LoweredLoop &inner) : input_(input.name()), inner_(inner) {}
+
+    using IRMutator::mutate;
+    Stmt mutate(const Stmt &s) override {
+        if (begun_) return IRMutator::mutate(s);
+        begun_ = true, found_ = false;
+        const Stmt whole = IRMutator::mutate(s);
+        begun_ = false;
+        require(found_, "nothing to fetch: no loop over " + inner_.var + " of " + inner_.func.name() + " reads " + input_);
+        return whole;
+    }
+};
+
+// One prefetch for each line, ahead of the loads of a round.
+class FetchLines : public Fetch {
+    using Fetch::visit;
+    const LoweredLoop outer_;
     const int rounds_;
     std::map<std::string, Expr> later_;  // what depends on the outer loop, as it will be
-    bool begun_ = false, found_ = false;
 
     // A let that depends on the outer loop is there once more, with its value of later: so what it divides is divided outside the
     // inner loops.
@@ -105,7 +136,7 @@ class FetchForLater : public IRMutator {
 
     Stmt visit(const For *op) override {
         const bool outer = later_.empty() && outer_.is(op->name);
-        if (outer) later_[op->name] = Variable::make(Int(32), op->name) + rounds_;
+        if (outer) later_[op->name] = counter(op->name) + rounds_;
         const Stmt s = !later_.empty() && inner_.is(op->name) ? fetching(op) : IRMutator::visit(op);
         if (outer) later_.clear();
         return s;
@@ -115,29 +146,103 @@ class FetchForLater : public IRMutator {
         Places places(input_);
         op->body.accept(&places);
         std::vector<Stmt> round;
-        for (const Expr &place : places.found) {
-            const Expr bytes = cast<int64_t>(substitute(later_, place)) * places.element_bytes;
-            round.push_back(
-                fetch_into_all_caches(reinterpret(UInt(64), Variable::make(Handle(), input_)) + reinterpret(UInt(64), bytes)));
-            found_ = true;
-        }
+        for (const Expr &place : places.found)
+            round.push_back(fetch_into_all_caches(address(cast<int64_t>(substitute(later_, place)) * places.element_bytes)));
+        found_ = found_ || !round.empty();
         round.push_back(op->body);
-        return For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api, Block::make(round));
+        return with_body(op, Block::make(round));
     }
 
 public:
-    FetchForLater(const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer, int rounds)
-        : input_(input.name()), inner_(inner), outer_(outer), rounds_(rounds) {}
+    FetchLines(const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer, int rounds)
+        : Fetch(input, inner), outer_(outer), rounds_(rounds) {}
+};
 
-    using IRMutator::mutate;
-    Stmt mutate(const Stmt &s) override {
-        if (begun_) return IRMutator::mutate(s);
-        begun_ = true, found_ = false;
-        const Stmt whole = IRMutator::mutate(s);
-        begun_ = false;
-        require(found_, "nothing to fetch: no loop over " + inner_.var + " of " + inner_.func.name() + " reads " + input_);
-        return whole;
+// Run by run: a run is what one load reads in all rounds, and each round fetches its part of all runs. Where these will begin is
+// kept in a table, which is made once for all rounds.
+class FetchRuns : public Fetch {
+    using Fetch::visit;
+    const std::vector<LoweredLoop> around_;
+    const int rounds_, lines_of_run_;
+    struct Step {
+        std::string name;
+        int loop;              // of around_; -1: a let
+        Expr value, end = {};  // a loop's first one, and that behind its last
+    };
+    std::vector<Step> path_;  // from the outermost loop to where we are
+
+    template<typename Node> Stmt body_after(const Step &step, const Node *op) {
+        path_.push_back(step);
+        const Stmt body = mutate(op->body);
+        path_.pop_back();
+        return body;
     }
+    Stmt visit(const LetStmt *op) override {
+        if (path_.empty()) return IRMutator::visit(op);
+        return LetStmt::make(op->name, op->value, body_after({op->name, -1, op->value}, op));
+    }
+    Stmt visit(const For *op) override {
+        if (inner_.is(op->name)) return fetching(op);
+        const auto at = std::find_if(around_.begin(), around_.end(), [&](const LoweredLoop &l) { return l.is(op->name); });
+        if (at == around_.end()) return IRMutator::visit(op);
+        return with_body(op, body_after({op->name, int(at - around_.begin()), op->min, op->min + op->extent}, op));
+    }
+
+    // The place when loop `next` is one round further and those inside it begin.
+    Expr place_later(Expr place, int next) const {
+        for (auto step = path_.rbegin(); step != path_.rend(); step++) {
+            if (step->loop < next)
+                place = substitute(step->name, step->value, place);
+            else if (step->loop == next)
+                place = substitute(step->name, counter(step->name) + 1, place);
+        }
+        return place;
+    }
+    // The same for the innermost loop that has another round.
+    Expr next_place(const Expr &place) const {
+        Expr later;
+        for (const Step &step : path_) {
+            if (step.loop < 0) continue;
+            const Expr then = place_later(place, step.loop);
+            later = later.defined() ? Select::make(counter(step.name) + 1 < step.end, then, later) : then;
+        }
+        return later;
+    }
+
+    Stmt fetching(const For *op) {
+        Places places(input_);
+        op->body.accept(&places);
+        const int runs = int(places.found.size());
+        if (runs == 0) return op;
+        found_ = true;
+        require(rounds_ % runs == 0 || runs % rounds_ == 0,
+                std::to_string(runs) + " rows are not fetched in runs by " + std::to_string(rounds_) + " rounds");
+        const int runs_of_round = std::max(runs / rounds_, 1), rounds_of_run = std::max(rounds_ / runs, 1);
+        const int lines = (lines_of_run_ + rounds_of_run - 1) / rounds_of_run;
+        const std::string table = unique_name("runs");
+        const Expr round = counter(op->name) - op->min;
+        std::vector<Stmt> body, all;
+        for (int n = 0; n < runs_of_round; n++) {
+            const Expr run = clamp(round / rounds_of_run * runs_of_round + n, 0, runs - 1);
+            const Expr place = Load::make(Int(32), table, run, {}, {}, const_true(), {});
+            const Expr first = address(cast<int64_t>(place) * places.element_bytes +
+                                       cast<int64_t>(round % rounds_of_run) * (lines * cache_line_bytes));
+            for (int line = 0; line < lines; line++)
+                body.push_back(fetch_into_all_caches(first + make_const(UInt(64), line * cache_line_bytes)));
+        }
+        body.push_back(op->body);
+        for (int n = 0; n < runs; n++) {
+            const Expr begin = next_place(substitute(op->name, op->min, places.found[n]));
+            all.push_back(Store::make(table, begin, n, {}, const_true(), {}));
+        }
+        all.push_back(with_body(op, Block::make(body)));
+        return Allocate::make(table, Int(32), MemoryType::Stack, {runs}, const_true(), Block::make(all));
+    }
+
+public:
+    FetchRuns(const ImageParam &input, const LoweredLoop &inner, const std::vector<LoweredLoop> &around, int rounds,
+              int lines_of_run)
+        : Fetch(input, inner), around_(around), rounds_(rounds), lines_of_run_(lines_of_run) {}
 };
 
 }  // namespace
@@ -152,7 +257,12 @@ bool LoweredLoop::is(const std::string &name) const {
 
 void fetch_for_later(Pipeline pipeline, const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer,
                      int rounds) {
-    if (rounds > 0) pipeline.add_custom_lowering_pass(new FetchForLater(input, inner, outer, rounds));
+    if (rounds > 0) pipeline.add_custom_lowering_pass(new FetchLines(input, inner, outer, rounds));
+}
+
+void fetch_runs(Pipeline pipeline, const ImageParam &input, const LoweredLoop &inner, const std::vector<LoweredLoop> &around,
+                int rounds, int lines_of_run) {
+    pipeline.add_custom_lowering_pass(new FetchRuns(input, inner, around, rounds, lines_of_run));
 }
 
 void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rounds) {

@@ -24,6 +24,12 @@ struct LoweredLoop {
 void fetch_for_later(Halide::Pipeline, const Halide::ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer,
                      int rounds);
 
+// The same for the next time that `inner`, of `rounds` rounds at most, begins: when the first of the loops `around` it, innermost first,
+// that is not at its end goes on, or else the last. Row after row: `lines_of_run` lines of one that follow each other, then those of the
+// next, since memory gives neighbours sooner than lines of many rows in turn.
+void fetch_runs(Halide::Pipeline, const Halide::ImageParam &input, const LoweredLoop &inner,
+                const std::vector<LoweredLoop> &around, int rounds, int lines_of_run);
+
 // Halide's prefetches are `prefetchnta`, which some processors take past L2. Those of this pipeline go into all caches.
 void fetch_into_caches(Halide::Pipeline);
 

@@ -27,7 +27,10 @@ public:
     GeneratorParam<int> block{"block", 0, 0, 64};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
     GeneratorParam<int> strands{"strands", 1, 1, 16};  // of pairs
+    GeneratorParam<int> abreast{"abreast", 1, 1, 16};  // chunks, of one row
+    GeneratorParam<int> turns{"turns", 1, 1, 4};       // of vectors of chunks abreast
     GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
+    GeneratorParam<int> prefetch_runs{"prefetch_runs", 0, 0, 1};  // fetch_weights_ahead
     GeneratorParam<int> whole{"whole", 0, 0, 1};   // 1: for columns and depths that fill matrix tiles, read as they lie
     GeneratorParam<int> few{"few", 0, 0, 1};       // 1: weights are not packed for a tile of several rows, as for one row
     GeneratorParam<bool> packed{"packed", false};  // the weight
@@ -57,7 +60,8 @@ public:
         const bool in_pairs = schedule_name == Schedule::pairs, few_rows = (tile_rows == 1 || few == 1) && !packed;
         const bool in_panels = schedule_name == Schedule::panels;
         const bool block_by_block = few_rows && in_panels && block > 0;
-        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, strands, in_panels};
+        attune::require(abreast == 1 || block_by_block, "chunks abreast are for panels of few rows, by blocks");
+        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, strands, in_panels, abreast};
         stages = block_by_block                          ? attune::linear_block_stages(in, shape)
                  : few_rows && (in_pairs || strands > 1) ? attune::linear_pair_row_stages(in, shape)
                  : in_pairs                              ? attune::linear_pair_stages(in, shape)
@@ -77,7 +81,8 @@ public:
                             (schedule_name == Schedule::panels && Halide::Type(dtype).is_bfloat()),
                         "strands are for pairs, and for panels of bf16");
         attune::require(whole == 0 || schedule_name == Schedule::weight_tiles, "whole is for weight_tiles");
-        const attune::PanelTuning tuning = {chunk, task_rows, tile_rows, tile_columns, block, tile_chunks, strands, task_tiles};
+        const attune::PanelTuning tuning = {chunk,       task_rows, tile_rows, tile_columns, block,
+                                            tile_chunks, strands,   turns,     task_tiles};
         if (schedule_name == Schedule::root)
             attune::schedule_root(stages, out);
         else if (schedule_name == Schedule::tiles)
@@ -89,7 +94,7 @@ public:
         if (schedule_name == Schedule::tiles) attune::join_matrix_tiles(get_pipeline());
         attune::shuffle_whole_vectors(get_pipeline());
         attune::mask_loads_beyond_end(get_pipeline(), {x, weight}, target);
-        attune::fetch_weights_ahead(stages, get_pipeline(), weight, prefetch_depth, block);
+        attune::fetch_weights_ahead(stages, out, get_pipeline(), weight, tuning, prefetch_depth, prefetch_runs == 1);
         if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }

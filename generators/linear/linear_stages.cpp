@@ -29,17 +29,25 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.start = Func("start");
     s.start(n) = in.bias.defined() ? cast(shape.type, in.bias(min(n, in.columns - 1))) : make_const(shape.type, 0);
-    const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk;
+    Expr first = 0;
+    s.product = Func("product");
+    s.product(n, m, h, b) = s.start(n);
+    if (s.abreast) {
+        const Expr groups = in.depth / (s.abreast->chunks * shape.chunk);
+        const RDom r(0, s.abreast->chunks, 0, groups, "product_group");
+        s.abreast->product_chunk = r.x, s.abreast->product_group = r.y;
+        s.product(n, m, h, b) += s.abreast->partial(r.x, n, m, r.y, h, b);
+        first = groups * s.abreast->chunks;
+    }
+    const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk - first;
     const bool in_strands = shape.strands > 1;
     const RDom r = in_strands ? RDom(0, shape.strands, 0, chunks, "product_chunk") : RDom(0, chunks, "product_chunk");
     s.product_chunk = in_strands ? r.y : r.x;
     const Expr strand = in_strands ? Expr(r.x) : Expr(0);
     if (in_strands) s.product_strand = r.x;
-    s.product = Func("product");
-    s.product(n, m, h, b) = s.start(n);
     std::vector<Expr> at;
     for (const Var &v : s.partial.args())
-        at.push_back(v.same_as(s.c) ? Expr(s.product_chunk) : v.same_as(s.u) ? strand : Expr(v));
+        at.push_back(v.same_as(s.c) ? first + s.product_chunk : v.same_as(s.u) ? strand : Expr(v));
     s.product(n, m, h, b) += s.partial(at);
 }
 
@@ -101,6 +109,54 @@ void add_odd(LinearStages &s, const LinearInputs &in, const LinearShape &shape) 
     Expr last = in.depth - 1 + odd;
     s.product(n, m, h, b) +=
         cast(shape.type, element_of_row(s, in, last)) * cast(shape.type, in.weight(min(n, in.columns - 1), last, h, b));
+}
+
+// The terms from begin to end, of which there are as many as a chunk has at most, in blocks that lie within the depth: `sum` adds,
+// of the block at `place`, those terms of r that are wanted. The first block ends where a cache line of the weight does.
+std::vector<LinearStages::BlockSum> sum_by_blocks(const Expr &begin, const Expr &end, const Expr &depth, const Expr &ahead,
+                                                  const LinearShape &shape,
+                                                  const std::function<void(const RDom &, const Expr &place)> &sum) {
+    const int block = shape.block;
+    std::vector<LinearStages::BlockSum> sums;
+    auto place_of = [&](const Expr &at) { return clamp(at, 0, depth - block); };
+    auto add = [&](const RDom &r, const Expr &place) {
+        sum(r, place);
+        sums.push_back({r.x, r.y});
+    };
+    auto part_of_block = [&](const std::string &name, const Expr &begin, const Expr &end) {
+        RDom r(0, block, 0, 1, name);
+        const Expr place = place_of(begin);
+        r.where(begin < end);
+        r.where(place + r.x >= begin);
+        r.where(place + r.x < end);
+        add(r, place);
+    };
+    const Expr first = min(begin + ahead % block, end), blocks = (end - first) / block, behind = first + blocks * block;
+    part_of_block("block_before", begin, first);
+    RDom r(0, block, 0, shape.chunk / block, "blocks");
+    r.where(r.y < blocks);
+    add(r, place_of(first + r.y * block));
+    part_of_block("block_behind", behind, end);
+    return sums;
+}
+
+// The sums of chunks side by side. The rows of a block are those of all chunks of a column, then of the next column.
+void add_abreast(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
+    Var n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, u = s.u, h = s.h, b = s.b;
+    const int chunk = shape.chunk, chunks = shape.abreast;
+    auto weight = [&](const Expr &row, const Expr &k) {
+        const Expr column = min(row / chunks, in.columns - 1);
+        return cast(shape.type, in.weight(column, (c * chunks + row % chunks) * chunk + t + k, h, b));
+    };
+    s.abreast.emplace(LinearStages::Abreast{
+        chunks, {"abreast", shape.block, {t, c, h, b}, weight}, Func("x_abreast"), Func("partial_abreast")});
+    LinearStages::Abreast &a = *s.abreast;
+    a.x(u, k, m, c, h, b) =
+        cast(shape.type, element_of_row(s, in, unsafe_promise_clamped((c * chunks + u) * chunk + k, 0, in.depth - 1)));
+    a.partial(u, n, m, c, h, b) = make_const(shape.type, 0);
+    a.block_sums = sum_by_blocks(0, chunk, chunk, in.ahead, shape, [&](const RDom &r, const Expr &place) {
+        a.partial(u, n, m, c, h, b) += a.x(u, place + r.x, m, c, h, b) * a.transpose(n * chunks + u, r.x, {place, c, h, b});
+    });
 }
 
 void add_output(LinearStages &s, const LinearInputs &in) {
@@ -235,34 +291,19 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     LinearStages s;
     Var n = s.n, m = s.m, c = s.c, t = s.t, h = s.h, b = s.b;
     const int chunk = shape.chunk, block = shape.block;
+    if (shape.abreast > 1) add_abreast(s, in, shape);
     s.transpose.emplace(
         "transpose", block, std::vector<Var>{t, h, b},
-        [&](Expr n, Expr k) { return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b)); }, read_by_halves(in));
+        [&](Expr n, Expr k) { return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b)); },
+        read_by_halves(in) && shape.abreast == 1);
     const std::function<Expr(Expr)> x = widened_rows(s, in, shape);
 
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    // A block lies within the depth. Of the one at `place`, those terms of r are summed that are wanted.
-    auto place_of = [&](const Expr &at) { return clamp(at, 0, in.depth - block); };
-    auto sum = [&](const RDom &r, const Expr &place) {
+    const Expr begin = c * chunk, end = min(begin + chunk, in.depth);
+    s.block_sums = sum_by_blocks(begin, end, in.depth, in.ahead, shape, [&](const RDom &r, const Expr &place) {
         s.partial(n, m, c, h, b) += x(place + r.x) * (*s.transpose)(n, r.x, {place, h, b});
-        s.block_sums.push_back({r.x, r.y});
-    };
-    auto part_of_block = [&](const std::string &name, const Expr &begin, const Expr &end) {
-        RDom r(0, block, 0, 1, name);
-        const Expr place = place_of(begin);
-        r.where(begin < end);
-        r.where(place + r.x >= begin);
-        r.where(place + r.x < end);
-        sum(r, place);
-    };
-    const Expr begin = c * chunk, end = min(begin + chunk, in.depth), first = min(begin + in.ahead % block, end);
-    const Expr blocks = (end - first) / block, behind = first + blocks * block;
-    part_of_block("block_before", begin, first);
-    RDom r(0, block, 0, chunk / block, "blocks");
-    r.where(r.y < blocks);
-    sum(r, place_of(first + r.y * block));
-    part_of_block("block_behind", behind, end);
+    });
     add_partials(s, in, shape);
     add_output(s, in);
     return s;

@@ -5,7 +5,7 @@
 // chunk order. So a result depends on its row, its column and `chunk`, and on nothing else of shape, schedule or neighbours.
 // Pairs of a chunk are dealt to `strands` in turn, each of which makes such a sum, in the order of k; a chunk's are added strand by
 // strand. Pairs that are neighbours in memory belong to different strands, so one row may sum them side by side.
-// Loop names: n column of out, m row, k depth, u strand, c chunk of the depth, h head, b batch. Layout innermost first.
+// Loop names: n column of out, m row, k depth, u strand or chunk abreast, c chunk of the depth, h head, b batch. Layout innermost first.
 #pragma once
 #include "generators/math/transpose.h"
 #include <optional>
@@ -37,6 +37,9 @@ struct LinearShape {
     int strands = 1;  // a divisor of the pairs of a chunk: fixes the order of summation, too
     // Of linear_pair_row_stages: the two products of a pair are added one after the other, not as a dot product.
     bool widened = false;
+    // Of linear_block_stages, a divisor of block: the sums of so many chunks, which do not wait for each other, are made side by side.
+    // It changes no result.
+    int abreast = 1;
 };
 
 struct LinearStages {
@@ -71,6 +74,17 @@ struct LinearStages {
     };
     std::vector<BlockSum> block_sums;
     static constexpr int whole_blocks = 1;  // the update of these
+    // Of linear_block_stages with chunks abreast: groups of so many whole chunks. partial has the sums of chunks behind the last
+    // group, and product one more update, the first, which adds those of groups.
+    struct Abreast {
+        int chunks;
+        BlockTranspose transpose;
+        Halide::Func x;        // (u, k, m, c, h, b) the rows of x of group c: term k of its chunk u
+        Halide::Func partial;  // (u, n, m, c, h, b) sum of chunk u of group c
+        std::vector<BlockSum> block_sums;
+        Halide::RVar product_chunk, product_group;
+    };
+    std::optional<Abreast> abreast;
     // Of linear_tile_stages, padded by zeros: panel is as with pairs. Of linear_weight_tile_stages: panel is (k, n, t, h, b),
     // weights along k in matrix tile t of the depth, and partial (m, n, c, h, b).
     Halide::Func x_pairs;       // (e, m, k, h, b)

@@ -84,6 +84,8 @@ std::vector<Wish> wishes(const Product &p) {
         if (whole && p.x.extent[2] == 1 && p.columns % (2 * wide_columns(p)) == 0)
             list.push_back({schedule, "whole_wide_row", "one row of columns that fill two wide tiles each"});
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
+        if (suits_row(p) && beyond_caches(p) && rows_share_sets(p))
+            list.push_back({schedule, "large_aliased_row", "one row, of weights that come from memory, whose rows share sets"});
         if (suits_row(p) && beyond_caches(p))
             list.push_back({schedule, "large_row", "one row, of weights that come from memory"});
         if (suits_row(p) && rows_share_sets(p))

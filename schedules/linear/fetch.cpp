@@ -6,23 +6,35 @@
 namespace attune {
 using namespace Halide;
 
-void fetch_weights_ahead(LinearStages &s, Pipeline pipeline, const ImageParam &weight, int depth, int block) {
+void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &weight, const PanelTuning &tuning,
+                         int depth, bool in_runs) {
+    require(!in_runs || depth == tuning.chunk,
+            "prefetch_runs is for prefetch_depth of a chunk, " + std::to_string(tuning.chunk));
     if (depth == 0) return;
     const bool by_tiles = s.x_pairs.defined() && !s.panel.defined(), by_lines = s.line_panel.defined();
     const bool by_blocks = !s.block_sums.empty(), by_panels = !by_lines && s.panel.defined() && s.transpose;
     require(by_tiles || by_lines || by_blocks || by_panels,
             "prefetch_depth is for weights that are read by blocks or, for few rows, by matrix tiles");
-    const int step = by_tiles ? matrix_tile_depth : s.in_pairs && !s.widened ? 2 * block : block;
+    require(!in_runs || by_lines || by_blocks, "prefetch_runs is for few rows");
+    const int step = by_tiles ? matrix_tile_depth : s.in_pairs && !s.widened ? 2 * tuning.block : tuning.block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "the depth of a block", step);
     if (by_tiles) {
         fetch_ahead(s.partial.update(), weight, s.partial_tile, depth / step);
         fetch_into_caches(pipeline);
         return;
     }
-    const LoweredLoop loop = by_panels  ? LoweredLoop{s.panel, 0, s.k.name()}
-                             : by_lines ? LoweredLoop{s.partial, 1, s.line.name()}
-                                        : LoweredLoop{s.partial, s.whole_blocks + 1, s.block_sums[s.whole_blocks].block.name()};
-    fetch_for_later(pipeline, weight, loop, loop, depth / step);
+    auto whole_blocks = [](Func partial, const std::vector<LinearStages::BlockSum> &sums) {
+        return LoweredLoop{partial, LinearStages::whole_blocks + 1, sums[LinearStages::whole_blocks].block.name()};
+    };
+    const LoweredLoop loop = by_panels   ? LoweredLoop{s.panel, 0, s.k.name()}
+                             : by_lines  ? LoweredLoop{s.partial, 1, s.line.name()}
+                             : s.abreast ? whole_blocks(s.abreast->partial, s.abreast->block_sums)
+                                         : whole_blocks(s.partial, s.block_sums);
+    if (!in_runs) return fetch_for_later(pipeline, weight, loop, loop, depth / step);
+    const LoweredLoop columns{s.product, 1, s.n.name()}, task{out, 0, s.n.name()};
+    const LoweredLoop chunks{s.product, 1, (s.abreast ? s.abreast->product_group : s.product_chunk).name()};
+    const std::vector<LoweredLoop> around = s.abreast ? std::vector{columns, chunks, task} : std::vector{chunks, columns, task};
+    fetch_runs(pipeline, weight, loop, around, depth / step, depth * weight.type().bytes() / cache_line_bytes);
 }
 
 void fetch_rows_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &x, const PanelTuning &tuning,

@@ -17,6 +17,8 @@ struct PanelTuning {
     // should stay in L2. 0: all of them, and a tile leaves for out before the next one begins.
     int tile_chunks;
     int strands = 1;  // of pairs (the stages' strands), a divisor of the vector width
+    int turns =
+        1;  // with chunks abreast: vectors of the sums of some columns that take turns, since a sum waits for the one before
     // Tiles of rows of a task that the call asks for; not defined: those of task_rows.
     Halide::Expr tiles_of_call = {};
     Halide::Expr tiles_of_task() const {
@@ -39,8 +41,10 @@ void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const
 void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
 // Weights that are read by blocks, into a panel or by sums of few rows, or as they lie by weight_tiles, are fetched (prefetch.h) when
-// what reads them is `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not.
-void fetch_weights_ahead(LinearStages &, Halide::Pipeline, const Halide::ImageParam &weight, int depth, int block);
+// what reads them is `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not. in_runs: of few
+// rows, whose depth is that of a chunk then; those of a chunk of one column, then those of the next.
+void fetch_weights_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &weight,
+                         const PanelTuning &, int depth, bool in_runs);
 
 // Of panels that take the whole depth of a tile of rows: while one is computed, x of the tile that is so many further is fetched.
 void fetch_rows_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &,

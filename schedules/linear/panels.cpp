@@ -48,13 +48,46 @@ static void schedule_blocks_of_few_rows(LinearStages &s, int lanes) {
                                          std::to_string(block_in_order) + ": LLVM 21 sums smaller blocks in another order");
     const Var n = s.n, m = s.m;
     Var no("no"), ni("ni");
-    for (int update = 0; update < int(s.block_sums.size()); update++) {
-        const auto &[term, block] = s.block_sums[update];
-        Stage sums = s.partial.update(update);
-        sums.split(n, no, ni, lanes).reorder(ni, m, term, no, block).vectorize(ni).unroll(m).unroll(no);
-        if (update == s.whole_blocks) sums.unroll(term);
-    }
-    schedule_transpose(*s.transpose, LoopLevel(s.partial, no));
+    auto schedule = [&](Func partial, const std::vector<LinearStages::BlockSum> &block_sums, BlockTranspose transpose,
+                        int columns) {
+        for (int update = 0; update < int(block_sums.size()); update++) {
+            const auto &[term, block] = block_sums[update];
+            Stage sums = partial.update(update);
+            sums.split(n, no, ni, columns).reorder(ni, m, term, no, block).vectorize(ni).unroll(m).unroll(no);
+            if (columns < lanes) sums.reorder(s.u, ni).vectorize(s.u);
+            if (update == s.whole_blocks) sums.unroll(term);
+        }
+        schedule_transpose(transpose, LoopLevel(partial, no));
+    };
+    schedule(s.partial, s.block_sums, *s.transpose, lanes);
+    if (s.abreast) schedule(s.abreast->partial, s.abreast->block_sums, s.abreast->transpose, lanes / s.abreast->chunks);
+}
+
+// The columns of some vectors of sums take a group of chunks before the next ones do: rows of weights that lie apart by no more lines
+// than a first cache has room for.
+static void schedule_chunks_abreast(LinearStages &s, const PanelTuning &tuning, int lanes) {
+    LinearStages::Abreast &a = *s.abreast;
+    const Var n = s.n, m = s.m, u = s.u;
+    Var group_mo("group_mo"), mi("mi"), pass("pass"), ni("ni"), no("no");
+    require_multiple("the vector width", lanes, "abreast", a.chunks);
+    const int columns = lanes / a.chunks, columns_of_pass = columns * tuning.turns;
+    require_multiple("tile_columns", tuning.tile_columns, "the columns that take turns", columns_of_pass);
+    s.product.update(0)
+        .split(m, group_mo, mi, tuning.tile_rows, TailStrategy::RoundUp)
+        .split(n, pass, n, columns_of_pass)
+        .reorder(n, mi, a.product_chunk, pass, group_mo, a.product_group, s.h, s.b)
+        .vectorize(n, columns_of_pass)
+        .unroll(mi);
+    a.x.compute_at(s.product, group_mo).store_in(MemoryType::Stack);
+    a.x.bound(u, 0, a.chunks)
+        .bound_extent(s.k, tuning.chunk)
+        .bound_extent(m, tuning.tile_rows)
+        .reorder(u, s.k)
+        .vectorize(s.k, a.chunks)
+        .unroll(u);
+    a.partial.compute_at(s.product, pass).store_in(MemoryType::Stack);
+    a.partial.bound(u, 0, a.chunks).bound_extent(n, columns_of_pass).bound_extent(m, tuning.tile_rows);
+    a.partial.split(n, no, ni, columns).reorder(u, ni, no).vectorize(u).vectorize(ni).unroll(no).unroll(m);
 }
 
 // Of few rows in pairs, whose lanes are the strands of some columns: how many such vectors take turns, since a sum waits for the one
@@ -171,7 +204,8 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     lanes_are_columns(s.start.compute_at(out, task)).store_in(MemoryType::Stack);
 
     // All rows take some chunks before the next, so that their weights stay in L2.
-    Stage product = s.product.update();
+    const int update = s.abreast ? 1 : 0;
+    Stage product = s.product.update(update);
     LoopLevel of_tile(s.product, mo), of_chunks(s.product, s.product_chunk), of_panel = of_chunks;
     if (tuning.tile_chunks == 0) {
         lanes_are_columns(s.product.compute_at(out, tile)).bound_extent(m, tuning.tile_rows).store_in(MemoryType::Stack);
@@ -189,7 +223,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
                 .partition(turn, Partition::Never);
             of_tile = LoopLevel(s.product, in_turn), of_chunks = of_panel = LoopLevel(s.product, turn);
         }
-        if (!s.line_panel.defined()) product.vectorize(n, lanes).unroll(n);
+        if (!s.line_panel.defined() && !s.abreast) product.vectorize(n, lanes).unroll(n);
         product.unroll(mi);
     }
     // Tiles of dot products take a strand of a chunk before the next, so that its weights stay in L1; others all strands, one row
@@ -200,6 +234,9 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         columns_of_partial = turns_of_few_rows(tuning, lanes) * lanes / tuning.strands;
         product.split(n, no, n, columns_of_partial);
         product.reorder(n, mi, s.product_strand, mo, s.product_chunk, no, h, b).vectorize(n, columns_of_partial);
+    } else if (s.abreast) {
+        columns_of_partial = lanes;
+        product.split(n, no, n, lanes).reorder(n, mi, mo, s.product_chunk, no, h, b).vectorize(n, lanes);
     } else if (s.in_strands) {
         const bool tiles = !one_row && !s.group.defined();
         if (tiles && !s.widened) {
@@ -219,6 +256,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     } else if (!s.block_sums.empty()) {
         s.partial.vectorize(n, lanes).unroll(n).unroll(m);
         schedule_blocks_of_few_rows(s, lanes);
+        if (s.abreast) schedule_chunks_abreast(s, tuning, lanes);
     } else {
         schedule_register_tile(s, one_row, tuning.strands, lanes);
     }

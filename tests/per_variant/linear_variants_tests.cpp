@@ -21,11 +21,11 @@ struct Sizes {
 Sizes awkward_sizes_of(const attune::VariantInfo &v) {
     const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
               wide = number_of(v, "tile_columns", 8), block = number_of(v, "block", 4),
-              turn = number_of(v, "tile_chunks", 1) * chunk;
+              turn = std::max(number_of(v, "tile_chunks", 1), number_of(v, "abreast", 1)) * chunk;
     return {sorted_sizes({1, 2, 13, tile - 1, tile, tile + 1, 3 * tile + 2, task - 1, task, task + 1}),
             sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5, v.op == linear_packed ? 129 : 1}),
             sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3, turn - 1, turn,
-                          turn + 1})};
+                          turn + 1, 2 * turn + chunk + 3})};
 }
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
@@ -104,7 +104,8 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
-        for (const auto &[some_columns, some_depth] : {std::pair(101, 704), {64, 512}, {33, 96}, {3, 1000}, {1, 17}}) {
+        for (const auto &[some_columns, some_depth] :
+             {std::pair(101, 704), {64, 512}, {33, 96}, {3, 1000}, {1, 17}, {70, 2350}}) {
             const std::int64_t columns = columns_for(v, some_columns), depth = depth_for(v, some_depth);
             LinearCase c;
             c.packed = v.op == linear_packed;
@@ -306,13 +307,19 @@ template<typename T> std::string chosen_for(attune::Context &context, LinearArra
 
 TEST_CASE("linear variants: which weights classes of large weights are chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {
-        {"large_row", {1, 1}}, {"large_few", {2, 4}}, {"large_several", {5, 8}}, {"large_dozen", {9, 12}}};
+    const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {{"large_row", {1, 1}},
+                                                                                        {"large_aliased_row", {1, 1}},
+                                                                                        {"large_few", {2, 4}},
+                                                                                        {"large_several", {5, 8}},
+                                                                                        {"large_dozen", {9, 12}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         const auto rows = rows_of_class.find(std::string(v.shape_class));
         if (rows == rows_of_class.end()) return;
         using T = decltype(zero);
-        constexpr std::int64_t depth = 4099, columns_beyond = (std::int64_t{32} << 20) / (depth * sizeof(T)) + 1;
+        const bool aliased = v.shape_class == "large_aliased_row";
+        constexpr std::int64_t large = std::int64_t{32} << 20;
+        const std::int64_t depth = aliased ? 4096 : 4099, bytes_of_column = depth * sizeof(T);
+        const std::int64_t columns_beyond = (large + bytes_of_column - 1) / bytes_of_column;
         const auto [fewest, most] = rows->second;
         const auto chosen = [&](std::int64_t rows, std::int64_t columns) {
             LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
