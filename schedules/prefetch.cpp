@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 
 namespace attune {
 using namespace Halide;
@@ -158,34 +159,93 @@ public:
         : Fetch(input, inner), outer_(outer), rounds_(rounds) {}
 };
 
-// Run by run: a run is what one load reads in all rounds, and each round fetches its part of all runs. Where these will begin is
-// kept in a table, which is made once for all rounds.
+// The loads of a buffer in the first round of a loop, for all rounds of those around it whose number is known.
+class RunBegins : public IRVisitor {
+    using IRVisitor::visit;
+    const std::string &buffer_;
+    const LoweredLoop &loop_;
+    std::vector<std::pair<std::string, Expr>> lets_;  // those around, and loops in their first round
+    std::vector<std::pair<std::string, int>> loops_;  // those of which all rounds count: their name and how many
+
+    void visit(const LetStmt *op) override {
+        lets_.emplace_back(op->name, op->value);
+        op->body.accept(this);
+        lets_.pop_back();
+    }
+    void visit(const For *op) override {
+        const bool here = loop_.is(op->name);
+        const auto rounds = as_const_int(op->extent);
+        const bool all = !here && rounds && is_const_zero(op->min);
+        if (all)
+            loops_.emplace_back(op->name, int(*rounds));
+        else
+            lets_.emplace_back(op->name, op->min);
+        if (here && found.empty())
+            add(op->body);
+        else
+            op->body.accept(this);
+        all ? loops_.pop_back() : lets_.pop_back();
+    }
+    void add(const Stmt &round) {
+        Places places(buffer_);
+        round.accept(&places);
+        element_bytes = places.element_bytes;
+        std::vector<Expr> begins = places.found;
+        for (Expr &begin : begins)
+            for (auto let = lets_.rbegin(); let != lets_.rend(); let++) begin = substitute(let->first, let->second, begin);
+        for (const auto &[name, rounds] : loops_) {
+            std::vector<Expr> of_rounds;
+            for (int n = 0; n < rounds; n++)
+                for (const Expr &begin : begins) of_rounds.push_back(substitute(name, n, begin));
+            begins = of_rounds;
+        }
+        found = begins;
+    }
+
+public:
+    std::vector<Expr> found;  // in elements
+    int element_bytes = 1;
+    RunBegins(const std::string &buffer, const LoweredLoop &loop) : buffer_(buffer), loop_(loop) {}
+};
+
+// Run by run: a run is what one load reads in all rounds of a loop. Where those of the next time begin is kept in a table.
 class FetchRuns : public Fetch {
     using Fetch::visit;
-    const std::vector<LoweredLoop> around_;
-    const int rounds_, lines_of_run_;
+    const FetchedRuns runs_;
     struct Step {
         std::string name;
-        int loop;              // of around_; -1: a let
+        int loop;              // of runs_.around; -1: a let
         Expr value, end = {};  // a loop's first one, and that behind its last
     };
     std::vector<Step> path_;  // from the outermost loop to where we are
+    std::string table_;       // where there is one
+    int lines_ = 0, element_bytes_ = 1;
+    // Of the loops over which the lines are spread: how many rounds there were, and whether those count.
+    Expr round_, within_;
+    Expr step_;  // of lines, in parts of `whole_line`, a round; not defined where that is a constant
+    static constexpr int whole_line = 1 << 16;
 
     template<typename Node> Stmt body_after(const Step &step, const Node *op) {
         path_.push_back(step);
-        const Stmt body = mutate(op->body);
+        const Stmt body = step.loop == 0 ? with_table(op->body) : mutate(op->body);
         path_.pop_back();
         return body;
     }
     Stmt visit(const LetStmt *op) override {
-        if (path_.empty()) return IRMutator::visit(op);
+        if (path_.empty() || !table_.empty()) return IRMutator::visit(op);
         return LetStmt::make(op->name, op->value, body_after({op->name, -1, op->value}, op));
     }
     Stmt visit(const For *op) override {
-        if (inner_.is(op->name)) return fetching(op);
-        const auto at = std::find_if(around_.begin(), around_.end(), [&](const LoweredLoop &l) { return l.is(op->name); });
-        if (at == around_.end()) return IRMutator::visit(op);
-        return with_body(op, body_after({op->name, int(at - around_.begin()), op->min, op->min + op->extent}, op));
+        const auto loop_of = [&](const auto &loops, const auto &loop) {
+            return std::find_if(loops.begin(), loops.end(), [&](const auto &l) { return loop(l).is(op->name); });
+        };
+        if (!table_.empty()) {
+            const auto at = loop_of(runs_.spread, [](const FetchedRuns::Spread &s) { return s.loop; });
+            return at == runs_.spread.end() ? IRMutator::visit(op) : spread_over(*at, op);
+        }
+        const auto at = loop_of(runs_.around, [](const LoweredLoop &l) { return l; });
+        if (at == runs_.around.end()) return IRMutator::visit(op);
+        return with_body(op, body_after({op->name, int(at - runs_.around.begin()), op->min, op->min + op->extent}, op));
     }
 
     // The place when loop `next` is one round further and those inside it begin.
@@ -209,40 +269,69 @@ class FetchRuns : public Fetch {
         return later;
     }
 
-    Stmt fetching(const For *op) {
-        Places places(input_);
-        op->body.accept(&places);
-        const int runs = int(places.found.size());
-        if (runs == 0) return op;
+    Stmt with_table(const Stmt &body) {
+        RunBegins begins(input_, inner_);
+        body.accept(&begins);
+        if (begins.found.empty()) return mutate(body);
+        const int runs = int(begins.found.size());
+        lines_ = runs * runs_.lines, element_bytes_ = begins.element_bytes;
+        table_ = unique_name("runs");
+        round_ = 0, within_ = const_true();
+        std::vector<Stmt> all;
+        for (int n = 0; n < runs; n++) all.push_back(Store::make(table_, next_place(begins.found[n]), n, {}, const_true(), {}));
+        all.push_back(mutate(body));
+        const Stmt whole = Allocate::make(table_, Int(32), MemoryType::Stack, {runs}, const_true(), Block::make(all));
+        table_.clear();
+        return whole;
+    }
+
+    Stmt spread_over(const FetchedRuns::Spread &spread, const For *op) {
+        const Expr round = round_, within = within_, n = counter(op->name) - op->min;
+        const auto extent = as_const_int(op->extent);
+        std::string step;
+        if (spread.over_all) {
+            round_ = round * op->extent + n;
+            step = unique_name("step"), step_ = Variable::make(Int(32), step);
+        } else {
+            round_ = round * spread.rounds + n;
+            if (!extent || *extent > spread.rounds) within_ = within && n < spread.rounds;
+        }
+        const bool innermost = &spread == &runs_.spread.back();
+        Stmt loop = with_body(op, innermost ? Block::make(fetches(), op->body) : mutate(op->body));
+        if (!step.empty()) {
+            loop = LetStmt::make(step, lines_ * whole_line / (op->extent * (rounds() / spread.rounds)), loop);
+            step_ = {};
+        }
+        round_ = round, within_ = within;
+        return loop;
+    }
+    int rounds() const {
+        int all = 1;
+        for (const FetchedRuns::Spread &s : runs_.spread) all *= s.rounds;
+        return all;
+    }
+    Stmt fetches() {
         found_ = true;
-        require(rounds_ % runs == 0 || runs % rounds_ == 0,
-                std::to_string(runs) + " rows are not fetched in runs by " + std::to_string(rounds_) + " rounds");
-        const int runs_of_round = std::max(runs / rounds_, 1), rounds_of_run = std::max(rounds_ / runs, 1);
-        const int lines = (lines_of_run_ + rounds_of_run - 1) / rounds_of_run;
-        const std::string table = unique_name("runs");
-        const Expr round = counter(op->name) - op->min;
-        std::vector<Stmt> body, all;
-        for (int n = 0; n < runs_of_round; n++) {
-            const Expr run = clamp(round / rounds_of_run * runs_of_round + n, 0, runs - 1);
-            const Expr place = Load::make(Int(32), table, run, {}, {}, const_true(), {});
-            const Expr first = address(cast<int64_t>(place) * places.element_bytes +
-                                       cast<int64_t>(round % rounds_of_run) * (lines * cache_line_bytes));
-            for (int line = 0; line < lines; line++)
-                body.push_back(fetch_into_all_caches(first + make_const(UInt(64), line * cache_line_bytes)));
+        const int lines_of_round = (lines_ + rounds() - 1) / rounds();
+        const bool evenly = !step_.defined() && lines_ % rounds() == 0;
+        const int neighbours = evenly ? std::gcd(lines_of_round, runs_.lines) : 1;  // whose address is computed once
+        const Expr first = step_.defined() ? round_ * step_ / whole_line
+                           : evenly        ? round_ * lines_of_round
+                                           : round_ * lines_ / rounds();
+        std::vector<Stmt> all;
+        for (int n = 0; n < lines_of_round; n += neighbours) {
+            const Expr line = evenly ? first + n : min(first + n, lines_ - 1);
+            const Expr place = Load::make(Int(32), table_, line / runs_.lines, {}, {}, const_true(), {});
+            const Expr begin =
+                address(cast<int64_t>(place) * element_bytes_ + cast<int64_t>(line % runs_.lines) * cache_line_bytes);
+            for (int next = 0; next < neighbours; next++)
+                all.push_back(fetch_into_all_caches(begin + make_const(UInt(64), next * cache_line_bytes)));
         }
-        body.push_back(op->body);
-        for (int n = 0; n < runs; n++) {
-            const Expr begin = next_place(substitute(op->name, op->min, places.found[n]));
-            all.push_back(Store::make(table, begin, n, {}, const_true(), {}));
-        }
-        all.push_back(with_body(op, Block::make(body)));
-        return Allocate::make(table, Int(32), MemoryType::Stack, {runs}, const_true(), Block::make(all));
+        return IfThenElse::make(within_, Block::make(all));
     }
 
 public:
-    FetchRuns(const ImageParam &input, const LoweredLoop &inner, const std::vector<LoweredLoop> &around, int rounds,
-              int lines_of_run)
-        : Fetch(input, inner), around_(around), rounds_(rounds), lines_of_run_(lines_of_run) {}
+    FetchRuns(const ImageParam &input, const FetchedRuns &runs) : Fetch(input, runs.reads), runs_(runs) {}
 };
 
 }  // namespace
@@ -260,9 +349,8 @@ void fetch_for_later(Pipeline pipeline, const ImageParam &input, const LoweredLo
     if (rounds > 0) pipeline.add_custom_lowering_pass(new FetchLines(input, inner, outer, rounds));
 }
 
-void fetch_runs(Pipeline pipeline, const ImageParam &input, const LoweredLoop &inner, const std::vector<LoweredLoop> &around,
-                int rounds, int lines_of_run) {
-    pipeline.add_custom_lowering_pass(new FetchRuns(input, inner, around, rounds, lines_of_run));
+void fetch_runs(Pipeline pipeline, const ImageParam &input, const FetchedRuns &runs) {
+    pipeline.add_custom_lowering_pass(new FetchRuns(input, runs));
 }
 
 void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rounds) {

@@ -24,11 +24,22 @@ struct LoweredLoop {
 void fetch_for_later(Halide::Pipeline, const Halide::ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer,
                      int rounds);
 
-// The same for the next time that `inner`, of `rounds` rounds at most, begins: when the first of the loops `around` it, innermost first,
-// that is not at its end goes on, or else the last. Row after row: `lines_of_run` lines of one that follow each other, then those of the
-// next, since memory gives neighbours sooner than lines of many rows in turn.
-void fetch_runs(Halide::Pipeline, const Halide::ImageParam &input, const LoweredLoop &inner,
-                const std::vector<LoweredLoop> &around, int rounds, int lines_of_run);
+// Runs of lines: each is what one load of a loop reads in all its rounds.
+struct FetchedRuns {
+    LoweredLoop reads;
+    int lines;                        // of a run, at most
+    std::vector<LoweredLoop> around;  // loops around `reads`, innermost first
+    struct Spread {
+        LoweredLoop loop;
+        int rounds;             // of those that it may have
+        bool over_all = false;  // however many it has; `rounds` are the fewest then
+    };
+    std::vector<Spread> spread;  // loops inside the first of `around`, outermost first
+};
+// What `reads` will read is fetched for the next time that it begins: when the first of the loops `around` it that is not at its end
+// goes on, or else the last. Evenly over the rounds of `spread`, and run by run: memory gives neighbours sooner than lines of many
+// rows in turn, and where rows share sets of a cache they do not push each other out.
+void fetch_runs(Halide::Pipeline, const Halide::ImageParam &input, const FetchedRuns &);
 
 // Halide's prefetches are `prefetchnta`, which some processors take past L2. Those of this pipeline go into all caches.
 void fetch_into_caches(Halide::Pipeline);

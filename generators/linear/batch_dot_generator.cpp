@@ -17,7 +17,7 @@ public:
     GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
-    GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 64};
+    GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> whole{"whole", 0, 0, 1};  // 1: for columns that fill their tiles, which are then read as they lie
     GeneratorParam<int> few{"few", 0, 0, 1};      // 1: x is not packed for a tile of one row, whatever its columns
 
@@ -43,7 +43,7 @@ public:
         attune::require(few == 0 || tile_rows == 1, "few is for a tile of one row");
         const attune::PanelTuning tuning{chunk, task_rows, tile_rows, tile_columns, 0, tile_chunks, 1, 1, task_tiles};
         attune::schedule_panels(stages, out, tuning, target);
-        attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning, prefetch_tiles);
+        if (prefetch_tiles) attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning);
         attune::mask_loads_beyond_end(get_pipeline(), {a, x}, target);
     }
 

@@ -26,8 +26,8 @@ constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
 bool rows_share_sets(const Product &p) {
     return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
 }
-// Weights of so many bytes stay in no last cache of a few cores.
-constexpr std::int64_t bytes_beyond_caches = 32 << 20;
+// Weights of so many bytes stay in no last cache of a few cores. So many rows take longer to sum than their weights to come.
+constexpr std::int64_t bytes_beyond_caches = 32 << 20, rows_beyond_memory = 256;
 bool beyond_caches(const Product &p) {
     return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes_beyond_caches;
 }
@@ -107,12 +107,16 @@ std::vector<Wish> wishes(const Product &p) {
         }
         if (whole && p.depth <= one_chunk)
             list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
+        if (whole && p.depth * wide_bytes > shallow_bytes)
+            list.push_back({schedule, "whole_deep", "columns that fill wide tiles, of a depth beyond the caches"});
         if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
-        if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
         // Of rows that panels widen there are as many bytes again.
         const std::int64_t kept = schedule == "panels" && is_widened(p.x.dtype) ? 2 : 1;
-        if (p.depth * wide_bytes * kept <= shallow_bytes)
-            list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
+        const bool shallow = p.depth * wide_bytes * kept <= shallow_bytes;
+        if (beyond_caches(p) && (!shallow || p.x.extent[2] < rows_beyond_memory))
+            list.push_back({schedule, "large_many", "many rows, of weights that come from memory"});
+        if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
+        if (shallow) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
         list.push_back({schedule, "many", "many rows"});
     }
     list.push_back({"root", "", "nothing else is built"});

@@ -2,6 +2,7 @@
 #include "schedules/matrix_tiles.h"
 #include "schedules/prefetch.h"
 #include "schedules/require.h"
+#include <algorithm>
 
 namespace attune {
 using namespace Halide;
@@ -13,9 +14,10 @@ void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const Ima
     if (depth == 0) return;
     const bool by_tiles = s.x_pairs.defined() && !s.panel.defined(), by_lines = s.line_panel.defined();
     const bool by_blocks = !s.block_sums.empty(), by_panels = !by_lines && s.panel.defined() && s.transpose;
+    require(!(in_runs && by_panels) || (tuning.tile_chunks == 1 && !(s.in_strands && s.widened)),
+            "prefetch_runs of panels is for tile_chunks 1 and no widened pairs");
     require(by_tiles || by_lines || by_blocks || by_panels,
             "prefetch_depth is for weights that are read by blocks or, for few rows, by matrix tiles");
-    require(!in_runs || by_lines || by_blocks, "prefetch_runs is for few rows");
     const int step = by_tiles ? matrix_tile_depth : s.in_pairs && !s.widened ? 2 * tuning.block : tuning.block;
     require_multiple("prefetch_depth", depth, by_tiles ? "the depth of a matrix tile" : "the depth of a block", step);
     if (by_tiles) {
@@ -31,18 +33,35 @@ void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const Ima
                              : s.abreast ? whole_blocks(s.abreast->partial, s.abreast->block_sums)
                                          : whole_blocks(s.partial, s.block_sums);
     if (!in_runs) return fetch_for_later(pipeline, weight, loop, loop, depth / step);
+    const int lines = depth * weight.type().bytes() / cache_line_bytes;
     const LoweredLoop columns{s.product, 1, s.n.name()}, task{out, 0, s.n.name()};
     const LoweredLoop chunks{s.product, 1, (s.abreast ? s.abreast->product_group : s.product_chunk).name()};
-    const std::vector<LoweredLoop> around = s.abreast ? std::vector{columns, chunks, task} : std::vector{chunks, columns, task};
-    fetch_runs(pipeline, weight, loop, around, depth / step, depth * weight.type().bytes() / cache_line_bytes);
+    if (by_panels) {
+        constexpr int rows_at_least = 16;
+        const int tiles_at_least = std::max(rows_at_least / tuning.tile_rows, 1);
+        std::vector<FetchedRuns::Spread> spread;
+        if (s.in_strands) spread.push_back({{s.product, 1, s.product_strand.name()}, tuning.strands});
+        spread.push_back({{s.product, 1, s.m.name()}, tiles_at_least, true});
+        spread.push_back({{s.partial, 1, s.partial_k.name()}, tuning.chunk / (s.in_pairs ? 2 * tuning.strands : 1)});
+        fetch_runs(pipeline, weight, {loop, lines, {chunks, task}, spread});
+    } else {
+        const std::vector<LoweredLoop> around =
+            s.abreast ? std::vector{columns, chunks, task} : std::vector{chunks, columns, task};
+        fetch_runs(pipeline, weight, {loop, lines, around, {{loop, depth / step}}});
+    }
 }
 
-void fetch_rows_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &x, const PanelTuning &tuning,
-                      int prefetch_tiles) {
-    if (prefetch_tiles == 0) return;
-    require(tuning.tile_chunks == 0, "prefetch_tiles is for tile_chunks 0");
+void fetch_rows_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &x, const PanelTuning &tuning) {
     require(!s.x_rows.defined(), "prefetch_tiles is for x of the type that is summed");
-    fetch_for_later(pipeline, x, {s.partial, 1, s.partial_k.name()}, {out, 0, s.m.name()}, prefetch_tiles);
+    require(tuning.tile_chunks <= 1, "prefetch_tiles is for tile_chunks 0 and 1");
+    const bool chunk_by_chunk = tuning.tile_chunks > 0;
+    const LoweredLoop chunks{s.product, 1, s.product_chunk.name()}, task{out, 0, s.n.name()};
+    const LoweredLoop tiles = chunk_by_chunk ? LoweredLoop{s.product, 1, s.m.name()} : LoweredLoop{out, 0, s.m.name()};
+    const std::vector<LoweredLoop> around =
+        chunk_by_chunk ? std::vector{tiles, chunks, task} : std::vector{chunks, tiles, task};
+    const int lines = tuning.chunk * x.type().bytes() / cache_line_bytes;
+    const LoweredLoop sums{s.partial, 1, s.partial_k.name()};
+    fetch_runs(pipeline, x, {sums, lines, around, {{sums, tuning.chunk}}});
 }
 
 }  // namespace attune

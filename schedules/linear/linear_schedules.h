@@ -46,9 +46,9 @@ void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &
 void fetch_weights_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &weight,
                          const PanelTuning &, int depth, bool in_runs);
 
-// Of panels that take the whole depth of a tile of rows: while one is computed, x of the tile that is so many further is fetched.
-void fetch_rows_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &,
-                      int prefetch_tiles);
+// While a register tile of panels is computed, rows of x are fetched for the next: of the same chunk, or of the next one where
+// tile_chunks is 0.
+void fetch_rows_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &);
 
 // What panels and tiles share: the side of the blocks in which weights are transposed, and the weights that a task, or a chunk of
 // one, packs.

@@ -292,11 +292,16 @@ TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is 
             return context.last_variant() == v.name;
         };
         const std::int64_t rows = v.shape_class.ends_with("row") ? 1 : 5;
-        // One chunk is for whole_shallow where the target has it.
-        CHECK((is_chosen(rows, 256, Order::dense) ||
-               (v.shape_class == "whole" && context.last_variant() == std::string(v.name) + "_shallow")));
+        // One chunk is for whole_shallow where the target has it, and a depth beyond the caches for whole_deep.
+        const std::int64_t deep = (std::int64_t{512} << 10) / 256 + 1;
+        const auto other_has = [&](const std::string &of) {
+            return v.shape_class == "whole" && context.last_variant() == std::string(v.name) + of;
+        };
+        CHECK((is_chosen(rows, 256, Order::dense) || v.shape_class == "whole_deep" || other_has("_shallow")));
         CHECK_FALSE(is_chosen(rows, 256, Order::padded));
-        CHECK(is_chosen(rows, 257, Order::dense) == (v.shape_class != "whole_shallow"));
+        CHECK(is_chosen(rows, 257, Order::dense) == (v.shape_class != "whole_shallow" && v.shape_class != "whole_deep"));
+        CHECK((is_chosen(rows, deep, Order::dense) || v.shape_class == "whole_shallow" || other_has("_deep")));
+        CHECK(is_chosen(rows, deep - 1, Order::dense) == (v.shape_class != "whole_shallow" && v.shape_class != "whole_deep"));
     });
 }
 
@@ -329,6 +334,26 @@ TEST_CASE("linear variants: which weights classes of large weights are chosen fo
         CHECK(chosen(most, columns_beyond) == v.name);
         CHECK(chosen(most, columns_beyond - 1) != v.name);
         CHECK(chosen(most + 1, columns_beyond) != v.name);
+    });
+}
+
+TEST_CASE("linear variants: which rows and depths class large_many is chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (v.shape_class != "large_many") return;
+        using T = decltype(zero);
+        constexpr std::int64_t large = std::int64_t{32} << 20, some_rows = 20, too_many_rows = 256;
+        const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t fewer_columns) {
+            const std::int64_t columns = (large - 1) / (depth * std::int64_t(sizeof(T))) + 1 - fewer_columns;
+            LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
+            return chosen_for(context, a) == v.name;
+        };
+        constexpr std::int64_t shallow = 800, deep = 4099;
+        CHECK(is_chosen(some_rows, deep, 0));
+        CHECK_FALSE(is_chosen(some_rows, deep, 1));
+        CHECK(is_chosen(some_rows, shallow, 0));
+        CHECK(is_chosen(too_many_rows, deep, 0));
+        CHECK_FALSE(is_chosen(too_many_rows, shallow, 0));
     });
 }
 
