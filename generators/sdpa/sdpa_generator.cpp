@@ -52,6 +52,7 @@ public:
     GeneratorParam<int> value_rows{"value_rows", 0, 0, 1024};
     GeneratorParam<int> prefetch_keys{"prefetch_keys", 0, 0, 1024};
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
+    GeneratorParam<int> prefetch_queries{"prefetch_queries", 0, 0, 1};
     GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
@@ -136,6 +137,7 @@ public:
         constrain_layout();
         const Expr value_dim = in_value_dim();
         attune::require(prefetch_tiles == 0 || schedule_name == Schedule::prefill, "prefetch_tiles is for prefill");
+        attune::require(prefetch_queries == 0 || schedule_name == Schedule::prefill, "prefetch_queries is for prefill");
         if (using_autoscheduler()) {
             set_estimates();
         } else if (kind == Kind::weights) {
@@ -146,6 +148,7 @@ public:
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, prefill_tuning(), target, value_dim);
             if (prefetch_tiles) attune::fetch_next_tiles(stages, get_pipeline(), key, *value, channel_tile);
+            if (prefetch_queries) attune::fetch_next_queries(stages, *out, get_pipeline(), query, head_dim);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(
                 in_pairs() ? pair_stages.s : stages, *out,

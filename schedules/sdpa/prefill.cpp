@@ -53,4 +53,22 @@ void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &
     }
 }
 
+void fetch_next_queries(const SdpaStages &s, Func out, Pipeline pipeline, const ImageParam &query, int head_dim) {
+    require(s.query_blocks.has_value(), "prefetch_queries is for head sizes and tile_q that blocks divide");
+    constexpr int blocks_at_least = 8;  // of keys, over which they are fetched
+    const LoweredLoop channels{s.query_t, 0, s.d.name()}, task{out, 0, s.i.name()};
+    const int lines = (head_dim * query.type().bytes() + cache_line_bytes - 1) / cache_line_bytes;
+    for (const bool full : {true, false}) {
+        const SdpaPartials &p = full ? s.full : s.part;
+        const LoweredLoop chunk{s.chunk_mixed, full ? 1 : 2, (full ? s.full_chunk : s.part_chunk).name()};
+        fetch_runs(pipeline, query,
+                   {channels,
+                    lines,
+                    {task},
+                    {{chunk, 1},
+                     {{p.logit, 1, p.logit_keys.block.name()}, blocks_at_least, true},
+                     {{p.score, 1, p.channel.name()}, head_dim}}});
+    }
+}
+
 }  // namespace attune

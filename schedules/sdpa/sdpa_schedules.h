@@ -30,6 +30,10 @@ int line_channels_of(const PrefillTuning &, const Halide::Type &value, const Hal
 void fetch_next_tiles(const SdpaStages &, Halide::Pipeline, const Halide::ImageParam &key, const Halide::ImageParam &value,
                       int channel_tile);
 
+// Of prefill, for head sizes that the generator knows: while the scores of a task's first chunks are computed, queries of the next task
+// are fetched.
+void fetch_next_queries(const SdpaStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &query, int head_dim);
+
 // The same where products take pairs of bf16; key_tile is even.
 void schedule_pairs(PairStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
