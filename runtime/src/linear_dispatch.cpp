@@ -26,10 +26,18 @@ constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
 bool rows_share_sets(const Product &p) {
     return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
 }
-// Weights of so many bytes stay in no last cache of a few cores. So many rows take longer to sum than their weights to come.
-constexpr std::int64_t bytes_beyond_caches = 32 << 20, rows_beyond_memory = 256;
-bool beyond_caches(const Product &p) {
-    return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes_beyond_caches;
+// Weights of so many bytes stay in no last cache of a few cores, and in none of a core's own.
+constexpr std::int64_t bytes_beyond_caches = 32 << 20, bytes_beyond_own_caches = 8 << 20;
+bool has_bytes(const Product &p, std::int64_t bytes) {
+    return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes;
+}
+bool beyond_caches(const Product &p) { return has_bytes(p, bytes_beyond_caches); }
+// Many rows for whose sums weights are fetched: so many take longer than their weights take to come, and in bf16, summed in pairs, those
+// that another cache has are there soon enough.
+bool suits_large_many(const Product &p, bool shallow) {
+    constexpr std::int64_t rows_beyond_memory = 256;
+    if (shallow && p.x.extent[2] >= rows_beyond_memory) return false;
+    return has_bytes(p, p.x.dtype == DType::bf16 ? bytes_beyond_caches : bytes_beyond_own_caches);
 }
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_depth); }
 
@@ -113,8 +121,8 @@ std::vector<Wish> wishes(const Product &p) {
         // Of rows that panels widen there are as many bytes again.
         const std::int64_t kept = schedule == "panels" && is_widened(p.x.dtype) ? 2 : 1;
         const bool shallow = p.depth * wide_bytes * kept <= shallow_bytes;
-        if (beyond_caches(p) && (!shallow || p.x.extent[2] < rows_beyond_memory))
-            list.push_back({schedule, "large_many", "many rows, of weights that come from memory"});
+        if (suits_large_many(p, shallow))
+            list.push_back({schedule, "large_many", "many rows, of weights that come from memory or a shared cache"});
         if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
         if (shallow) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
         list.push_back({schedule, "many", "many rows"});

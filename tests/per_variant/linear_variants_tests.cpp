@@ -342,7 +342,8 @@ TEST_CASE("linear variants: which rows and depths class large_many is chosen for
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (v.shape_class != "large_many") return;
         using T = decltype(zero);
-        constexpr std::int64_t large = std::int64_t{32} << 20, some_rows = 20, too_many_rows = 256;
+        constexpr std::int64_t some_rows = 20, too_many_rows = 256;
+        const std::int64_t large = std::int64_t{v.dtype == attune::DType::bf16 ? 32 : 8} << 20;
         const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t fewer_columns) {
             const std::int64_t columns = (large - 1) / (depth * std::int64_t(sizeof(T))) + 1 - fewer_columns;
             LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
