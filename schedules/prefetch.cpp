@@ -243,6 +243,8 @@ class FetchRuns : public Fetch {
             const auto at = loop_of(runs_.spread, [](const FetchedRuns::Spread &s) { return s.loop; });
             return at == runs_.spread.end() ? IRMutator::visit(op) : spread_over(*at, op);
         }
+        // Of the first loop around that has one round only nothing is left.
+        if (!path_.empty() && runs_.spread.front().loop.is(op->name)) return with_table(op);
         const auto at = loop_of(runs_.around, [](const LoweredLoop &l) { return l; });
         if (at == runs_.around.end()) return IRMutator::visit(op);
         return with_body(op, body_after({op->name, int(at - runs_.around.begin()), op->min, op->min + op->extent}, op));
@@ -272,7 +274,7 @@ class FetchRuns : public Fetch {
     Stmt with_table(const Stmt &body) {
         RunBegins begins(input_, inner_);
         body.accept(&begins);
-        if (begins.found.empty()) return mutate(body);
+        if (begins.found.empty()) return body;
         const int runs = int(begins.found.size());
         lines_ = runs * runs_.lines, element_bytes_ = begins.element_bytes;
         table_ = unique_name("runs");

@@ -41,7 +41,8 @@ public:
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
         attune::require(few == 0 || tile_rows == 1, "few is for a tile of one row");
-        const attune::PanelTuning tuning{chunk, task_rows, tile_rows, tile_columns, 0, tile_chunks, 1, 1, task_tiles};
+        const attune::PanelTuning tuning{chunk,       task_rows, tile_rows, tile_columns, 0,
+                                         tile_chunks, 1,         1,         task_tiles,   a.dim(0).extent() <= chunk};
         attune::schedule_panels(stages, out, tuning, target);
         if (prefetch_tiles) attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning);
         attune::mask_loads_beyond_end(get_pipeline(), {a, x}, target);

@@ -21,6 +21,7 @@ struct PanelTuning {
         1;  // with chunks abreast: vectors of the sums of some columns that take turns, since a sum waits for the one before
     // Tiles of rows of a task that the call asks for; not defined: those of task_rows.
     Halide::Expr tiles_of_call = {};
+    Halide::Expr one_chunk = {};  // whether the depth is of one chunk; not defined: it is not asked
     Halide::Expr tiles_of_task() const {
         const Halide::Expr most = task_rows / tile_rows;
         return tiles_of_call.defined() ? clamp(tiles_of_call, 1, most) : most;

@@ -211,6 +211,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         lanes_are_columns(s.product.compute_at(out, tile)).bound_extent(m, tuning.tile_rows).store_in(MemoryType::Stack);
         s.product.unroll(n).unroll(m);
         product.reorder(n, m, s.product_chunk, h, b).vectorize(n, lanes).unroll(n).unroll(m);
+        if (tuning.one_chunk.defined()) product.specialize(tuning.one_chunk);
         of_tile = of_chunks, of_panel = LoopLevel(out, task);
     } else {
         lanes_are_columns(s.product.compute_at(out, task)).unroll(n);
