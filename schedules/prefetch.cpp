@@ -236,16 +236,15 @@ class FetchRuns : public Fetch {
         return LetStmt::make(op->name, op->value, body_after({op->name, -1, op->value}, op));
     }
     Stmt visit(const For *op) override {
-        const auto loop_of = [&](const auto &loops, const auto &loop) {
-            return std::find_if(loops.begin(), loops.end(), [&](const auto &l) { return loop(l).is(op->name); });
-        };
+        const auto is_here = [&](const LoweredLoop &l) { return l.is(op->name); };
         if (!table_.empty()) {
-            const auto at = loop_of(runs_.spread, [](const FetchedRuns::Spread &s) { return s.loop; });
-            return at == runs_.spread.end() ? IRMutator::visit(op) : spread_over(*at, op);
+            for (const FetchedRuns::Spread &spread : runs_.spread)
+                if (is_here(spread.loop)) return spread_over(spread, op);
+            return IRMutator::visit(op);
         }
         // Of the first loop around that has one round only nothing is left.
-        if (!path_.empty() && runs_.spread.front().loop.is(op->name)) return with_table(op);
-        const auto at = loop_of(runs_.around, [](const LoweredLoop &l) { return l; });
+        if (!path_.empty() && is_here(runs_.spread.front().loop)) return with_table(op);
+        const auto at = std::find_if(runs_.around.begin(), runs_.around.end(), is_here);
         if (at == runs_.around.end()) return IRMutator::visit(op);
         return with_body(op, body_after({op->name, int(at - runs_.around.begin()), op->min, op->min + op->extent}, op));
     }

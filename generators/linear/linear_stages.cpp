@@ -292,6 +292,7 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     Var n = s.n, m = s.m, c = s.c, t = s.t, h = s.h, b = s.b;
     const int chunk = shape.chunk, block = shape.block;
     if (shape.abreast > 1) add_abreast(s, in, shape);
+    // Beside groups of chunks, whose rows are read whole, LLVM would keep halves in memory.
     s.transpose.emplace(
         "transpose", block, std::vector<Var>{t, h, b},
         [&](Expr n, Expr k) { return cast(shape.type, in.weight(min(n, in.columns - 1), t + k, h, b)); },

@@ -17,8 +17,7 @@ struct PanelTuning {
     // should stay in L2. 0: all of them, and a tile leaves for out before the next one begins.
     int tile_chunks;
     int strands = 1;  // of pairs (the stages' strands), a divisor of the vector width
-    int turns =
-        1;  // with chunks abreast: vectors of the sums of some columns that take turns, since a sum waits for the one before
+    int turns = 1;    // vectors of chunks abreast that take turns, since a sum waits for the one before
     // Tiles of rows of a task that the call asks for; not defined: those of task_rows.
     Halide::Expr tiles_of_call = {};
     Halide::Expr one_chunk = {};  // whether the depth is of one chunk; not defined: it is not asked
@@ -42,8 +41,8 @@ void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const
 void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
 // Weights that are read by blocks, into a panel or by sums of few rows, or as they lie by weight_tiles, are fetched (prefetch.h) when
-// what reads them is `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not. in_runs: of few
-// rows, whose depth is that of a chunk then; those of a chunk of one column, then those of the next.
+// what reads them is `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not. in_runs: in the
+// runs of prefetch.h, where `depth` is that of a chunk; weights that are packed come while the chunk before is summed.
 void fetch_weights_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &weight,
                          const PanelTuning &, int depth, bool in_runs);
 

@@ -179,6 +179,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     if (s.in_pairs) require_multiple("chunk", tuning.chunk, "the elements of a pair for each strand", 2 * tuning.strands);
     require(!s.line_panel.defined() || s.in_strands, "blocks of pairs for few rows are for several strands, strands is 1");
     const bool one_row = tuning.tile_rows == 1, as_it_lies = !s.block_sums.empty() || s.group.defined();
+    require(tuning.turns == 1 || s.abreast, "turns is for chunks abreast");
     require(tuning.tile_chunks == 1 || !(s.in_pairs || as_it_lies),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
@@ -204,8 +205,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     lanes_are_columns(s.start.compute_at(out, task)).store_in(MemoryType::Stack);
 
     // All rows take some chunks before the next, so that their weights stay in L2.
-    const int update = s.abreast ? 1 : 0;
-    Stage product = s.product.update(update);
+    Stage product = s.product.update(s.abreast ? 1 : 0);
     LoopLevel of_tile(s.product, mo), of_chunks(s.product, s.product_chunk), of_panel = of_chunks;
     if (tuning.tile_chunks == 0) {
         lanes_are_columns(s.product.compute_at(out, tile)).bound_extent(m, tuning.tile_rows).store_in(MemoryType::Stack);
