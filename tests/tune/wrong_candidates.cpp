@@ -110,7 +110,11 @@ template<Defect defect> void merge(const Call &c, int entry, int h, int i, const
     }
     float adjust = 1;
     if (defect == earlier_call && c.call % 2) adjust = 1 + 0x1p-22f;
-    if (defect == thread_count && last_call_of_thread != c.call) adjust = 1 + 0x1p-22f, last_call_of_thread = c.call;
+    if (defect == thread_count && last_call_of_thread != c.call) {
+        adjust = 1 + 0x1p-22f, last_call_of_thread = c.call;
+        // Long enough for another thread to take part, also where cores are few and busy.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     for (int d = 0; d < written && (!empty || defect == empty_row_is_nan); d++) out[d] = out[d] / sum * adjust;
     const bool padded = c.out.stride(1) > channels && c.out.stride(1) < 2 * channels;
     if (defect == padding_written && padded && i + 1 < c.out.extent(1)) out[channels] = 0;
