@@ -113,14 +113,14 @@ std::vector<Wish> wishes(const Product &p) {
             if (p.columns * 4 > wide_columns(p)) list.push_back({schedule, "half", "columns that fill half of a wide tile"});
             list.push_back({schedule, "narrow", "few columns"});
         }
-        if (whole && p.depth <= one_chunk)
-            list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
-        if (whole && p.depth * wide_bytes > shallow_bytes)
-            list.push_back({schedule, "whole_deep", "columns that fill wide tiles, of a depth beyond the caches"});
-        if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
         // Of rows that panels widen there are as many bytes again.
         const std::int64_t kept = schedule == "panels" && is_widened(p.x.dtype) ? 2 : 1;
         const bool shallow = p.depth * wide_bytes * kept <= shallow_bytes;
+        if (whole && p.depth <= one_chunk)
+            list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
+        if (whole && !shallow)
+            list.push_back({schedule, "whole_deep", "columns that fill wide tiles, of a depth beyond the caches"});
+        if (whole) list.push_back({schedule, "whole", "columns that fill wide tiles"});
         if (suits_large_many(p, shallow))
             list.push_back({schedule, "large_many", "many rows, of weights that come from memory or a shared cache"});
         if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});

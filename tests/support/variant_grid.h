@@ -18,6 +18,7 @@ inline const std::vector<std::string_view> any_kind = {"plain", "scored", "train
 inline const std::vector<std::string_view> knows_scores = {"scored", "training"};
 inline const std::vector<std::string_view> knows_dropout = {"training"};
 inline const std::vector<std::string_view> writes_weights = {"weights"};
+inline const std::vector<std::string_view> no_kind = {""};  // of ops other than attention
 
 // Calls f(variant, T{}) for every variant of an op and of some kinds that runs here, T the type of its elements: one of Types,
 // those that the op has. The autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many

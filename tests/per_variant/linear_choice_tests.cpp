@@ -1,0 +1,117 @@
+// What the classes of linear's variants are chosen for (docs/choosing-a-variant.md).
+#include "tests/support/linear_case.h"
+#include "tests/support/variant_grid.h"
+#include <algorithm>
+#include <map>
+
+using namespace attune_test;
+
+namespace {
+
+template<typename T> std::string chosen_for(attune::Context &context, LinearArrays<T> &a) {
+    REQUIRE(attune::linear(context, a.x.view(), a.weight_view(context), a.bias_view(), a.out.view()).ok());
+    return std::string(context.last_variant());
+}
+
+// The fewest columns of weights that take so many bytes.
+template<typename T> std::int64_t columns_of(std::int64_t bytes, std::int64_t depth) {
+    const std::int64_t column = depth * std::int64_t(sizeof(T));
+    return (bytes + column - 1) / column;
+}
+
+}  // namespace
+
+TEST_CASE("linear variants: which weights classes of large weights are chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {{"large_row", {1, 1}},
+                                                                                        {"large_aliased_row", {1, 1}},
+                                                                                        {"large_few", {2, 4}},
+                                                                                        {"large_several", {5, 8}},
+                                                                                        {"large_dozen", {9, 12}}};
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        const auto rows = rows_of_class.find(std::string(v.shape_class));
+        if (rows == rows_of_class.end()) return;
+        using T = decltype(zero);
+        const bool aliased = v.shape_class == "large_aliased_row";
+        const std::int64_t depth = aliased ? 4096 : 4099, columns_beyond = columns_of<T>(std::int64_t{32} << 20, depth);
+        const auto [fewest, most] = rows->second;
+        const auto chosen = [&](std::int64_t rows, std::int64_t columns) {
+            LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
+            return chosen_for(context, a);
+        };
+        CHECK(chosen(fewest, columns_beyond) == v.name);
+        CHECK(chosen(most, columns_beyond) == v.name);
+        CHECK(chosen(most, columns_beyond - 1) != v.name);
+        CHECK(chosen(most + 1, columns_beyond) != v.name);
+    });
+}
+
+TEST_CASE("linear variants: which rows and depths class large_many is chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (v.shape_class != "large_many") return;
+        using T = decltype(zero);
+        constexpr std::int64_t some_rows = 20, too_many_rows = 256;
+        const std::int64_t large = std::int64_t{v.dtype == attune::DType::bf16 ? 32 : 8} << 20;
+        const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t fewer_columns) {
+            const std::int64_t columns = columns_of<T>(large, depth) - fewer_columns;
+            LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
+            return chosen_for(context, a) == v.name;
+        };
+        constexpr std::int64_t shallow = 800, deep = 4099;
+        CHECK(is_chosen(some_rows, deep, 0));
+        CHECK_FALSE(is_chosen(some_rows, deep, 1));
+        CHECK(is_chosen(some_rows, shallow, 0));
+        CHECK(is_chosen(too_many_rows, deep, 0));
+        CHECK_FALSE(is_chosen(too_many_rows, shallow, 0));
+    });
+}
+
+TEST_CASE("linear variants: which columns classes of narrower tiles are chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    // Quarters of a wide tile that are too few, and the most.
+    const std::map<std::string, std::pair<int, int>> quarters_of_class = {{"half", {1, 2}}, {"three_quarters", {2, 3}}};
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        const auto quarters = quarters_of_class.find(std::string(v.shape_class));
+        if (quarters == quarters_of_class.end()) return;
+        using T = decltype(zero);
+        constexpr std::int64_t quarter = 256 / 4 / sizeof(T);
+        const auto [too_few, most] = quarters->second;
+        const auto chosen = [&](std::int64_t columns) {
+            LinearArrays<T> a({.leading = {20}, .columns = columns, .depth = 33, .order = Order::dense}, false);
+            const std::string name = chosen_for(context, a);
+            CHECK(defect(a) == "");
+            return name;
+        };
+        CHECK(chosen(too_few * quarter + 1) == v.name);
+        CHECK(chosen(most * quarter) == v.name);
+        CHECK(chosen(too_few * quarter) != v.name);
+        CHECK(chosen(most * quarter + 1) != v.name);
+        CHECK(chosen((8 + most) * quarter) != v.name);  // it has the last ones
+    });
+}
+
+TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (v.shape_class != "aliased_row") return;
+        using T = decltype(zero);
+        constexpr std::int64_t sharing = 4096 / sizeof(T), columns = 20;  // fewer are narrow
+        const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t stride) {
+            LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
+            std::vector<T> memory(std::size_t(columns * stride));
+            for (std::int64_t n = 0; n < columns; n++)
+                std::copy_n(&a.weight.data()[n * depth], depth, &memory[std::size_t(n * stride)]);
+            REQUIRE(attune::linear(context, a.x.view(), attune::ConstView(memory.data(), {columns, depth}, {stride, 1}),
+                                   a.bias_view(), a.out.view())
+                        .ok());
+            CHECK(defect(a) == "");
+            return context.last_variant() == v.name;
+        };
+        CHECK(is_chosen(1, sharing, sharing));
+        CHECK(is_chosen(1, 40, 3 * sharing));
+        CHECK_FALSE(is_chosen(1, 40, sharing + 1));
+        CHECK_FALSE(is_chosen(1, 31, sharing));
+        CHECK_FALSE(is_chosen(2, sharing, sharing));
+    });
+}
