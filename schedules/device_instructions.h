@@ -19,10 +19,11 @@ inline Halide::Expr cuda_exchange(const Halide::Expr &x, int bits) {
     return cuda_instruction("llvm.nvvm.shfl.sync.bfly.f32", {-1, x, bits, 31});
 }
 
-// x itself, of which LLVM knows nothing else: what follows from it is no value that outlives a loop. Of
-// schedules/device_module.cl.
-inline Halide::Expr cuda_opaque(const Halide::Expr &x) {
-    return Halide::Internal::Call::make(Halide::Int(32), "attune_opaque", {x}, Halide::Internal::Call::PureExtern);
+// An integer x itself, of which LLVM knows nothing else than which turn of a loop it belongs to: what follows from it is no value
+// that outlives the loop or, of a turn, the turn. Of schedules/device_module.cl.
+inline Halide::Expr cuda_opaque(const Halide::Expr &x, const Halide::Expr &turn = 0) {
+    return Halide::Internal::Call::make(x.type(), "attune_opaque", {x, Halide::cast<uint32_t>(turn)},
+                                        Halide::Internal::Call::PureExtern);
 }
 
 // Where the lanes of a block wait for each other.

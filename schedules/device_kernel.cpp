@@ -1,9 +1,11 @@
 // Main of the programs that make kernels for devices: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
 // given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX: nothing is compiled at the first call.
 //
-// <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] [--instruction TEXT] target=TARGET [parameter=value...]
+// <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] [--instruction TEXT] target=TARGET [registers=N]
+// [parameter=value...]
 // writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a block takes. Fails where
-// the PTX lacks that instruction, or has what would be slow or would not load.
+// the PTX lacks that instruction, or has what would be slow or would not load. registers: the most that a lane may have, so that
+// a multiprocessor has room for more blocks; 0, as many as it likes.
 #include "schedules/require.h"
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +18,7 @@ using namespace Halide;
 
 struct Arguments {
     std::string generator, name, folder = ".", tools, instruction;
+    int registers = 0;
     std::vector<std::pair<std::string, std::string>> parameters;
 };
 
@@ -24,7 +27,10 @@ Arguments parse(int argc, char **argv) {
     for (int n = 1; n < argc; n++) {
         const std::string word = argv[n];
         if (const auto equals = word.find('='); equals != std::string::npos) {
-            a.parameters.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+            if (const std::string name = word.substr(0, equals); name == "registers")
+                a.registers = std::stoi(word.substr(equals + 1));
+            else
+                a.parameters.emplace_back(name, word.substr(equals + 1));
             continue;
         }
         const std::string value = ++n < argc ? argv[n] : "";
@@ -48,8 +54,7 @@ void run(const std::string &command) {
     if (std::system(command.c_str())) throw std::runtime_error("attune: failed: " + command + "\n");
 }
 
-// Bytes of shared memory of a block, as kernels are launched with them. Halide's runtime asks the driver for no more than it
-// gives without being asked.
+// Bytes of shared memory of a block, as kernels are launched with them.
 class SharedMemory : public Internal::IRVisitor {
     using IRVisitor::visit;
     void visit(const Internal::Call *op) override {
@@ -64,7 +69,8 @@ class SharedMemory : public Internal::IRVisitor {
     }
 
 public:
-    static constexpr std::int64_t most = 48 * 1024;
+    // That a GPU of any compute capability from 8.0 on gives a block, if asked to (runtime/src/cuda/cuda_backend.cpp).
+    static constexpr std::int64_t most = 99 * 1024;
     std::int64_t bytes = 0;
 };
 std::int64_t shared_memory(const Module &module) {
@@ -74,6 +80,16 @@ std::int64_t shared_memory(const Module &module) {
                                                             " bytes of shared memory, more than " +
                                                             std::to_string(SharedMemory::most));
     return shared.bytes;
+}
+
+// PTX whose kernels have no more registers. Halide has no word for it.
+std::string with_registers(std::string ptx, int registers) {
+    if (registers == 0) return ptx;
+    for (std::size_t at = 0; (at = ptx.find(".entry ", at)) != std::string::npos;) {
+        at = ptx.find('{', at);
+        ptx.insert(at, ".maxnreg " + std::to_string(registers) + "\n");
+    }
+    return ptx;
 }
 
 void check(const std::string &ptx, const std::string &instruction) {
@@ -103,7 +119,8 @@ Module with_image(const Module &module, const Arguments &a) {
             result.append(buffer);
             continue;
         }
-        const std::string file = a.folder + "/" + a.name, ptx(static_cast<const char *>(buffer.data()));
+        const std::string file = a.folder + "/" + a.name;
+        const std::string ptx = with_registers(static_cast<const char *>(buffer.data()), a.registers);
         std::ofstream(file + ".ptx") << "// shared memory: " << shared_memory(module) << " bytes\n" << ptx;
         check(ptx, a.instruction);
         const std::string image = a.tools.empty() ? ptx + '\0' : fat_binary(file + ".ptx", file, a.tools);

@@ -18,6 +18,34 @@ typedef unsigned Words __attribute__((ext_vector_type(4)));
 ATTUNE_MULTIPLY(f16)
 ATTUNE_MULTIPLY(bf16)
 
+// The same of 16 x 8 and 8 x 8 elements, of which the instruction takes the first 11 bits (a tf32).
+ATTUNE_DEVICE Floats attune_multiply_tf32x4(Words a, Words b, Floats sum) {
+    float d0, d1, d2, d3;
+    __asm__("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+            : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)
+            : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "f"(sum.x), "f"(sum.y), "f"(sum.z), "f"(sum.w));
+    return (Floats){d0, d1, d2, d3};
+}
+// Of f32: a number is the nearest tf32 and what that leaves out, 12 bits. Their product is three: without that of what both leave
+// out, 2^-24 of it on average. Infinite numbers, and those within 2^-12 of them, leave out what makes a NaN of any product.
+ATTUNE_DEVICE Words attune_nearest_tf32(Words x) { return x + 0x1000u; }  // and bits that the instruction does not take
+ATTUNE_DEVICE Words attune_behind_tf32(Words x) {
+    union {
+        Words as_words;
+        Floats value;
+    } all = {x}, nearest = {attune_nearest_tf32(x) & 0xffffe000u};
+    all.value -= nearest.value;
+    return all.as_words;
+}
+ATTUNE_DEVICE Floats attune_multiply_f32x4(Words a, Words b, Floats sum) {
+    return attune_multiply_tf32x4(attune_nearest_tf32(a), attune_nearest_tf32(b), sum);
+}
+ATTUNE_DEVICE Floats attune_rest_f32x4(Words a, Words b, Floats sum) {
+    sum = attune_multiply_tf32x4(attune_behind_tf32(a), attune_nearest_tf32(b), sum);
+    return attune_multiply_tf32x4(attune_nearest_tf32(a), attune_behind_tf32(b), sum);
+}
+
 // One element of it: calls with the same operands become one.
 #define ATTUNE_ELEMENT(type) \
     ATTUNE_DEVICE float attune_element_##type(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, \
@@ -28,6 +56,15 @@ ATTUNE_MULTIPLY(bf16)
     }
 ATTUNE_ELEMENT(f16)
 ATTUNE_ELEMENT(bf16)
+// Of two products: the instruction cuts a sum off, so a long one is added to by another.
+ATTUNE_DEVICE float attune_element_f32(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned a4, unsigned a5,
+                                       unsigned a6, unsigned a7, unsigned b0, unsigned b1, unsigned b2, unsigned b3, float s0,
+                                       float s1, float s2, float s3, int e) {
+    const Words first = {a0, a1, a2, a3}, second = {a4, a5, a6, a7}, first_b = {b0, b1, b0, b1}, second_b = {b2, b3, b2, b3};
+    Floats d = attune_rest_f32x4(second, second_b, attune_rest_f32x4(first, first_b, (Floats){0, 0, 0, 0}));
+    d = attune_multiply_f32x4(second, second_b, attune_multiply_f32x4(first, first_b, d));
+    return e == 0 ? s0 + d.x : e == 1 ? s1 + d.y : e == 2 ? s2 + d.z : s3 + d.w;
+}
 
 // What is in shared memory changes: no reads of it are joined.
 #define ATTUNE_OF_MEMORY __attribute__((always_inline, weak, convergent))
@@ -60,11 +97,14 @@ ATTUNE_OF_MEMORY int attune_wait_for_copies(void) {
     return 0;
 }
 
-// x, of which nothing else is known.
-ATTUNE_DEVICE int attune_opaque(int x) {
-    int same;
-    __asm__("mov.b32 %0, %1;" : "=r"(same) : "r"(x));
+// x, of which nothing else is known than which turn of a loop it belongs to.
+ATTUNE_DEVICE unsigned attune_opaque(unsigned x, unsigned turn) {
+    unsigned same;
+    __asm__("mov.b32 %0, %1; // %2" : "=r"(same) : "r"(x), "r"(turn));
     return same;
+}
+ATTUNE_DEVICE Words attune_opaquex4(Words x, Words turn) {
+    return (Words){attune_opaque(x.x, turn.x), attune_opaque(x.y, turn.x), attune_opaque(x.z, turn.x), attune_opaque(x.w, turn.x)};
 }
 
 // Two floats, rounded to nearest, in one word.

@@ -42,6 +42,11 @@ class PrivateRegisters : public IRMutator {
         return ramp ? Ramp::make(first, ramp->stride, ramp->lanes) : first;
     }
 
+    static Expr element(const Expr &index, int n) {
+        const Ramp *ramp = index.as<Ramp>();
+        return ramp ? simplify(ramp->base + n * ramp->stride) : index;
+    }
+
     Stmt visit(const LetStmt *op) override {
         WithoutThread depends;
         depends.mutate(expanded(op->value));
@@ -54,11 +59,27 @@ class PrivateRegisters : public IRMutator {
     }
     Expr visit(const Load *op) override {
         if (!arrays_.count(op->name)) return IRMutator::visit(op);
-        return Load::make(op->type, op->name, own(op->name, op->index), op->image, op->param, mutate(op->predicate), {});
+        const Expr index = own(op->name, op->index);
+        const Type of_element = op->type.element_of();
+        const auto load = [&](int n) {
+            return Load::make(of_element, op->name, element(index, n), op->image, op->param, const_true(), {});
+        };
+        if (op->type.is_scalar()) return load(0);
+        // As bits, or Halide would make one load of these.
+        std::vector<Expr> bits;
+        for (int n = 0; n < op->type.lanes(); n++) bits.push_back(reinterpret(Int(of_element.bits()), load(n)));
+        return reinterpret(op->type, Shuffle::make_concat(bits));
     }
     Stmt visit(const Store *op) override {
         if (!arrays_.count(op->name)) return IRMutator::visit(op);
-        return Store::make(op->name, mutate(op->value), own(op->name, op->index), op->param, mutate(op->predicate), {});
+        const Expr index = own(op->name, op->index), value = mutate(op->value);
+        if (value.type().is_scalar()) return Store::make(op->name, value, index, op->param, const_true(), {});
+        const std::string all = unique_name(op->name + "_stored");
+        std::vector<Stmt> stores;
+        for (int n = 0; n < value.type().lanes(); n++)
+            stores.push_back(Store::make(op->name, Shuffle::make_extract_element(Variable::make(value.type(), all), n),
+                                         element(index, n), op->param, const_true(), {}));
+        return LetStmt::make(all, value, Block::make(stores));
     }
 };
 

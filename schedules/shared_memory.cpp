@@ -194,22 +194,71 @@ public:
     std::vector<std::pair<std::string, Expr>> loads;
 };
 
+// Where an array's index begins whose threads and loops begin at 0.
+class AtBegin : public IRMutator {
+    using IRMutator::visit;
+    const std::map<std::string, Expr> &lets_;
+    Expr visit(const Variable *op) override {
+        const auto let = lets_.find(op->name);
+        return let == lets_.end() ? make_zero(op->type) : mutate(let->second);
+    }
+
+public:
+    explicit AtBegin(const std::map<std::string, Expr> &lets) : lets_(lets) {}
+    std::int64_t bytes(const Expr &index, const Type &type) {
+        const Expr first = index.as<Ramp>() ? index.as<Ramp>()->base : index;
+        const auto begin = as_const_int(simplify(mutate(first)));
+        require(begin.has_value(), "where shared memory is copied to is not known");
+        return *begin * type.bytes();
+    }
+};
+
+// Where what a serial loop copies to begins: behind what is copied before it.
+class CopiedByLoop : public IRVisitor {
+    using IRVisitor::visit;
+    std::map<std::string, Expr> lets_;
+    bool in_loop_ = false;
+    void visit(const LetStmt *op) override {
+        lets_[op->name] = op->value;
+        IRVisitor::visit(op);
+    }
+    void visit(const For *op) override {
+        ScopedValue<bool> within(in_loop_, in_loop_ || op->for_type == ForType::Serial);
+        IRVisitor::visit(op);
+    }
+    void visit(const Store *op) override {
+        if (!in_loop_ || !copied_value(op)) return;
+        const std::int64_t here = AtBegin(lets_).bytes(op->index, op->value.type().element_of());
+        begin = begin < 0 ? here : std::min(begin, here);
+    }
+
+public:
+    std::int64_t begin = -1;
+};
+
 class SharedAddresses : public IRMutator {
     using IRMutator::visit;
+    // What is copied before a loop is waited for in the loop, with its first copies.
+    Stmt visit(const Store *op) override { return copied_value(op) ? OnlyCopies(0).mutate(Stmt(op)) : IRMutator::visit(op); }
     std::map<std::string, Expr> lets_;
     std::set<std::string> arrays_;
-    std::int64_t bytes_ = 0;  // of shared memory, where it is to be doubled
+    // Of shared memory, where what is behind `begin_` is to be doubled.
+    std::int64_t bytes_ = 0, begin_ = 0;
     std::string shared_;
     Expr half_ = Expr(0);  // where in it this iteration reads
+
+    Expr half_of(const Expr &index, const Type &type) const {
+        return AtBegin(lets_).bytes(index, type) < begin_ ? Expr(0) : half_;
+    }
 
     Expr address(const Expr &e) const {
         if (const Broadcast *b = e.as<Broadcast>()) return Broadcast::make(address(b->value), b->lanes);
         if (const Variable *v = e.as<Variable>(); v && lets_.count(v->name)) return address(lets_.at(v->name));
         const Load *load = e.as<Load>();
         require(load && load->type.is_scalar(), "matrices are not loaded from shared memory");
-        return simplify(cast<uint32_t>(load->index * load->type.bytes() + half_));
+        return simplify(cast<uint32_t>(load->index * load->type.bytes() + half_of(load->index, load->type)));
     }
-    Expr half_of(const Expr &iteration) const { return (iteration & 1) * static_cast<int>(bytes_); }
+    Expr half_of(const Expr &iteration) const { return (iteration & 1) * static_cast<int>(bytes_ - begin_); }
 
     Stmt visit(const LetStmt *op) override {
         lets_[op->name] = op->value;
@@ -223,12 +272,22 @@ class SharedAddresses : public IRMutator {
         if (op->name != matrices && op->name != matrices_transposed) return IRMutator::visit(op);
         return Call::make(op->type, op->name, {address(op->args[0]), op->args[1]}, Call::Extern);
     }
+    Expr visit(const Load *op) override {
+        if (op->name != shared_) return IRMutator::visit(op);
+        const Type element = op->type.element_of();
+        const Expr half = simplify(half_of(op->index, element) / element.bytes());
+        const Expr index = op->index + (op->type.is_vector() ? Broadcast::make(half, op->type.lanes()) : half);
+        return Load::make(op->type, op->name, simplify(index), op->image, op->param, op->predicate, op->alignment);
+    }
     Stmt visit(const Allocate *op) override {
         arrays_.insert(op->name);
         if (op->memory_type != MemoryType::GPUShared || !use_of(op->body).copies) return IRMutator::visit(op);
-        ScopedValue<std::int64_t> doubled(bytes_, use_of(op).bytes);
+        CopiedByLoop copied;
+        op->body.accept(&copied);
+        require(copied.begin >= 0, "no loop copies to shared memory");
+        ScopedValue<std::int64_t> doubled(bytes_, use_of(op).bytes), from(begin_, copied.begin);
         ScopedValue<std::string> shared(shared_, op->name);
-        const Expr elements = static_cast<int>(2 * bytes_ / op->type.bytes());
+        const Expr elements = static_cast<int>((2 * bytes_ - begin_) / op->type.bytes());
         return Allocate::make(op->name, op->type, op->memory_type, {elements}, op->condition, mutate(op->body));
     }
     Stmt visit(const For *op) override {

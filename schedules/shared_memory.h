@@ -14,7 +14,8 @@ Halide::Expr copied_to_shared_memory(const Halide::Expr &address, const Halide::
 
 // A lowering pass that puts addresses in the place of those elements. A serial loop that copies asks in each iteration for
 // what the next one reads, and waits for what it reads itself: shared memory becomes twice as large, and its halves take turns.
-// All Funcs that a loop has in shared memory are copied, before the first barrier of an iteration.
+// All Funcs that a loop has in shared memory are copied, before the first barrier of an iteration. What is copied before the loop
+// is there when the loop first reads; it lies before what the loop copies, and is not doubled.
 void take_shared_addresses(Halide::Pipeline);
 
 }  // namespace attune

@@ -56,7 +56,7 @@ class Cell:
 
 def cells(scale):
     for dtype in TYPES:
-        for queries, dim in ((1024, 64), (2048, 64), (2048, 128), (2048, 256)):
+        for queries, dim in ((1024, 64), (2048, 32), (2048, 64), (2048, 80), (2048, 96), (2048, 128), (2048, 256)):
             size = queries // scale
             yield from (Cell(Problem(4, 16, 16, size, size, dim, dtype, causal)) for causal in (False, True))
         for batch, key_heads, queries, keys, dim in ((1, 8, 1, 32768, 128), (16, 8, 1, 8192, 128), (16, 8, 1, 8192, 64),

@@ -8,8 +8,8 @@
 namespace attune {
 
 // The inputs as they are in memory.
-struct GradientHalves {
-    HalfInput query, key, value, grad_out;
+struct RawGradientInputs {
+    RawInput query, key, value, grad_out;
 };
 
 // A chunk c that all rows of a tile see whole, or another. g is the query head among those that share a key head, as in
@@ -21,14 +21,14 @@ struct FragmentPairs {
     std::vector<Halide::Func> met_totals;       // (k, l, u, c, t, g, h, b) lse and delta, where rows that are met are queries
     FragmentProduct product, product_gradient;  // (e, l, p, n, c, t, g, h, b) of own rows and these
     PairWeights of_pair;                        // (r, k, u, c, t, g, h, b) k counts what a lane has of 16 rows u of the chunk
-    Halide::Func weight_words;                  // (e, l, p, u, c, t, g, h, b)
+    Halide::Func weight_words;                  // (e, l, p, m, u, c, t, g, h, b)
     Halide::RVar running_rows, running_chunk, running_head;
     bool has_heads = false;  // running_head is there: of rows of keys
 };
 
 struct FragmentGradient {
     FragmentVars v;
-    Halide::Func own_words, own_other_words;  // (e, l, p, m, t, h, b)
+    OwnWords own, own_other;
     FragmentPairs full, part;
     Halide::Func running;  // (e, l, p, n, t, h, b) groups of channels
     SettledTotals settled;
@@ -39,7 +39,7 @@ struct FragmentGradient {
     Halide::RVar element, slot, tile;
 };
 
-FragmentGradient fragment_gradient(GradientOf, const GradientInputs &, const GradientHalves &, const FragmentShape &,
+FragmentGradient fragment_gradient(GradientOf, const GradientInputs &, const RawGradientInputs &, const FragmentShape &,
                                    const Score &, const FragmentInstructions &,
                                    const std::function<Halide::Expr(Halide::Expr)> &stored);
 

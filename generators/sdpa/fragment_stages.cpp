@@ -7,7 +7,7 @@ using namespace Halide;
 namespace {
 
 struct FragmentBuilder {
-    const HalfInputs &halves;
+    const RawInputs &raw;
     const FragmentShape &shape;
     const FragmentInstructions &does;
     Builder &build;
@@ -42,9 +42,9 @@ struct FragmentBuilder {
 
     void query() {
         const SdpaStages &s = build.s;
-        stages.query_words = own_words("query_words", shape, stages.v, [&](const Expr &d, const Expr &slot) {
+        stages.queries = own_words("query_words", shape, stages.v, does, raw.query, [&](const Expr &slot) -> RowOfInput {
             const Rows row = build.rows(slot, s.t, s.h);
-            return halves.query.bits(d, row.query, row.query_head, s.b);
+            return {row.query, row.query_head};
         });
     }
 
@@ -57,16 +57,17 @@ struct FragmentBuilder {
         // What lies outside the tile's keys may be no number: it is left out here, once for all rows.
         const Expr given = masked ? select(side == 0 || within_tile(j, build), bytes_together, 0) : Expr(bytes_together);
         f.rows = Func("rows" + suffix);
-        f.rows(w, k, side, c, t, h, b) = does.copied(
-            select(side == 0, halves.key.address(w * 2, key, head, b), halves.value.address(w * 2, key, head, b)), given);
-        f.key_words = chunk_words("key_words" + suffix, stages.v, does, f.rows, 0, false, {c, t, h, b});
-        f.value_words = chunk_words("value_words" + suffix, stages.v, does, f.rows, 1, true, {c, t, h, b});
+        f.rows(w, k, side, c, t, h, b) = does.copied(select(side == 0, raw.key.address(w * shape.in_word, key, head, b),
+                                                            raw.value.address(w * shape.in_word, key, head, b)),
+                                                     given);
+        f.key_words = chunk_words("key_words" + suffix, shape, stages.v, does, f.rows, 0, false, {c, t, h, b});
+        f.value_words = chunk_words("value_words" + suffix, shape, stages.v, does, f.rows, 1, true, {c, t, h, b});
     }
 
     void scores(FragmentPartials &f, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
         Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-        f.product = product_of("product" + suffix, shape, stages.v, does, stages.query_words, f.key_words, {c, t, h, b});
+        f.product = product_of("product" + suffix, shape, stages.v, does, stages.queries, f.key_words, {c, t, h, b});
         f.p.score = Func("score" + suffix);
         f.p.score(r, k, c, t, h, b) = element_of_product(f.product.sum, shape, r, k, {c, t, h, b});
         f.p.logit = Func("logit" + suffix);
@@ -84,7 +85,7 @@ struct FragmentBuilder {
     // products of matrices add to what there is.
     void take_up(FragmentPartials &f, const std::string &suffix, bool masked) const {
         Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
-        RDom at(0, shape.chunk / 16, 0, build.chunk_count(), "running" + suffix);
+        RDom at(0, shape.chunk / terms_together, 0, build.chunk_count(), "running" + suffix);
         f.running_keys = at.x, f.running_chunk = at.y;
         const Expr step = at.x, chunk = at.y;
         take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole, of_part(build));
@@ -109,17 +110,28 @@ struct FragmentBuilder {
                 }
                 set(held.sum(row), sum), set(held.max(row), new_max);
             }
-            std::array<Expr, 4> weights;
-            for (int e = 0; e < 4; e++) weights[e] = does.pair(weight[e % 2][e / 2 * 2], weight[e % 2][e / 2 * 2 + 1]);
+            std::vector<Expr> weights;
+            for (int j = 0; j < shape.together(); j++)
+                for (int e = 0; e < 4; e++) {
+                    const Expr *first = &weight[e % 2][(j * 2 + e / 2) * shape.in_word];
+                    weights.push_back(does.word({first, first + shape.in_word}));
+                }
             for (int group = 0; group < shape.channels / 8; group++) {
-                auto values = [&](int e) { return f.value_words(group % 2 * 2 + e, l, group / 2, step, chunk, t, h, b); };
+                std::vector<Expr> values;
+                for (int j = 0; j < shape.together(); j++)
+                    for (int e = 0; e < 2; e++)
+                        values.push_back(
+                            f.value_words(group % 2 * 2 + e, l, group / 2, step * shape.together() + j, chunk, t, h, b));
                 std::array<Expr, 4> mixed;
                 for (int e = 0; e < 4; e++) mixed[e] = before(held.weighted(product, group, e)) * rescale[e / 2];
-                for (int e = 0; e < 4; e++)
-                    set(held.weighted(product, group, e), does.element(weights, {values(0), values(1)}, mixed, e));
+                for (int e = 0; e < 4; e++) set(held.weighted(product, group, e), does.element(weights, values, mixed, e));
             }
         }
         stages.running(l, t, h, b) = Tuple(after);
+    }
+
+    Expr sink_of(const Expr &head) const {
+        return build.in.sinks.defined() && !part ? build.sink(head) : build.value_of(lowest_max);
     }
 
     void run() {
@@ -127,8 +139,7 @@ struct FragmentBuilder {
         stages.running = Func("running");
         std::vector<Expr> start(static_cast<std::size_t>(held.sum(0)), 0.0f);
         // A sink is one more score, which has no value; the first lane of a row has it in its sum. Of parts it is the merge's.
-        const Expr lowest = build.value_of(lowest_max);
-        const Expr sink = build.in.sinks.defined() && !part ? build.sink(build.rows(0, t, h).query_head) : lowest;
+        const Expr lowest = build.value_of(lowest_max), sink = sink_of(build.rows(0, t, h).query_head);
         const auto rows = static_cast<std::size_t>(shape.lane_rows);
         start.insert(start.end(), rows, select(sink > lowest && l % lanes_of_row == 0, 1.0f, 0.0f));
         start.insert(start.end(), rows, sink);
@@ -142,9 +153,12 @@ struct FragmentBuilder {
     }
 
     // A query, of which nothing that follows is kept in registers from before the walk for what comes behind it.
-    Expr unfollowed(const Expr &query) const { return unsafe_promise_clamped(does.opaque(query), 0, build.in.queries - 1); }
+    Expr unfollowed(const Expr &query) const { return unsafe_promise_clamped(does.opaque(query, 0), 0, build.in.queries - 1); }
 
-    // A row is spoilt whose sum of weights is a number, but not what they weigh.
+    // Products of f32 make a NaN of a score that is infinite: its row's sum of weights is computed once more, too.
+    bool sums_again() const { return shape.in_word == 1; }
+
+    // A row is spoilt whose weighted values are no numbers; where its sum is no number either they need not be.
     void settle_rows(Builder &by_key) {
         const SdpaStages &s = build.s;
         const SdpaInputs &in = build.in;
@@ -161,23 +175,37 @@ struct FragmentBuilder {
         p.logit = Func("logit_of_key");
         by_key.finish_scores(p, "_of_key", true);
 
-        auto total = [&](int channel) { return of_slot(r, [&](int row) { return held.weighted(row, channel); }); };
+        const Expr sum = stages.sum(r, t, h, b), max = max_of_slot(r);
+        std::vector<Expr> totals, begin(static_cast<std::size_t>(shape.lane_channels()), 0.0f);
         Expr spoilt = Internal::const_false();
-        for (int j = 0; j < shape.lane_channels(); j++) spoilt = spoilt || is_no_number(total(j));
+        for (int j = 0; j < shape.lane_channels(); j++) {
+            totals.push_back(of_slot(r, [&](int row) { return held.weighted(row, j); }));
+            spoilt = spoilt || is_no_number(totals.back());
+        }
+        if (sums_again()) {
+            const Expr sink = sink_of(row.query_head);
+            totals.push_back(sum);
+            begin.push_back(select(sink > build.value_of(lowest_max), does.exp2(build.base2(sink - max)), 0.0f));
+        } else {
+            spoilt = spoilt && !is_no_number(sum);
+        }
         const auto terms = [&](const Expr &key, const Expr &) {
             const Expr logit = p.logit(r, 0, key, t, h, b), masked = build.is_masked(logit);
-            const Expr weight = select(masked, 0.0f, does.exp2(build.base2(logit - max_of_slot(r))));
+            // The maximum may be without this score; an infinite one then makes a NaN, as everywhere.
+            const Expr weight = select(masked, 0.0f, does.exp2(build.base2(logit - does.max(max, logit))));
             std::vector<Expr> each;
             for (int j = 0; j < shape.lane_channels(); j++) {
                 const Expr channel = element_of_lane(j, r / shape.lane_rows);
                 each.push_back(weight * select(masked, 0.0f, in.value(channel, min(key, in.keys - 1), row.key_head, b)));
             }
+            if (sums_again()) each.push_back(weight);
             return each;
         };
         stages.settled =
-            settle(shape, stages.v,
-                   {.spoilt = spoilt && !is_no_number(stages.sum(r, t, h, b)),
-                    .total = total,
+            settle(stages.v,
+                   {.spoilt = spoilt,
+                    .totals = totals,
+                    .begin = begin,
                     .met_rows = in.keys,
                     .heads = {},
                     .take = [&](RDom &at, const Expr &key) { take_chunks(at, key, by_key, SeenChunks::all, of_part(by_key)); },
@@ -190,6 +218,11 @@ struct FragmentBuilder {
         std::vector<Expr> all;
         for (int n = 0; n < shape.lane_channels(); n++) all.push_back(own[n]);
         return mux(element, all);
+    }
+    Expr sum(const Expr &slot, const Expr &tile) const {
+        const Var h = build.s.h, b = build.s.b;
+        return sums_again() ? Expr(stages.settled.settled(slot, tile, h, b)[shape.lane_channels()])
+                            : Expr(stages.sum(slot, tile, h, b));
     }
     void row_totals(Builder &by_key) {
         Var r = build.s.r, t = build.s.t, h = build.s.h, b = build.s.b;
@@ -213,7 +246,7 @@ struct FragmentBuilder {
         stages.state = Func("state_stage");
         stages.state(s.d, row, h, b) = Tuple(undef<float>(), undef<float>(), undef<float>());
         stages.state(element_of_lane(at.x, at.y / shape.lane_rows), min(own, rows - 1) * parts() + at.z % parts(), h, b) =
-            Tuple(mixed(at.x, at.y, at.z), stages.sum(at.y, at.z, h, b), stages.max(at.y, at.z, h, b));
+            Tuple(mixed(at.x, at.y, at.z), sum(at.y, at.z), stages.max(at.y, at.z, h, b));
         stages.merged = merge_parts(build, stages.state, part, does.reciprocal, stored);
     }
 
@@ -223,7 +256,7 @@ struct FragmentBuilder {
         Var r = s.r, t = s.t, h = s.h, b = s.b, d = s.d, i = s.i;
         row_totals(by_key);
         stages.lse = Func("lse");
-        stages.lse(r, t, h, b) = running_lse(build, stages.max(r, t, h, b), stages.sum(r, t, h, b));
+        stages.lse(r, t, h, b) = running_lse(build, stages.max(r, t, h, b), sum(r, t));
 
         const Expr tiles = (in.queries + shape.rows - 1) / shape.rows;
         RDom at(0, shape.lane_channels(), 0, shape.slots(), 0, tiles, "out");
@@ -231,8 +264,8 @@ struct FragmentBuilder {
         // The last tile first: under a diagonal it sees most keys, and what begins last should not be the longest.
         const Expr tile = tiles - 1 - at.z, query = row_of_slot(shape, at.y, tile);
         at.where(unsolved(query < in.queries));
-        const Expr sum = stages.sum(at.y, tile, h, b);
-        const Expr result = stored(select(is_empty_sum(sum), 0.0f, mixed(at.x, at.y, tile) * does.reciprocal(sum)));
+        const Expr weights = sum(at.y, tile);
+        const Expr result = stored(select(is_empty_sum(weights), 0.0f, mixed(at.x, at.y, tile) * does.reciprocal(weights)));
         s.out = Func("out_stage");
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
         s.out(element_of_lane(at.x, at.y / shape.lane_rows), unfollowed(min(query, in.queries - 1)), h, b) =
@@ -244,14 +277,18 @@ struct FragmentBuilder {
 
 namespace {
 
-FragmentStages stages_of(const SdpaInputs &in, const HalfInputs &halves, const FragmentShape &fragment, int part,
+FragmentStages stages_of(const SdpaInputs &in, const RawInputs &raw, const FragmentShape &fragment, int part,
                          const decltype(Builder::rows) &rows, const decltype(Builder::queries_of) &queries_of,
                          const Score &score, const FragmentInstructions &does, const std::function<Expr(Expr)> &stored) {
     FragmentStages stages;
     const SdpaShape shape{Float(32), fragment.chunk, fragment.chunk, fragment.rows, false};
     Builder build{in, shape, score, rows, queries_of};
-    build.share = {fragment.lane_keys(), [fragment](Expr k, Expr r) { return element_of_lane(k, r / fragment.lane_rows); }};
-    FragmentBuilder fragments{halves, fragment, does, build, stages, part};
+    build.share = {fragment.lane_keys(), [fragment, does, c = build.s.c](Expr k, Expr r) {
+                       // Or the distance of each key to the end of each row would be kept in registers.
+                       const Expr key = does.opaque(element_of_lane(k, r / fragment.lane_rows), c);
+                       return unsafe_promise_clamped(key, 0, fragment.chunk - 1);
+                   }};
+    FragmentBuilder fragments{raw, fragment, does, build, stages, part};
     build.prepare();
     build.intervals();
     fragments.query();
@@ -266,18 +303,18 @@ FragmentStages stages_of(const SdpaInputs &in, const HalfInputs &halves, const F
 
 }  // namespace
 
-FragmentStages fragment_stages(const SdpaInputs &in, const HalfInputs &halves, const FragmentShape &fragment,
-                               const Score &score, const FragmentInstructions &does, const std::function<Expr(Expr)> &stored) {
+FragmentStages fragment_stages(const SdpaInputs &in, const RawInputs &raw, const FragmentShape &fragment, const Score &score,
+                               const FragmentInstructions &does, const std::function<Expr(Expr)> &stored) {
     const Expr group = in.query_heads / in.key_heads, queries = in.queries;
     const auto rows = [=](Expr r, Expr t, Expr h) { return Rows{min(row_of_slot(fragment, r, t), queries - 1), h, h / group}; };
     const auto queries_of = [=](Expr t) {
         const Expr first = t * fragment.rows;
         return std::pair(first, min(first + fragment.rows, queries) - 1);
     };
-    return stages_of(in, halves, fragment, 0, rows, queries_of, score, does, stored);
+    return stages_of(in, raw, fragment, 0, rows, queries_of, score, does, stored);
 }
 
-FragmentStages fragment_split_stages(const SdpaInputs &in, const HalfInputs &halves, const FragmentShape &fragment, int part,
+FragmentStages fragment_split_stages(const SdpaInputs &in, const RawInputs &raw, const FragmentShape &fragment, int part,
                                      const Score &score, const FragmentInstructions &does,
                                      const std::function<Expr(Expr)> &stored) {
     const Expr group = in.query_heads / in.key_heads, queries = in.queries, parts = (in.keys + part - 1) / part;
@@ -286,7 +323,7 @@ FragmentStages fragment_split_stages(const SdpaInputs &in, const HalfInputs &hal
         return Rows{n % queries, h * group + n / queries, h};
     };
     const auto queries_of = [=](Expr) { return std::pair(Expr(0), queries - 1); };
-    return stages_of(in, halves, fragment, part, rows, queries_of, score, does, stored);
+    return stages_of(in, raw, fragment, part, rows, queries_of, score, does, stored);
 }
 
 }  // namespace attune

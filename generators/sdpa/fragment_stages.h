@@ -19,8 +19,8 @@ struct RunningPart {
 };
 
 // The inputs as they are in memory; of keys and values nothing but where.
-struct HalfInputs {
-    HalfInput query, key, value;
+struct RawInputs {
+    RawInput query, key, value;
 };
 
 struct FragmentPartials {
@@ -34,8 +34,8 @@ struct FragmentPartials {
 
 struct FragmentStages {
     FragmentVars v;
-    SdpaStages s;              // row_begin, row_end, out; t counts tiles
-    Halide::Func query_words;  // (e, l, p, m, t, h, b)
+    SdpaStages s;  // row_begin, row_end, out; t counts tiles
+    OwnWords queries;
     FragmentPartials full, part;
     Halide::Func running;              // (l, t, h, b) Tuple: RunningPart
     Halide::Func sum, max, lse;        // (r, t, h, b) of all keys
@@ -49,10 +49,10 @@ struct FragmentStages {
 };
 
 // Inputs as those of lane_stages(); t of shortest and longest counts tiles.
-FragmentStages fragment_stages(const SdpaInputs &, const HalfInputs &, const FragmentShape &, const Score &,
+FragmentStages fragment_stages(const SdpaInputs &, const RawInputs &, const FragmentShape &, const Score &,
                                const FragmentInstructions &, const std::function<Halide::Expr(Halide::Expr)> &stored);
 // Rows are the queries of all query heads that share a key head, and keys are cut in parts of `part`, a multiple of a chunk.
-FragmentStages fragment_split_stages(const SdpaInputs &, const HalfInputs &, const FragmentShape &, int part, const Score &,
+FragmentStages fragment_split_stages(const SdpaInputs &, const RawInputs &, const FragmentShape &, int part, const Score &,
                                      const FragmentInstructions &, const std::function<Halide::Expr(Halide::Expr)> &stored);
 
 }  // namespace attune

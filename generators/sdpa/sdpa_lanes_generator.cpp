@@ -32,6 +32,7 @@ public:
     GeneratorParam<int> tile_q{"tile_q", 128, 1, 1024};  // split: of the rows of a key head
     GeneratorParam<int> part{"part", 128, 1, 1 << 20};   // split: keys of a part
     GeneratorParam<int> lane_rows{"lane_rows", 4, 1, 16};
+    GeneratorParam<int> stage_own{"stage_own", 0, 0, 1};  // mma: rows of the block in shared memory (1) or in registers
     GeneratorParam<int> channel_lanes{"channel_lanes", 4, 1, 32};
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"}, value{"value"};
@@ -52,7 +53,8 @@ public:
             pair_bias = add_input<float>("pair_bias");
         }
         if (by_fragments())
-            key_address = add_input<uint64_t>("key_address"), value_address = add_input<uint64_t>("value_address");
+            query_address = add_input<uint64_t>("query_address"), key_address = add_input<uint64_t>("key_address"),
+            value_address = add_input<uint64_t>("value_address");
         if (kind == Kind::scored) {
             softcap = add_input<float>("softcap");
             has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held(), 4);
@@ -65,9 +67,7 @@ public:
             grad_out = add_input<Buffer<>>("grad_out", held(), 4);
             lse = add_input<Buffer<>>("lse", Float(32), 3);
             has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
-            if (by_fragments())
-                query_address = add_input<uint64_t>("query_address"),
-                grad_out_address = add_input<uint64_t>("grad_out_address");
+            if (by_fragments()) grad_out_address = add_input<uint64_t>("grad_out_address");
             rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
             for (const auto &[name, gradient] :
                  {std::pair("grad_query", &of_query), {"grad_key", &of_key}, {"grad_value", &of_value}})
@@ -98,7 +98,7 @@ public:
                                           {attune::GradientOf::value, of_value}}) {
                 if (by_fragments()) {
                     fragment_gradients.push_back(attune::fragment_gradient(
-                        of, in, halves(), fragment(), score(), attune::fragment_instructions(target, held()), narrowed));
+                        of, in, raw_inputs(), fragment(), score(), attune::fragment_instructions(target, held()), narrowed));
                     *out = fragment_gradients.back().out;
                 } else {
                     lane_gradients.push_back(attune::lane_gradient(of, in, lanes(), chunk, tile_q, score(),
@@ -109,8 +109,8 @@ public:
             return;
         }
         if (by_fragments()) {
-            const attune::GradientHalves all = halves();
-            const attune::HalfInputs read = {all.query, all.key, all.value};
+            const attune::RawGradientInputs all = raw_inputs();
+            const attune::RawInputs read = {all.query, all.key, all.value};
             const attune::FragmentInstructions does = attune::fragment_instructions(target, held());
             fragments = in_parts() ? attune::fragment_split_stages(inputs(), read, fragment(), part, score(), does, narrowed)
                                    : attune::fragment_stages(inputs(), read, fragment(), score(), does, narrowed);
@@ -174,7 +174,9 @@ private:
         return {lanes(), chunk, tile_q, std::min(together(), lanes().lane_channels()),
                 attune::lane_instructions(target).exchange};
     }
-    attune::FragmentShape fragment() const { return {tile_q, lane_rows, most_channels(), chunk}; }
+    attune::FragmentShape fragment() const {
+        return {tile_q, lane_rows, most_channels(), chunk, 4 / held().bytes(), stage_own != 0};
+    }
     // Elements of 16 bytes, as loads are widest.
     int together() const { return head_dim == 0 ? 1 : 16 / held().bytes(); }
 
@@ -186,28 +188,27 @@ private:
         return f;
     }
 
-    // Elements of 16 bits as these.
     Func in_bits(const Func &from, const std::string &name) const {
         Func f(name);
         const std::vector<Var> at = from.args();
-        f(at) = reinterpret<uint16_t>(from(std::vector<Expr>(at.begin(), at.end())));
+        f(at) = reinterpret(UInt(held().bits()), from(std::vector<Expr>(at.begin(), at.end())));
         return f;
     }
 
     // `begin`: the address of its first element, where the kernel is given it.
-    template<typename In> attune::HalfInput half(const In &in, const std::string &name, const Input<uint64_t> *begin) const {
-        attune::HalfInput input{in_bits(in, name + "_bits"), {}};
+    template<typename In> attune::RawInput raw(const In &in, const std::string &name, const Input<uint64_t> *begin) const {
+        attune::RawInput input{in_bits(in, name + "_bits"), {}};
         if (!begin) return input;
-        input.address = [&in, begin](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
+        input.address = [this, &in, begin](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
             // An index of an element has 32 bits, as everywhere: tensors are no larger.
             const Expr index = d + s * in.dim(1).stride() + h * in.dim(2).stride() + b * in.dim(3).stride();
-            return *begin + cast<uint64_t>(cast<int64_t>(index) * 2);
+            return *begin + cast<uint64_t>(cast<int64_t>(index) * held().bytes());
         };
         return input;
     }
-    attune::GradientHalves halves() const {
-        return {half(query, "query", query_address), half(key, "key", key_address), half(value, "value", value_address),
-                grad_out ? half(*grad_out, "grad_out", grad_out_address) : attune::HalfInput()};
+    attune::RawGradientInputs raw_inputs() const {
+        return {raw(query, "query", query_address), raw(key, "key", key_address), raw(value, "value", value_address),
+                grad_out ? raw(*grad_out, "grad_out", grad_out_address) : attune::RawInput()};
     }
 
     attune::SdpaInputs inputs() {

@@ -31,10 +31,8 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
     call.buffer(row(c.forward.out)), call.buffer(row(c.grad_out));
     call.buffer(p.queries ? c.lse : of_rows);
     call.number(c.grad_lse.given()), call.buffer(p.queries ? given_or(c.grad_lse, of_rows) : of_rows);
-    // As of key and value, where rows are that kernels copy themselves.
-    if (variant.schedule == "mma")
-        for (const ConstView &v : {c.forward.query, c.grad_out})
-            call.number(reinterpret_cast<std::uint64_t>((p.queries ? v : memory).data));
+    // As of query, key and value, where rows are that kernels copy themselves.
+    if (variant.schedule == "mma") call.number(reinterpret_cast<std::uint64_t>((p.queries ? c.grad_out : memory).data));
     for (int n = 0; n < 2; n++) call.scratch_buffer({p.batch, p.query_heads, queries});
     auto gradient = [&](const View &v, std::int64_t heads, std::int64_t rows, std::int64_t channels) {
         if (v.given() && v.extent[2] == rows)

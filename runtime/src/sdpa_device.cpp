@@ -119,10 +119,10 @@ void add_attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands
     if (none) b.length = 0, b.lengths = {};
     ConstView offsets = given_or(b.offsets, instead(DType::i32, {p.batch, 1}));
     offsets.rank = 1;
-    call.buffer(p.queries ? c.query : row_instead(p.query_heads, p.head_dim));
+    const ConstView query = p.queries ? c.query : row_instead(p.query_heads, p.head_dim);
     const ConstView key = p.keys ? c.key : row_instead(p.key_heads, p.head_dim);
     const ConstView value = p.keys ? c.value : row_instead(p.key_heads, p.value_dim);
-    call.buffer(key), call.buffer(value);
+    for (const ConstView &v : {query, key, value}) call.buffer(v);
     call.number(static_cast<float>(c.scale));
     for (const std::int32_t n : {b.begin, b.end, b.offset, b.length}) call.number(n);
     call.number(b.offsets.given()), call.number(b.lengths.given());
@@ -132,9 +132,9 @@ void add_attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands
         call.number(c.pair_weight.given()), call.buffer(given_or(c.pair_weight, instead(DType::f32, {p.head_dim})));
         call.number(static_cast<float>(c.pair_bias));
     }
-    // Kernels that copy keys and values themselves take where they are.
+    // Kernels that copy rows themselves take where they are.
     if (multiplies_matrices(variant))
-        for (const ConstView &v : {key, value}) call.number(reinterpret_cast<std::uint64_t>(v.data));
+        for (const ConstView &v : {query, key, value}) call.number(reinterpret_cast<std::uint64_t>(v.data));
     if (variant.kind != "scored") return;
     call.number(static_cast<float>(c.softcap));
     call.number(c.bias.given()), call.buffer(table(c.bias, p.dtype));

@@ -16,14 +16,14 @@ void schedule_partials(FragmentStages &stages, FragmentPartials &f, const Fragme
     const auto in_keys = [&](Stage s, const RVar &key, const RVar &of_block) {
         s.reorder(r, key, of_block).unroll(r).unroll(key);
     };
-    block.in_lane(f.key_words, {f.product.sum, f.product.term}, {.groups = shape.chunk / 16});
+    block.in_lane(f.key_words, {f.product.sum, f.product.term}, {.groups = shape.chunk / 16, .terms = shape.together()});
     block.products(f.product, lane, shape.chunk / 8);
     block.in_lane(f.p.logit, lane, {.keys = shape.lane_keys()});
     in_keys(f.p.logit.update(0), f.p.logit_keys.key, f.p.logit_keys.block);
     for (const ScoreUpdate &step : f.p.steps) in_keys(f.p.logit.update(step.update), step.keys.key, step.keys.block);
     block.in_lane(f.lane_max, lane).update().reorder(r, f.max_key).unroll(r).unroll(f.max_key);
     block.in_lane(f.row_max, lane);
-    block.in_lane(f.value_words, {stages.running, f.running_keys}, {.groups = shape.channels / 16});
+    block.in_lane(f.value_words, {stages.running, f.running_keys}, {.groups = shape.channels / 16, .terms = shape.together()});
 }
 
 // `result` is an update over what lanes hold in the end.
@@ -38,15 +38,14 @@ void schedule_walk(FragmentStages &stages, Func result, const FragmentShape &sha
     if (stages.lse.defined()) in_block.in_lane(stages.lse, in_out);
     in_block.settling(stages.settled, in_out, {stages.of_key.score, stages.of_key.logit});
 
-    for (Func f : {s.row_begin, s.row_end}) in_block.of_slots(f, block);
     in_block.of_lanes(stages.running, block);
-    in_block.of_lanes(stages.query_words, block, {.terms = shape.channels / 16});
+    in_block.own(stages.queries, block, {stages.full.product, stages.part.product});
     int update = 0;
     for (FragmentPartials *f : {&stages.full, &stages.part}) {
         const LoopLevel lane = in_block.take_up(stages.running, update, {f->running_keys}, {f->running_chunk});
         stages.running.update(update++).unroll(f->running_keys);
         schedule_partials(stages, *f, in_block, lane);
-        in_block.staging(f->rows, {stages.running, f->running_chunk});
+        in_block.staging(f->rows, shape.chunk, {stages.running, f->running_chunk});
     }
 }
 

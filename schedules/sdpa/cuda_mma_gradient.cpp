@@ -14,7 +14,7 @@ void schedule_pairs(FragmentGradient &g, FragmentPairs &p, const FragmentBlock &
     const LoopLevel rows(g.running, p.running_rows);
     for (auto [words, product] : {std::pair(p.met_words, p.product), {p.met_other_words, p.product_gradient}}) {
         if (!words.defined()) continue;
-        block.in_lane(words, {product.sum, product.term});
+        block.in_lane(words, {product.sum, product.term}, {.terms = block.shape.together()});
         block.products(product, rows, groups);
     }
     block.in_lane(p.of_pair.logit, rows, {.keys = lane_rows_of_product});
@@ -22,7 +22,7 @@ void schedule_pairs(FragmentGradient &g, FragmentPairs &p, const FragmentBlock &
     for (const RVar &key : p.of_pair.steps)
         p.of_pair.logit.update(step++).reorder(block.v.r, key).unroll(block.v.r).unroll(key);
     block.in_lane(p.of_pair.weight, rows, {.keys = lane_rows_of_product});
-    block.in_lane(p.weight_words, rows);
+    block.in_lane(p.weight_words, rows, {.terms = block.shape.together()});
 }
 
 }  // namespace
@@ -38,8 +38,8 @@ void schedule_fragment_gradient(FragmentGradient &g, const FragmentShape &shape)
     in_block.settling(g.settled, lane, again);
 
     in_block.of_lanes(g.running, block, {.groups = shape.channels / 8});
-    for (const Func &words : {g.own_words, g.own_other_words})
-        if (words.defined()) in_block.of_lanes(words, block, {.terms = shape.channels / 16});
+    in_block.own(g.own, block, {g.full.product, g.part.product});
+    if (g.own_other.words.defined()) in_block.own(g.own_other, block, {g.full.product_gradient, g.part.product_gradient});
     int update = 0;
     for (FragmentPairs *p : {&g.full, &g.part}) {
         Var groups("groups");
@@ -50,11 +50,11 @@ void schedule_fragment_gradient(FragmentGradient &g, const FragmentShape &shape)
         Stage rows = g.running.update(update++).vectorize(v.e).unroll(v.p).unroll(v.n).unroll(groups);
         // Larger heads leave no registers for two steps at once.
         if (shape.channels <= 64) rows.unroll(p->running_rows);
-        in_block.in_lane(p->summed_words, {g.running, groups});
+        in_block.in_lane(p->summed_words, {g.running, groups}, {.terms = shape.together()});
         schedule_pairs(g, *p, in_block);
         for (const Func &f : p->met_totals)
             in_block.of_lanes(f, {g.running, p->running_chunk}, {.keys = lane_rows_of_product, .steps = shape.chunk / 16});
-        in_block.staging(p->rows, {g.running, p->running_chunk});
+        in_block.staging(p->rows, shape.chunk, {g.running, p->running_chunk});
     }
 }
 

@@ -72,16 +72,6 @@ void FragmentBlock::of_lanes(Func f, const LoopLevel &block, const FragmentExten
     f.reorder(loops).gpu_threads(v.l, warp);
 }
 
-void FragmentBlock::of_slots(Func f, const LoopLevel &block) const {
-    Var row("row"), lane("lane"), warp("warp");
-    bounded(f, {.slots = shape.slots()})
-        .compute_at(block)
-        .split(v.r, lane, row, shape.lane_rows)
-        .split(lane, warp, lane, lanes_of_warp)
-        .unroll(row)
-        .gpu_threads(lane, warp);
-}
-
 void FragmentBlock::products(const FragmentProduct &product, const LoopLevel &at, int groups) const {
     in_lane(product.sum, at, {.groups = groups})
         .update()
@@ -94,27 +84,37 @@ void FragmentBlock::products(const FragmentProduct &product, const LoopLevel &at
 
 // Lanes side by side copy 16 bytes of a row each. Rows begin 4 words apart, modulo the 32 banks: eight that follow on each
 // other, which are read together as a matrix, meet in no bank.
-void FragmentBlock::staging(Func rows, const LoopLevel &chunk) const {
+void FragmentBlock::staging(Func staged, int rows, const LoopLevel &at) const {
     constexpr int words_together = bytes_together / 4;
-    const int words = shape.channels / 2;
-    for (const Var &arg : rows.args())
-        rows.bound_extent(arg, arg.name() == v.w.name()      ? words
-                               : arg.name() == v.k.name()    ? shape.chunk
-                               : arg.name() == v.side.name() ? 2
-                                                             : 1);
+    const int words = shape.channel_words();
+    bool sides = false;
+    for (const Var &arg : staged.args()) {
+        const bool is_side = arg.name() == v.side.name();
+        staged.bound_extent(arg, arg.name() == v.w.name() ? words : arg.name() == v.k.name() ? rows : is_side ? 2 : 1);
+        sides = sides || is_side;
+    }
     Var all("all"), together("together"), lane("lane"), warp("warp"), rest("rest");
-    rows.compute_at(chunk)
+    staged.compute_at(at)
         .store_in(MemoryType::GPUShared)
         .align_storage(v.w, words + words_together)
         .fuse(v.w, v.k, all)
         .split(all, all, together, words_together)
         .split(all, all, lane, lanes_of_warp)
         .split(all, rest, warp, shape.warps())
-        .reorder(together, rest, v.side, lane, warp)
         .vectorize(together)
         .unroll(rest)
-        .unroll(v.side)
         .gpu_threads(lane, warp);
+    if (sides)
+        staged.reorder(together, rest, v.side, lane, warp).unroll(v.side);
+    else
+        staged.reorder(together, rest, lane, warp);
+}
+
+void FragmentBlock::own(OwnWords &own, const LoopLevel &block, const std::vector<FragmentProduct> &products) const {
+    if (!shape.stage_own) return of_lanes(own.words, block, {.terms = shape.channel_products()});
+    staging(own.rows, shape.rows, block);
+    for (const FragmentProduct &product : products)
+        in_lane(own.words.in(product.sum), {product.sum, product.term}, {.terms = shape.together()});
 }
 
 LoopLevel FragmentBlock::take_up(Func running, int update, const std::vector<VarOrRVar> &of_lane,

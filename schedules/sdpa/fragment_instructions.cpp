@@ -9,17 +9,22 @@ using namespace Halide;
 FragmentInstructions fragment_instructions(const Target &target, const Type &type) {
     require(target.has_feature(Target::CUDA), "products of matrices are known for CUDA alone");
     // Of schedules/device_module.cl.
-    const std::string suffix = type.is_float() ? "f16" : "bf16";
+    const bool whole = type.bits() == 32;
+    const std::string suffix = whole ? "f32" : type.is_float() ? "f16" : "bf16";
     auto call = [suffix](const Type &result, const std::string &name, const std::vector<Expr> &args) {
         return Internal::Call::make(result, name + suffix, args, Internal::Call::PureExtern);
     };
     FragmentInstructions does;
     does.exp2 = cuda_exp2, does.reciprocal = cuda_reciprocal, does.max = cuda_max, does.exchange = cuda_exchange;
-    does.pair = [=](const Expr &low, const Expr &high) { return call(UInt(32), "attune_pair_", {low, high}); };
+    does.word = [=](const std::vector<Expr> &of) {
+        return whole ? reinterpret<uint32_t>(of[0]) : call(UInt(32), "attune_pair_", of);
+    };
     does.multiply = [=](const Expr &a, const Expr &b, const Expr &sum) {
         return call(Float(32), "attune_multiply_", {a, b, sum});
     };
-    does.element = [=](const std::array<Expr, 4> &a, const std::array<Expr, 2> &b, const std::array<Expr, 4> &sum, int e) {
+    if (whole)
+        does.rest = [=](const Expr &a, const Expr &b, const Expr &sum) { return call(Float(32), "attune_rest_", {a, b, sum}); };
+    does.element = [=](const std::vector<Expr> &a, const std::vector<Expr> &b, const std::array<Expr, 4> &sum, int e) {
         std::vector<Expr> args(a.begin(), a.end());
         args.insert(args.end(), b.begin(), b.end());
         args.insert(args.end(), sum.begin(), sum.end());

@@ -30,13 +30,14 @@ struct FragmentBlock {
     Halide::Func bounded(Halide::Func, const FragmentExtents &) const;
     // Within the loop of a lane; all loops unrolled, fragments as vectors.
     Halide::Func in_lane(Halide::Func, const Halide::LoopLevel &, const FragmentExtents & = {}) const;
-    // What a lane has before a loop of the block, or in it: of lanes, and of slots.
+    // What a lane has before a loop of the block, or in it.
     void of_lanes(Halide::Func, const Halide::LoopLevel &block, const FragmentExtents & = {}) const;
-    void of_slots(Halide::Func, const Halide::LoopLevel &block) const;
     // A sum of products of matrices: one term after the other, for all groups of columns.
     void products(const FragmentProduct &, const Halide::LoopLevel &, int groups) const;
-    // Words of a chunk in shared memory, by all lanes of the block.
-    void staging(Halide::Func rows, const Halide::LoopLevel &chunk) const;
+    // Words of so many rows in shared memory, by all lanes of the block.
+    void staging(Halide::Func words, int rows, const Halide::LoopLevel &) const;
+    // Operands of own rows, for products within the loops of a block.
+    void own(OwnWords &, const Halide::LoopLevel &block, const std::vector<FragmentProduct> &) const;
     // An update of what lanes hold that takes up chunks: loops of a lane within those of the block, innermost first. Returns the
     // loop over lanes.
     Halide::LoopLevel take_up(Halide::Func running, int update, const std::vector<Halide::VarOrRVar> &of_lane,
@@ -46,7 +47,7 @@ struct FragmentBlock {
 };
 void require_fragments(const FragmentShape &);
 
-// Of tensor cores. `type`: float16, or uint16 that holds bf16.
+// Of tensor cores. `type`: float32, float16, or uint16 that holds bf16.
 FragmentInstructions fragment_instructions(const Halide::Target &, const Halide::Type &type);
 
 }  // namespace attune

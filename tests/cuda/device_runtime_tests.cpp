@@ -30,6 +30,17 @@ const DriverCounts *driver_counts() {
     return ask ? ask() : nullptr;
 }
 
+bool multiplies_matrices() {
+    for (const attune::VariantInfo &v : attune::variants())
+        if (v.name == "sdpa_f16_d64_cuda80_as_ptx_mma") return true;
+    return false;
+}
+bool skipped_without_matrices() {
+    if (multiplies_matrices()) return false;
+    WARN("SKIPPED: there are no variants for tensor cores, because there was no clang when this was configured");
+    return true;
+}
+
 }  // namespace
 
 TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied or waited for", "[device]") {
@@ -46,7 +57,7 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
     attune::SdpaOptions options;
     options.lse = on_device(t.of.lse.view());
     REQUIRE(t.run(context, options).message() == "");
-    CHECK(context.last_variant() == "sdpa_f32_d64_cuda80_as_ptx_simt");
+    CHECK(context.last_variant() == std::string("sdpa_f32_d64_cuda80_as_ptx_") + (multiplies_matrices() ? "mma" : "simt"));
     CHECK(counts->launches == before.launches + 1);
     CHECK(counts->copies == before.copies);
     CHECK(counts->waits == before.waits);
@@ -59,19 +70,8 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
     CHECK(counts->waits == before.waits);
 }
 
-namespace {
-
-bool multiplies_matrices() {
-    for (const attune::VariantInfo &v : attune::variants())
-        if (v.name == "sdpa_f16_d64_cuda80_as_ptx_mma") return true;
-    WARN("SKIPPED: there are no variants for tensor cores, because there was no clang when this was configured");
-    return false;
-}
-
-}  // namespace
-
 TEST_CASE("device: matrices are multiplied where type, head size and strides allow it", "[device]") {
-    if (!multiplies_matrices()) return;
+    if (skipped_without_matrices()) return;
     attune::Context context;
     const auto chosen = [&](auto zero, const SdpaCase &c) {
         SdpaArrays<decltype(zero)> a(c);
@@ -86,16 +86,20 @@ TEST_CASE("device: matrices are multiplied where type, head size and strides all
     CHECK(chosen(Float16(0), {.softcap = 2}) == "sdpa_f16_d64_cuda80_as_ptx_mma_scored");
     CHECK(chosen(BFloat16(0), {.head_dim = 128, .value_dim = 128}) == "sdpa_bf16_d128_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256}) == "sdpa_f16_d256_cuda80_as_ptx_mma");
-    // No kernel of matrices knows changes of scores there.
-    CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f16_d256_cuda80_as_ptx_simt_scored");
+    CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f16_d256_cuda80_as_ptx_mma_scored");
+    // No kernel of matrices of f32 knows changes of scores there.
+    CHECK(chosen(0.0f, {.head_dim = 256, .value_dim = 256}) == "sdpa_f32_d256_cuda80_as_ptx_mma");
+    CHECK(chosen(0.0f, {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f32_d256_cuda80_as_ptx_simt_scored");
     CHECK(chosen(BFloat16(0), {.head_dim = 128}) == "sdpa_bf16_dany_cuda80_as_ptx_simt_c128");
-    CHECK(chosen(Float16(0), {.head_dim = 32, .value_dim = 32}) == "sdpa_f16_d32_cuda80_as_ptx_simt");
+    CHECK(chosen(Float16(0), {.head_dim = 16, .value_dim = 16}) == "sdpa_f16_d16_cuda80_as_ptx_simt");
+    CHECK(chosen(Float16(0), {.head_dim = 80, .value_dim = 80}) == "sdpa_f16_d80_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.key_layout = Layout::padded}) == "sdpa_f16_dany_cuda80_as_ptx_simt_c64");
-    CHECK(chosen(0.0f, {}) == "sdpa_f32_d64_cuda80_as_ptx_simt");
+    CHECK(chosen(0.0f, {}) == "sdpa_f32_d64_cuda80_as_ptx_mma");
+    CHECK(chosen(0.0f, {.key_layout = Layout::padded}) == "sdpa_f32_dany_cuda80_as_ptx_simt_c64");
 }
 
 TEST_CASE("device: gradients multiply matrices where type, head size and strides allow it", "[device]") {
-    if (!multiplies_matrices()) return;
+    if (skipped_without_matrices()) return;
     attune::Context context;
     const auto chosen = [&](auto zero, const SdpaBackwardCase &c) {
         SdpaBackwardArrays<decltype(zero)> a(c);
@@ -118,7 +122,9 @@ TEST_CASE("device: gradients multiply matrices where type, head size and strides
           "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
     CHECK(chosen(Float16(0), {.forward = {}, .grad_layout = Layout::padded}) ==
           "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
-    CHECK(chosen(0.0f, {}) == "sdpa_backward_f32_d64_cuda80_as_ptx_simt_scored");
+    CHECK(chosen(0.0f, {}) == "sdpa_backward_f32_d64_cuda80_as_ptx_mma");
+    CHECK(chosen(0.0f, {.forward = {.head_dim = 128, .value_dim = 128, .softcap = 2}}) ==
+          "sdpa_backward_f32_d128_cuda80_as_ptx_simt_scored");
 }
 
 TEST_CASE("device: keys are cut in parts where queries are few and keys many", "[device]") {
@@ -133,16 +139,19 @@ TEST_CASE("device: keys are cut in parts where queries are few and keys many", "
         CHECK(defect(a) == "");
         return context.last_variant();
     };
+    const bool matrices = multiplies_matrices();
+    const std::string in_parts = matrices ? "mma_split" : "split_scored", whole = matrices ? "mma" : "simt";
+    const std::string f32 = "sdpa_f32_d64_cuda80_as_ptx_";
     const SdpaCase few{.query_heads = 8, .key_heads = 2, .queries = 1, .keys = 300};
-    CHECK(chosen(0.0f, few) == "sdpa_f32_d64_cuda80_as_ptx_split_scored");
-    if (multiplies_matrices()) CHECK(chosen(Float16(0), few) == "sdpa_f16_d64_cuda80_as_ptx_mma_split");
+    CHECK(chosen(0.0f, few) == f32 + in_parts);
+    CHECK(chosen(Float16(0), few) == "sdpa_f16_d64_cuda80_as_ptx_" + in_parts);
     SdpaCase other = few;
     other.keys = 256;
-    CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_simt");
+    CHECK(chosen(0.0f, other) == f32 + whole);
     other = few, other.queries = 16;  // 64 rows for each key head
-    CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_split_scored");
+    CHECK(chosen(0.0f, other) == f32 + in_parts);
     other.queries = 17;
-    CHECK(chosen(0.0f, other) == "sdpa_f32_d64_cuda80_as_ptx_simt");
+    CHECK(chosen(0.0f, other) == f32 + whole);
     other = few, other.head_dim = 50;
     CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_c64_scored");
 }

@@ -118,6 +118,22 @@ TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "
     });
 }
 
+// Scores are infinite, of either sign: -Inf counts nothing.
+TEST_CASE("device: infinite keys and queries that are seen", "[device]") {
+    attune::Context context;
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_sizes_of(v, 0);
+        for (const bool in_query : {false, true}) {
+            DeviceArrays<T> a(SdpaCase{.queries = 9, .keys = 23, .head_dim = head_dim, .value_dim = value_dim});
+            auto &spoilt = in_query ? a.query : a.key;
+            spoilt(0, 0, 3, 0) = T(infinity), spoilt(0, 1, 5, head_dim - 1) = T(-infinity);
+            check_arrays(context, a, v.name);
+        }
+    });
+}
+
 // Of the same tile some rows see them and others do not. The longer of both is what those that multiply matrices compute in
 // several stretches.
 TEST_CASE("device: infinite values and NaN behind a diagonal", "[device]") {

@@ -80,6 +80,33 @@ TEST_CASE("ptx: matrices are dealt out to lanes as the manual draws them", "[ptx
     }
 }
 
+TEST_CASE("ptx: a product of matrices of tf32 deals elements as the manual draws them and does not read their last bits",
+          "[ptx]") {
+    // a is 16 x 8 and has one element of row i, i + 1, in column i % 8; b(k, j) is 100 k + j. All have bits that are not read.
+    Words in(16 * 8 + 8 * 8);
+    auto word = [](float x) { return std::bit_cast<std::uint32_t>(x) | 0x1fff; };
+    for (std::size_t i = 0; i < 16; i++) in[i * 8 + i % 8] = word(static_cast<float>(i + 1));
+    for (std::size_t k = 0; k < 8; k++)
+        for (std::size_t j = 0; j < 8; j++) in[128 + k * 8 + j] = word(static_cast<float>(100 * k + j));
+    const std::string of_lane = "shr.u32 %r2, %r1, 2;\nand.b32 %r3, %r1, 3;\n"         // g and t: row and column
+                                "mad.lo.s32 %r4, %r2, 32, 0;\nshl.b32 %r5, %r3, 2;\n"  // 8 words a row
+                                "add.s32 %r4, %r4, %r5;\nmul.wide.u32 %rd4, %r4, 1;\nadd.s64 %rd4, %rd1, %rd4;\n"
+                                "ld.global.b32 %r10, [%rd4];\nld.global.b32 %r11, [%rd4+256];\n"
+                                "ld.global.b32 %r12, [%rd4+16];\nld.global.b32 %r13, [%rd4+272];\n"
+                                "shl.b32 %r6, %r3, 5;\nshl.b32 %r7, %r2, 2;\nadd.s32 %r6, %r6, %r7;\n"
+                                "mul.wide.u32 %rd5, %r6, 1;\nadd.s64 %rd5, %rd1, %rd5;\n"
+                                "ld.global.b32 %r14, [%rd5+512];\nld.global.b32 %r15, [%rd5+640];\nmov.b32 %f1, 0f3f800000;\n";
+    const Words out =
+        run(of_lane + "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f2, %f3, %f4, %f5}, {%r10, %r11, %r12, %r13}, "
+                      "{%r14, %r15}, {%f1, %f1, %f1, %f1};\nst.global.v4.b32 [%rd3], {%f2, %f3, %f4, %f5};\n",
+            in, 4);
+    for (std::size_t lane = 0; lane < 32; lane++)
+        for (std::size_t n = 0; n < 4; n++) {
+            const std::size_t row = lane / 4 + n / 2 * 8, column = lane % 4 * 2 + n % 2;
+            CHECK(std::bit_cast<float>(out[lane * 4 + n]) == static_cast<float>((row + 1) * (100 * (row % 8) + column) + 1));
+        }
+}
+
 TEST_CASE("ptx: lanes that part meet again", "[ptx]") {
     // An exchange and a barrier refuse a warp that is not whole. One branch goes to the instruction that follows it.
     const std::string part = "and.b32 %r4, %r1, 1;\nsetp.eq.s32 %p1, %r4, 0;\n@%p1 bra $even;\nmov.u32 %r5, 8;\nbra $met;\n"

@@ -14,6 +14,7 @@ struct Driver {
     int (*current_context)(void **) = nullptr;
     int (*allocate)(std::uint64_t *, std::size_t, void *stream) = nullptr;
     int (*release)(std::uint64_t, void *stream) = nullptr;
+    int (*set_attribute)(void *function, int attribute, int value) = nullptr;
     std::string missing;
 
     Driver() {
@@ -26,6 +27,7 @@ struct Driver {
         find(library, "cuInit", init), find(library, "cuDeviceGetCount", device_count);
         find(library, "cuCtxGetCurrent", current_context);
         find(library, "cuMemAllocAsync", allocate), find(library, "cuMemFreeAsync", release);
+        find(library, "cuFuncSetAttribute", set_attribute);
         if (!missing.empty()) return;
         int devices = 0;
         if (init(0) || device_count(&devices) || devices == 0) missing = "the CUDA driver finds no device";
@@ -50,6 +52,22 @@ thread_local const Current *current = nullptr;
 halide_cuda_acquire_context_t other_acquire;
 halide_cuda_release_context_t other_release;
 halide_cuda_get_stream_t other_stream;
+halide_get_library_symbol_t other_symbol;
+
+// A function of Halide's runtime may take as much shared memory as a GPU of any compute capability from 8.0 on gives a block.
+// Without being asked the driver gives 48 KB, and Halide does not ask.
+int (*get_function)(void **function, void *module, const char *name) = nullptr;
+int get_function_of_any_size(void **function, void *module, const char *name) {
+    constexpr int most_shared_memory = 8, bytes = 99 * 1024;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    const int error = get_function(function, module, name);
+    return error ? error : driver().set_attribute(*function, most_shared_memory, bytes);
+}
+void *on_symbol(void *library, const char *name) {
+    void *symbol = other_symbol(library, name);
+    if (!symbol || std::string_view(name) != "cuModuleGetFunction") return symbol;
+    get_function = reinterpret_cast<decltype(get_function)>(symbol);
+    return reinterpret_cast<void *>(get_function_of_any_size);
+}
 
 int on_acquire(void *user_context, void **context, bool create) {
     if (!current) return other_acquire(user_context, context, create);
@@ -69,6 +87,7 @@ void install_hooks() {
         other_acquire = halide_set_cuda_acquire_context(on_acquire);
         other_release = halide_set_cuda_release_context(on_release);
         other_stream = halide_set_cuda_get_stream(on_stream);
+        other_symbol = halide_set_custom_get_library_symbol(on_symbol);
         // Where a kernel is PTX, Halide has the driver compile it for 64 registers unless this says otherwise.
         setenv("HL_CUDA_JIT_MAX_REGISTERS", "255", 0);
     });

@@ -47,7 +47,6 @@ ATTUNE_ACCEPTED(cuArrayDestroy)
 ATTUNE_ACCEPTED(cuMemcpy3D_v2)
 ATTUNE_ACCEPTED(cuEventRecord)
 ATTUNE_ACCEPTED(cuEventDestroy_v2)
-ATTUNE_ACCEPTED(cuFuncSetAttribute)
 ATTUNE_ACCEPTED(cuDevicePrimaryCtxRelease)
 ATTUNE_ACCEPTED(cuPointerGetAttribute)
 #undef ATTUNE_ACCEPTED
@@ -89,9 +88,15 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
     *function = &found->second;
     return no_error;
 }
+// Of the most shared memory of a block (8), which is 48 KB where nothing else is said.
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+    if (attribute == 8) static_cast<ptx::Kernel *>(function)->most_shared_bytes = static_cast<unsigned>(value);
+    return no_error;
+}
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **) {
     counts.launches++, counts.last_stream = stream;
+    if (shared > static_cast<ptx::Kernel *>(function)->most_shared_bytes) return invalid;
     try {
         counts.barriers += ptx::run(*static_cast<ptx::Kernel *>(function), {gx, gy, gz}, {bx, by, bz}, shared, arguments);
         return no_error;

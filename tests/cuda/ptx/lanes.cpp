@@ -60,8 +60,8 @@ template<typename T> Lanewise of_integers(const Instruction &in) {
         return {};
     }
     if (in.has("hi")) {
-        if constexpr (sizeof(T) == 4)
-            if (op == "mul") return computes<T, T, T>([](T x, T y) { return T(Wide<T>(x) * Wide<T>(y) >> 32); });
+        if constexpr (sizeof(T) <= 4)
+            if (op == "mul") return computes<T, T, T>([](T x, T y) { return T(Wide<T>(x) * Wide<T>(y) >> 8 * sizeof(T)); });
         return {};
     }
     // Arithmetic of no sign, in the width: it wraps around.

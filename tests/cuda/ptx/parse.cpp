@@ -49,6 +49,7 @@ Kind kind_of(const Instruction &in) {
     if (begins("shfl.sync.bfly.b32") && in.operands.size() == 5) return Kind::exchange;
     if (begins("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")) return Kind::multiply_f16;
     if (begins("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")) return Kind::multiply_bf16;
+    if (begins("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32")) return Kind::multiply_tf32;
     if (begins("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) return Kind::load_matrices;
     if (begins("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16")) return Kind::load_transposed;
     if (begins("cp.async.cg.shared.global")) return Kind::copy;

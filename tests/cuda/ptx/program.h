@@ -32,6 +32,7 @@ enum class Kind {
     exchange,
     multiply_f16,
     multiply_bf16,
+    multiply_tf32,
     load_matrices,
     load_transposed,
     copy,
@@ -69,6 +70,7 @@ struct Kernel {
     std::vector<Parameter> parameters;
     std::vector<Instruction> code;
     int places = 0;
+    unsigned most_shared_bytes = 48 * 1024;  // of a block
     std::vector<std::pair<Place, std::uint64_t>> constants;
     std::vector<std::pair<Place, std::string>> specials;  // "%tid.x"
 };

@@ -126,8 +126,9 @@ private:
         case Kind::load:
         case Kind::store: return move_memory(in, mask);
         case Kind::exchange: return exchange(in, mask);
-        case Kind::multiply_f16: return multiply(in, mask, float_of_f16);
-        case Kind::multiply_bf16: return multiply(in, mask, float_of_bf16);
+        case Kind::multiply_f16: return multiply(in, mask, elements_of_f16);
+        case Kind::multiply_bf16: return multiply(in, mask, elements_of_bf16);
+        case Kind::multiply_tf32: return multiply(in, mask, elements_of_tf32);
         case Kind::load_matrices:
         case Kind::load_transposed: return load_fragments(in, mask);
         case Kind::copy: return copy(in, mask);
@@ -241,9 +242,9 @@ private:
         }
     }
 
-    void multiply(const Instruction &in, std::uint32_t mask, float (*element)(std::uint16_t)) {
+    void multiply(const Instruction &in, std::uint32_t mask, ElementsOf elements) {
         if (mask != all_lanes) fail(in, "lanes are missing in a product of matrices");
-        multiply_matrices(registers_, in, element);
+        multiply_matrices(registers_, in, elements);
     }
 
     Launch &launch_;
