@@ -164,13 +164,12 @@ struct FragmentBuilder {
         const SdpaInputs &in = build.in;
         Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
         const Rows row = by_key.rows(r, t, h);
-        const Expr query = unfollowed(row.query);
         SdpaPartials &p = stages.of_key;
         RDom channel(0, shape.channels, "channel_of_key");
         p.score = Func("score_of_key");
         p.channel = channel.x;
         p.score(r, k, c, t, h, b) = 0.0f;
-        p.score(r, k, c, t, h, b) += weighted_term(build.score.pair, in.query(channel, query, row.query_head, b),
+        p.score(r, k, c, t, h, b) += weighted_term(build.score.pair, in.query(channel, row.query, row.query_head, b),
                                                    in.key(channel, by_key.key_at(k, false), row.key_head, b), channel);
         p.logit = Func("logit_of_key");
         by_key.finish_scores(p, "_of_key", true);
@@ -295,7 +294,13 @@ FragmentStages stages_of(const SdpaInputs &in, const RawInputs &raw, const Fragm
     fragments.run();
     // The same rows, with chunks of one key.
     const SdpaShape shape_of_key{Float(32), 1, 1, fragment.rows, false};
-    Builder by_key{in, shape_of_key, score, rows, queries_of, build.s};
+    const auto unfollowed_rows = [&fragments, rows](const Expr &r, const Expr &t, const Expr &h) {
+        Rows row = rows(r, t, h);
+        row.query = fragments.unfollowed(row.query);
+        return row;
+    };
+    Builder by_key{in, shape_of_key, score, unfollowed_rows, queries_of, build.s};
+    by_key.intervals();
     part ? fragments.finish_parts(by_key, stored) : fragments.finish(by_key, stored);
     stages.s = build.s;
     return stages;
