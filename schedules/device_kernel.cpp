@@ -22,15 +22,24 @@ struct Arguments {
     std::vector<std::pair<std::string, std::string>> parameters;
 };
 
+int registers_of(const std::string &value) {
+    const bool number = !value.empty() && value.size() <= 3 && value.find_first_not_of("0123456789") == std::string::npos;
+    const int registers = number ? std::stoi(value) : -1;
+    attune::require(registers == 0 || (registers >= 32 && registers <= 255),
+                    "registers is " + value + ", must be 0 or from 32 to 255");
+    return registers;
+}
+
 Arguments parse(int argc, char **argv) {
     Arguments a;
     for (int n = 1; n < argc; n++) {
         const std::string word = argv[n];
         if (const auto equals = word.find('='); equals != std::string::npos) {
-            if (const std::string name = word.substr(0, equals); name == "registers")
-                a.registers = std::stoi(word.substr(equals + 1));
+            const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
+            if (name == "registers")
+                a.registers = registers_of(value);
             else
-                a.parameters.emplace_back(name, word.substr(equals + 1));
+                a.parameters.emplace_back(name, value);
             continue;
         }
         const std::string value = ++n < argc ? argv[n] : "";

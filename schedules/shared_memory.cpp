@@ -238,8 +238,6 @@ public:
 
 class SharedAddresses : public IRMutator {
     using IRMutator::visit;
-    // What is copied before a loop is waited for in the loop, with its first copies.
-    Stmt visit(const Store *op) override { return copied_value(op) ? OnlyCopies(0).mutate(Stmt(op)) : IRMutator::visit(op); }
     std::map<std::string, Expr> lets_;
     std::set<std::string> arrays_;
     // Of shared memory, where what is behind `begin_` is to be doubled.
@@ -272,6 +270,8 @@ class SharedAddresses : public IRMutator {
         if (op->name != matrices && op->name != matrices_transposed) return IRMutator::visit(op);
         return Call::make(op->type, op->name, {address(op->args[0]), op->args[1]}, Call::Extern);
     }
+    // What is copied before a loop is waited for in the loop, with its first copies.
+    Stmt visit(const Store *op) override { return copied_value(op) ? OnlyCopies(0).mutate(Stmt(op)) : IRMutator::visit(op); }
     Expr visit(const Load *op) override {
         if (op->name != shared_) return IRMutator::visit(op);
         const Type element = op->type.element_of();

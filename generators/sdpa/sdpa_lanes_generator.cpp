@@ -82,6 +82,7 @@ public:
 
     void generate() {
         auto narrowed = [this](const Expr &x) { return attune::stored(held(), x); };
+        if (by_fragments()) attune::require_fragments(fragment());
         if (gradients) {
             const Func grads = in_f32(*grad_out, "grad_out_f32");
             row_stages = attune::backward_rows_stages(
@@ -188,6 +189,7 @@ private:
         return f;
     }
 
+    // Elements as their bits.
     Func in_bits(const Func &from, const std::string &name) const {
         Func f(name);
         const std::vector<Var> at = from.args();

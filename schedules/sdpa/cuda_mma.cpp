@@ -28,7 +28,6 @@ void schedule_partials(FragmentStages &stages, FragmentPartials &f, const Fragme
 
 // `result` is an update over what lanes hold in the end.
 void schedule_walk(FragmentStages &stages, Func result, const FragmentShape &shape) {
-    require_fragments(shape);
     SdpaStages &s = stages.s;
     const FragmentBlock in_block{stages.v, shape};
     const LoopLevel in_out = in_block.deal_to_lanes(result, stages.element, stages.slot, stages.tile),

@@ -28,7 +28,6 @@ void schedule_pairs(FragmentGradient &g, FragmentPairs &p, const FragmentBlock &
 }  // namespace
 
 void schedule_fragment_gradient(FragmentGradient &g, const FragmentShape &shape) {
-    require_fragments(shape);
     const FragmentVars &v = g.v;
     const FragmentBlock in_block{v, shape};
     g.out.compute_root();

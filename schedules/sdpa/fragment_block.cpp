@@ -87,6 +87,9 @@ void FragmentBlock::products(const FragmentProduct &product, const LoopLevel &at
 void FragmentBlock::staging(Func staged, int rows, const LoopLevel &at) const {
     constexpr int words_together = bytes_together / 4;
     const int words = shape.channel_words();
+    require(words * rows % (words_together * shape.lanes()) == 0,
+            std::to_string(rows) + " rows of " + std::to_string(shape.channels) +
+                " channels are not copied in whole turns of " + std::to_string(shape.lanes()) + " lanes, 16 bytes each");
     bool sides = false;
     for (const Var &arg : staged.args()) {
         const bool is_side = arg.name() == v.side.name();
