@@ -19,7 +19,7 @@ ATTUNE_MULTIPLY(f16)
 ATTUNE_MULTIPLY(bf16)
 
 // The same of 16 x 8 and 8 x 8 elements, of which the instruction takes the first 11 bits (a tf32).
-ATTUNE_DEVICE Floats attune_multiply_tf32x4(Words a, Words b, Floats sum) {
+ATTUNE_DEVICE Floats attune_multiply_tf32(Words a, Words b, Floats sum) {
     float d0, d1, d2, d3;
     __asm__("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
@@ -38,12 +38,15 @@ ATTUNE_DEVICE Words attune_behind_tf32(Words x) {
     all.value -= nearest.value;
     return all.as_words;
 }
-ATTUNE_DEVICE Floats attune_multiply_f32x4(Words a, Words b, Floats sum) {
-    return attune_multiply_tf32x4(attune_nearest_tf32(a), attune_nearest_tf32(b), sum);
+ATTUNE_DEVICE Floats attune_rest_f32(Words a, Words b, Floats sum) {
+    sum = attune_multiply_tf32(attune_behind_tf32(a), attune_nearest_tf32(b), sum);
+    return attune_multiply_tf32(attune_nearest_tf32(a), attune_behind_tf32(b), sum);
 }
-ATTUNE_DEVICE Floats attune_rest_f32x4(Words a, Words b, Floats sum) {
-    sum = attune_multiply_tf32x4(attune_behind_tf32(a), attune_nearest_tf32(b), sum);
-    return attune_multiply_tf32x4(attune_nearest_tf32(a), attune_behind_tf32(b), sum);
+// Two products. The instruction cuts a sum off: theirs begins at 0, with what is small, and a long one is added to by another.
+ATTUNE_DEVICE Floats attune_multiply_f32x4(Words a0, Words a1, Words b0, Words b1, Floats sum) {
+    Floats d = attune_rest_f32(a1, b1, attune_rest_f32(a0, b0, (Floats){0, 0, 0, 0}));
+    d = attune_multiply_tf32(attune_nearest_tf32(a0), attune_nearest_tf32(b0), d);
+    return sum + attune_multiply_tf32(attune_nearest_tf32(a1), attune_nearest_tf32(b1), d);
 }
 
 // One element of it: calls with the same operands become one.
@@ -56,14 +59,12 @@ ATTUNE_DEVICE Floats attune_rest_f32x4(Words a, Words b, Floats sum) {
     }
 ATTUNE_ELEMENT(f16)
 ATTUNE_ELEMENT(bf16)
-// Of two products: the instruction cuts a sum off, so a long one is added to by another.
 ATTUNE_DEVICE float attune_element_f32(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned a4, unsigned a5,
                                        unsigned a6, unsigned a7, unsigned b0, unsigned b1, unsigned b2, unsigned b3, float s0,
                                        float s1, float s2, float s3, int e) {
     const Words first = {a0, a1, a2, a3}, second = {a4, a5, a6, a7}, first_b = {b0, b1, b0, b1}, second_b = {b2, b3, b2, b3};
-    Floats d = attune_rest_f32x4(second, second_b, attune_rest_f32x4(first, first_b, (Floats){0, 0, 0, 0}));
-    d = attune_multiply_f32x4(second, second_b, attune_multiply_f32x4(first, first_b, d));
-    return e == 0 ? s0 + d.x : e == 1 ? s1 + d.y : e == 2 ? s2 + d.z : s3 + d.w;
+    const Floats d = attune_multiply_f32x4(first, second, first_b, second_b, (Floats){s0, s1, s2, s3});
+    return e == 0 ? d.x : e == 1 ? d.y : e == 2 ? d.z : d.w;
 }
 
 // What is in shared memory changes: no reads of it are joined.

@@ -57,8 +57,12 @@ class PrivateRegisters : public IRMutator {
         if (op->memory_type == MemoryType::Register) arrays_[op->name] = Expr();
         return IRMutator::visit(op);
     }
+    static void require_whole(const Expr &predicate, const std::string &name) {
+        if (!is_const_one(predicate)) throw CompileError("attune: a part of a vector of " + name + " is read or written\n");
+    }
     Expr visit(const Load *op) override {
         if (!arrays_.count(op->name)) return IRMutator::visit(op);
+        require_whole(op->predicate, op->name);
         const Expr index = own(op->name, op->index);
         const Type of_element = op->type.element_of();
         const auto load = [&](int n) {
@@ -72,6 +76,7 @@ class PrivateRegisters : public IRMutator {
     }
     Stmt visit(const Store *op) override {
         if (!arrays_.count(op->name)) return IRMutator::visit(op);
+        require_whole(op->predicate, op->name);
         const Expr index = own(op->name, op->index), value = mutate(op->value);
         if (value.type().is_scalar()) return Store::make(op->name, value, index, op->param, const_true(), {});
         const std::string all = unique_name(op->name + "_stored");

@@ -245,6 +245,7 @@ class SharedAddresses : public IRMutator {
     std::string shared_;
     Expr half_ = Expr(0);  // where in it this iteration reads
 
+    // What an index of this iteration is moved by: what was copied before the loop lies where it lies.
     Expr half_of(const Expr &index, const Type &type) const {
         return AtBegin(lets_).bytes(index, type) < begin_ ? Expr(0) : half_;
     }
@@ -256,7 +257,7 @@ class SharedAddresses : public IRMutator {
         require(load && load->type.is_scalar(), "matrices are not loaded from shared memory");
         return simplify(cast<uint32_t>(load->index * load->type.bytes() + half_of(load->index, load->type)));
     }
-    Expr half_of(const Expr &iteration) const { return (iteration & 1) * static_cast<int>(bytes_ - begin_); }
+    Expr half_of_turn(const Expr &iteration) const { return (iteration & 1) * static_cast<int>(bytes_ - begin_); }
 
     Stmt visit(const LetStmt *op) override {
         lets_[op->name] = op->value;
@@ -295,7 +296,7 @@ class SharedAddresses : public IRMutator {
         // The innermost of serial loops.
         if (bytes_ == 0 || op->for_type != ForType::Serial || !use.copies || use.loop_copies) return IRMutator::visit(op);
         const Expr here = Variable::make(Int(32), op->name);
-        ScopedValue<Expr> reads(half_, half_of(here));
+        ScopedValue<Expr> reads(half_, half_of_turn(here));
         SameInEachIteration same(arrays_, op->name);
         const Stmt body = same.mutate(op->body), copies = OnlyCopies(half_).mutate(body);
         const Stmt close = called(close_group, {});

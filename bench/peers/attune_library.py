@@ -22,8 +22,7 @@ class Options(ctypes.Structure):
     _fields_ = [("score", ctypes.c_int32), ("causal", ctypes.c_int32), ("alibi", ctypes.c_int32),
                 ("weights_mode", ctypes.c_int32), ("scale", ctypes.c_double), ("softcap", ctypes.c_double),
                 ("dropout", ctypes.c_double), ("seed", ctypes.c_uint64), ("left", ctypes.c_int64), ("right", ctypes.c_int64),
-                *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "weights", "lse")),
-                ("variant", ctypes.c_char_p)]
+                *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "weights", "lse"))]
 
 
 class Backward(ctypes.Structure):
@@ -54,11 +53,10 @@ def tensor(array):
     return t
 
 
-def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout=0, seed=0, causal=False, left=-1, variant=None,
-            **tensors):
+def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout=0, seed=0, causal=False, left=-1, **tensors):
     """tensors: score_weight, bias, mask, valid_lens, weights, lse; weights are those after the softmax."""
     o = Options(score=SCORES[score], causal=CAUSAL[causal], alibi=alibi, weights_mode=3, scale=scale, softcap=softcap,
-                dropout=dropout, seed=seed, left=left, right=-1, variant=variant and variant.encode())
+                dropout=dropout, seed=seed, left=left, right=-1)
     for name, array in tensors.items():
         setattr(o, name, tensor(array))
     return o

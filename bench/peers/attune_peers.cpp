@@ -13,7 +13,6 @@ struct PeersOptions {
     std::uint64_t seed;
     std::int64_t left, right;  // attune::Window
     PeersTensor score_weight, bias, mask, valid_lens, weights, lse;
-    const char *variant;  // null: the library chooses
 };
 
 struct PeersBackward {
@@ -54,7 +53,6 @@ attune::SdpaOptions options(const PeersOptions &p) {
     o.score_weight = view(p.score_weight);
     o.bias = view(p.bias), o.mask = view(p.mask), o.valid_lens = view(p.valid_lens);
     o.weights = output(p.weights), o.lse = output(p.lse);
-    if (p.variant) o.variant = p.variant;
     return o;
 }
 

@@ -96,17 +96,14 @@ struct FragmentGradientBuilder {
         const auto summed = [&](int j) {
             return p.summed_words(v.n % 2 * 2 + v.e % 2, v.l, v.n / 2, step * shape.together() + j, chunk, v.t, g, v.h, v.b);
         };
-        total = with_products(shape, does, total, weights, summed);
+        total = does.multiply(of_each_product(shape, weights), of_each_product(shape, summed), total);
     }
 
     // Nor need what is rounded to 16 bits be finite where its sum is: such a row is computed once more in f32, too.
     static Expr is_finite(const Expr &x) { return (bits_of(x) & 0x7fffffff) < 0x7f800000; }
 
-    // An own row, of which nothing that follows is kept in registers from before the walk for what comes behind it.
-    Expr unfollowed(const Expr &row) const { return unsafe_promise_clamped(does.opaque(row, 0), 0, pairs.own_rows() - 1); }
-
     void settle_rows() {
-        const Expr row = unfollowed(pairs_again.own());
+        const Expr row = unfollowed(does, pairs_again.own(), pairs.own_rows());
         const Expr met = pairs_again.met(false), head = pairs_again.met_head();
         auto product = [&](const std::string &name, bool other) {
             RDom channel(0, shape.channels, name + "_channel");
@@ -178,7 +175,7 @@ struct FragmentGradientBuilder {
         Var d("d"), row_out("row");
         s.out = Func("gradient" + pairs.name());
         s.out(d, row_out, v.h, v.b) = undef(result.type());
-        s.out(element_of_lane(at.x, at.y / shape.lane_rows), unfollowed(min(row, rows - 1)), v.h, v.b) = result;
+        s.out(element_of_lane(at.x, at.y / shape.lane_rows), unfollowed(does, min(row, rows - 1), rows), v.h, v.b) = result;
     }
 };
 
@@ -190,8 +187,7 @@ FragmentGradient fragment_gradient(GradientOf of, const GradientInputs &in, cons
     const FragmentVars v;
     const int lane_rows_together = terms_together / lanes_of_row;
     // Or the distance of each met row to the end of each own row would be kept in registers.
-    const Expr met_of_lane =
-        unsafe_promise_clamped(does.opaque(element_of_lane(v.k, v.r / shape.lane_rows), v.c), 0, terms_together - 1);
+    const Expr met_of_lane = unfollowed(does, element_of_lane(v.k, v.r / shape.lane_rows), terms_together, v.c);
     const Expr first = v.t * shape.rows;
     const GradientPairs pairs{.of = of,
                               .in = in,

@@ -152,9 +152,6 @@ struct FragmentBuilder {
         }
     }
 
-    // A query, of which nothing that follows is kept in registers from before the walk for what comes behind it.
-    Expr unfollowed(const Expr &query) const { return unsafe_promise_clamped(does.opaque(query, 0), 0, build.in.queries - 1); }
-
     // Products of f32 make a NaN of a score that is infinite: its row's sum of weights is computed once more, too.
     bool sums_again() const { return shape.in_word == 1; }
 
@@ -267,7 +264,7 @@ struct FragmentBuilder {
         const Expr result = stored(select(is_empty_sum(weights), 0.0f, mixed(at.x, at.y, tile) * does.reciprocal(weights)));
         s.out = Func("out_stage");
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
-        s.out(element_of_lane(at.x, at.y / shape.lane_rows), unfollowed(min(query, in.queries - 1)), h, b) =
+        s.out(element_of_lane(at.x, at.y / shape.lane_rows), unfollowed(does, min(query, in.queries - 1), in.queries), h, b) =
             Tuple(result, stages.lse(at.y, tile, h, b));
     }
 };
@@ -284,8 +281,7 @@ FragmentStages stages_of(const SdpaInputs &in, const RawInputs &raw, const Fragm
     Builder build{in, shape, score, rows, queries_of};
     build.share = {fragment.lane_keys(), [fragment, does, c = build.s.c](Expr k, Expr r) {
                        // Or the distance of each key to the end of each row would be kept in registers.
-                       const Expr key = does.opaque(element_of_lane(k, r / fragment.lane_rows), c);
-                       return unsafe_promise_clamped(key, 0, fragment.chunk - 1);
+                       return unfollowed(does, element_of_lane(k, r / fragment.lane_rows), fragment.chunk, c);
                    }};
     FragmentBuilder fragments{raw, fragment, does, build, stages, part};
     build.prepare();
@@ -294,9 +290,9 @@ FragmentStages stages_of(const SdpaInputs &in, const RawInputs &raw, const Fragm
     fragments.run();
     // The same rows, with chunks of one key.
     const SdpaShape shape_of_key{Float(32), 1, 1, fragment.rows, false};
-    const auto unfollowed_rows = [&fragments, rows](const Expr &r, const Expr &t, const Expr &h) {
+    const auto unfollowed_rows = [&](const Expr &r, const Expr &t, const Expr &h) {
         Rows row = rows(r, t, h);
-        row.query = fragments.unfollowed(row.query);
+        row.query = unfollowed(does, row.query, in.queries);
         return row;
     };
     Builder by_key{in, shape_of_key, score, unfollowed_rows, queries_of, build.s};

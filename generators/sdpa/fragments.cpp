@@ -64,14 +64,14 @@ Func chunk_words(const std::string &name, const FragmentShape &shape, const Frag
     return words;
 }
 
-Expr with_products(const FragmentShape &shape, const FragmentInstructions &does, const Expr &sum,
-                   const std::function<Expr(int j)> &a, const std::function<Expr(int j)> &b) {
-    if (shape.in_word == 2) return does.multiply(a(0), b(0), sum);
-    // The instruction cuts a sum off, so a long one is added to by another.
-    Expr of_these = 0.0f;
-    for (const auto &product : {does.rest, does.multiply})
-        for (int j = 0; j < shape.together(); j++) of_these = product(a(j), b(j), of_these);
-    return sum + of_these;
+std::vector<Expr> of_each_product(const FragmentShape &shape, const std::function<Expr(int j)> &operand) {
+    std::vector<Expr> all;
+    for (int j = 0; j < shape.together(); j++) all.push_back(operand(j));
+    return all;
+}
+
+Expr unfollowed(const FragmentInstructions &does, const Expr &x, const Expr &extent, const Expr &turn) {
+    return unsafe_promise_clamped(does.opaque(x, turn), 0, extent - 1);
 }
 
 FragmentProduct product_of(const std::string &name, const FragmentShape &shape, const FragmentVars &v,
@@ -81,15 +81,15 @@ FragmentProduct product_of(const std::string &name, const FragmentShape &shape, 
     const std::vector<Var> at = joined<Var>({v.e, v.l, v.p, v.n}, of);
     // Registers do not hold what is taken from an f32 for all turns.
     const bool own_in_turn = shape.in_word == 1 && !shape.stage_own;
-    const auto of_own = [&](const Expr &m) {
-        const Expr words = own.words(v.e, v.l, v.p, m, v.t, v.h, v.b);
+    const auto of_own = [&](int j) {
+        const Expr words = own.words(v.e, v.l, v.p, step * shape.together() + j, v.t, v.h, v.b);
         return own_in_turn ? does.opaque(words, of.front()) : words;
     };
-    const auto of_met = [&](const Expr &m) { return met(joined<Expr>({v.n % 2 * 2 + v.e % 2, v.l, v.n / 2, m}, of)); };
+    const auto of_met = [&](int j) {
+        return met(joined<Expr>({v.n % 2 * 2 + v.e % 2, v.l, v.n / 2, step * shape.together() + j}, of));
+    };
     product.sum(at) = 0.0f;
-    product.sum(at) = with_products(
-        shape, does, product.sum(at), [&](int j) { return of_own(step * shape.together() + j); },
-        [&](int j) { return of_met(step * shape.together() + j); });
+    product.sum(at) = does.multiply(of_each_product(shape, of_own), of_each_product(shape, of_met), product.sum(at));
     return product;
 }
 

@@ -42,12 +42,11 @@ struct FragmentInstructions {
     std::function<Halide::Expr(Halide::Expr, Halide::Expr)> max;  // of two numbers; what it makes of a NaN does not matter
     // The floats of a word, rounded to its elements.
     std::function<Halide::Expr(const std::vector<Halide::Expr> &)> word;
-    // Register e of a product of matrices and a sum, of register e, e % 2 and e of the operands, for all four e at once. Of an
-    // f32 it takes the first 11 bits. `rest`, of f32 alone: what the bits behind those of either operand add to it, a NaN where
-    // an operand is infinite.
-    std::function<Halide::Expr(Halide::Expr a, Halide::Expr b, Halide::Expr sum)> multiply, rest;
-    // Register e of a sum and the products of `terms_together`, of all of their bits, of operands given whole: for each product
-    // four words of a and two of b.
+    // Register e of a sum and the products of matrices of `terms_together`, of register e, e % 2 and e of the operands, of which
+    // there is one for each product. For all four e at once; and of operands given whole, four words of a and two of b for each
+    // product. Of f32 a NaN where an element is infinite.
+    std::function<Halide::Expr(const std::vector<Halide::Expr> &a, const std::vector<Halide::Expr> &b, Halide::Expr sum)>
+        multiply;
     std::function<Halide::Expr(const std::vector<Halide::Expr> &a, const std::vector<Halide::Expr> &b,
                                const std::array<Halide::Expr, 4> &sum, int e)>
         element;
@@ -94,9 +93,13 @@ OwnWords own_words(const std::string &name, const FragmentShape &, const Fragmen
 Halide::Func chunk_words(const std::string &name, const FragmentShape &, const FragmentVars &, const FragmentInstructions &,
                          const Halide::Func &staged, int side, bool transposed, const std::vector<Halide::Var> &of);
 
-// Sums and the products of `terms_together`, with all of their bits. a and b: registers of operands of the j-th product.
-Halide::Expr with_products(const FragmentShape &, const FragmentInstructions &, const Halide::Expr &sum,
-                           const std::function<Halide::Expr(int j)> &a, const std::function<Halide::Expr(int j)> &b);
+// Those of each of the products of `terms_together`.
+std::vector<Halide::Expr> of_each_product(const FragmentShape &, const std::function<Halide::Expr(int j)> &operand);
+
+// x, one of `extent`, of which nothing that follows is kept in registers from before a loop for what comes behind it, or of a turn
+// of the loop from one to the next (FragmentInstructions::opaque).
+Halide::Expr unfollowed(const FragmentInstructions &, const Halide::Expr &x, const Halide::Expr &extent,
+                        const Halide::Expr &turn = 0);
 
 // Products of own rows and those of a chunk, (e, l, p, n, of...) as the instruction leaves them, summed along `term`.
 struct FragmentProduct {

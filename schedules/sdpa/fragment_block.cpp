@@ -90,13 +90,14 @@ void FragmentBlock::staging(Func staged, int rows, const LoopLevel &at) const {
     require(words * rows % (words_together * shape.lanes()) == 0,
             std::to_string(rows) + " rows of " + std::to_string(shape.channels) +
                 " channels are not copied in whole turns of " + std::to_string(shape.lanes()) + " lanes, 16 bytes each");
-    bool sides = false;
+    Var all("all"), together("together"), lane("lane"), warp("warp"), rest("rest");
+    std::vector<VarOrRVar> loops = {together, rest};
     for (const Var &arg : staged.args()) {
         const bool is_side = arg.name() == v.side.name();
         staged.bound_extent(arg, arg.name() == v.w.name() ? words : arg.name() == v.k.name() ? rows : is_side ? 2 : 1);
-        sides = sides || is_side;
+        if (is_side) staged.unroll(arg), loops.emplace_back(arg);
     }
-    Var all("all"), together("together"), lane("lane"), warp("warp"), rest("rest");
+    loops.emplace_back(lane), loops.emplace_back(warp);
     staged.compute_at(at)
         .store_in(MemoryType::GPUShared)
         .align_storage(v.w, words + words_together)
@@ -106,11 +107,8 @@ void FragmentBlock::staging(Func staged, int rows, const LoopLevel &at) const {
         .split(all, rest, warp, shape.warps())
         .vectorize(together)
         .unroll(rest)
+        .reorder(loops)
         .gpu_threads(lane, warp);
-    if (sides)
-        staged.reorder(together, rest, v.side, lane, warp).unroll(v.side);
-    else
-        staged.reorder(together, rest, lane, warp);
 }
 
 void FragmentBlock::own(OwnWords &own, const LoopLevel &block, const std::vector<FragmentProduct> &products) const {

@@ -19,13 +19,14 @@ FragmentInstructions fragment_instructions(const Target &target, const Type &typ
     does.word = [=](const std::vector<Expr> &of) {
         return whole ? reinterpret<uint32_t>(of[0]) : call(UInt(32), "attune_pair_", of);
     };
-    does.multiply = [=](const Expr &a, const Expr &b, const Expr &sum) {
-        return call(Float(32), "attune_multiply_", {a, b, sum});
+    does.multiply = [=](const std::vector<Expr> &a, const std::vector<Expr> &b, const Expr &sum) {
+        std::vector<Expr> args = a;
+        args.insert(args.end(), b.begin(), b.end());
+        args.push_back(sum);
+        return call(Float(32), "attune_multiply_", args);
     };
-    if (whole)
-        does.rest = [=](const Expr &a, const Expr &b, const Expr &sum) { return call(Float(32), "attune_rest_", {a, b, sum}); };
     does.element = [=](const std::vector<Expr> &a, const std::vector<Expr> &b, const std::array<Expr, 4> &sum, int e) {
-        std::vector<Expr> args(a.begin(), a.end());
+        std::vector<Expr> args = a;
         args.insert(args.end(), b.begin(), b.end());
         args.insert(args.end(), sum.begin(), sum.end());
         args.emplace_back(e);
