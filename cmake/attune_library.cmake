@@ -1,6 +1,6 @@
 # The library: checks, dispatch, memory, threads. Included and not a subdirectory, because the kernels join it as objects
 # made by custom commands, and CMake wants those in the directory of the target.
-set(attune_sources additive.cpp additive_backward.cpp checks.cpp context.cpp cpu_features.cpp device_backend.cpp device_call.cpp
+set(attune_sources additive.cpp additive_backward.cpp checks.cpp constant_pages.cpp context.cpp cpu_features.cpp device_backend.cpp device_call.cpp
   dropout_mask.cpp halide_call.cpp kv_append.cpp linear.cpp linear_backward.cpp linear_checks.cpp linear_dispatch.cpp masked_softmax.cpp
   masked_softmax_backward.cpp max_magnitude.cpp merge.cpp multi_head.cpp multi_head_backward.cpp multi_head_checks.cpp
   op_call.cpp overlap.cpp pack_linear_weight.cpp projection.cpp scratch.cpp sdpa.cpp sdpa_arguments.cpp sdpa_backward.cpp

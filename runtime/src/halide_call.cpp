@@ -1,5 +1,6 @@
 #include "halide_call.h"
 #include "checks.h"
+#include "constant_pages.h"
 #include "thread_team.h"
 #include <algorithm>
 #include <atomic>
@@ -138,6 +139,7 @@ void work_for_library(const Call &call, int worker, LibraryTasks &tasks) {
 void install_handlers() {
     static std::once_flag once;
     std::call_once(once, [] {
+        map_constants();
         other_error = halide_set_error_handler(on_error);
         other_do_par_for = halide_set_custom_do_par_for(on_do_par_for);
         other_malloc = halide_set_custom_malloc(on_malloc);
