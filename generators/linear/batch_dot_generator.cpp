@@ -20,6 +20,7 @@ public:
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> whole{"whole", 0, 0, 1};  // 1: for columns that fill their tiles, which are then read as they lie
     GeneratorParam<int> few{"few", 0, 0, 1};      // 1: x is not packed for a tile of one row, whatever its columns
+    GeneratorParam<int> pass_depth{"pass_depth", 1, 1, 64};  // LinearShape
 
     Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)
     Input<int> task_tiles{"task_tiles"};    // PanelTuning
@@ -31,19 +32,24 @@ public:
         attune::LinearInputs in;
         in.x = a;
         in.weight = [this](Expr n, Expr k, Expr h, Expr b) { return x(n, k, h, b); };
-        in.as_it_lies = whole == 1, in.read_once = tile_rows == 1 && (whole == 1 || few == 1);
+        in.as_it_lies = whole == 1, in.read_once = few == 1 || (tile_rows == 1 && whole == 1);
         in.rows = a.dim(1).extent(), in.columns = x.dim(0).extent(), in.depth = a.dim(0).extent();
-        stages = attune::linear_stages(in, {attune::accumulator_of(dtype), chunk, 0});
+        attune::require_multiple("chunk", chunk, "pass_depth", pass_depth);
+        stages = attune::linear_stages(
+            in, {.type = attune::accumulator_of(dtype), .chunk = chunk, .block = 0, .pass_depth = pass_depth});
         out = stages.out;
     }
 
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
-        attune::require(few == 0 || tile_rows == 1, "few is for a tile of one row");
+
         const attune::PanelTuning tuning{chunk,       task_rows, tile_rows, tile_columns, 0,
                                          tile_chunks, 1,         1,         task_tiles,   a.dim(0).extent() <= chunk};
-        attune::schedule_panels(stages, out, tuning, target);
+        if (stages.passes)
+            attune::schedule_passes(stages, out, tuning, target);
+        else
+            attune::schedule_panels(stages, out, tuning, target);
         if (prefetch_tiles) attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning);
         attune::mask_loads_beyond_end(get_pipeline(), {a, x}, target);
     }

@@ -96,7 +96,7 @@ void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape
     rest.where(whole * strands < pairs);
     rest.where(whole / groups == s.c);
     s.rest_pair = rest.x, s.in_strands = true;
-    const Expr last_group = first + clamp(whole - first, 0, groups - 1), pair = last_group * strands + s.u;
+    const Expr last_group = first + clamp(last_pair / strands - first, 0, groups - 1), pair = last_group * strands + s.u;
     add({rest.x, last_group, min(pair, last_pair), pair < pairs});
 }
 
@@ -198,12 +198,25 @@ LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
         add_partials(s, in, shape);
         add_odd(s, in, shape);
     } else {
-        RDom r(0, shape.chunk, "partial_k");
-        r.where(c * shape.chunk + r.x < in.depth);
-        s.partial_k = r.x;
-        const Expr at = unsafe_promise_clamped(c * shape.chunk + r.x, 0, in.depth - 1);
         s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-        s.partial(n, m, c, h, b) += x(at) * weight_of_sums(at);
+        const Expr first = c * shape.chunk;
+        auto add = [&](const Expr &term) {
+            const Expr at = unsafe_promise_clamped(first + term, 0, in.depth - 1);
+            s.partial(n, m, c, h, b) += x(at) * weight_of_sums(at);
+        };
+        Expr in_passes = 0, end = in.depth;
+        if (const int depth = shape.pass_depth; depth > 1) {
+            RDom r(0, depth, 0, shape.chunk / depth, "passes");
+            end = min(in.depth, first + shape.chunk);
+            in_passes = (end - first) / depth * depth;
+            r.where(r.y * depth < in_passes);
+            s.passes = {r.x, r.y};
+            add(r.y * depth + r.x);
+        }
+        RDom r(0, s.passes ? shape.pass_depth - 1 : shape.chunk, "partial_k");
+        r.where(first + in_passes + r.x < end);
+        s.partial_k = r.x;
+        add(in_passes + r.x);
         add_partials(s, in, shape);
     }
     add_output(s, in);

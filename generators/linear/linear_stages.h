@@ -40,6 +40,9 @@ struct LinearShape {
     // Of linear_block_stages, a divisor of block: the sums of so many chunks, which do not wait for each other, are made side by side.
     // It changes no result.
     int abreast = 1;
+    // Of linear_stages without strands, a divisor of chunk: so many terms are added to all columns before the next ones are. It changes no
+    // result.
+    int pass_depth = 1;
 };
 
 struct LinearStages {
@@ -51,6 +54,11 @@ struct LinearStages {
     Halide::Func product;                     // (n, m, h, b) bias + partials
     Halide::Func out;                         // (n, m, h, b)
     Halide::RVar partial_k, product_chunk;
+    // With pass_depth: update 0 of partial sums whole passes, and update 1 the terms that are left.
+    struct Passes {
+        Halide::RVar term, pass;
+    };
+    std::optional<Passes> passes;
     // Of linear_pair_stages: the element of a pair. partial is (n, m, u, c, h, b), and panel (e, n, k, u, h, b) for pair u of
     // group k of as many pairs as there are strands. Of linear_stages with strands, too, but for the panel.
     bool in_pairs = false;

@@ -112,7 +112,7 @@ void Builder::queries() {
     Var r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
     auto channel = [&](Expr r, Expr d) {
         Rows row = rows(r, t, h);
-        if (shape.channel_group) d = min(d, in.head_dim - 1);
+        if (shape.channel_group || shape.query_block) d = min(likely(d), in.head_dim - 1);
         return cast(type, in.query(d, row.query, row.query_head, b));
     };
     if (shape.query_block) s.query_blocks.emplace("query_block", shape.query_block, std::vector<Var>{t, h, b}, channel);

@@ -54,7 +54,7 @@ void Builder::merge_tiles() {
     const int tile = shape.rows_per_tile;
     auto row = [&](Expr i) { return tile ? i % tile : i; };
     auto tile_of = [&](Expr i) { return tile ? i / tile : Expr(0); };
-    auto normalised = [&](Expr d, Expr i) { return s.normalised(row(i), d, tile_of(i), h, b); };
+    auto normalised = [&](Expr d, Expr i) { return s.normalised(row(i), min(likely(d), in.value_dim - 1), tile_of(i), h, b); };
     if (shape.out_block) s.out_blocks.emplace("out_block", shape.out_block, std::vector<Var>{h, b}, normalised);
     Expr result = s.out_blocks ? (*s.out_blocks)(d, i, {h, b}) : normalised(d, i);
     s.out = Func("out_stage");

@@ -102,7 +102,7 @@ public:
         const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
         const bool in_blocks =
             (schedule_name == Schedule::prefill || schedule_name == Schedule::rows || schedule_name == Schedule::tiles) &&
-            !is_additive() && head_dim != 0 && head_dim % block_side() == 0 && tile_q % block_side() == 0;
+            !is_additive() && head_dim % block_side() == 0 && tile_q % block_side() == 0;
         attune::SdpaShape shape{accumulator(), chunk, keys_together(), tile_q, head_dim == 0};
         shape.pair_block = transposes ? block_side() : split ? 1 : 0;
         shape.widens_chunks = schedule_name != Schedule::decode;

@@ -56,11 +56,11 @@ struct SdpaShape {
     // Those values are of channels that exist, and clamped where they are read: for schedules that widen some channels at a time.
     // It changes no result.
     bool widens_by_line = false;
-    // The output leaves a tile in transposed blocks of this side, of which value_dim and rows_per_tile are multiples; 0: as it
-    // lies. It changes no result.
+    // The output leaves a tile in transposed blocks of this side, of which rows_per_tile is a multiple; 0: as it lies. It changes no
+    // result.
     int out_block = 0;
-    // A tile lays its queries in transposed blocks of this side, of which head_dim and rows_per_tile are multiples; 0: as they
-    // lie. It changes no result.
+    // A tile lays its queries in transposed blocks of this side, of which rows_per_tile is a multiple; 0: as they lie. It changes no
+    // result.
     int query_block = 0;
     // The maxima of a chunk are taken as its scores are made, where no step follows, and its weights are summed as they are made:
     // in a loop over the same keys, for schedules that join the two. It changes no result.

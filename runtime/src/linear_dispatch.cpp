@@ -53,6 +53,23 @@ constexpr std::array<FewRows, 3> few_rows{{{4, "few", "large_few", "few rows"},
 constexpr std::int64_t several_rows_of_widened_pairs = 16;
 bool suits_few_rows(const Product &p) { return has_blocks(p) && !packed(p) && p.depth >= block_depth && p.x.extent[2] > 1; }
 
+// Few rows of products in a batch, whose right factors would take longer to pack than to multiply. Those of many columns are read
+// row by row, where there are enough tasks for some threads; of bf16 and f16 also fewer columns that do not fill their tiles.
+void add_few_rows_of_batch(const Product &p, bool whole, std::vector<Wish> &list, std::string_view schedule) {
+    constexpr std::int64_t many_columns = 512, columns_of_task = 1024, tasks_of_some_threads = 8, many_rows = 16, several = 8;
+    const std::int64_t rows = p.x.extent[2], wide = wide_columns(p);
+    const bool widened = is_widened(p.x.dtype), half = p.columns * 2 <= wide, quarter = p.columns * 4 <= wide;
+    const std::int64_t tasks = p.x.extent[0] * p.x.extent[1] * ceil_div(p.columns, columns_of_task);
+    const bool are_tasks = rows <= many_rows && tasks >= tasks_of_some_threads;
+    const Wish row_by_row{schedule, rows == 1 ? "long_row" : "long_few", "few rows of many columns"};
+    if (are_tasks && (p.columns >= many_columns || (widened && p.columns > wide && !whole))) list.push_back(row_by_row);
+    // To pack is to widen, too, once for all rows: narrow tiles are as quick then.
+    if (rows == 1 || rows > several || (widened && quarter)) return;
+    if (half) list.push_back({schedule, "several", "several rows of few columns"});
+    if (!half) list.push_back({schedule, "few", "few rows"});
+    if (widened && are_tasks) list.push_back(row_by_row);
+}
+
 // Columns of the last wide tile, if they leave too much of it unfilled; 0 otherwise.
 std::int64_t padded_columns(const Product &p) {
     constexpr std::int64_t padding_percent_at_most = 10;
@@ -89,6 +106,7 @@ std::vector<Wish> wishes(const Product &p) {
     for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
         if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
         if (schedule == "pairs" && p.depth < 2) continue;
+        if (p.op == "batch_dot") add_few_rows_of_batch(p, whole, list, schedule);
         if (whole && p.x.extent[2] == 1 && p.columns % (2 * wide_columns(p)) == 0)
             list.push_back({schedule, "whole_wide_row", "one row of columns that fill two wide tiles each"});
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});

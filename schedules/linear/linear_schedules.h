@@ -32,6 +32,10 @@ struct PanelTuning {
 // same whatever the numbers but chunk and strands.
 void schedule_panels(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
+// Few rows, of which a task takes some columns: their sums stay in L1, and pass_depth rows of weights (the stages') are added to
+// all of them before the next ones are, so that what is read are runs of a whole tile of columns.
+void schedule_passes(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
+
 // The same by products of matrix tiles, of pairs of bf16: weights are laid for all rows of a task, a chunk at a time or, where
 // tile_chunks is 0, of the whole depth; rows of x for a tile of rows.
 void schedule_tiles(LinearStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);

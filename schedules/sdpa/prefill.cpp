@@ -54,6 +54,7 @@ void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &
 }
 
 void fetch_next_queries(const SdpaStages &s, Func out, Pipeline pipeline, const ImageParam &query, int head_dim) {
+    require(head_dim > 0, "prefetch_queries is for a head size that is known, head_dim is 0");
     require(s.query_blocks.has_value(), "prefetch_queries is for head sizes and tile_q that blocks divide");
     constexpr int blocks_at_least = 8;  // of keys, over which they are fetched
     const LoweredLoop channels{s.query_t, 0, s.d.name()}, task{out, 0, s.i.name()};

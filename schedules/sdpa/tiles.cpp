@@ -44,7 +44,7 @@ Var schedule_tasks(SdpaStages &s, Func out, const PrefillTuning &tuning, int lan
     if (s.out_blocks) {
         Var row_block("row_block"), channel_block("channel_block"), channel("channel");
         out.split(row, row_block, row, s.out_blocks->side)
-            .split(d, channel_block, channel, s.out_blocks->side)
+            .split(d, channel_block, channel, s.out_blocks->side, TailStrategy::PredicateStores)
             .reorder(channel, row, channel_block, row_block, t, h, b)
             .vectorize(channel)
             .unroll(row);
@@ -82,7 +82,7 @@ void schedule_query(SdpaStages &s, const LoopLevel &task, int lanes, const OneTa
         return;
     }
     Var channel_block("channel_block"), channel("channel");
-    s.query_t.split(s.d, channel_block, channel, s.query_blocks->side);
+    s.query_t.split(s.d, channel_block, channel, s.query_blocks->side, TailStrategy::RoundUp);
     schedule_blocks(s.query_t, s.query_t, s.r, channel, channel_block, {*s.query_blocks});
 }
 

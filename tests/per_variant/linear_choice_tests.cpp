@@ -115,3 +115,37 @@ TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[li
         CHECK_FALSE(is_chosen(2, sharing, sharing));
     });
 }
+
+TEST_CASE("batch_dot variants: which rows and columns classes of few rows are chosen for", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    struct Range {
+        std::int64_t fewest_rows, most_rows, fewest_columns, most_columns;
+    };
+    for_each_variant("batch_dot", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        constexpr bool widened = sizeof(T) < 4;
+        constexpr std::int64_t wide = 256 / std::max<std::int64_t>(sizeof(T), 4), many = widened ? wide + 1 : 512, entries = 8;
+        const std::map<std::string, Range> ranges = {
+            {"long_row", {1, 1, many, 0}},
+            {"long_few", {2, 16, many, 0}},
+            {"few", {2, 8, wide / 2 + 1, many - 1}},
+            {"several", {2, 8, widened ? wide / 4 + 1 : 1, wide / 2}},
+        };
+        const auto range = ranges.find(std::string(v.shape_class));
+        if (range == ranges.end()) return;
+        const auto is_chosen = [&](std::int64_t rows, std::int64_t columns, std::int64_t count) {
+            LinearArrays<T> a({.leading = {count, rows}, .columns = columns, .depth = 11, .order = Order::dense}, true);
+            REQUIRE(attune::batch_dot(context, a.x.view(), a.weight.view(), a.out.view()).ok());
+            return context.last_variant() == v.name;
+        };
+        const auto [fewest_rows, most_rows, fewest, most] = range->second;
+        CHECK(is_chosen(fewest_rows, fewest, entries));
+        CHECK(is_chosen(most_rows, fewest, entries));
+        CHECK_FALSE(is_chosen(most_rows + 1, fewest, entries));
+        if (fewest_rows > 1) CHECK_FALSE(is_chosen(fewest_rows - 1, fewest, entries));
+        if (fewest > 1) CHECK_FALSE(is_chosen(fewest_rows, fewest - 1, entries));
+        if (most > 0) CHECK(is_chosen(most_rows, most, entries));
+        if (most > 0) CHECK_FALSE(is_chosen(most_rows, most + 1, entries));
+        if (most == 0) CHECK_FALSE(is_chosen(fewest_rows, fewest, entries - 1));  // too few for some threads
+    });
+}

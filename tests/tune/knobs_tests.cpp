@@ -36,8 +36,8 @@ Kernel kernel_of(const std::string &line) {
         if (key == "dtype") k.dtype = value == "float32" ? "f32" : value == "bfloat16" ? "bf16" : "bool";
     }
     const std::string after = k.name.substr(k.name.find("_" + k.schedule) + k.schedule.size() + 1);
-    for (const char *name :
-         {"deep", "long", "medium", "short", "g4", "many", "shallow", "whole", "whole_shallow", "whole_row", "large"})
+    for (const char *name : {"deep", "long", "medium", "short", "g4", "many", "shallow", "whole", "whole_shallow", "whole_row",
+                             "long_few", "large"})
         if (after == "_" + std::string(name)) k.shape_class = name;
     return k;
 }

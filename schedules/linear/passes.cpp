@@ -1,0 +1,45 @@
+// Few rows whose sums stay in a first cache: weights are read as they lie, some rows of them at a time.
+#include "schedules/linear/linear_schedules.h"
+#include "schedules/require.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_passes(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
+    const int lanes = target.natural_vector_size(s.product.type());
+    require(s.passes.has_value(), "pass_depth must be given");
+    require_multiple("tile_columns", tuning.tile_columns, "the vector width", lanes);
+    require(tuning.task_rows == 0, "task_rows is not for pass_depth: a task has the rows of a tile");
+    require(tuning.tile_chunks == 1, "tile_chunks is not for pass_depth");
+    const Var n = s.n, m = s.m, h = s.h, b = s.b;
+    Var task("task"), no("no"), ni("ni"), vector("vector"), mo("mo"), mi("mi");
+
+    // Vectors first: a task that has few columns should not go through its others, whose stores would be empty.
+    out.split(n, vector, ni, lanes, TailStrategy::PredicateStores)
+        .vectorize(ni)
+        .split(vector, no, vector, tuning.tile_columns / lanes, TailStrategy::GuardWithIf)
+        .split(m, mo, mi, tuning.tile_rows, TailStrategy::GuardWithIf)
+        .reorder(ni, vector, mi, no, mo, h, b)
+        .fuse(no, mo, task)
+        .fuse(task, h, task)
+        .fuse(task, b, task)
+        .parallel(task);
+
+    // As many columns as there are: the last task may have few.
+    auto lanes_are_columns = [&](Func f, const LoopLevel &at) {
+        f.compute_at(at).store_in(MemoryType::Stack).align_bounds(n, lanes).bound_storage(n, tuning.tile_columns);
+        f.vectorize(n, lanes, TailStrategy::RoundUp);
+    };
+    s.product.bound_extent(m, tuning.tile_rows), s.partial.bound_extent(m, tuning.tile_rows);
+    lanes_are_columns(s.start, LoopLevel(out, task));
+    lanes_are_columns(s.product, LoopLevel(out, task));
+    lanes_are_columns(s.partial, LoopLevel(s.product, s.product_chunk));
+    s.product.update().reorder(n, m, s.product_chunk, h, b).vectorize(n, lanes, TailStrategy::RoundUp);
+
+    auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, lanes, TailStrategy::RoundUp).vectorize(ni); };
+    in_lanes(s.partial.update(0)).reorder(ni, m, s.passes->term, no, s.passes->pass).unroll(s.passes->term).unroll(m);
+    in_lanes(s.partial.update(1)).reorder(ni, m, no, s.partial_k).unroll(m);
+    if (s.x_rows.defined()) s.x_rows.compute_at(out, task).vectorize(s.k, lanes, TailStrategy::RoundUp);
+}
+
+}  // namespace attune
