@@ -32,6 +32,26 @@ int decode_channel_group(const Target &target, const Type &accumulator, int head
     return head_dim == 0 ? target.natural_vector_size(accumulator) : 0;
 }
 
+// Values of any number of channels: sums of a block's keys are made in registers, and then added to those in memory, whose places
+// are known at run time only. `mixed` has the loops block, over blocks of keys, and in_block.
+static void schedule_mixed_of_any_size(const SdpaStages &s, Func mixed_func, Stage mixed, const KeyLoop &keys,
+                                       const RVar &block, const RVar &in_block, const DecodeTuning &tuning, int lanes) {
+    const Var r = s.r, d = s.d;
+    Var of_keys("of_keys"), of_block("of_block"), dO("do"), di("di"), vectors("vectors");
+    Func sums = mixed.rfactor({{keys.block, of_keys}, {block, of_block}});
+    mixed.split(d, vectors, di, lanes, TailStrategy::RoundUp)
+        .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::RoundUp)
+        .reorder(di, vectors, r, dO, block, keys.block)
+        .vectorize(di)
+        .unroll(vectors)
+        .unroll(r);
+    sums.compute_at(mixed_func, dO).store_in(MemoryType::Stack).reorder_storage(d, r);
+    sums.bound(r, 0, tuning.row_tile).bound_extent(d, lanes * tuning.channel_tile);
+    for (const Var &v : {of_keys, of_block, s.c, s.t, s.h, s.b}) sums.bound_extent(v, 1);
+    sums.vectorize(d, lanes).unroll(d).unroll(r);
+    sums.update().reorder(d, r, in_block).vectorize(d, lanes).unroll(d).unroll(r);
+}
+
 void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim,
                      const ImageParam &key, const ImageParam &value, PairStages *pairs) {
     const bool any_dims = !Internal::is_const(value_dim);
@@ -45,6 +65,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     require_multiple("prefetch_keys", tuning.prefetch_keys, "key_tile", tuning.key_tile);
     require_multiple("prefetch_keys", tuning.prefetch_keys, "value_block", tuning.value_block);
+    require(tuning.value_rows == 0 || !any_dims, "value_rows is for one head size, which must be given");
     require(tuning.prefetch_keys == 0 || !any_dims, "prefetch_keys is for one head size, which must be given");
     const Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     Var dO("do"), di("di"), vectors("vectors"), some_rows("some_rows"), row("row"), lane("lane");
@@ -159,16 +180,22 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         }
 
         // Weighted values: the first of some channels streams a block of V in, the others find it in L1.
-        p.mixed.compute_at(packed, t)
-            .reorder_storage(d, r, c, t, h, b)
-            .align_bounds(d, any_dims ? lanes * tuning.channel_tile : lanes)
-            .vectorize(d, lanes);
+        const int tile_channels = lanes * tuning.channel_tile;
+        p.mixed.compute_at(packed, t).reorder_storage(d, r, c, t, h, b).vectorize(d, lanes);
+        if (any_dims)
+            p.mixed.bound(d, 0, (value_dim + tile_channels - 1) / tile_channels * tile_channels);
+        else
+            p.mixed.align_bounds(d, lanes);
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
             Stage mixed = p.mixed.update(int(n));
-            mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements)
-                .split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
+            mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements);
+            if (any_dims) {
+                schedule_mixed_of_any_size(s, p.mixed, mixed, p.mixed_keys[n], block, in_block, tuning, lanes);
+                continue;
+            }
+            mixed.split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
                 .split(d, vectors, di, lanes, TailStrategy::RoundUp)
-                .split(vectors, dO, vectors, tuning.channel_tile, any_dims ? TailStrategy::RoundUp : TailStrategy::GuardWithIf)
+                .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf)
                 .reorder(di, vectors, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
             fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);
             if (pairs) mixed.reorder(of_pairs->mixed[n], di).atomic().vectorize(of_pairs->mixed[n]);
@@ -180,7 +207,7 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
                 .compute_at(p.mixed, in_block)
                 .store_in(MemoryType::Stack)
                 .bound(pairs->e, 0, 2)
-                .bound_extent(d, lanes * tuning.channel_tile)
+                .bound_extent(d, tile_channels)
                 .bound_extent(k, 1)
                 .reorder(pairs->e, d, k)
                 .vectorize(d, 2 * lanes)
