@@ -42,6 +42,7 @@ def problems():
     yield "decode", Problem(16, 32, 8, 1, 1024, 128)
     yield "decode", Problem(1, 8, 8, 1, 64, 64)
     yield "decode", Problem(1, 8, 8, 4, 300, 72)
+    yield "decode", Problem(1, 32, 8, 1, 4096, 72)
     yield "decode", Problem(1, 8, 8, 1, 4096, 72, "f16")
     yield "tiny", Problem(2, 1, 1, 1, 10, 2, lengths=True)
     yield "decode", Problem(1, 32, 32, 1, 4096, 96, "bf16")

@@ -23,7 +23,7 @@ def cells():
             shape = rows, inputs, outputs, kind
             yield f"linear {rows}x{inputs}x{outputs}{kind and ', '}{kind}", lambda a, p, n, s=shape: make_linear(a, p, n, *s)
     for batch, n, m, width in ((96, 128, 128, 64), (8, 1024, 1024, 64), (96, 197, 64, 197), (16, 1, 4096, 128),
-                               (32, 1, 128, 1000)):
+                               (32, 1, 128, 1000), (8, 1, 1000, 1000), (32, 2, 128, 1000), (32, 4, 128, 1000), (64, 4, 64, 77)):
         yield f"batch_dot {batch}x{n}x{m}x{width}", lambda a, p, name, s=(batch, n, m, width): make_batch_dot(a, p, name, *s)
     for batch, queries, keys, lengths in ((96, 128, 128, True), (8, 1024, 1024, True), (8, 1024, 1024, False)):
         name = f"masked_softmax {batch}x{queries}x{keys}" + (", lengths" if lengths else "")

@@ -3,6 +3,7 @@
 #include "thread_team.h"
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,8 +18,8 @@ bool offers(std::string_view kind, std::string_view needed) {
     return needed == "scored" && kind == "training";
 }
 
-bool fits_sizes(const VariantRecord &v, const VariantNeeds &n) {
-    return v.op == n.op && v.dtype == n.dtype && (v.head_dim == 0 || (v.head_dim == n.head_dim && v.head_dim == n.value_dim));
+bool fits_head_sizes(const VariantRecord &v, const VariantNeeds &n) {
+    return v.head_dim == 0 || (v.head_dim == n.head_dim && v.head_dim == n.value_dim);
 }
 
 bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) {
@@ -78,7 +79,7 @@ Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
     if (v->op != n.op)
         return {StatusCode::invalid_argument,
                 source + name + " computes " + std::string(v->op) + ", this call " + std::string(n.op)};
-    if (!fits_sizes(*v, n)) {
+    if (v->dtype != n.dtype || !fits_head_sizes(*v, n)) {
         std::string sizes;
         if (n.head_dim) sizes = " and head sizes " + std::to_string(n.head_dim) + " and " + std::to_string(n.value_dim);
         return {StatusCode::invalid_argument,
@@ -112,7 +113,12 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
     const auto lists = dispatched_here();
     static const VariantList none;
     const auto of_op = lists->find({needs.op, needs.dtype});
-    const VariantList &list = of_op == lists->end() ? none : of_op->second;
+    const VariantList &of_any_size = of_op == lists->end() ? none : of_op->second;
+    // Most have another size, and are not asked for each wish again.
+    VariantList list;
+    list.reserve(of_any_size.size());
+    std::copy_if(of_any_size.begin(), of_any_size.end(), std::back_inserter(list),
+                 [&](const VariantRecord *v) { return fits_head_sizes(*v, needs); });
     // A kernel of more options than the call has does as well, where there is no other.
     static constexpr std::string_view more[] = {"plain", "scored", "training"};
     std::vector<std::string_view> kinds = {needs.kind};
@@ -123,7 +129,7 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
         for (const std::string_view kind : kinds)
             for (const VariantRecord *v : list) {
                 if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
-                if (v->kind != kind || !fits_sizes(*v, needs) || (wish.own_size && v->head_dim == 0)) continue;
+                if (v->kind != kind || (wish.own_size && v->head_dim == 0)) continue;
                 if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with, wish.fill)) {
                     const bool fills_one = v->tile_q <= wish.fill_tiles_with;
                     if (!found.not_filled && fills_one) found.not_filled = v, found.why_better = wish.reason;
