@@ -46,6 +46,8 @@ public:
 
         const attune::PanelTuning tuning{chunk,       task_rows, tile_rows, tile_columns, 0,
                                          tile_chunks, 1,         1,         task_tiles,   a.dim(0).extent() <= chunk};
+        attune::require(!stages.passes || few == 1, "pass_depth is for few, which reads x as it lies");
+        attune::require(!stages.passes || prefetch_tiles == 0, "prefetch_tiles is not for pass_depth");
         if (stages.passes)
             attune::schedule_passes(stages, out, tuning, target);
         else

@@ -7,8 +7,8 @@
 namespace attune {
 namespace {
 
-constexpr std::size_t most_bytes =
-    64 << 20;  // of a larger program constants are a small part, and reading all of it takes long
+// Of a larger program constants are a small part, and reading all of it takes long.
+constexpr std::size_t most_bytes = 64 << 20;
 
 bool holds(const dl_phdr_info &object, const ElfW(Phdr) & segment, std::uintptr_t address) {
     return segment.p_type == PT_LOAD && address - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz;

@@ -216,10 +216,10 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
         for (Func f : {p.logit, p.row_max, p.row_sum, p.weight, p.mixed}) f.bound(r, 0, tuning.row_tile);
         // Of constant size: no allocation in a task that may be short.
         p.logit.bound(k, 0, tuning.chunk), p.weight.bound(k, 0, tuning.chunk / elements);
-        // What is small and of constant size. The stack of others is freed as if it were heap where a later request for memory
-        // fails (Halide 21).
+        // What is small and of constant size, which of any head size it is not: Halide does not see that chunks are one. The stack of
+        // others is freed as if it were heap where a later request for memory fails (Halide 21).
         constexpr int small = 16 * 1024;
-        if (tuning.chunk * tuning.row_tile * p.logit.type().bytes() <= small)
+        if (!any_dims && tuning.chunk * tuning.row_tile * p.logit.type().bytes() <= small)
             for (Func f : {p.logit, p.weight}) f.store_in(MemoryType::Stack);
         stage++;
     }
