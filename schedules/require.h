@@ -10,7 +10,7 @@ inline void require(bool condition, const std::string &what) {
 }
 
 inline void require_multiple(const std::string &name, int value, const std::string &of, int divisor) {
-    require(value % divisor == 0,
+    require(divisor > 0 && value % divisor == 0,
             name + " is " + std::to_string(value) + ", must be a multiple of " + of + ", " + std::to_string(divisor));
 }
 

@@ -19,7 +19,7 @@ public:
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> whole{"whole", 0, 0, 1};  // 1: for columns that fill their tiles, which are then read as they lie
-    GeneratorParam<int> few{"few", 0, 0, 1};      // 1: x is not packed for a tile of one row, whatever its columns
+    GeneratorParam<int> few{"few", 0, 0, 1};      // 1: x is not packed, whatever its columns: for few rows
     GeneratorParam<int> pass_depth{"pass_depth", 1, 1, 64};  // LinearShape
 
     Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)
@@ -43,7 +43,6 @@ public:
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
-
         const attune::PanelTuning tuning{chunk,       task_rows, tile_rows, tile_columns, 0,
                                          tile_chunks, 1,         1,         task_tiles,   a.dim(0).extent() <= chunk};
         attune::require(!stages.passes || few == 1, "pass_depth is for few, which reads x as it lies");

@@ -19,7 +19,7 @@ struct LinearInputs {
     // weight is there for every column of the last tile, and lies as the sums read it: along n, or in bf16 in pairs along k; of
     // linear_weight_tile_stages along k, and columns and depth fill whole matrix tiles.
     bool as_it_lies = false;
-    bool read_once = false;             // by one row: weights that lie along n are not packed or widened for others
+    bool read_once = false;             // by few rows: weights that lie along n are not packed or widened for others
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
     // Of linear_block_stages: how many elements of each row of the weight lie before its first cache line, so that blocks begin
@@ -40,8 +40,8 @@ struct LinearShape {
     // Of linear_block_stages, a divisor of block: the sums of so many chunks, which do not wait for each other, are made side by side.
     // It changes no result.
     int abreast = 1;
-    // Of linear_stages without strands, a divisor of chunk: so many terms are added to all columns before the next ones are. It changes no
-    // result.
+    // Of linear_stages without strands, a divisor of chunk: so many terms are added to all columns before the next ones are. It
+    // changes no result.
     int pass_depth = 1;
 };
 

@@ -65,8 +65,7 @@ void add_few_rows_of_batch(const Product &p, bool whole, std::vector<Wish> &list
     if (are_tasks && (p.columns >= many_columns || (widened && p.columns > wide && !whole))) list.push_back(row_by_row);
     // To pack is to widen, too, once for all rows: narrow tiles are as quick then.
     if (rows == 1 || rows > several || (widened && quarter)) return;
-    if (half) list.push_back({schedule, "several", "several rows of few columns"});
-    if (!half) list.push_back({schedule, "few", "few rows"});
+    list.push_back(half ? Wish{schedule, "several", "several rows of few columns"} : Wish{schedule, "few", "few rows"});
     if (widened && are_tasks) list.push_back(row_by_row);
 }
 

@@ -3,10 +3,10 @@
 #include "thread_team.h"
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
 namespace attune {
 namespace {
@@ -18,8 +18,8 @@ bool offers(std::string_view kind, std::string_view needed) {
     return needed == "scored" && kind == "training";
 }
 
-bool fits_head_sizes(const VariantRecord &v, const VariantNeeds &n) {
-    return v.head_dim == 0 || (v.head_dim == n.head_dim && v.head_dim == n.value_dim);
+bool fits_sizes(const VariantRecord &v, const VariantNeeds &n) {
+    return v.dtype == n.dtype && (v.head_dim == 0 || (v.head_dim == n.head_dim && v.head_dim == n.value_dim));
 }
 
 bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) {
@@ -37,9 +37,10 @@ std::int64_t time_of_tiles(const VariantRecord &v, std::int64_t queries) {
 }
 bool suits_few_keys(const VariantRecord &v) { return v.shape_class == "long" || v.shape_class.starts_with("short"); }
 
-// What this machine runs, by operation and type: the most specific target first, and a kernel of one head size before one of any.
+// What this machine runs, by operation, type and head size (0: one that no kernel is made for): the most specific target first, and
+// a kernel of that size before one of any.
 using VariantList = std::vector<const VariantRecord *>;
-using VariantLists = std::map<std::pair<std::string_view, DType>, VariantList>;
+using VariantLists = std::map<std::tuple<std::string_view, DType, std::int64_t>, VariantList>;
 std::shared_ptr<const VariantLists> dispatched_here() {
     static std::mutex mutex;
     static int generation = -1;
@@ -49,12 +50,24 @@ std::shared_ptr<const VariantLists> dispatched_here() {
     generation = variant_generation();
     VariantLists l;
     const VariantRecords records = variant_records();
+    for (const VariantRecord *v : *records) l[{v->op, v->dtype, v->head_dim}], l[{v->op, v->dtype, 0}];
     for (const char *target : cpu_targets())
         for (const bool any_size : {false, true})
-            for (const VariantRecord *v : *records)
-                if (v->dispatched && v->target == target && (v->head_dim == 0) == any_size && runs_here(v->target))
-                    l[{v->op, v->dtype}].push_back(v);
+            for (const VariantRecord *v : *records) {
+                if (!v->dispatched || v->target != target || (v->head_dim == 0) != any_size || !runs_here(v->target)) continue;
+                for (auto &[key, list] : l) {
+                    const auto &[op, dtype, size] = key;
+                    if (op == v->op && dtype == v->dtype && (any_size || size == v->head_dim)) list.push_back(v);
+                }
+            }
     return lists = std::make_shared<const VariantLists>(std::move(l));
+}
+
+const VariantList &fitting(const VariantLists &lists, const VariantNeeds &n) {
+    static const VariantList none;
+    auto found = lists.find({n.op, n.dtype, n.head_dim == n.value_dim ? n.head_dim : 0});
+    if (found == lists.end()) found = lists.find({n.op, n.dtype, 0});
+    return found == lists.end() ? none : found->second;
 }
 
 // Of variants like v but for their tiles of queries; of those with the same tiles not class long, which is for many keys.
@@ -79,7 +92,7 @@ Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
     if (v->op != n.op)
         return {StatusCode::invalid_argument,
                 source + name + " computes " + std::string(v->op) + ", this call " + std::string(n.op)};
-    if (v->dtype != n.dtype || !fits_head_sizes(*v, n)) {
+    if (!fits_sizes(*v, n)) {
         std::string sizes;
         if (n.head_dim) sizes = " and head sizes " + std::to_string(n.head_dim) + " and " + std::to_string(n.value_dim);
         return {StatusCode::invalid_argument,
@@ -111,14 +124,7 @@ Forced forced_variant(const Context::State &context, std::string_view of_the_cal
 Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
     if (!forced.name.empty()) return use_forced(needs, forced, choice);
     const auto lists = dispatched_here();
-    static const VariantList none;
-    const auto of_op = lists->find({needs.op, needs.dtype});
-    const VariantList &of_any_size = of_op == lists->end() ? none : of_op->second;
-    // Most have another size, and are not asked for each wish again.
-    VariantList list;
-    list.reserve(of_any_size.size());
-    std::copy_if(of_any_size.begin(), of_any_size.end(), std::back_inserter(list),
-                 [&](const VariantRecord *v) { return fits_head_sizes(*v, needs); });
+    const VariantList &list = fitting(*lists, needs);
     // A kernel of more options than the call has does as well, where there is no other.
     static constexpr std::string_view more[] = {"plain", "scored", "training"};
     std::vector<std::string_view> kinds = {needs.kind};

@@ -54,6 +54,9 @@ void fetch_weights_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, con
 // tile_chunks is 0.
 void fetch_rows_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &);
 
+// What panels and passes share: a register tile that is given, of whole vectors.
+void require_tile(const PanelTuning &, int lanes);
+
 // What panels and tiles share: the side of the blocks in which weights are transposed, and the weights that a task, or a chunk of
 // one, packs.
 void require_block(int block, int lanes);

@@ -11,6 +11,12 @@ void require_block(int block, int lanes) {
     require(block == lanes, "block is " + std::to_string(block) + ", must be the vector width, " + std::to_string(lanes));
 }
 
+void require_tile(const PanelTuning &tuning, int lanes) {
+    require(tuning.tile_columns > 0, "tile_columns must be given");
+    require(tuning.tile_rows > 0, "tile_rows must be given");
+    require_multiple("tile_columns", tuning.tile_columns, "the vector width", lanes);
+}
+
 void schedule_panel(LinearStages &s, const LoopLevel &at, int columns, int block, int lanes, int strands) {
     const Var e = s.e, n = s.n, k = s.k, u = s.u;
     Var no("no"), ni("ni"), ko("ko"), ki("ki");
@@ -167,10 +173,8 @@ static void schedule_register_tile(LinearStages &s, bool one_row, int strands, i
 
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type());
-    require(tuning.tile_columns > 0, "tile_columns must be given");
-    require(tuning.tile_rows > 0, "tile_rows must be given");
+    require_tile(tuning, lanes);
     require(tuning.task_rows > 0, "task_rows must be given");
-    require_multiple("tile_columns", tuning.tile_columns, "the vector width", lanes);
     require_multiple("task_rows", tuning.task_rows, "tile_rows", tuning.tile_rows);
     if (s.transpose) {
         require_block(tuning.block, lanes);

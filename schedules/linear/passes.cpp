@@ -8,7 +8,7 @@ using namespace Halide;
 void schedule_passes(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type());
     require(s.passes.has_value(), "pass_depth must be given");
-    require_multiple("tile_columns", tuning.tile_columns, "the vector width", lanes);
+    require_tile(tuning, lanes);
     require(tuning.task_rows == 0, "task_rows is not for pass_depth: a task has the rows of a tile");
     require(tuning.tile_chunks == 1, "tile_chunks is not for pass_depth");
     const Var n = s.n, m = s.m, h = s.h, b = s.b;
