@@ -219,11 +219,12 @@ class FetchRuns : public Fetch {
     };
     std::vector<Step> path_;  // from the outermost loop to where we are
     std::string table_;       // where there is one
-    int lines_ = 0, element_bytes_ = 1;
+    int lines_ = 0, lines_of_round_ = 0, element_bytes_ = 1;
     // Of the loops over which the lines are spread: how many rounds there were, and whether those count.
     Expr round_, within_;
     Expr step_;  // of lines, in parts of `whole_line`, a round; not defined where that is a constant
     static constexpr int whole_line = 1 << 16;
+    bool whole_rows() const { return runs_.lines == FetchedRuns::whole_rows; }
 
     template<typename Node> Stmt body_after(const Step &step, const Node *op) {
         path_.push_back(step);
@@ -270,16 +271,32 @@ class FetchRuns : public Fetch {
         return later;
     }
 
+    // Of places in one row, which are a constant apart, the first.
+    static std::vector<Expr> one_of_each_row(const std::vector<Expr> &places) {
+        std::vector<Expr> rows;
+        for (const Expr &place : places) {
+            auto apart = [&](const Expr &row) { return as_const_int(simplify(place - row)); };
+            const auto same = std::find_if(rows.begin(), rows.end(), [&](const Expr &row) { return apart(row).has_value(); });
+            if (same == rows.end())
+                rows.push_back(place);
+            else if (*apart(*same) < 0)
+                *same = place;
+        }
+        return rows;
+    }
+
     Stmt with_table(const Stmt &body) {
         RunBegins begins(input_, inner_);
         body.accept(&begins);
         if (begins.found.empty()) return body;
-        const int runs = int(begins.found.size());
-        lines_ = runs * runs_.lines, element_bytes_ = begins.element_bytes;
+        element_bytes_ = begins.element_bytes, lines_of_round_ = int(begins.found.size());
+        const std::vector<Expr> found = whole_rows() ? one_of_each_row(begins.found) : begins.found;
+        const int runs = int(found.size());
+        lines_ = runs * runs_.lines;
         table_ = unique_name("runs");
         round_ = 0, within_ = const_true();
         std::vector<Stmt> all;
-        for (int n = 0; n < runs; n++) all.push_back(Store::make(table_, next_place(begins.found[n]), n, {}, const_true(), {}));
+        for (int n = 0; n < runs; n++) all.push_back(Store::make(table_, next_place(found[n]), n, {}, const_true(), {}));
         all.push_back(mutate(body));
         const Stmt whole = Allocate::make(table_, Int(32), MemoryType::Stack, {runs}, const_true(), Block::make(all));
         table_.clear();
@@ -297,6 +314,7 @@ class FetchRuns : public Fetch {
             round_ = round * spread.rounds + n;
             if (!extent || *extent > spread.rounds) within_ = within && n < spread.rounds;
         }
+        if (whole_rows()) within_ = const_true();
         const bool innermost = &spread == &runs_.spread.back();
         Stmt loop = with_body(op, innermost ? Block::make(fetches(), op->body) : mutate(op->body));
         if (!step.empty()) {
@@ -311,8 +329,23 @@ class FetchRuns : public Fetch {
         for (const FetchedRuns::Spread &s : runs_.spread) all *= s.rounds;
         return all;
     }
+    Stmt fetch_line(const Expr &run, const Expr &line, int neighbours) const {
+        const Expr place = Load::make(Int(32), table_, run, {}, {}, const_true(), {});
+        const Expr begin = address(cast<int64_t>(place) * element_bytes_ + cast<int64_t>(line) * cache_line_bytes);
+        std::vector<Stmt> all;
+        for (int n = 0; n < neighbours; n++)
+            all.push_back(fetch_into_all_caches(begin + make_const(UInt(64), n * cache_line_bytes)));
+        return Block::make(all);
+    }
+    Stmt fetches_of_rows() const {
+        const Expr elements = Variable::make(Int(32), input_ + ".extent.0");
+        const Expr lines = max(cast<uint32_t>(elements) / (cache_line_bytes / element_bytes_), cast<uint32_t>(1));
+        const Expr first = cast<uint32_t>(round_ * lines_of_round_);
+        return fetch_line(cast<int>(first / lines), cast<int>(first % lines), lines_of_round_);
+    }
     Stmt fetches() {
         found_ = true;
+        if (whole_rows()) return fetches_of_rows();
         const int lines_of_round = (lines_ + rounds() - 1) / rounds();
         const bool evenly = !step_.defined() && lines_ % rounds() == 0;
         const int neighbours = evenly ? std::gcd(lines_of_round, runs_.lines) : 1;  // whose address is computed once
@@ -322,11 +355,7 @@ class FetchRuns : public Fetch {
         std::vector<Stmt> all;
         for (int n = 0; n < lines_of_round; n += neighbours) {
             const Expr line = evenly ? first + n : min(first + n, lines_ - 1);
-            const Expr place = Load::make(Int(32), table_, line / runs_.lines, {}, {}, const_true(), {});
-            const Expr begin =
-                address(cast<int64_t>(place) * element_bytes_ + cast<int64_t>(line % runs_.lines) * cache_line_bytes);
-            for (int next = 0; next < neighbours; next++)
-                all.push_back(fetch_into_all_caches(begin + make_const(UInt(64), next * cache_line_bytes)));
+            all.push_back(fetch_line(line / runs_.lines, line % runs_.lines, neighbours));
         }
         return IfThenElse::make(within_, Block::make(all));
     }

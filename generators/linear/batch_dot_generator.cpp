@@ -43,8 +43,14 @@ public:
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
-        const attune::PanelTuning tuning{chunk,       task_rows, tile_rows, tile_columns, 0,
-                                         tile_chunks, 1,         1,         task_tiles,   a.dim(0).extent() <= chunk};
+        const attune::PanelTuning tuning{.chunk = chunk,
+                                         .task_rows = task_rows,
+                                         .tile_rows = tile_rows,
+                                         .tile_columns = tile_columns,
+                                         .block = 0,
+                                         .tile_chunks = tile_chunks,
+                                         .tiles_of_call = task_tiles,
+                                         .one_chunk = a.dim(0).extent() <= chunk};
         attune::require(!stages.passes || few == 1, "pass_depth is for few, which reads x as it lies");
         attune::require(!stages.passes || prefetch_tiles == 0, "prefetch_tiles is not for pass_depth");
         if (stages.passes)

@@ -28,7 +28,7 @@ public:
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
     GeneratorParam<int> strands{"strands", 1, 1, 16};  // of pairs
     GeneratorParam<int> abreast{"abreast", 1, 1, 16};  // chunks, of one row
-    GeneratorParam<int> turns{"turns", 1, 1, 4};       // of vectors of chunks abreast
+    GeneratorParam<int> turns{"turns", 0, 0, 4};       // PanelTuning
     GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
     GeneratorParam<int> prefetch_runs{"prefetch_runs", 0, 0, 1};  // fetch_weights_ahead
     GeneratorParam<int> whole{"whole", 0, 0, 1};   // 1: for columns and depths that fill matrix tiles, read as they lie

@@ -39,6 +39,13 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
         s.product(n, m, h, b) += s.abreast->partial(r.x, n, m, r.y, h, b);
         first = groups * s.abreast->chunks;
     }
+    if (s.whole_chunks) {
+        LinearStages::WholeChunks &whole = *s.whole_chunks;
+        first = in.depth / shape.chunk;
+        const RDom r(0, shape.strands, 0, first, "whole_chunk");
+        whole.product_strand = r.x, whole.product_chunk = r.y;
+        s.product(n, m, h, b) += whole.partial(r.x, n, m, r.y, h, b);
+    }
     const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk - first;
     const bool in_strands = shape.strands > 1;
     const RDom r = in_strands ? RDom(0, shape.strands, 0, chunks, "product_chunk") : RDom(0, chunks, "product_chunk");
@@ -80,7 +87,7 @@ void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape
         RDom r(0, 2, 0, groups_of_line, 0, groups / groups_of_line, "lines");
         const Expr line = first / groups_of_line + r.z, lines = whole / groups_of_line;
         r.where(line < lines);
-        s.line_pair = r.x, s.line_group = r.y, s.line = r.z;
+        s.lines->pair = r.x, s.lines->group = r.y, s.lines->line = r.z;
         const Expr at = unsafe_promise_clamped(line, 0, max(lines - 1, 0)), group = at * groups_of_line + r.y;
         add({r.x, group, pair_of_group(group), {}, at, r.y});
         in_lines = min(groups, max(lines * groups_of_line - first, 0));
@@ -270,13 +277,25 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
     };
     define("group", s.group, s.panel, unsafe_promise_clamped(t, 0, pairs - shape.strands) + u);
     define("rest", s.rest_group, s.rest_panel, min(t + u, pairs - 1));
-    if (groups_of_line > 1) {
+    auto lines_of = [&](const std::string &name) {
         auto of_line = [&](const Expr &n, const Expr &k) {
             return weight(n, unsafe_promise_clamped(t, 0, pairs - shape.block) + k);
         };
-        s.transpose.emplace("line", shape.block, std::vector<Var>{t, h, b}, of_line, false, shape.strands);
-        s.line_panel = Func("line_panel");
-        s.line_panel(e, u, n, k, t, h, b) = element_of_pair((*s.transpose)(n, k * shape.strands + u, {t, h, b}), e);
+        LinearStages::Lines lines{{name, shape.block, {t, h, b}, of_line, false, shape.strands}, Func(name + "_panel")};
+        lines.panel(e, u, n, k, t, h, b) = element_of_pair(lines.transpose(n, k * shape.strands + u, {t, h, b}), e);
+        return lines;
+    };
+    if (groups_of_line > 1) {
+        s.lines = lines_of("line");
+        s.whole_chunks = LinearStages::WholeChunks{Func("whole_partial"), lines_of("whole_line")};
+        LinearStages::Lines &lines = s.whole_chunks->lines;
+        Func partial = s.whole_chunks->partial;
+        const RDom r(0, 2, 0, groups_of_line, 0, shape.chunk / 2 / shape.block, "whole_lines");
+        lines.pair = r.x, lines.group = r.y, lines.line = r.z;
+        const Expr line = c * (shape.chunk / 2) + r.z * shape.block, pair = line + r.y * shape.strands + u;
+        const Expr x = element_of_row(s, in, unsafe_promise_clamped(pair * 2 + r.x, 0, in.depth - 1));
+        partial(u, n, m, c, h, b) = make_const(shape.type, 0);
+        partial(u, n, m, c, h, b) += cast(shape.type, x) * cast(shape.type, lines.panel(r.x, u, n, r.y, line, h, b));
     }
 
     s.partial = Func("partial");
@@ -289,9 +308,10 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
             s.partial(u, n, m, c, h, b) += term(s.x_rows(term.pair, term.element, m, h, b)) * term(cast(shape.type, w));
             return;
         }
+        const Expr w = term.line.defined()
+                           ? s.lines->panel(term.element, u, n, term.group_of_line, term.line * shape.block, h, b)
+                           : (rest ? s.rest_panel : s.panel)(term.element, u, n, first, h, b);
         const Expr x = element_of_row(s, in, term.pair * 2 + term.element);
-        const Expr w = term.line.defined() ? s.line_panel(term.element, u, n, term.group_of_line, term.line * shape.block, h, b)
-                                           : (rest ? s.rest_panel : s.panel)(term.element, u, n, first, h, b);
         s.partial(u, n, m, c, h, b) += cast(shape.type, term(x)) * cast(shape.type, term(w));
     });
     add_partials(s, in, shape);

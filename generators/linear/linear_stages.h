@@ -71,10 +71,21 @@ struct LinearStages {
     // Of linear_pair_row_stages, whose partial is (u, n, m, c, h, b): pairs (u, n, t, h, b) from t on, and panel is
     // (e, u, n, t, h, b) of them. Both once more for the rest. Widened ones have no panel, and x_rows is (pair, e, m, h, b).
     Halide::Func group, rest_group, rest_panel;
-    // Where there are blocks: update 0 of partial sums the groups of whole lines of as many pairs as a block has, and those of a
-    // chunk that are left are update 1, before the rest. line_panel is (e, u, n, k, t, h, b), group k of the line from t on.
-    Halide::Func line_panel;
-    Halide::RVar line, line_group, line_pair;
+    // Where there are blocks: a line is of as many pairs as a block has, in groups of one for each strand.
+    struct Lines {
+        BlockTranspose transpose;
+        Halide::Func panel;  // (e, u, n, k, t, h, b) group k of the line from pair t on
+        Halide::RVar pair, group, line;
+    };
+    // Whole chunks are summed by update 0 of product. Update 0 of partial has the whole lines of what is left of the depth, and update 1
+    // its other groups, before the rest.
+    struct WholeChunks {
+        Halide::Func partial;  // (u, n, m, c, h, b)
+        Lines lines;
+        Halide::RVar product_strand, product_chunk;
+    };
+    std::optional<WholeChunks> whole_chunks;
+    std::optional<Lines> lines;
     // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
     // whole ones, and the rest.
     struct BlockSum {

@@ -12,7 +12,7 @@ void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const Ima
     require(!in_runs || depth == tuning.chunk,
             "prefetch_runs is for prefetch_depth of a chunk, " + std::to_string(tuning.chunk));
     if (depth == 0) return;
-    const bool by_tiles = s.x_pairs.defined() && !s.panel.defined(), by_lines = s.line_panel.defined();
+    const bool by_tiles = s.x_pairs.defined() && !s.panel.defined(), by_lines = s.lines.has_value();
     const bool by_blocks = !s.block_sums.empty(), by_panels = !by_lines && s.panel.defined() && s.transpose;
     require(!(in_runs && by_panels) || (tuning.tile_chunks == 1 && !(s.in_strands && s.widened)),
             "prefetch_runs of panels is for tile_chunks 1 and no widened pairs");
@@ -29,13 +29,18 @@ void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const Ima
         return LoweredLoop{partial, LinearStages::whole_blocks + 1, sums[LinearStages::whole_blocks].block.name()};
     };
     const LoweredLoop loop = by_panels   ? LoweredLoop{s.panel, 0, s.k.name()}
-                             : by_lines  ? LoweredLoop{s.partial, 1, s.line.name()}
+                             : by_lines  ? LoweredLoop{s.whole_chunks->partial, 1, s.whole_chunks->lines.line.name()}
                              : s.abreast ? whole_blocks(s.abreast->partial, s.abreast->block_sums)
                                          : whole_blocks(s.partial, s.block_sums);
     if (!in_runs) return fetch_for_later(pipeline, weight, loop, loop, depth / step);
     const int lines = depth * weight.type().bytes() / cache_line_bytes;
     const LoweredLoop columns{s.product, 1, s.n.name()}, task{out, 0, s.n.name()};
-    const LoweredLoop chunks{s.product, 1, (s.abreast ? s.abreast->product_group : s.product_chunk).name()};
+    const RVar &chunk = by_lines ? s.whole_chunks->product_chunk : s.abreast ? s.abreast->product_group : s.product_chunk;
+    const LoweredLoop chunks{s.product, 1, chunk.name()};
+    if (by_lines) {
+        fetch_runs(pipeline, weight, {loop, FetchedRuns::whole_rows, {columns, task}, {{chunks, 1}, {loop, depth / step}}});
+        return;
+    }
     if (by_panels) {
         constexpr int rows_at_least = 16;
         const int tiles_at_least = std::max(rows_at_least / tuning.tile_rows, 1);

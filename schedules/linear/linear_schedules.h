@@ -17,7 +17,9 @@ struct PanelTuning {
     // should stay in L2. 0: all of them, and a tile leaves for out before the next one begins.
     int tile_chunks;
     int strands = 1;  // of pairs (the stages' strands), a divisor of the vector width
-    int turns = 1;    // vectors of chunks abreast that take turns, since a sum waits for the one before
+    // Vectors of chunks abreast, or of pairs of few rows, that take turns, since a sum waits for the one before. 0: 1 of the former, of
+    // the latter those of 8 columns.
+    int turns = 0;
     // Tiles of rows of a task that the call asks for; not defined: those of task_rows.
     Halide::Expr tiles_of_call = {};
     Halide::Expr one_chunk = {};  // whether the depth is of one chunk; not defined: it is not asked

@@ -76,7 +76,7 @@ static void schedule_chunks_abreast(LinearStages &s, const PanelTuning &tuning, 
     const Var n = s.n, m = s.m, u = s.u;
     Var group_mo("group_mo"), mi("mi"), pass("pass"), ni("ni"), no("no");
     require_multiple("the vector width", lanes, "abreast", a.chunks);
-    const int columns = lanes / a.chunks, columns_of_pass = columns * tuning.turns;
+    const int columns = lanes / a.chunks, columns_of_pass = columns * std::max(tuning.turns, 1);
     require_multiple("tile_columns", tuning.tile_columns, "the columns that take turns", columns_of_pass);
     s.product.update(0)
         .split(m, group_mo, mi, tuning.tile_rows, TailStrategy::RoundUp)
@@ -100,7 +100,48 @@ static void schedule_chunks_abreast(LinearStages &s, const PanelTuning &tuning, 
 // before.
 static int turns_of_few_rows(const PanelTuning &tuning, int lanes) {
     constexpr int columns_of_turns = 8;  // more addresses would not stay in registers
-    return std::max(columns_of_turns / std::max(lanes / tuning.strands, 1), 1);
+    return tuning.turns ? tuning.turns : std::max(columns_of_turns / std::max(lanes / tuning.strands, 1), 1);
+}
+
+// The sums of whole lines, whose columns are split in turns of vectors. What is read of a few rows of x stays in registers for the next
+// turn; of more rows, whose turns are side by side, the weights.
+static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func partial, Stage sums, const Var &ni,
+                           const Var &turn, const PanelTuning &tuning, int lanes) {
+    constexpr int rows_in_registers = 4;
+    const bool turns_inside = tuning.tile_rows > rows_in_registers;
+    const int columns = lanes / tuning.strands;
+    const Var e = s.e, n = s.n, m = s.m, u = s.u, k = s.k;
+    Var of_turn("of_turn");
+    if (turns_inside)
+        sums.reorder(lines.pair, u, ni, turn, m, lines.group, lines.line);
+    else
+        sums.reorder(lines.pair, u, ni, m, lines.group, turn, lines.line);
+    sums.unroll(turn).unroll(lines.group).unroll(m).atomic().vectorize(lines.pair).vectorize(u).vectorize(ni);
+    for (const Var &v : {s.t, s.h, s.b}) lines.panel.bound_extent(v, 1);
+    lines.panel.compute_at(turns_inside ? LoopLevel(partial, lines.line) : LoopLevel(partial, turn))
+        .store_in(MemoryType::Stack);
+    lines.panel.bound(e, 0, 2).bound(u, 0, tuning.strands).bound(k, 0, lines.transpose.vectors);
+    lines.panel.bound_extent(n, turns_inside ? columns * turns_of_few_rows(tuning, lanes) : columns);
+    lines.panel.split(n, of_turn, n, columns).reorder(e, u, n, k, of_turn);
+    lines.panel.unroll(e).vectorize(u).vectorize(n).unroll(k).unroll(of_turn);
+    schedule_transpose(lines.transpose, LoopLevel(lines.panel, of_turn));
+}
+
+static void schedule_whole_chunks(LinearStages &s, const PanelTuning &tuning, int lanes) {
+    LinearStages::WholeChunks &whole = *s.whole_chunks;
+    const int columns = lanes / tuning.strands, columns_of_turns = columns * turns_of_few_rows(tuning, lanes);
+    const Var n = s.n, m = s.m, u = s.u;
+    Var mo("mo"), mi("mi"), turn("turn"), no("no"), ni("ni");
+    s.product.update(0)
+        .split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp)
+        .split(n, no, n, columns_of_turns)
+        .reorder(n, mi, whole.product_strand, mo, whole.product_chunk, no, s.h, s.b)
+        .vectorize(n, columns_of_turns)
+        .unroll(mi);
+    whole.partial.compute_at(s.product, mo).store_in(MemoryType::Stack);
+    whole.partial.bound(u, 0, tuning.strands).bound_extent(n, columns_of_turns).bound_extent(m, tuning.tile_rows);
+    whole.partial.split(n, turn, ni, columns).reorder(u, ni, turn, m).vectorize(u).vectorize(ni).unroll(turn).unroll(m);
+    schedule_lines(s, whole.lines, whole.partial, whole.partial.update().split(n, turn, ni, columns), ni, turn, tuning, lanes);
 }
 
 static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
@@ -126,23 +167,7 @@ static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tunin
     s.partial.bound(u, 0, strands);
     in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
     int update = 0;
-    if (s.line_panel.defined()) {
-        // What is read of a few rows of x stays in registers for the next turn; of more rows, whose turns are side by side, the weights.
-        constexpr int rows_in_registers = 4;
-        const bool turns_inside = tuning.tile_rows > rows_in_registers;
-        Stage sums = in_lanes(s.partial.update(update++)).unroll(turn).unroll(s.line_group).unroll(m);
-        if (turns_inside)
-            sums.reorder(s.line_pair, u, ni, turn, m, s.line_group, s.line, no);
-        else
-            sums.reorder(s.line_pair, u, ni, m, s.line_group, turn, s.line, no);
-        sums.atomic().vectorize(s.line_pair).vectorize(u).vectorize(ni);
-        Var of_turn("of_turn");
-        in_registers(s.line_panel, turns_inside ? LoopLevel(s.partial, s.line) : LoopLevel(s.partial, turn),
-                     turns_inside ? turns : 1);
-        s.line_panel.bound(e, 0, 2).bound(s.k, 0, s.transpose->vectors).split(n, of_turn, n, columns);
-        s.line_panel.reorder(e, u, n, s.k, of_turn).unroll(e).vectorize(u).vectorize(n).unroll(s.k).unroll(of_turn);
-        schedule_transpose(*s.transpose, LoopLevel(s.line_panel, of_turn));
-    }
+    if (s.lines) schedule_lines(s, *s.lines, s.partial, in_lanes(s.partial.update(update++)), ni, turn, tuning, lanes);
     Stage sums = in_lanes(s.partial.update(update++)).reorder(s.pair, u, ni, m, turn, s.partial_k, no).unroll(turn);
     vectorize(sums, s.pair, s.group, s.panel);
     if (!s.in_strands) return;
@@ -176,14 +201,14 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     require_tile(tuning, lanes);
     require(tuning.task_rows > 0, "task_rows must be given");
     require_multiple("task_rows", tuning.task_rows, "tile_rows", tuning.tile_rows);
-    if (s.transpose) {
+    if (s.transpose || s.lines) {
         require_block(tuning.block, lanes);
         require_multiple("chunk", tuning.chunk, "block", tuning.block);
     }
     if (s.in_pairs) require_multiple("chunk", tuning.chunk, "the elements of a pair for each strand", 2 * tuning.strands);
-    require(!s.line_panel.defined() || s.in_strands, "blocks of pairs for few rows are for several strands, strands is 1");
+    require(!s.lines || s.in_strands, "blocks of pairs for few rows are for several strands, strands is 1");
     const bool one_row = tuning.tile_rows == 1, as_it_lies = !s.block_sums.empty() || s.group.defined();
-    require(tuning.turns == 1 || s.abreast, "turns is for chunks abreast");
+    require(tuning.turns == 0 || s.abreast || s.group.defined(), "turns is for chunks abreast, and for pairs of few rows");
     require(tuning.tile_chunks == 1 || !(s.in_pairs || as_it_lies),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
@@ -209,7 +234,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     lanes_are_columns(s.start.compute_at(out, task)).store_in(MemoryType::Stack);
 
     // All rows take some chunks before the next, so that their weights stay in L2.
-    Stage product = s.product.update(s.abreast ? 1 : 0);
+    Stage product = s.product.update(s.abreast || s.whole_chunks ? 1 : 0);
     LoopLevel of_tile(s.product, mo), of_chunks(s.product, s.product_chunk), of_panel = of_chunks;
     if (tuning.tile_chunks == 0) {
         lanes_are_columns(s.product.compute_at(out, tile)).bound_extent(m, tuning.tile_rows).store_in(MemoryType::Stack);
@@ -228,13 +253,13 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
                 .partition(turn, Partition::Never);
             of_tile = LoopLevel(s.product, in_turn), of_chunks = of_panel = LoopLevel(s.product, turn);
         }
-        if (!s.line_panel.defined() && !s.abreast) product.vectorize(n, lanes).unroll(n);
+        if (!s.lines && !s.abreast) product.vectorize(n, lanes).unroll(n);
         product.unroll(mi);
     }
     // Tiles of dot products take a strand of a chunk before the next, so that its weights stay in L1; others all strands, one row
     // too. In a loop: of one expression LLVM would make a sum in another order.
     int columns_of_partial = tuning.tile_columns;
-    if (s.line_panel.defined()) {
+    if (s.lines) {
         // The columns that take turns go through the whole depth before the next: half as many lines on their way.
         columns_of_partial = turns_of_few_rows(tuning, lanes) * lanes / tuning.strands;
         product.split(n, no, n, columns_of_partial);
@@ -252,7 +277,8 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         }
     }
 
-    if (s.in_pairs) s.product.update(1).reorder(n, m, s.odd).vectorize(n, lanes);
+    if (s.whole_chunks) schedule_whole_chunks(s, tuning, lanes);
+    if (s.in_pairs) s.product.update(s.whole_chunks ? 2 : 1).reorder(n, m, s.odd).vectorize(n, lanes);
 
     s.partial.compute_at(of_tile).store_in(MemoryType::Stack);
     s.partial.bound_extent(n, columns_of_partial).bound_extent(m, tuning.tile_rows);
