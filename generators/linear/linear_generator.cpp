@@ -61,7 +61,13 @@ public:
         const bool in_panels = schedule_name == Schedule::panels;
         const bool block_by_block = few_rows && in_panels && block > 0;
         attune::require(abreast == 1 || block_by_block, "chunks abreast are for panels of few rows, by blocks");
-        const attune::LinearShape shape{attune::accumulator_of(dtype), chunk, packed ? 0 : block, strands, in_panels, abreast};
+        const attune::LinearShape shape{.type = attune::accumulator_of(dtype),
+                                        .chunk = chunk,
+                                        .block = packed ? 0 : block,
+                                        .strands = strands,
+                                        .widened = in_panels,
+                                        .abreast = abreast,
+                                        .last_apart = in_pairs && !few_rows && strands > 1 && tile_chunks == 0};
         stages = block_by_block                          ? attune::linear_block_stages(in, shape)
                  : few_rows && (in_pairs || strands > 1) ? attune::linear_pair_row_stages(in, shape)
                  : in_pairs                              ? attune::linear_pair_stages(in, shape)

@@ -48,7 +48,8 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     }
     const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk - first;
     const bool in_strands = shape.strands > 1;
-    const RDom r = in_strands ? RDom(0, shape.strands, 0, chunks, "product_chunk") : RDom(0, chunks, "product_chunk");
+    RDom r = in_strands ? RDom(0, shape.strands, 0, chunks, "product_chunk") : RDom(0, chunks, "product_chunk");
+    if (shape.last_apart) r.where(r.y * shape.strands + r.x < chunks * shape.strands - 1);
     s.product_chunk = in_strands ? r.y : r.x;
     const Expr strand = in_strands ? Expr(r.x) : Expr(0);
     if (in_strands) s.product_strand = r.x;
@@ -103,7 +104,9 @@ void add_pairs(LinearStages &s, const LinearInputs &in, const LinearShape &shape
     rest.where(whole * strands < pairs);
     rest.where(whole / groups == s.c);
     s.rest_pair = rest.x, s.in_strands = true;
-    const Expr last_group = first + clamp(last_pair / strands - first, 0, groups - 1), pair = last_group * strands + s.u;
+    // Twice clamped, so that a panel of all chunks is no deeper than they are.
+    const Expr last = last_pair / strands, in_chunk = first + clamp(last - first, 0, groups - 1);
+    const Expr last_group = unsafe_promise_clamped(in_chunk, 0, last), pair = last_group * strands + s.u;
     add({rest.x, last_group, min(pair, last_pair), pair < pairs});
 }
 
@@ -252,6 +255,13 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
         s.partial(n, m, u, c, h, b) += cast(shape.type, term(element_of_row(s, in, k))) * cast(shape.type, term(w));
     });
     add_partials(s, in, shape);
+    if (shape.last_apart) {
+        s.last_apart = true;
+        const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk;
+        s.out = Func("out_stage");
+        s.out(n, m, h, b) = narrowed(in.x.type(), s.product(n, m, h, b) + s.partial(n, m, shape.strands - 1, chunks - 1, h, b));
+        return s;
+    }
     add_odd(s, in, shape);
     add_output(s, in);
     return s;

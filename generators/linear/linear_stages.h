@@ -40,6 +40,8 @@ struct LinearShape {
     // Of linear_block_stages, a divisor of block: the sums of so many chunks, which do not wait for each other, are made side by side.
     // It changes no result.
     int abreast = 1;
+    // Of linear_pair_stages, for depths that are even: the last partial is added where out is made, so that a tile may leave after it.
+    bool last_apart = false;
     // Of linear_stages without strands, a divisor of chunk: so many terms are added to all columns before the next ones are. It
     // changes no result.
     int pass_depth = 1;
@@ -64,7 +66,8 @@ struct LinearStages {
     bool in_pairs = false;
     bool widened = false;  // of pairs: as LinearShape says, and in linear_stages
     Halide::RVar pair, product_strand;
-    Halide::RVar odd;  // of update 1 of product, which adds the last product of an odd depth
+    Halide::RVar odd;         // of update 1 of product, which adds the last product of an odd depth
+    bool last_apart = false;  // as LinearShape says: product has no update for an odd depth
     // With several strands: update 1 of partial sums the last pairs, too few for one each.
     bool in_strands = false;
     Halide::RVar rest_pair;

@@ -39,6 +39,8 @@ bool suits_large_many(const Product &p, bool shallow) {
     if (shallow && p.x.extent[2] >= rows_beyond_memory) return false;
     return has_bytes(p, p.x.dtype == DType::bf16 ? bytes_beyond_caches : bytes_beyond_own_caches);
 }
+// The last product of an odd depth, of which there is no pair, comes after all others: where a tile of class shallow has left already.
+bool lacks_pair(const Product &p, std::string_view schedule) { return schedule == "pairs" && p.depth % 2 == 1; }
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_depth); }
 
 // Rows of a tile, for weights that go through registers: more rows take longer than weights that are packed for them. Where pairs of
@@ -130,8 +132,8 @@ std::vector<Wish> wishes(const Product &p) {
             if (p.columns * 4 > wide_columns(p)) list.push_back({schedule, "half", "columns that fill half of a wide tile"});
             list.push_back({schedule, "narrow", "few columns"});
         }
-        // Of rows that panels widen there are as many bytes again.
-        const std::int64_t kept = schedule == "panels" && is_widened(p.x.dtype) ? 2 : 1;
+        // Of rows that panels widen there are as many bytes again; weights of pairs come a second time, for the last strand.
+        const std::int64_t kept = (schedule == "panels" && is_widened(p.x.dtype)) || schedule == "pairs" ? 2 : 1;
         const bool shallow = p.depth * wide_bytes * kept <= shallow_bytes;
         if (whole && p.depth <= one_chunk)
             list.push_back({schedule, "whole_shallow", "columns that fill wide tiles, of a depth of one chunk"});
@@ -141,7 +143,7 @@ std::vector<Wish> wishes(const Product &p) {
         if (suits_large_many(p, shallow))
             list.push_back({schedule, "large_many", "many rows, of weights that come from memory or a shared cache"});
         if (flat) list.push_back({schedule, "flat", "a depth of few weights, for many rows and columns"});
-        if (shallow) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
+        if (shallow && !lacks_pair(p, schedule)) list.push_back({schedule, "shallow", "a depth whose weights stay in cache"});
         list.push_back({schedule, "many", "many rows"});
     }
     list.push_back({"root", "", "nothing else is built"});
@@ -153,6 +155,8 @@ std::string why_unfit(const Product &p, const VariantRecord &variant) {
     if (variant.schedule == "pairs" && p.depth == 1) return "a last extent of x from 2, got 1";
     if (p.depth < block_depth && has_blocks(p) && is_of_few_rows(variant))
         return "a last extent of x from " + text(block_depth) + ", got " + text(p.depth);
+    if (variant.shape_class == "shallow" && lacks_pair(p, variant.schedule))
+        return "an even last extent of x, got " + text(p.depth);
     if (!variant.shape_class.starts_with("whole")) return {};
     if (variant.schedule == "weight_tiles") {
         if (p.depth % matrix_tile_depth != 0)

@@ -176,14 +176,14 @@ static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tunin
 }
 
 // A register tile. One row takes all strands at a time, since neighbouring weights belong to different ones.
-static void schedule_register_tile(LinearStages &s, bool one_row, int strands, int lanes) {
+static void schedule_register_tile(LinearStages &s, Func partial, bool one_row, int strands, int lanes) {
     const Var n = s.n, m = s.m, u = s.u;
-    s.partial.vectorize(n, lanes).unroll(n).unroll(m);
+    partial.vectorize(n, lanes).unroll(n).unroll(m);
     if (!s.in_pairs) {
-        s.partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
+        partial.update().reorder(n, m, s.partial_k).vectorize(n, lanes).unroll(n).unroll(m);
         return;
     }
-    if (one_row) s.partial.bound(u, 0, strands).unroll(u);
+    if (one_row) partial.bound(u, 0, strands).unroll(u);
     auto in_lanes_of_columns = [&](Stage sums, const RVar &pair) {
         if (s.widened)
             sums.reorder(n, m, pair);
@@ -192,8 +192,8 @@ static void schedule_register_tile(LinearStages &s, bool one_row, int strands, i
         sums.vectorize(n, lanes).unroll(n).unroll(m);
         if (one_row) sums.unroll(u);
     };
-    in_lanes_of_columns(s.partial.update().reorder(s.pair, n, m, u, s.partial_k), s.pair);
-    if (s.in_strands) in_lanes_of_columns(s.partial.update(1).reorder(s.rest_pair, n, m, u), s.rest_pair);
+    in_lanes_of_columns(partial.update().reorder(s.pair, n, m, u, s.partial_k), s.pair);
+    if (s.in_strands) in_lanes_of_columns(partial.update(1).reorder(s.rest_pair, n, m, u), s.rest_pair);
 }
 
 void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
@@ -209,8 +209,9 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     require(!s.lines || s.in_strands, "blocks of pairs for few rows are for several strands, strands is 1");
     const bool one_row = tuning.tile_rows == 1, as_it_lies = !s.block_sums.empty() || s.group.defined();
     require(tuning.turns == 0 || s.abreast || s.group.defined(), "turns is for chunks abreast, and for pairs of few rows");
-    require(tuning.tile_chunks == 1 || !(s.in_pairs || as_it_lies),
+    require(tuning.tile_chunks == 1 || !(s.in_pairs || as_it_lies) || (s.last_apart && !one_row),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
+    const bool tile_in_registers = tuning.tile_chunks == 0 && !s.last_apart;
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
     Var task("task"), tile("tile"), no("no"), ni("ni"), mo("mo"), mi("mi");
     // Constant extents, or stages would get strides known at run time only; lanes are columns.
@@ -236,7 +237,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     // All rows take some chunks before the next, so that their weights stay in L2.
     Stage product = s.product.update(s.abreast || s.whole_chunks ? 1 : 0);
     LoopLevel of_tile(s.product, mo), of_chunks(s.product, s.product_chunk), of_panel = of_chunks;
-    if (tuning.tile_chunks == 0) {
+    if (tile_in_registers) {
         lanes_are_columns(s.product.compute_at(out, tile)).bound_extent(m, tuning.tile_rows).store_in(MemoryType::Stack);
         s.product.unroll(n).unroll(m);
         product.reorder(n, m, s.product_chunk, h, b).vectorize(n, lanes).unroll(n).unroll(m);
@@ -245,6 +246,7 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     } else {
         lanes_are_columns(s.product.compute_at(out, task)).unroll(n);
         product.split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp).reorder(n, mi, mo, s.product_chunk, h, b);
+        if (s.last_apart) of_panel = LoopLevel(out, task);
         if (tuning.tile_chunks > 1) {
             RVar turn("turn"), in_turn("in_turn");
             // Not in whole turns and a last one: of a depth of less than one, every block of weights would be cut short.
@@ -278,10 +280,17 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     }
 
     if (s.whole_chunks) schedule_whole_chunks(s, tuning, lanes);
-    if (s.in_pairs) s.product.update(s.whole_chunks ? 2 : 1).reorder(n, m, s.odd).vectorize(n, lanes);
+    if (s.in_pairs && !s.last_apart) s.product.update(s.whole_chunks ? 2 : 1).reorder(n, m, s.odd).vectorize(n, lanes);
 
-    s.partial.compute_at(of_tile).store_in(MemoryType::Stack);
-    s.partial.bound_extent(n, columns_of_partial).bound_extent(m, tuning.tile_rows);
+    auto of_one_tile = [&](Func partial, const LoopLevel &at) -> Func {
+        return partial.compute_at(at)
+            .store_in(MemoryType::Stack)
+            .bound_extent(n, columns_of_partial)
+            .bound_extent(m, tuning.tile_rows);
+    };
+    if (s.last_apart)
+        schedule_register_tile(s, of_one_tile(s.partial.clone_in(out), LoopLevel(out, tile)), one_row, tuning.strands, lanes);
+    of_one_tile(s.partial, of_tile);
     if (s.group.defined()) {
         schedule_pairs_of_few_rows(s, tuning, lanes);
     } else if (!s.block_sums.empty()) {
@@ -289,11 +298,10 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         schedule_blocks_of_few_rows(s, lanes);
         if (s.abreast) schedule_chunks_abreast(s, tuning, lanes);
     } else {
-        schedule_register_tile(s, one_row, tuning.strands, lanes);
+        schedule_register_tile(s, s.partial, one_row, tuning.strands, lanes);
     }
     if (s.x_rows.defined())
-        s.x_rows.compute_at(tuning.tile_chunks == 0 ? LoopLevel(out, task) : of_chunks)
-            .vectorize(k, lanes, TailStrategy::RoundUp);
+        s.x_rows.compute_at(tile_in_registers ? LoopLevel(out, task) : of_chunks).vectorize(k, lanes, TailStrategy::RoundUp);
     if (s.group.defined() && s.widened)
         s.x_rows.bound(s.e, 0, 2).bound_storage(k, tuning.chunk / 2).reorder(s.e, k).unroll(s.e);
 

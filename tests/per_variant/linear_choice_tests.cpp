@@ -67,6 +67,31 @@ TEST_CASE("linear variants: which rows and depths class large_many is chosen for
     });
 }
 
+TEST_CASE("linear variants: which depths class shallow of pairs is chosen for, and what it refuses", "[linear][per_variant]") {
+    attune::Context context({.threads = 2});
+    for (std::string_view op : {"linear", "linear_packed"})
+        for_each_variant(op, no_kind, [&](const attune::VariantInfo &v, auto zero) {
+            if (v.shape_class != "shallow" || v.schedule != "pairs") return;
+            const auto arrays = [&](std::int64_t depth) {
+                return LinearArrays<decltype(zero)>(
+                    {.leading = {20}, .columns = 64, .depth = depth, .packed = op == "linear_packed", .order = Order::dense},
+                    false);
+            };
+            const auto is_chosen = [&](std::int64_t depth) {
+                auto a = arrays(depth);
+                const bool chosen = chosen_for(context, a) == v.name;
+                CHECK(defect(a) == "");
+                return chosen;
+            };
+            CHECK(is_chosen(2));
+            CHECK(is_chosen(1024));
+            CHECK_FALSE(is_chosen(1023));
+            CHECK_FALSE(is_chosen(1026));
+            auto odd = arrays(1023);
+            CHECK(message_defect(odd.run(context, v.name).message(), "variant", {std::string(v.name), "even", "1023"}) == "");
+        });
+}
+
 TEST_CASE("linear variants: which columns classes of narrower tiles are chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
     // Quarters of a wide tile that are too few, and the most.

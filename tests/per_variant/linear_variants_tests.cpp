@@ -37,11 +37,12 @@ std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_whole(v));
 }
-// Variants of one row and of few take weights in blocks, and refuse depths of less than any.
+// Variants of one row and of few take weights in blocks, and refuse depths of less than any; shallow ones of pairs refuse odd ones.
 constexpr std::int64_t depth_of_row = 32;
 bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && is_for_few_rows(v); }
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
     if (takes_blocks(v)) return std::max(depth, depth_of_row);
+    if (v.schedule == "pairs" && v.shape_class == "shallow") return round_up(depth, 2);
     return v.shape_class == "whole" && v.schedule == "weight_tiles" ? round_up(depth, 32) : depth;
 }
 
