@@ -19,8 +19,9 @@ set(attune_part_sdpa_backward_generator generators/sdpa/backward_generator.cpp g
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/mask_blocks/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/sdpa/describe_attention.cpp)
-set(attune_part_linear_stages generators/linear/linear_stages.cpp schedules/linear/root.cpp schedules/linear/panels.cpp
-  schedules/linear/passes.cpp schedules/linear/tiles.cpp schedules/linear/fetch.cpp)
+set(attune_part_linear_stages generators/linear/linear_stages.cpp generators/linear/linear_tile_stages.cpp
+  schedules/linear/root.cpp schedules/linear/panels.cpp schedules/linear/passes.cpp schedules/linear/tiles.cpp
+  schedules/linear/fetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
 set(attune_part_assembled_main generators/assembled_main.cpp)
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp

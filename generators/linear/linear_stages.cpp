@@ -1,4 +1,5 @@
 #include "generators/linear/linear_stages.h"
+#include "generators/linear/linear_parts.h"
 #include "generators/math/bf16_bits.h"
 #include "generators/math/narrowed.h"
 
@@ -6,25 +7,10 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
-namespace {
-
-// Row m of x at k. A tile may reach beyond the last row: what is read there instead is never stored.
 Expr element_of_row(const LinearStages &s, const LinearInputs &in, const Expr &k) {
     return in.x(k, min(s.m, in.rows - 1), s.h, s.b);
 }
 
-// The same for sums: widened once for all columns where x is of another type.
-std::function<Expr(Expr)> widened_rows(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
-    if (in.x.type() == shape.type) return [&](const Expr &k) { return element_of_row(s, in, k); };
-    s.x_rows = Func("x_rows");
-    s.x_rows(s.k, s.m, s.h, s.b) = cast(shape.type, element_of_row(s, in, min(likely(s.k), in.depth - 1)));
-    return [&](const Expr &k) { return s.x_rows(k, s.m, s.h, s.b); };
-}
-
-// How blocks of weights are read; not f16, whose conversion takes as long for half a row as for one.
-bool read_by_halves(const LinearInputs &in) { return in.x.type() != Float(16); }
-
-// The bias and the sum of the partials, of chunk c and, in pairs, strand u.
 void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.start = Func("start");
@@ -59,15 +45,25 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
     s.product(n, m, h, b) += s.partial(at);
 }
 
-// Which of all matrix tiles along the depth, of chunk c: its loops are partial_k, the terms of a tile, and partial_tile. None
-// is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
-Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
-    const int steps = shape.chunk / depth_of_tile;
-    RDom r(0, depth_of_tile, 0, steps, "partial_k");
-    r.where((s.c * steps + r.y) * depth_of_tile < in.depth);
-    s.partial_k = r.x, s.partial_tile = r.y;
-    return min(s.c * steps + r.y, (in.depth - 1) / depth_of_tile);
+void add_output(LinearStages &s, const LinearInputs &in, const Expr &last) {
+    Var n = s.n, m = s.m, h = s.h, b = s.b;
+    const Expr sum = s.product(n, m, h, b);
+    s.out = Func("out_stage");
+    s.out(n, m, h, b) = narrowed(in.x.type(), last.defined() ? sum + last : sum);
 }
+
+namespace {
+
+// element_of_row() for sums: widened once for all columns where x is of another type.
+std::function<Expr(Expr)> widened_rows(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
+    if (in.x.type() == shape.type) return [&](const Expr &k) { return element_of_row(s, in, k); };
+    s.x_rows = Func("x_rows");
+    s.x_rows(s.k, s.m, s.h, s.b) = cast(shape.type, element_of_row(s, in, min(likely(s.k), in.depth - 1)));
+    return [&](const Expr &k) { return s.x_rows(k, s.m, s.h, s.b); };
+}
+
+// How blocks of weights are read; not f16, whose conversion takes as long for half a row as for one.
+bool read_by_halves(const LinearInputs &in) { return in.x.type() != Float(16); }
 
 // An element of a pair, as the sum of its strand reads it. A group has a pair for each strand.
 struct PairTerm {
@@ -169,12 +165,6 @@ void add_abreast(LinearStages &s, const LinearInputs &in, const LinearShape &sha
     });
 }
 
-void add_output(LinearStages &s, const LinearInputs &in) {
-    Var n = s.n, m = s.m, h = s.h, b = s.b;
-    s.out = Func("out_stage");
-    s.out(n, m, h, b) = narrowed(in.x.type(), s.product(n, m, h, b));
-}
-
 }  // namespace
 
 LinearStages linear_stages(const LinearInputs &in, const LinearShape &shape) {
@@ -257,9 +247,7 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
     add_partials(s, in, shape);
     if (shape.last_apart) {
         s.last_apart = true;
-        const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk;
-        s.out = Func("out_stage");
-        s.out(n, m, h, b) = narrowed(in.x.type(), s.product(n, m, h, b) + s.partial(n, m, shape.strands - 1, chunks - 1, h, b));
+        add_output(s, in, s.partial(n, m, shape.strands - 1, (in.depth + shape.chunk - 1) / shape.chunk - 1, h, b));
         return s;
     }
     add_odd(s, in, shape);
@@ -348,60 +336,6 @@ LinearStages linear_block_stages(const LinearInputs &in, const LinearShape &shap
     s.block_sums = sum_by_blocks(begin, end, in.depth, in.ahead, shape, [&](const RDom &r, const Expr &place) {
         s.partial(n, m, c, h, b) += x(place + r.x) * (*s.transpose)(n, r.x, {place, h, b});
     });
-    add_partials(s, in, shape);
-    add_output(s, in);
-    return s;
-}
-
-LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
-    LinearStages s;
-    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
-    const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
-    s.x_rows = Func("x_rows");
-    s.x_rows(k, m, h, b) = select(k < in.depth, element_of_row(s, in, min(k, last)), zero);
-    auto weight = [&](Expr n, Expr k) {
-        return select(k < in.depth, in.weight(min(n, in.columns - 1), min(k, last), h, b), zero);
-    };
-    s.panel = Func("panel");
-    if (shape.block) {
-        s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
-                            [&](Expr n, Expr k) { return pair_of(weight(n, k * 2), weight(n, k * 2 + 1)); });
-        s.panel(e, n, k, h, b) = element_of_pair((*s.transpose)(n, k, {}), e);
-    } else {
-        s.panel(e, n, k, h, b) = weight(n, k * 2 + e);
-    }
-
-    const Expr tile = tile_along_depth(s, in, shape, depth_of_tile), term = s.partial_k;
-    s.partial = Func("partial");
-    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(tile * depth_of_tile + term, m, h, b)) *
-                                cast(shape.type, s.panel(term % 2, n, tile * (depth_of_tile / 2) + term / 2, h, b));
-    add_partials(s, in, shape);
-    add_output(s, in);
-    return s;
-}
-
-LinearStages linear_weight_tile_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
-    LinearStages s;
-    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-    const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
-    auto x = [&](Expr m, Expr k) { return select(k < in.depth, in.x(min(k, last), min(m, in.rows - 1), h, b), zero); };
-    s.transpose.emplace("transpose", shape.block, std::vector<Var>{h, b},
-                        [&](Expr m, Expr k) { return pair_of(x(m, k * 2), x(m, k * 2 + 1)); });
-    s.x_pairs = Func("x_pairs");
-    s.x_pairs(e, m, k, h, b) = element_of_pair((*s.transpose)(m, k, {h, b}), e);
-    if (!in.as_it_lies) {
-        const Expr place = t * depth_of_tile + k;
-        s.panel = Func("panel");
-        s.panel(k, n, t, h, b) = select(place < in.depth, in.weight(min(n, in.columns - 1), min(place, last), h, b), zero);
-    }
-
-    const Expr tile = tile_along_depth(s, in, shape, depth_of_tile), term = s.partial_k;
-    s.partial = Func("partial");
-    s.partial(m, n, c, h, b) = make_const(shape.type, 0);
-    const Expr weight = in.as_it_lies ? in.weight(n, tile * depth_of_tile + term, h, b) : s.panel(term, n, tile, h, b);
-    s.partial(m, n, c, h, b) +=
-        cast(shape.type, weight) * cast(shape.type, s.x_pairs(term % 2, m, tile * (depth_of_tile / 2) + term / 2, h, b));
     add_partials(s, in, shape);
     add_output(s, in);
     return s;

@@ -134,7 +134,8 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
     for (const Wish &wish : wishes)
         for (const std::string_view kind : kinds)
             for (const VariantRecord *v : list) {
-                if (v->schedule != wish.schedule || v->shape_class != wish.shape_class) continue;
+                // Classes first: of a type's variants few share one, and most a schedule.
+                if (v->shape_class != wish.shape_class || v->schedule != wish.schedule) continue;
                 if (v->kind != kind || (wish.own_size && v->head_dim == 0)) continue;
                 if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with, wish.fill)) {
                     const bool fills_one = v->tile_q <= wish.fill_tiles_with;
