@@ -262,6 +262,7 @@ class FetchRuns : public Fetch {
     }
     // The same for the innermost loop that has another round.
     Expr next_place(const Expr &place) const {
+        if (runs_.this_time.defined()) return place;
         Expr later;
         for (const Step &step : path_) {
             if (step.loop < 0) continue;
@@ -297,6 +298,10 @@ class FetchRuns : public Fetch {
         round_ = 0, within_ = const_true();
         std::vector<Stmt> all;
         for (int n = 0; n < runs; n++) all.push_back(Store::make(table_, next_place(found[n]), n, {}, const_true(), {}));
+        if (runs_.this_time.defined()) {
+            within_ = runs_.this_time;
+            all = {IfThenElse::make(within_, Block::make(all))};
+        }
         all.push_back(mutate(body));
         const Stmt whole = Allocate::make(table_, Int(32), MemoryType::Stack, {runs}, const_true(), Block::make(all));
         table_.clear();
@@ -314,7 +319,7 @@ class FetchRuns : public Fetch {
             round_ = round * spread.rounds + n;
             if (!extent || *extent > spread.rounds) within_ = within && n < spread.rounds;
         }
-        if (whole_rows()) within_ = const_true();
+        if (whole_rows()) within_ = within;
         const bool innermost = &spread == &runs_.spread.back();
         Stmt loop = with_body(op, innermost ? Block::make(fetches(), op->body) : mutate(op->body));
         if (!step.empty()) {

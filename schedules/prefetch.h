@@ -36,6 +36,8 @@ struct FetchedRuns {
     };
     std::vector<Spread> spread;  // loops inside the first of `around`, outermost first
     static constexpr int whole_rows = 0;
+    // Not defined: for the next time that `reads` begins. Else it is for this time, where this holds: `spread` is before `reads`.
+    Halide::Expr this_time = {};
 };
 // What `reads` will read is fetched for the next time that it begins: when the first of the loops `around` it that is not at its end
 // goes on, or else the last. Evenly over the rounds of `spread` (of whole rows as many lines a round as it reads), and run by run:

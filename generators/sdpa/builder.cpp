@@ -218,7 +218,7 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
         if (shape.rows_per_tile && !share.keys) kept_keys.dom.where(!within_intervals(c));
         Expr key = kept_keys.key();
         p.logit(r, key, c, t, h, b) = select(kept(key), p.logit(r, key, c, t, h, b), value_of(masked_score));
-        p.steps.push_back({int(p.steps.size()) + 1, kept_keys.loop(), {}});
+        p.steps.push_back({int(p.steps.size()) + 1, kept_keys.loop(), {}, {}});
     }
 }
 
@@ -230,7 +230,7 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
         ChunkKeys keys = chunk_keys(name + "_key", masked, c, transposed ? shape.pair_block : 0);
         for (const Expr &condition : conditions)
             if (condition.defined()) keys.dom.where(condition);
-        ScoreUpdate update{int(p.steps.size()) + 1, keys.loop(), {}};
+        ScoreUpdate update{int(p.steps.size()) + 1, keys.loop(), {}, {}};
         Expr key = keys.key();
         Index at = index(key, dense);
         std::map<std::string, Expr> read;  // a table that is read twice is transposed once
@@ -238,6 +238,7 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
             at.of_pair = [&](const Func &table) {
                 Expr &element = read[table.name()];
                 if (element.defined()) return element;
+                update.table_names.push_back(table.name());
                 update.tables.emplace_back(name + "_table", shape.pair_block, std::vector<Var>{c, t, h, b},
                                            [&](Expr row, Expr column) {
                                                Rows of = rows(row, t, h);

@@ -53,6 +53,7 @@ public:
     GeneratorParam<int> prefetch_keys{"prefetch_keys", 0, 0, 1024};
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> prefetch_queries{"prefetch_queries", 0, 0, 1};
+    GeneratorParam<int> prefetch_tables{"prefetch_tables", 0, 0, 1};
     GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
@@ -138,6 +139,8 @@ public:
         const Expr value_dim = in_value_dim();
         attune::require(prefetch_tiles == 0 || schedule_name == Schedule::prefill, "prefetch_tiles is for prefill");
         attune::require(prefetch_queries == 0 || schedule_name == Schedule::prefill, "prefetch_queries is for prefill");
+        attune::require(prefetch_tables == 0 || ((schedule_name == Schedule::prefill || in_pairs()) && bias),
+                        "prefetch_tables is for prefill and pairs of a kind that has a bias");
         if (using_autoscheduler()) {
             set_estimates();
         } else if (kind == Kind::weights) {
@@ -169,6 +172,13 @@ public:
             attune::schedule_adams2019(get_pipeline(), target);
         } else {
             attune::schedule_root(stages, *out);
+        }
+        if (prefetch_tables) {
+            const auto fetch = [&](const Input<Buffer<>> &table, const Expr &given) {
+                attune::fetch_tables(in_pairs() ? pair_stages.s : stages, get_pipeline(), table, Halide::Func(table).name(),
+                                     given, prefill_tuning());
+            };
+            fetch(*bias, *has_bias), fetch(*mask, *has_mask);
         }
         attune::shuffle_whole_vectors(get_pipeline());
         attune::keep_in_registers(get_pipeline(), target);

@@ -82,7 +82,8 @@ struct KeyLoop {
 struct ScoreUpdate {
     int update;
     KeyLoop keys;
-    std::vector<BlockTranspose> tables;  // what it reads transposed
+    std::vector<BlockTranspose> tables;    // what it reads transposed
+    std::vector<std::string> table_names;  // of what
 };
 
 // Of one chunk: s, s after all steps and masks, m = max s, p = 2^(s - m), l = sum p, o = sum p v. Of a chunk that is not

@@ -53,6 +53,18 @@ void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &
     }
 }
 
+void fetch_tables(const SdpaStages &s, Pipeline pipeline, const ImageParam &table, const std::string &name, const Expr &given,
+                  const PrefillTuning &tuning) {
+    const SdpaPartials &p = s.part;  // a table may mask any key: no chunk is known to be seen whole
+    const LoweredLoop chunk{s.chunk_mixed, 2, s.part_chunk.name()}, keys{p.logit, 1, p.logit_keys.block.name()};
+    const int lines = std::max(tuning.chunk * table.type().bytes() / cache_line_bytes, 1);
+    for (const ScoreUpdate &step : p.steps) {
+        if (std::count(step.table_names.begin(), step.table_names.end(), name) == 0) continue;
+        const LoweredLoop reads{p.logit, step.update + 1, step.keys.block.name()};
+        fetch_runs(pipeline, table, {reads, lines, {chunk}, {{keys, tuning.chunk / tuning.key_tile}}, given});
+    }
+}
+
 void fetch_next_queries(const SdpaStages &s, Func out, Pipeline pipeline, const ImageParam &query, int head_dim) {
     require(head_dim > 0, "prefetch_queries is for a head size that is known, head_dim is 0");
     require(s.query_blocks.has_value(), "prefetch_queries is for head sizes and tile_q that blocks divide");

@@ -34,6 +34,11 @@ void fetch_next_tiles(const SdpaStages &, Halide::Pipeline, const Halide::ImageP
 // are fetched.
 void fetch_next_queries(const SdpaStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &query, int head_dim);
 
+// Of prefill and pairs: while a chunk is scored, the rows that its steps will read of a table of pairs, a bias or a mask, are fetched,
+// where that is given. `name`: what the steps call it (ScoreUpdate).
+void fetch_tables(const SdpaStages &, Halide::Pipeline, const Halide::ImageParam &table, const std::string &name,
+                  const Halide::Expr &given, const PrefillTuning &);
+
 // The same where products take pairs of bf16; key_tile is even.
 void schedule_pairs(PairStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
 
