@@ -219,7 +219,7 @@ class FetchRuns : public Fetch {
     };
     std::vector<Step> path_;  // from the outermost loop to where we are
     std::string table_;       // where there is one
-    int lines_ = 0, lines_of_round_ = 0, element_bytes_ = 1;
+    int runs_of_table_ = 0, lines_ = 0, element_bytes_ = 1;
     // Of the loops over which the lines are spread: how many rounds there were, and whether those count.
     Expr round_, within_;
     Expr step_;  // of lines, in parts of `whole_line`, a round; not defined where that is a constant
@@ -272,32 +272,16 @@ class FetchRuns : public Fetch {
         return later;
     }
 
-    // Of places in one row, which are a constant apart, the first.
-    static std::vector<Expr> one_of_each_row(const std::vector<Expr> &places) {
-        std::vector<Expr> rows;
-        for (const Expr &place : places) {
-            auto apart = [&](const Expr &row) { return as_const_int(simplify(place - row)); };
-            const auto same = std::find_if(rows.begin(), rows.end(), [&](const Expr &row) { return apart(row).has_value(); });
-            if (same == rows.end())
-                rows.push_back(place);
-            else if (*apart(*same) < 0)
-                *same = place;
-        }
-        return rows;
-    }
-
     Stmt with_table(const Stmt &body) {
         RunBegins begins(input_, inner_);
         body.accept(&begins);
         if (begins.found.empty()) return body;
-        element_bytes_ = begins.element_bytes, lines_of_round_ = int(begins.found.size());
-        const std::vector<Expr> found = whole_rows() ? one_of_each_row(begins.found) : begins.found;
-        const int runs = int(found.size());
-        lines_ = runs * runs_.lines;
+        const int runs = int(begins.found.size());
+        runs_of_table_ = runs, lines_ = runs * runs_.lines, element_bytes_ = begins.element_bytes;
         table_ = unique_name("runs");
         round_ = 0, within_ = const_true();
         std::vector<Stmt> all;
-        for (int n = 0; n < runs; n++) all.push_back(Store::make(table_, next_place(found[n]), n, {}, const_true(), {}));
+        for (int n = 0; n < runs; n++) all.push_back(Store::make(table_, next_place(begins.found[n]), n, {}, const_true(), {}));
         if (runs_.this_time.defined()) {
             within_ = runs_.this_time;
             all = {IfThenElse::make(within_, Block::make(all))};
@@ -342,11 +326,12 @@ class FetchRuns : public Fetch {
             all.push_back(fetch_into_all_caches(begin + make_const(UInt(64), n * cache_line_bytes)));
         return Block::make(all);
     }
+    // A round reads a line of each row.
     Stmt fetches_of_rows() const {
         const Expr elements = Variable::make(Int(32), input_ + ".extent.0");
         const Expr lines = max(cast<uint32_t>(elements) / (cache_line_bytes / element_bytes_), cast<uint32_t>(1));
-        const Expr first = cast<uint32_t>(round_ * lines_of_round_);
-        return fetch_line(cast<int>(first / lines), cast<int>(first % lines), lines_of_round_);
+        const Expr first = cast<uint32_t>(round_ * runs_of_table_);
+        return fetch_line(cast<int>(first / lines), cast<int>(first % lines), runs_of_table_);
     }
     Stmt fetches() {
         found_ = true;

@@ -40,8 +40,9 @@ struct FetchedRuns {
     Halide::Expr this_time = {};
 };
 // What `reads` will read is fetched for the next time that it begins: when the first of the loops `around` it that is not at its end
-// goes on, or else the last. Evenly over the rounds of `spread` (of whole rows as many lines a round as it reads), and run by run:
-// memory gives neighbours sooner than lines of many rows in turn, and where rows share sets of a cache they do not push each other out.
+// goes on, or else the last. Evenly over the rounds of `spread` (of whole rows, of which a round reads a line each, so many lines a
+// round), and run by run: memory gives neighbours sooner than lines of many rows in turn, and where rows share sets of a cache they do
+// not push each other out.
 void fetch_runs(Halide::Pipeline, const Halide::ImageParam &input, const FetchedRuns &);
 
 // Halide's prefetches are `prefetchnta`, which some processors take past L2. Those of this pipeline go into all caches.
