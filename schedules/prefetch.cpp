@@ -303,7 +303,6 @@ class FetchRuns : public Fetch {
             round_ = round * spread.rounds + n;
             if (!extent || *extent > spread.rounds) within_ = within && n < spread.rounds;
         }
-        if (whole_rows()) within_ = within;
         const bool innermost = &spread == &runs_.spread.back();
         Stmt loop = with_body(op, innermost ? Block::make(fetches(), op->body) : mutate(op->body));
         if (!step.empty()) {

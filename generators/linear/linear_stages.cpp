@@ -11,6 +11,8 @@ Expr element_of_row(const LinearStages &s, const LinearInputs &in, const Expr &k
     return in.x(k, min(s.m, in.rows - 1), s.h, s.b);
 }
 
+static Expr chunks_of(const LinearInputs &in, const LinearShape &shape) { return (in.depth + shape.chunk - 1) / shape.chunk; }
+
 void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
     s.start = Func("start");
@@ -32,7 +34,7 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
         whole.product_strand = r.x, whole.product_chunk = r.y;
         s.product(n, m, h, b) += whole.partial(r.x, n, m, r.y, h, b);
     }
-    const Expr chunks = (in.depth + shape.chunk - 1) / shape.chunk - first;
+    const Expr chunks = chunks_of(in, shape) - first;
     const bool in_strands = shape.strands > 1;
     RDom r = in_strands ? RDom(0, shape.strands, 0, chunks, "product_chunk") : RDom(0, chunks, "product_chunk");
     if (shape.last_apart) r.where(r.y * shape.strands + r.x < chunks * shape.strands - 1);
@@ -245,13 +247,9 @@ LinearStages linear_pair_stages(const LinearInputs &in, const LinearShape &shape
         s.partial(n, m, u, c, h, b) += cast(shape.type, term(element_of_row(s, in, k))) * cast(shape.type, term(w));
     });
     add_partials(s, in, shape);
-    if (shape.last_apart) {
-        s.last_apart = true;
-        add_output(s, in, s.partial(n, m, shape.strands - 1, (in.depth + shape.chunk - 1) / shape.chunk - 1, h, b));
-        return s;
-    }
-    add_odd(s, in, shape);
-    add_output(s, in);
+    s.last_apart = shape.last_apart;
+    if (!s.last_apart) add_odd(s, in, shape);
+    add_output(s, in, s.last_apart ? s.partial(n, m, shape.strands - 1, chunks_of(in, shape) - 1, h, b) : Expr());
     return s;
 }
 

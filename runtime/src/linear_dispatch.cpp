@@ -96,7 +96,7 @@ std::vector<Wish> wishes(const Product &p) {
     const bool whole = p.op == "batch_dot" && p.columns % wide_columns(p) == 0 && p.weight.stride[2] == p.columns;
     constexpr std::int64_t one_chunk = 256;  // of f32, which alone has class whole_shallow
     std::vector<Wish> list;
-    list.reserve(24);  // one allocation: calls of a few microseconds notice more
+    list.reserve(most_wishes);
     if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
         constexpr std::int64_t rows_of_matrix_tile = 16, rows_of_whole = 32;
         const std::int64_t rows = p.x.extent[2];

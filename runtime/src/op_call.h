@@ -33,6 +33,8 @@ struct Wish {
     bool own_size = false;  // only variants of this head size, not those of any
 };
 
+constexpr std::size_t most_wishes = 24;  // of nearly all calls: one allocation, since small calls notice more
+
 struct Choice {
     const VariantRecord *variant = nullptr;
     std::string_view reason = {};

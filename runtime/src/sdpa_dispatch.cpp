@@ -33,7 +33,7 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
     const std::int64_t rows = rows_of_key_head(p);
     std::vector<Wish> list;
-    list.reserve(24);  // one allocation: calls of a few microseconds notice more
+    list.reserve(most_wishes);
     // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel; else it
     // is no dearer than a second tile of decode where there are few keys.
     const bool dear = op == "additive";

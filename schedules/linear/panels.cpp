@@ -103,6 +103,12 @@ static int turns_of_few_rows(const PanelTuning &tuning, int lanes) {
     return tuning.turns ? tuning.turns : std::max(columns_of_turns / std::max(lanes / tuning.strands, 1), 1);
 }
 
+// What a round reads of so many columns.
+static Func in_registers(const LinearStages &s, Func pairs, const LoopLevel &at, int strands, int columns) {
+    for (const Var &v : {s.t, s.h, s.b}) pairs.bound_extent(v, 1);
+    return pairs.compute_at(at).store_in(MemoryType::Stack).bound(s.u, 0, strands).bound_extent(s.n, columns);
+}
+
 // The sums of whole lines, whose columns are split in turns of vectors. What is read of a few rows of x stays in registers for the next
 // turn; of more rows, whose turns are side by side, the weights.
 static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func partial, Stage sums, const Var &ni,
@@ -117,11 +123,11 @@ static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func par
     else
         sums.reorder(lines.pair, u, ni, m, lines.group, turn, lines.line);
     sums.unroll(turn).unroll(lines.group).unroll(m).atomic().vectorize(lines.pair).vectorize(u).vectorize(ni);
-    for (const Var &v : {s.t, s.h, s.b}) lines.panel.bound_extent(v, 1);
-    lines.panel.compute_at(turns_inside ? LoopLevel(partial, lines.line) : LoopLevel(partial, turn))
-        .store_in(MemoryType::Stack);
-    lines.panel.bound(e, 0, 2).bound(u, 0, tuning.strands).bound(k, 0, lines.transpose.vectors);
-    lines.panel.bound_extent(n, turns_inside ? columns * turns_of_few_rows(tuning, lanes) : columns);
+    if (turns_inside)
+        in_registers(s, lines.panel, {partial, lines.line}, tuning.strands, columns * turns_of_few_rows(tuning, lanes));
+    else
+        in_registers(s, lines.panel, {partial, turn}, tuning.strands, columns);
+    lines.panel.bound(e, 0, 2).bound(k, 0, lines.transpose.vectors);
     lines.panel.split(n, of_turn, n, columns).reorder(e, u, n, k, of_turn);
     lines.panel.unroll(e).vectorize(u).vectorize(n).unroll(k).unroll(of_turn);
     schedule_transpose(lines.transpose, LoopLevel(lines.panel, of_turn));
@@ -151,18 +157,15 @@ static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tunin
     require_multiple("the vector width", lanes, "strands", strands);
     require_multiple("tile_columns", tuning.tile_columns, "the columns that take turns", turns * columns);
     auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, columns).split(no, no, turn, turns); };
-    auto in_registers = [&](Func pairs, const LoopLevel &at, int turns_of_it) -> Func {
-        for (const Var &v : {s.t, s.h, s.b}) pairs.bound_extent(v, 1);
-        return pairs.compute_at(at).store_in(MemoryType::Stack).bound(u, 0, strands).bound_extent(n, turns_of_it * columns);
-    };
+    auto of_turn = [&](Func pairs) { return in_registers(s, pairs, {s.partial, turn}, strands, columns); };
     auto vectorize = [&](Stage sums, const RVar &pair, Func group, Func panel) {
-        in_registers(group, LoopLevel(s.partial, turn), 1).vectorize(u).unroll(n);
+        of_turn(group).vectorize(u).unroll(n);
         if (s.widened) {
             sums.reorder(u, ni, m, pair, turn).unroll(pair).unroll(m).vectorize(u).vectorize(ni);
             return;
         }
         sums.atomic().vectorize(pair).vectorize(u).vectorize(ni).unroll(m);
-        in_registers(panel, LoopLevel(s.partial, turn), 1).bound(e, 0, 2).reorder(e, u, n).unroll(e).vectorize(u).vectorize(n);
+        of_turn(panel).bound(e, 0, 2).reorder(e, u, n).unroll(e).vectorize(u).vectorize(n);
     };
     s.partial.bound(u, 0, strands);
     in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
