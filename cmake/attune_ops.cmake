@@ -5,7 +5,7 @@
 set(attune_part_generator_math generators/halide/uses_variable.cpp generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
   schedules/register_storage.cpp schedules/edge_loads.cpp
-  schedules/matrix_tiles.cpp schedules/matrix_tile_join.cpp schedules/prefetch.cpp)
+  schedules/matrix_tiles.cpp schedules/matrix_tile_join.cpp schedules/prefetch.cpp schedules/prefetch_next.cpp)
 set(attune_part_attention_generator generators/sdpa/builder.cpp generators/sdpa/builder_dropout.cpp
   generators/sdpa/builder_merge.cpp generators/sdpa/scores.cpp generators/sdpa/score_derivative.cpp generators/sdpa/user_attention.cpp)
 set(attune_part_sdpa_generator generators/sdpa/sdpa_stages.cpp generators/sdpa/pair_stages.cpp generators/sdpa/tile_stages.cpp

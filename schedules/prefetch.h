@@ -27,7 +27,7 @@ void fetch_for_later(Halide::Pipeline, const Halide::ImageParam &input, const Lo
 // Runs of lines: each is what one load of a loop reads in all its rounds.
 struct FetchedRuns {
     LoweredLoop reads;
-    int lines;                        // of a run, at most, or whole_rows of the input
+    int lines;                        // of a run, at most
     std::vector<LoweredLoop> around;  // loops around `reads`, innermost first
     struct Spread {
         LoweredLoop loop;
@@ -35,15 +35,23 @@ struct FetchedRuns {
         bool over_all = false;  // however many it has; `rounds` are the fewest then
     };
     std::vector<Spread> spread;  // loops inside the first of `around`, outermost first
-    static constexpr int whole_rows = 0;
     // Not defined: for the next time that `reads` begins. Else it is for this time, where this holds: `spread` is before `reads`.
     Halide::Expr this_time = {};
 };
 // What `reads` will read is fetched for the next time that it begins: when the first of the loops `around` it that is not at its end
-// goes on, or else the last. Evenly over the rounds of `spread` (of whole rows, of which a round reads a line each, so many lines a
-// round), and run by run: memory gives neighbours sooner than lines of many rows in turn, and where rows share sets of a cache they do
-// not push each other out.
+// goes on, or else the last. Evenly over the rounds of `spread`, and run by run: memory gives neighbours sooner than lines of many rows
+// in turn, and where rows share sets of a cache they do not push each other out.
 void fetch_runs(Halide::Pipeline, const Halide::ImageParam &input, const FetchedRuns &);
+
+// Rows of lines, of which some loops read a line a round for each of their loads.
+struct FetchedRows {
+    std::vector<LoweredLoop> reads;   // that begin a row first
+    Halide::Expr lines;               // of a row
+    std::vector<LoweredLoop> around;  // loops around `reads`, innermost first
+};
+// What `reads` will read is fetched for the next time, as by fetch_runs, but row after row: each round fetches as many lines as it
+// reads, one beside each of its loads.
+void fetch_rows(Halide::Pipeline, const Halide::ImageParam &input, const FetchedRows &);
 
 // Halide's prefetches are `prefetchnta`, which some processors take past L2. Those of this pipeline go into all caches.
 void fetch_into_caches(Halide::Pipeline);

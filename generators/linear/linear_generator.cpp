@@ -27,7 +27,7 @@ public:
     GeneratorParam<int> block{"block", 0, 0, 64};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
     GeneratorParam<int> strands{"strands", 1, 1, 16};  // of pairs
-    GeneratorParam<int> abreast{"abreast", 1, 1, 16};  // chunks, of one row
+    GeneratorParam<int> abreast{"abreast", 1, 1, 16};  // chunks, of few rows
     GeneratorParam<int> turns{"turns", 0, 0, 4};       // PanelTuning
     GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
     GeneratorParam<int> prefetch_runs{"prefetch_runs", 0, 0, 1};  // fetch_weights_ahead
@@ -60,7 +60,8 @@ public:
         const bool in_pairs = schedule_name == Schedule::pairs, few_rows = (tile_rows == 1 || few == 1) && !packed;
         const bool in_panels = schedule_name == Schedule::panels;
         const bool block_by_block = few_rows && in_panels && block > 0;
-        attune::require(abreast == 1 || block_by_block, "chunks abreast are for panels of few rows, by blocks");
+        attune::require(abreast == 1 || (few_rows && block > 0 && (in_panels || in_pairs)),
+                        "chunks abreast are for few rows, by blocks");
         const attune::LinearShape shape{.type = attune::accumulator_of(dtype),
                                         .chunk = chunk,
                                         .block = packed ? 0 : block,

@@ -27,12 +27,13 @@ void add_partials(LinearStages &s, const LinearInputs &in, const LinearShape &sh
         s.product(n, m, h, b) += s.abreast->partial(r.x, n, m, r.y, h, b);
         first = groups * s.abreast->chunks;
     }
-    if (s.whole_chunks) {
-        LinearStages::WholeChunks &whole = *s.whole_chunks;
-        first = in.depth / shape.chunk;
-        const RDom r(0, shape.strands, 0, first, "whole_chunk");
-        whole.product_strand = r.x, whole.product_chunk = r.y;
-        s.product(n, m, h, b) += whole.partial(r.x, n, m, r.y, h, b);
+    for (LinearStages::WholeChunks &whole : s.whole_chunks) {
+        const Expr end = in.depth / (whole.chunks * shape.chunk), begin = first / whole.chunks;
+        const RDom r(0, shape.strands, 0, whole.chunks, begin, end - begin, "whole_chunk");
+        whole.product_strand = r.x, whole.product_chunk = r.y, whole.product_group = r.z;
+        // Strict, since sums of all strands in one expression would be added in another order.
+        s.product(n, m, h, b) = strict_float(s.product(n, m, h, b) + whole.partial(r.x, n, m, r.y, r.z, h, b));
+        first = end * whole.chunks;
     }
     const Expr chunks = chunks_of(in, shape) - first;
     const bool in_strands = shape.strands > 1;
@@ -283,15 +284,22 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
     };
     if (groups_of_line > 1) {
         s.lines = lines_of("line");
-        s.whole_chunks = LinearStages::WholeChunks{Func("whole_partial"), lines_of("whole_line")};
-        LinearStages::Lines &lines = s.whole_chunks->lines;
-        Func partial = s.whole_chunks->partial;
-        const RDom r(0, 2, 0, groups_of_line, 0, shape.chunk / 2 / shape.block, "whole_lines");
-        lines.pair = r.x, lines.group = r.y, lines.line = r.z;
-        const Expr line = c * (shape.chunk / 2) + r.z * shape.block, pair = line + r.y * shape.strands + u;
-        const Expr x = element_of_row(s, in, unsafe_promise_clamped(pair * 2 + r.x, 0, in.depth - 1));
-        partial(u, n, m, c, h, b) = make_const(shape.type, 0);
-        partial(u, n, m, c, h, b) += cast(shape.type, x) * cast(shape.type, lines.panel(r.x, u, n, r.y, line, h, b));
+        auto add_whole_chunks = [&](int chunks) {
+            const std::string name = "whole_line" + (chunks > 1 ? std::to_string(chunks) : "");
+            LinearStages::WholeChunks whole{chunks, Func("whole_partial"), lines_of(name)};
+            LinearStages::Lines &lines = whole.lines;
+            const RDom r(0, 2, 0, groups_of_line, 0, shape.chunk / 2 / shape.block, "whole_lines");
+            lines.pair = r.x, lines.group = r.y, lines.line = r.z;
+            const Expr line = (c * chunks + s.a) * (shape.chunk / 2) + r.z * shape.block;
+            const Expr pair = line + r.y * shape.strands + u;
+            const Expr x = element_of_row(s, in, unsafe_promise_clamped(pair * 2 + r.x, 0, in.depth - 1));
+            whole.partial(u, n, m, s.a, c, h, b) = make_const(shape.type, 0);
+            whole.partial(u, n, m, s.a, c, h, b) +=
+                cast(shape.type, x) * cast(shape.type, lines.panel(r.x, u, n, r.y, line, h, b));
+            s.whole_chunks.push_back(whole);
+        };
+        if (shape.abreast > 1) add_whole_chunks(shape.abreast);
+        add_whole_chunks(1);
     }
 
     s.partial = Func("partial");

@@ -37,8 +37,8 @@ struct LinearShape {
     int strands = 1;  // a divisor of the pairs of a chunk: fixes the order of summation, too
     // Of linear_pair_row_stages: the two products of a pair are added one after the other, not as a dot product.
     bool widened = false;
-    // Of linear_block_stages, a divisor of block: the sums of so many chunks, which do not wait for each other, are made side by side.
-    // It changes no result.
+    // Of linear_block_stages, a divisor of block, and of linear_pair_row_stages with blocks: the sums of so many chunks, which do not
+    // wait for each other, are made side by side. It changes no result.
     int abreast = 1;
     // Of linear_pair_stages, for depths that are even: the last partial is added where out is made, so that a tile may leave after it.
     bool last_apart = false;
@@ -80,14 +80,15 @@ struct LinearStages {
         Halide::Func panel;  // (e, u, n, k, t, h, b) group k of the line from pair t on
         Halide::RVar pair, group, line;
     };
-    // Whole chunks are summed by update 0 of product. Update 0 of partial has the whole lines of what is left of the depth, and update 1
-    // its other groups, before the rest.
+    // Whole chunks are summed by the first updates of product, in groups of `chunks` side by side, and then those that fill no group.
+    // Update 0 of partial has the whole lines of what is left of the depth, and update 1 its other groups, before the rest.
     struct WholeChunks {
-        Halide::Func partial;  // (u, n, m, c, h, b)
+        int chunks;
+        Halide::Func partial;  // (u, n, m, a, c, h, b) sum of chunk a of group c
         Lines lines;
-        Halide::RVar product_strand, product_chunk;
+        Halide::RVar product_strand, product_chunk, product_group;
     };
-    std::optional<WholeChunks> whole_chunks;
+    std::vector<WholeChunks> whole_chunks;
     std::optional<Lines> lines;
     // Of linear_block_stages, the updates of partial: those terms of a chunk that are part of a block before its whole ones, the
     // whole ones, and the rest.
@@ -112,7 +113,7 @@ struct LinearStages {
     Halide::Func x_pairs;       // (e, m, k, h, b)
     Halide::RVar partial_tile;  // partial_k is within a tile
 
-    Halide::Var e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, t{"t"}, u{"u"}, h{"h"}, b{"b"};
+    Halide::Var a{"a"}, e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, t{"t"}, u{"u"}, h{"h"}, b{"b"};
 };
 
 LinearStages linear_stages(const LinearInputs &, const LinearShape &);

@@ -26,8 +26,9 @@ constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
 bool rows_share_sets(const Product &p) {
     return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
 }
-// Weights of so many bytes stay in no last cache of a few cores, and in none of a core's own.
-constexpr std::int64_t bytes_beyond_caches = 32 << 20, bytes_beyond_own_caches = 8 << 20;
+// Weights of so many bytes stay in no last cache of a few cores, and in none of a core's own. Of some more, a last cache may have the larger
+// part in one process and less in the next, by where their pages are.
+constexpr std::int64_t bytes_beyond_caches = 32 << 20, bytes_beyond_own_caches = 8 << 20, bytes_beyond_edge = 48 << 20;
 bool has_bytes(const Product &p, std::int64_t bytes) {
     return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes;
 }
@@ -112,6 +113,8 @@ std::vector<Wish> wishes(const Product &p) {
         if (whole && p.x.extent[2] == 1 && p.columns % (2 * wide_columns(p)) == 0)
             list.push_back({schedule, "whole_wide_row", "one row of columns that fill two wide tiles each"});
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
+        if (suits_row(p) && beyond_caches(p) && !has_bytes(p, bytes_beyond_edge))
+            list.push_back({schedule, "edge_row", "one row, of weights of about as many bytes as a last cache has"});
         if (suits_row(p) && beyond_caches(p) && rows_share_sets(p))
             list.push_back({schedule, "large_aliased_row", "one row, of weights that come from memory, whose rows share sets"});
         if (suits_row(p) && beyond_caches(p))

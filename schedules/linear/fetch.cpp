@@ -7,6 +7,15 @@
 namespace attune {
 using namespace Halide;
 
+// Of few rows of pairs: the whole chunks of each row.
+static void fetch_whole_chunks(const LinearStages &s, Func out, Pipeline pipeline, const ImageParam &weight, int chunk) {
+    std::vector<LoweredLoop> reads;
+    for (const LinearStages::WholeChunks &whole : s.whole_chunks) reads.push_back({whole.partial, 1, whole.lines.line.name()});
+    const int lines_of_chunk = chunk * weight.type().bytes() / cache_line_bytes;
+    const LoweredLoop columns{out, 0, s.n.name() + ".ni"}, task{out, 0, s.n.name() + ".no"};
+    fetch_rows(pipeline, weight, {reads, weight.dim(0).extent() / chunk * lines_of_chunk, {columns, task}});
+}
+
 void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const ImageParam &weight, const PanelTuning &tuning,
                          int depth, bool in_runs) {
     require(!in_runs || depth == tuning.chunk,
@@ -28,19 +37,16 @@ void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const Ima
     auto whole_blocks = [](Func partial, const std::vector<LinearStages::BlockSum> &sums) {
         return LoweredLoop{partial, LinearStages::whole_blocks + 1, sums[LinearStages::whole_blocks].block.name()};
     };
-    const LoweredLoop loop = by_panels   ? LoweredLoop{s.panel, 0, s.k.name()}
-                             : by_lines  ? LoweredLoop{s.whole_chunks->partial, 1, s.whole_chunks->lines.line.name()}
+    if (by_lines && in_runs) return fetch_whole_chunks(s, out, pipeline, weight, tuning.chunk);
+    const LoweredLoop loop = by_panels ? LoweredLoop{s.panel, 0, s.k.name()}
+                             : by_lines
+                                 ? LoweredLoop{s.whole_chunks.front().partial, 1, s.whole_chunks.front().lines.line.name()}
                              : s.abreast ? whole_blocks(s.abreast->partial, s.abreast->block_sums)
                                          : whole_blocks(s.partial, s.block_sums);
     if (!in_runs) return fetch_for_later(pipeline, weight, loop, loop, depth / step);
     const int lines = depth * weight.type().bytes() / cache_line_bytes;
     const LoweredLoop columns{s.product, 1, s.n.name()}, task{out, 0, s.n.name()};
-    const RVar &chunk = by_lines ? s.whole_chunks->product_chunk : s.abreast ? s.abreast->product_group : s.product_chunk;
-    const LoweredLoop chunks{s.product, 1, chunk.name()};
-    if (by_lines) {
-        fetch_runs(pipeline, weight, {loop, FetchedRuns::whole_rows, {columns, task}, {{chunks, 1}, {loop, depth / step}}});
-        return;
-    }
+    const LoweredLoop chunks{s.product, 1, (s.abreast ? s.abreast->product_group : s.product_chunk).name()};
     if (by_panels) {
         constexpr int rows_at_least = 16;
         const int tiles_at_least = std::max(rows_at_least / tuning.tile_rows, 1);

@@ -10,6 +10,7 @@ void schedule_root(LinearStages &, Halide::Func out);
 struct PanelTuning {
     int chunk;         // depth of a partial sum (the stages' chunk), a multiple of block
     int task_rows;     // rows for which a task packs its weights once, a multiple of tile_rows; a call may take fewer
+                       // (tile_rows of few rows of pairs that are read by lines)
     int tile_rows;     // rows of a register tile
     int tile_columns;  // its columns, and those of a task; a multiple of the vector width
     int block;         // side of the blocks in which weights are transposed (the stages' block): the vector width, or 0

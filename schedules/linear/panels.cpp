@@ -109,10 +109,10 @@ static Func in_registers(const LinearStages &s, Func pairs, const LoopLevel &at,
     return pairs.compute_at(at).store_in(MemoryType::Stack).bound(s.u, 0, strands).bound_extent(s.n, columns);
 }
 
-// The sums of whole lines, whose columns are split in turns of vectors. What is read of a few rows of x stays in registers for the next
-// turn; of more rows, whose turns are side by side, the weights.
+// The sums of whole lines, whose columns are split in turns of vectors, of one chunk or, in groups, of some side by side. What is read of
+// a few rows of x stays in registers for the next turn; of more rows, whose turns are side by side, the weights.
 static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func partial, Stage sums, const Var &ni,
-                           const Var &turn, const PanelTuning &tuning, int lanes) {
+                           const Var &turn, const PanelTuning &tuning, int lanes, bool in_groups) {
     constexpr int rows_in_registers = 4;
     const bool turns_inside = tuning.tile_rows > rows_in_registers;
     const int columns = lanes / tuning.strands;
@@ -122,9 +122,11 @@ static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func par
         sums.reorder(lines.pair, u, ni, turn, m, lines.group, lines.line);
     else
         sums.reorder(lines.pair, u, ni, m, lines.group, turn, lines.line);
+    if (in_groups) sums.reorder(s.a, lines.line).unroll(s.a);
     sums.unroll(turn).unroll(lines.group).unroll(m).atomic().vectorize(lines.pair).vectorize(u).vectorize(ni);
     if (turns_inside)
-        in_registers(s, lines.panel, {partial, lines.line}, tuning.strands, columns * turns_of_few_rows(tuning, lanes));
+        in_registers(s, lines.panel, in_groups ? LoopLevel(partial, s.a) : LoopLevel(partial, lines.line), tuning.strands,
+                     columns * turns_of_few_rows(tuning, lanes));
     else
         in_registers(s, lines.panel, {partial, turn}, tuning.strands, columns);
     lines.panel.bound(e, 0, 2).bound(k, 0, lines.transpose.vectors);
@@ -133,21 +135,23 @@ static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func par
     schedule_transpose(lines.transpose, LoopLevel(lines.panel, of_turn));
 }
 
-static void schedule_whole_chunks(LinearStages &s, const PanelTuning &tuning, int lanes) {
-    LinearStages::WholeChunks &whole = *s.whole_chunks;
+static void schedule_whole_chunks(LinearStages &s, LinearStages::WholeChunks &whole, Stage product, const PanelTuning &tuning,
+                                  int lanes) {
     const int columns = lanes / tuning.strands, columns_of_turns = columns * turns_of_few_rows(tuning, lanes);
     const Var n = s.n, m = s.m, u = s.u;
-    Var mo("mo"), mi("mi"), turn("turn"), no("no"), ni("ni");
-    s.product.update(0)
-        .split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp)
-        .split(n, no, n, columns_of_turns)
-        .reorder(n, mi, whole.product_strand, mo, whole.product_chunk, no, s.h, s.b)
+    Var turn("turn"), ni("ni");
+    product.reorder(n, m, whole.product_strand, whole.product_chunk, whole.product_group, s.h, s.b)
         .vectorize(n, columns_of_turns)
-        .unroll(mi);
-    whole.partial.compute_at(s.product, mo).store_in(MemoryType::Stack);
-    whole.partial.bound(u, 0, tuning.strands).bound_extent(n, columns_of_turns).bound_extent(m, tuning.tile_rows);
-    whole.partial.split(n, turn, ni, columns).reorder(u, ni, turn, m).vectorize(u).vectorize(ni).unroll(turn).unroll(m);
-    schedule_lines(s, whole.lines, whole.partial, whole.partial.update().split(n, turn, ni, columns), ni, turn, tuning, lanes);
+        .unroll(m);
+    // From registers; of the columns of more than one vector LLVM would take a strand element by element.
+    if (columns == columns_of_turns) product.unroll(whole.product_strand).unroll(whole.product_chunk);
+    whole.partial.compute_at(s.product, whole.product_group).store_in(MemoryType::Stack);
+    whole.partial.bound(u, 0, tuning.strands).bound(s.a, 0, whole.chunks);
+    whole.partial.bound_extent(n, columns_of_turns).bound_extent(m, tuning.tile_rows);
+    whole.partial.split(n, turn, ni, columns).reorder(u, ni, turn, m, s.a).vectorize(u).vectorize(ni);
+    whole.partial.unroll(turn).unroll(m).unroll(s.a);
+    Stage sums = whole.partial.update().split(n, turn, ni, columns);
+    schedule_lines(s, whole.lines, whole.partial, sums, ni, turn, tuning, lanes, true);
 }
 
 static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
@@ -170,7 +174,7 @@ static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tunin
     s.partial.bound(u, 0, strands);
     in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
     int update = 0;
-    if (s.lines) schedule_lines(s, *s.lines, s.partial, in_lanes(s.partial.update(update++)), ni, turn, tuning, lanes);
+    if (s.lines) schedule_lines(s, *s.lines, s.partial, in_lanes(s.partial.update(update++)), ni, turn, tuning, lanes, false);
     Stage sums = in_lanes(s.partial.update(update++)).reorder(s.pair, u, ni, m, turn, s.partial_k, no).unroll(turn);
     vectorize(sums, s.pair, s.group, s.panel);
     if (!s.in_strands) return;
@@ -211,17 +215,27 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     if (s.in_pairs) require_multiple("chunk", tuning.chunk, "the elements of a pair for each strand", 2 * tuning.strands);
     require(!s.lines || s.in_strands, "blocks of pairs for few rows are for several strands, strands is 1");
     const bool one_row = tuning.tile_rows == 1, as_it_lies = !s.block_sums.empty() || s.group.defined();
+    require(!s.lines || tuning.task_rows == tuning.tile_rows,
+            "task_rows is " + std::to_string(tuning.task_rows) + ", must be tile_rows where pairs are read by lines");
     require(tuning.turns == 0 || s.abreast || s.group.defined(), "turns is for chunks abreast, and for pairs of few rows");
     require(tuning.tile_chunks == 1 || !(s.in_pairs || as_it_lies) || (s.last_apart && !one_row),
             "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
     const bool tile_in_registers = tuning.tile_chunks == 0 && !s.last_apart;
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
-    Var task("task"), tile("tile"), no("no"), ni("ni"), mo("mo"), mi("mi");
+    Var task("task"), tile("tile"), columns("columns"), no("no"), ni("ni"), mo("mo"), mi("mi");
     // Constant extents, or stages would get strides known at run time only; lanes are columns.
     auto lanes_are_columns = [&](Func f) -> Func { return f.bound_extent(n, tuning.tile_columns).vectorize(n, lanes); };
 
+    // The columns that take turns go through the whole depth before the next: half as many lines on their way.
+    int columns_of_partial = tuning.tile_columns;
+    if (s.lines)
+        columns_of_partial = turns_of_few_rows(tuning, lanes) * lanes / tuning.strands;
+    else if (s.abreast)
+        columns_of_partial = lanes;
+
     // Tasks, columns first: neighbours share their rows of x.
     out.split(n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf);
+    if (s.lines) out.split(ni, columns, ni, columns_of_partial, TailStrategy::GuardWithIf);
     if (tuning.tile_chunks == 0)
         out.split(m, tile, mi, tuning.tile_rows, TailStrategy::GuardWithIf)
             .split(tile, mo, tile, tuning.tiles_of_task(), TailStrategy::GuardWithIf)
@@ -229,16 +243,17 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     else
         out.split(m, mo, mi, tuning.tiles_of_task() * tuning.tile_rows, TailStrategy::GuardWithIf)
             .reorder(ni, mi, no, mo, h, b);
+    if (s.lines) out.reorder(ni, mi, columns, no).unroll(mi).partition(columns, Partition::Never);
     out.fuse(no, mo, task)
         .fuse(task, h, task)
         .fuse(task, b, task)
         .parallel(task)
-        .vectorize(ni, lanes, TailStrategy::PredicateStores);
+        .vectorize(ni, std::min(lanes, columns_of_partial), TailStrategy::PredicateStores);
     if (tuning.tile_chunks == 0) out.unroll(ni).unroll(mi);  // straight from registers
     lanes_are_columns(s.start.compute_at(out, task)).store_in(MemoryType::Stack);
 
     // All rows take some chunks before the next, so that their weights stay in L2.
-    Stage product = s.product.update(s.abreast || s.whole_chunks ? 1 : 0);
+    Stage product = s.product.update(s.abreast ? 1 : int(s.whole_chunks.size()));
     LoopLevel of_tile(s.product, mo), of_chunks(s.product, s.product_chunk), of_panel = of_chunks;
     if (tile_in_registers) {
         lanes_are_columns(s.product.compute_at(out, tile)).bound_extent(m, tuning.tile_rows).store_in(MemoryType::Stack);
@@ -247,7 +262,15 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         if (tuning.one_chunk.defined()) product.specialize(tuning.one_chunk);
         of_tile = of_chunks, of_panel = LoopLevel(out, task);
     } else {
-        lanes_are_columns(s.product.compute_at(out, task)).unroll(n);
+        if (s.lines)
+            s.product.compute_at(out, columns)
+                .store_in(MemoryType::Stack)
+                .bound_extent(n, columns_of_partial)
+                .bound_extent(m, tuning.tile_rows)
+                .vectorize(n, columns_of_partial)
+                .unroll(m);
+        else
+            lanes_are_columns(s.product.compute_at(out, task)).unroll(n);
         product.split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp).reorder(n, mi, mo, s.product_chunk, h, b);
         if (s.last_apart) of_panel = LoopLevel(out, task);
         if (tuning.tile_chunks > 1) {
@@ -263,14 +286,9 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     }
     // Tiles of dot products take a strand of a chunk before the next, so that its weights stay in L1; others all strands, one row
     // too. In a loop: of one expression LLVM would make a sum in another order.
-    int columns_of_partial = tuning.tile_columns;
     if (s.lines) {
-        // The columns that take turns go through the whole depth before the next: half as many lines on their way.
-        columns_of_partial = turns_of_few_rows(tuning, lanes) * lanes / tuning.strands;
-        product.split(n, no, n, columns_of_partial);
-        product.reorder(n, mi, s.product_strand, mo, s.product_chunk, no, h, b).vectorize(n, columns_of_partial);
+        product.reorder(n, mi, s.product_strand, mo, s.product_chunk, h, b).vectorize(n, columns_of_partial);
     } else if (s.abreast) {
-        columns_of_partial = lanes;
         product.split(n, no, n, lanes).reorder(n, mi, mo, s.product_chunk, no, h, b).vectorize(n, lanes);
     } else if (s.in_strands) {
         const bool tiles = !one_row && !s.group.defined();
@@ -282,8 +300,10 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         }
     }
 
-    if (s.whole_chunks) schedule_whole_chunks(s, tuning, lanes);
-    if (s.in_pairs && !s.last_apart) s.product.update(s.whole_chunks ? 2 : 1).reorder(n, m, s.odd).vectorize(n, lanes);
+    for (size_t n = 0; n < s.whole_chunks.size(); n++)
+        schedule_whole_chunks(s, s.whole_chunks[n], s.product.update(int(n)), tuning, lanes);
+    if (s.in_pairs && !s.last_apart)
+        s.product.update(int(s.whole_chunks.size()) + 1).reorder(n, m, s.odd).vectorize(n, std::min(lanes, columns_of_partial));
 
     auto of_one_tile = [&](Func partial, const LoopLevel &at) -> Func {
         return partial.compute_at(at)

@@ -23,17 +23,18 @@ template<typename T> std::int64_t columns_of(std::int64_t bytes, std::int64_t de
 
 TEST_CASE("linear variants: which weights classes of large weights are chosen for", "[linear][per_variant]") {
     attune::Context context({.threads = 2});
-    const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {{"large_row", {1, 1}},
-                                                                                        {"large_aliased_row", {1, 1}},
-                                                                                        {"large_few", {2, 4}},
-                                                                                        {"large_several", {5, 8}},
-                                                                                        {"large_dozen", {9, 12}}};
+    const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {
+        {"edge_row", {1, 1}},  {"large_row", {1, 1}},     {"large_aliased_row", {1, 1}},
+        {"large_few", {2, 4}}, {"large_several", {5, 8}}, {"large_dozen", {9, 12}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         const auto rows = rows_of_class.find(std::string(v.shape_class));
         if (rows == rows_of_class.end()) return;
         using T = decltype(zero);
         const bool aliased = v.shape_class == "large_aliased_row";
-        const std::int64_t depth = aliased ? 4096 : 4099, columns_beyond = columns_of<T>(std::int64_t{32} << 20, depth);
+        // Pairs of one row have class edge_row before class large_row.
+        const bool edge = v.shape_class == "edge_row", behind_edge = v.shape_class == "large_row" && v.schedule == "pairs";
+        const std::int64_t megabytes = behind_edge ? 48 : 32, depth = aliased ? 4096 : 4099;
+        const std::int64_t columns_beyond = columns_of<T>(megabytes << 20, depth);
         const auto [fewest, most] = rows->second;
         const auto chosen = [&](std::int64_t rows, std::int64_t columns) {
             LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
@@ -43,6 +44,7 @@ TEST_CASE("linear variants: which weights classes of large weights are chosen fo
         CHECK(chosen(most, columns_beyond) == v.name);
         CHECK(chosen(most, columns_beyond - 1) != v.name);
         CHECK(chosen(most + 1, columns_beyond) != v.name);
+        if (edge) CHECK(chosen(most, columns_of<T>(std::int64_t{48} << 20, depth)) != v.name);
     });
 }
 
