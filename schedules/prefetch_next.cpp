@@ -152,7 +152,7 @@ protected:
     int runs_of_table_ = 0, element_bytes_ = 1;
 
     virtual Stmt inside(const For *) = 0;               // a loop inside those around
-    virtual bool begins_inside(const For *) const = 0;  // whether it is the first of those that fetch
+    virtual bool begins_inside(const For *) const = 0;  // whether it may be the first of those that fetch
     virtual Stmt with_filled_table(const Stmt &fill, const Stmt &body) = 0;
     // What the table has of a load that begins here in the first round.
     virtual Expr place(const Expr &begin) const { return next_place(begin); }
@@ -261,10 +261,9 @@ class FetchRows : public FetchNext {
         return Block::make({set(address_, address(begin_of(row))), set(left_, rows_.lines), set(row_, row)});
     }
 
-    bool reads(const For *op) const {
+    bool begins_inside(const For *op) const override {
         return std::any_of(rows_.reads.begin(), rows_.reads.end(), [&](const LoweredLoop &l) { return l.is(op->name); });
     }
-    bool begins_inside(const For *op) const override { return reads(op); }
     Stmt with_filled_table(const Stmt &fill, const Stmt &body) override {
         address_ = unique_name("line"), left_ = unique_name("lines_left"), row_ = unique_name("row");
         Stmt whole = Block::make({fill, begin_row(0), mutate(body)});
@@ -274,7 +273,7 @@ class FetchRows : public FetchNext {
         return whole;
     }
     Stmt inside(const For *op) override {
-        if (!reads(op)) return IRMutator::visit(op);
+        if (!begins_inside(op)) return IRMutator::visit(op);
         found_ = true;
         Places places(input_);
         op->body.accept(&places);

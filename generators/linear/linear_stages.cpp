@@ -285,8 +285,7 @@ LinearStages linear_pair_row_stages(const LinearInputs &in, const LinearShape &s
     if (groups_of_line > 1) {
         s.lines = lines_of("line");
         auto add_whole_chunks = [&](int chunks) {
-            const std::string name = "whole_line" + (chunks > 1 ? std::to_string(chunks) : "");
-            LinearStages::WholeChunks whole{chunks, Func("whole_partial"), lines_of(name)};
+            LinearStages::WholeChunks whole{chunks, Func("whole_partial"), lines_of("whole_line")};
             LinearStages::Lines &lines = whole.lines;
             const RDom r(0, 2, 0, groups_of_line, 0, shape.chunk / 2 / shape.block, "whole_lines");
             lines.pair = r.x, lines.group = r.y, lines.line = r.z;

@@ -5,7 +5,8 @@
 // chunk order. So a result depends on its row, its column and `chunk`, and on nothing else of shape, schedule or neighbours.
 // Pairs of a chunk are dealt to `strands` in turn, each of which makes such a sum, in the order of k; a chunk's are added strand by
 // strand. Pairs that are neighbours in memory belong to different strands, so one row may sum them side by side.
-// Loop names: n column of out, m row, k depth, u strand or chunk abreast, c chunk of the depth, h head, b batch. Layout innermost first.
+// Loop names: n column of out, m row, k depth, u strand or, where there are none, chunk abreast, a chunk abreast of strands, c chunk of the
+// depth, h head, b batch. Layout innermost first.
 #pragma once
 #include "generators/math/transpose.h"
 #include <optional>

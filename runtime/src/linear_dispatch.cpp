@@ -26,8 +26,8 @@ constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
 bool rows_share_sets(const Product &p) {
     return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
 }
-// Weights of so many bytes stay in no last cache of a few cores, and in none of a core's own. Of some more, a last cache may have the larger
-// part in one process and less in the next, by where their pages are.
+// Weights of so many bytes stay in no last cache of a few cores, and in none of a core's own. Up to the edge, a last cache may have the
+// larger part of them in one process and less in the next, by where their pages are.
 constexpr std::int64_t bytes_beyond_caches = 32 << 20, bytes_beyond_own_caches = 8 << 20, bytes_beyond_edge = 48 << 20;
 bool has_bytes(const Product &p, std::int64_t bytes) {
     return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes;

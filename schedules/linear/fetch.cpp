@@ -7,10 +7,15 @@
 namespace attune {
 using namespace Halide;
 
-// Of few rows of pairs: the whole chunks of each row.
-static void fetch_whole_chunks(const LinearStages &s, Func out, Pipeline pipeline, const ImageParam &weight, int chunk) {
+// Of few rows of pairs: the whole chunks of each row, or the lines of some rounds later.
+static void fetch_whole_chunks(const LinearStages &s, Func out, Pipeline pipeline, const ImageParam &weight, int chunk,
+                               int rounds, bool in_rows) {
     std::vector<LoweredLoop> reads;
     for (const LinearStages::WholeChunks &whole : s.whole_chunks) reads.push_back({whole.partial, 1, whole.lines.line.name()});
+    if (!in_rows) {
+        for (const LoweredLoop &loop : reads) fetch_for_later(pipeline, weight, loop, loop, rounds);
+        return;
+    }
     const int lines_of_chunk = chunk * weight.type().bytes() / cache_line_bytes;
     const LoweredLoop columns{out, 0, s.n.name() + ".ni"}, task{out, 0, s.n.name() + ".no"};
     fetch_rows(pipeline, weight, {reads, weight.dim(0).extent() / chunk * lines_of_chunk, {columns, task}});
@@ -37,10 +42,8 @@ void fetch_weights_ahead(LinearStages &s, Func out, Pipeline pipeline, const Ima
     auto whole_blocks = [](Func partial, const std::vector<LinearStages::BlockSum> &sums) {
         return LoweredLoop{partial, LinearStages::whole_blocks + 1, sums[LinearStages::whole_blocks].block.name()};
     };
-    if (by_lines && in_runs) return fetch_whole_chunks(s, out, pipeline, weight, tuning.chunk);
-    const LoweredLoop loop = by_panels ? LoweredLoop{s.panel, 0, s.k.name()}
-                             : by_lines
-                                 ? LoweredLoop{s.whole_chunks.front().partial, 1, s.whole_chunks.front().lines.line.name()}
+    if (by_lines) return fetch_whole_chunks(s, out, pipeline, weight, tuning.chunk, depth / step, in_runs);
+    const LoweredLoop loop = by_panels   ? LoweredLoop{s.panel, 0, s.k.name()}
                              : s.abreast ? whole_blocks(s.abreast->partial, s.abreast->block_sums)
                                          : whole_blocks(s.partial, s.block_sums);
     if (!in_runs) return fetch_for_later(pipeline, weight, loop, loop, depth / step);

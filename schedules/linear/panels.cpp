@@ -109,10 +109,10 @@ static Func in_registers(const LinearStages &s, Func pairs, const LoopLevel &at,
     return pairs.compute_at(at).store_in(MemoryType::Stack).bound(s.u, 0, strands).bound_extent(s.n, columns);
 }
 
-// The sums of whole lines, whose columns are split in turns of vectors, of one chunk or, in groups, of some side by side. What is read of
-// a few rows of x stays in registers for the next turn; of more rows, whose turns are side by side, the weights.
-static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func partial, Stage sums, const Var &ni,
-                           const Var &turn, const PanelTuning &tuning, int lanes, bool in_groups) {
+// The sums of whole lines, whose columns are split in turns of vectors; `round` is the loop that sums a line. What is read of a few rows
+// of x stays in registers for the next turn; of more rows, whose turns are side by side, the weights.
+static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func partial, Stage sums, const VarOrRVar &round,
+                           const Var &ni, const Var &turn, const PanelTuning &tuning, int lanes) {
     constexpr int rows_in_registers = 4;
     const bool turns_inside = tuning.tile_rows > rows_in_registers;
     const int columns = lanes / tuning.strands;
@@ -122,11 +122,9 @@ static void schedule_lines(LinearStages &s, LinearStages::Lines &lines, Func par
         sums.reorder(lines.pair, u, ni, turn, m, lines.group, lines.line);
     else
         sums.reorder(lines.pair, u, ni, m, lines.group, turn, lines.line);
-    if (in_groups) sums.reorder(s.a, lines.line).unroll(s.a);
     sums.unroll(turn).unroll(lines.group).unroll(m).atomic().vectorize(lines.pair).vectorize(u).vectorize(ni);
     if (turns_inside)
-        in_registers(s, lines.panel, in_groups ? LoopLevel(partial, s.a) : LoopLevel(partial, lines.line), tuning.strands,
-                     columns * turns_of_few_rows(tuning, lanes));
+        in_registers(s, lines.panel, {partial, round}, tuning.strands, columns * turns_of_few_rows(tuning, lanes));
     else
         in_registers(s, lines.panel, {partial, turn}, tuning.strands, columns);
     lines.panel.bound(e, 0, 2).bound(k, 0, lines.transpose.vectors);
@@ -151,7 +149,8 @@ static void schedule_whole_chunks(LinearStages &s, LinearStages::WholeChunks &wh
     whole.partial.split(n, turn, ni, columns).reorder(u, ni, turn, m, s.a).vectorize(u).vectorize(ni);
     whole.partial.unroll(turn).unroll(m).unroll(s.a);
     Stage sums = whole.partial.update().split(n, turn, ni, columns);
-    schedule_lines(s, whole.lines, whole.partial, sums, ni, turn, tuning, lanes, true);
+    schedule_lines(s, whole.lines, whole.partial, sums, s.a, ni, turn, tuning, lanes);
+    sums.reorder(s.a, whole.lines.line).unroll(s.a);
 }
 
 static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tuning, int lanes) {
@@ -174,7 +173,8 @@ static void schedule_pairs_of_few_rows(LinearStages &s, const PanelTuning &tunin
     s.partial.bound(u, 0, strands);
     in_lanes(s.partial).reorder(u, ni, turn, no).vectorize(u).vectorize(ni).unroll(turn).unroll(no);
     int update = 0;
-    if (s.lines) schedule_lines(s, *s.lines, s.partial, in_lanes(s.partial.update(update++)), ni, turn, tuning, lanes, false);
+    if (s.lines)
+        schedule_lines(s, *s.lines, s.partial, in_lanes(s.partial.update(update++)), s.lines->line, ni, turn, tuning, lanes);
     Stage sums = in_lanes(s.partial.update(update++)).reorder(s.pair, u, ni, m, turn, s.partial_k, no).unroll(turn);
     vectorize(sums, s.pair, s.group, s.panel);
     if (!s.in_strands) return;
@@ -235,7 +235,6 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
 
     // Tasks, columns first: neighbours share their rows of x.
     out.split(n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf);
-    if (s.lines) out.split(ni, columns, ni, columns_of_partial, TailStrategy::GuardWithIf);
     if (tuning.tile_chunks == 0)
         out.split(m, tile, mi, tuning.tile_rows, TailStrategy::GuardWithIf)
             .split(tile, mo, tile, tuning.tiles_of_task(), TailStrategy::GuardWithIf)
@@ -243,7 +242,11 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
     else
         out.split(m, mo, mi, tuning.tiles_of_task() * tuning.tile_rows, TailStrategy::GuardWithIf)
             .reorder(ni, mi, no, mo, h, b);
-    if (s.lines) out.reorder(ni, mi, columns, no).unroll(mi).partition(columns, Partition::Never);
+    if (s.lines)
+        out.split(ni, columns, ni, columns_of_partial, TailStrategy::GuardWithIf)
+            .reorder(ni, mi, columns)
+            .unroll(mi)
+            .partition(columns, Partition::Never);
     out.fuse(no, mo, task)
         .fuse(task, h, task)
         .fuse(task, b, task)
@@ -300,8 +303,9 @@ void schedule_panels(LinearStages &s, Func out, const PanelTuning &tuning, const
         }
     }
 
-    for (size_t n = 0; n < s.whole_chunks.size(); n++)
-        schedule_whole_chunks(s, s.whole_chunks[n], s.product.update(int(n)), tuning, lanes);
+    int update = 0;
+    for (LinearStages::WholeChunks &whole : s.whole_chunks)
+        schedule_whole_chunks(s, whole, s.product.update(update++), tuning, lanes);
     if (s.in_pairs && !s.last_apart)
         s.product.update(int(s.whole_chunks.size()) + 1).reorder(n, m, s.odd).vectorize(n, std::min(lanes, columns_of_partial));
 
