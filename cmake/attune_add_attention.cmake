@@ -27,7 +27,7 @@ function(attune_add_attention name)
   attune_need_parts(describe describe_attention)
   attune_add_generator_objects(${name}_definition ${folder}/definition.cpp)
   set(objects $<TARGET_OBJECTS:${name}_definition> ${shared})
-  add_halide_generator(${name}.generator SOURCES ${generators} ${objects})
+  attune_add_generator(${name}.generator ${generators} ${objects})
   add_executable(${name}.describe ${describe} ${objects})
   target_link_libraries(${name}.describe PRIVATE Halide::Halide)
   add_custom_command(OUTPUT ${folder}/${name}.h ${folder}/${name}.cpp

@@ -5,7 +5,8 @@
 set(attune_part_generator_math generators/halide/uses_variable.cpp generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
   schedules/register_storage.cpp schedules/edge_loads.cpp
-  schedules/matrix_tiles.cpp schedules/matrix_tile_join.cpp schedules/prefetch.cpp schedules/prefetch_next.cpp)
+  schedules/matrix_tiles.cpp schedules/matrix_tile_join.cpp schedules/power_instructions.cpp schedules/stand_ins.cpp
+  schedules/prefetch.cpp schedules/prefetch_next.cpp)
 set(attune_part_attention_generator generators/sdpa/builder.cpp generators/sdpa/builder_dropout.cpp
   generators/sdpa/builder_merge.cpp generators/sdpa/scores.cpp generators/sdpa/score_derivative.cpp generators/sdpa/user_attention.cpp)
 set(attune_part_sdpa_generator generators/sdpa/sdpa_stages.cpp generators/sdpa/pair_stages.cpp generators/sdpa/tile_stages.cpp
@@ -23,7 +24,7 @@ set(attune_part_linear_stages generators/linear/linear_stages.cpp generators/lin
   schedules/linear/root.cpp schedules/linear/panels.cpp schedules/linear/passes.cpp schedules/linear/tiles.cpp
   schedules/linear/fetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
-set(attune_part_assembled_main generators/assembled_main.cpp)
+set(attune_part_assembled_main generators/assembled_main.cpp)  # of every program
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
 set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)
@@ -54,7 +55,6 @@ endforeach()
 foreach(program linear batch_dot transposed_dot)
   set(attune_program_${program} ${program}_generator linear_stages generator_math)
 endforeach()
-set(attune_main_linear assembled_main)  # a part with __wrap_main() in place of a generator's main()
 foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropout_mask max_magnitude merge)
   set(attune_program_${program} ${program}_generator generator_math)
 endforeach()

@@ -1,7 +1,5 @@
-// As Halide's own main() of a generator, but for kernels whose schedule loads tiles past L1 (schedules/matrix_tiles.h). LLVM knows
-// the instruction and no pass that chooses it, and Halide has no name for it: kernels of tiles leave as assembly, loads are renamed
-// there, and the system's assembler makes the object.
-#include "schedules/matrix_tiles.h"
+// Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others (schedules/stand_ins.h).
+#include "schedules/stand_ins.h"
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -36,14 +34,18 @@ Words split_at_commas(const std::string &list) {
     return all;
 }
 
-void load_past_l1(const std::string &file) {
+int name_what_is_meant(const std::string &file) {
     std::ostringstream text;
     text << std::ifstream(file).rdbuf();
-    const std::string load = "\ttileloadd\t", past_l1 = "\ttileloaddt1\t";
     std::string s = text.str();
-    for (std::size_t at = 0; (at = s.find(load, at)) != std::string::npos; at += past_l1.size())
-        s.replace(at, load.size(), past_l1);
+    for (const auto &[stand_in, meant] : attune::stand_ins()) {
+        std::size_t found = 0;
+        for (std::size_t at = 0; (at = s.find('\t' + stand_in, at)) != std::string::npos; found++)
+            s.replace(at + 1, stand_in.size(), meant);
+        if (!found) return std::fprintf(stderr, "attune: nothing stands in %s for %s\n", file.c_str(), meant.c_str()), 1;
+    }
     std::ofstream(file) << s;
+    return 0;
 }
 
 int assemble(const std::string &from, const std::string &to) {
@@ -62,17 +64,21 @@ extern "C" int __wrap_main(int argc, char **argv) {
     Words words(argv, argv + argc);
     const bool complete = has(words, "-e") && has(words, "-o") && has(words, "-n");
     Words products = complete ? split_at_commas(operand(words, "-e")) : Words();
-    const bool assembles = has(products, "object") && has(words, "schedule=tiles"), keeps = has(products, "assembly");
+    const bool assembles = has(products, "object"), keeps = has(products, "assembly");
+    bool by_assembly = (assembles || keeps) && std::any_of(words.begin(), words.end(), attune::wants_stand_ins);
+    for (const char *other : {"bitcode", "llvm_assembly", "static_library"}) by_assembly &= !has(products, other);
+    if (!by_assembly) return __real_main(argc, argv);
+
+    attune::leave_as_assembly();
     if (assembles) {
         std::erase(products, "object");
         std::string &list = operand(words, "-e") = keeps ? "" : "assembly";
         for (const std::string &product : products) list += (list.empty() ? "" : ",") + product;
     }
-    const int failed = __real_main(argc, pointers(words).data());
-    if (failed || !assembles) return failed;
     const std::string file = operand(words, "-o") + "/" + operand(words, "-n");
-    if (attune::loads_tiles_past_l1()) load_past_l1(file + ".s");
-    const int refused = assemble(file + ".s", file + ".o");
+    int failed = __real_main(argc, pointers(words).data());
+    failed = failed || name_what_is_meant(file + ".s");
+    failed = failed || (assembles && assemble(file + ".s", file + ".o"));
     if (!keeps) std::remove((file + ".s").c_str());
-    return refused;
+    return failed;
 }

@@ -1,13 +1,12 @@
 #include "schedules/matrix_tiles.h"
+#include "schedules/stand_ins.h"
 
 namespace attune {
 using namespace Halide;
 
-namespace {
-bool past_l1 = false;
+void load_tiles_past_l1() {
+    if (leaves_as_assembly()) let_stand_in("tileloadd\t", "tileloaddt1\t");
 }
-void load_tiles_past_l1() { past_l1 = true; }
-bool loads_tiles_past_l1() { return past_l1; }
 
 void schedule_matrix_tiles(Func tiles, Func product, const TiledSide &x, const TiledSide &y, const RVar &along) {
     RVar step("tile_step"), term("tile_term");

@@ -28,8 +28,7 @@ void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const Tiled
 void join_matrix_tiles(Halide::Pipeline);
 
 // Of the kernel that this program makes: matrix tiles are loaded past L1. What is in L1 stays there, such as the factor that was just
-// written and that all tiles of the other meet. Takes generators/assembled_main.cpp to go where it says.
+// written and that all tiles of the other meet. LLVM knows the instruction and no pass that chooses it (schedules/stand_ins.h).
 void load_tiles_past_l1();
-bool loads_tiles_past_l1();
 
 }  // namespace attune

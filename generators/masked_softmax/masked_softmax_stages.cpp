@@ -1,5 +1,4 @@
 #include "generators/masked_softmax/masked_softmax_stages.h"
-#include "generators/math/exp2.h"
 #include <limits>
 #include <numbers>
 
@@ -33,7 +32,8 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     const Expr zero = make_const(t, 0), lowest = make_const(t, finite_lowest), seed = make_const(t, -1e6);
     const Expr length = min(in.lengths(i, b), in.keys);
     const Expr has_masked = in.seed && length < in.keys;
-    auto exp = [&](const Expr &x) { return exp2_nonpositive(x * make_const(t, std::numbers::log2e)); };
+    auto base2 = [&](const Expr &x) { return x * make_const(t, std::numbers::log2e); };
+    auto weight_of = [&](const Expr &x) { return exp2_nonpositive(base2(x - s.row_max(i, h, b)), in.powers); };
 
     // Whole blocks are read where they lie, twice; the keys after them once, into a block filled up with what weighs nothing.
     const Expr whole = clamp(length, 0, in.keys) / block, first = whole * block;
@@ -63,14 +63,14 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     // and so is NaN, too.
     s.weight = Func("weight");
     s.weight(e, c, i, h, b) = undef(t);
-    Expr weight = exp(score - s.row_max(i, h, b));
+    Expr weight = weight_of(score);
     if (in.destination.defined()) {
         const Expr next_row = min(i + 1, in.rows - 1), key = blocks * block + e;
         weight = touching(weight, in.destination(key, i, h, b), in.no_bits);
         weight = touching(weight, in.scores(key, next_row, h, b), in.no_bits);
     }
     s.weight(e, blocks, i, h, b) = weight;
-    s.weight(e, whole + last, i, h, b) = exp(last_score - s.row_max(i, h, b));
+    s.weight(e, whole + last, i, h, b) = weight_of(last_score);
     s.place_sum = Func("place_sum");
     s.place_sum(e, i, h, b) = zero;
     s.place_sum(e, i, h, b) += s.weight(e, all, i, h, b);
@@ -79,7 +79,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     s.row_sum(i, h, b) += s.place_sum(place, i, h, b);
 
     s.masked_weight = Func("masked_weight");
-    s.masked_weight(i, h, b) = select(has_masked, exp(seed - s.row_max(i, h, b)), zero);
+    s.masked_weight(i, h, b) = select(has_masked, exp2_nonpositive(base2(seed - s.row_max(i, h, b))), zero);
     s.scale = Func("scale");
     s.scale(i, h, b) = make_const(t, 1) / (s.row_sum(i, h, b) + cast(t, in.keys - length) * s.masked_weight(i, h, b));
 

@@ -5,7 +5,7 @@
 // computed: what their keys weigh is known, and with it what they add to the sum.
 // Loop names: e place in block, c block, j key, i query, h head, b batch. Layout innermost first.
 #pragma once
-#include "Halide.h"
+#include "generators/math/exp2.h"
 
 namespace attune {
 
@@ -17,8 +17,9 @@ struct MaskedSoftmaxInputs {
     // (j, i, h, b), what lies where out will. Where it is defined, its row and the next row of scores are read while weights are
     // computed: out finds its lines in the cache when it is stored, and the next row its scores.
     Halide::Func destination;
-    Halide::Expr rows;     // extent of i
-    Halide::Expr no_bits;  // int32: 0, which a compiler does not know
+    Halide::Expr rows;              // extent of i
+    Halide::Expr no_bits;           // int32: 0, which a compiler does not know
+    PowerInstructions powers = {};  // of weights
 };
 
 struct MaskedSoftmaxStages {

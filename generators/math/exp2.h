@@ -1,14 +1,21 @@
 // Base-2 exponential for softmax weights, as a Halide expression. No target, no vector width.
 #pragma once
 #include "Halide.h"
+#include <functional>
 
 namespace attune {
 
-// 2^x for x <= 0, in the type of x (f32: relative error 1.8e-7, f64: 4e-16). x <= -127 (f64: -1023) gives exactly 0;
-// NaN gives NaN.
-Halide::Expr exp2_nonpositive(Halide::Expr x);
+// What a target may have instructions for, in f32.
+struct PowerInstructions {
+    std::function<Halide::Expr(Halide::Expr x)> nearest;                      // the integer, also where |x| is larger than 2^22
+    std::function<Halide::Expr(Halide::Expr factor, Halide::Expr n)> scaled;  // factor * 2^n; where n is -inf 0, also of NaN
+};
+
+// 2^x for x <= 0, in the type of x (f32: relative error 1.8e-7, f64: 4e-16), in f32 by instructions where there are any. x <= -127 (by
+// instructions -150, f64: -1023) gives exactly 0; 0 gives exactly 1; NaN gives NaN.
+Halide::Expr exp2_nonpositive(Halide::Expr x, const PowerInstructions & = {});
 
 // The same in f32 with relative error 1.1e-4, for what is then rounded to bf16 (4e-3).
-Halide::Expr exp2_nonpositive_for_bf16(Halide::Expr x);
+Halide::Expr exp2_nonpositive_for_bf16(Halide::Expr x, const PowerInstructions & = {});
 
 }  // namespace attune

@@ -4,6 +4,7 @@
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
 #include "schedules/matrix_tiles.h"
+#include "schedules/power_instructions.h"
 #include "schedules/rounding.h"
 #include "schedules/sdpa/backward_schedules.h"
 #include "schedules/transpose.h"
@@ -122,6 +123,7 @@ public:
             shape.transposed_block = side;
         shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
         if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
+        if (schedule_name != Schedule::root) shape.powers = powers = attune::power_instructions(target);
         if (captured) {
             stages = attune::captured_stages(in, shape, score, {user_inputs.buffers(), *which});
             *captured = stages.captured;
@@ -141,6 +143,7 @@ public:
 
     void schedule() {
         if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
+        attune::write_power_instructions(get_pipeline(), powers);
         attune::shuffle_whole_vectors(get_pipeline());
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
@@ -214,6 +217,7 @@ private:
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
                      *grad_bias = nullptr, *grad_weight = nullptr, *captured = nullptr;
     attune::UserInputs user_inputs;
+    attune::PowerInstructions powers;
     attune::BackwardStages stages;
 
     // With the others, where pairs are computed once for all of them. Users' attention has captures instead.

@@ -67,6 +67,7 @@ struct BackwardShape {
     // Then, too: products are of whole matrix tiles, of f32 and f16 by their parts. Of dot products alone, without a factor of the
     // weights, and of head sizes that are multiples of what one instruction reduces.
     bool matrix_tiles = false;
+    PowerInstructions powers = {};  // of weights
 };
 
 // Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t). With matrix tiles it is

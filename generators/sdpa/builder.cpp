@@ -321,7 +321,7 @@ void Builder::weigh(SdpaPartials &p, const std::string &suffix, bool masked) con
     p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
 
     const Expr logit = p.logit(r, k, c, t, h, b);
-    const Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)));
+    const Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)), shape.powers);
     p.made_weight = Func("made_weight" + suffix);
     p.made_weight(r, k, c, t, h, b) = masked ? marked(weight, logit) : weight;
     p.weight(r, k, c, t, h, b) = undef(type);

@@ -16,16 +16,18 @@ PairKeys pair_keys(const Builder &build, const std::string &name, bool masked) {
 
 namespace {
 
+using Exp2 = Expr (*)(Expr, const PowerInstructions &);
+
 // From logit and row_max: weights as pairs, and the sum of a row.
 void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, const Builder &build,
-                 const RoundPairs &round_pairs, Expr (*exp2)(Expr), const std::string &suffix, bool masked) {
+                 const RoundPairs &round_pairs, Exp2 exp2, const std::string &suffix, bool masked) {
     if (build.in.dropout.threshold.defined()) throw CompileError("attune: products of bf16 know no dropout\n");
     const SdpaStages &s = build.s;
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     PairKeys at = pair_keys(build, "weight_key" + suffix, masked);
     p.weight_keys = at.loop(), elements.weight = at.dom.x;
     Expr logit = p.logit(r, at.key(), c, t, h, b);
-    Expr weight = exp2(build.base2(logit - p.row_max(r, c, t, h, b)));
+    Expr weight = exp2(build.base2(logit - p.row_max(r, c, t, h, b)), build.shape.powers);
     if (masked) weight = build.marked(weight, logit);
     p.weight = Func("weight" + suffix);
     p.weight(e, r, k, c, t, h, b) = Tuple(undef<bfloat16_t>(), undef<float>());
@@ -41,7 +43,7 @@ void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, con
     p.row_sum(r, c, t, h, b) = elements.pair_sum(0, r, c, t, h, b) + elements.pair_sum(1, r, c, t, h, b);
 }
 
-SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const RoundPairs &round_pairs, Expr (*exp2)(Expr),
+SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const RoundPairs &round_pairs, Exp2 exp2,
                            const std::string &suffix, bool masked, PairStages::Pairs &elements) {
     const SdpaInputs &in = build.in;
     const SdpaStages &s = build.s;
@@ -82,7 +84,7 @@ SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const
 }
 
 // All up to the partials of the chunks.
-void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_pairs, Expr (*exp2)(Expr)) {
+void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_pairs, Exp2 exp2) {
     if (build.score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
     build.prepare();
     build.intervals();

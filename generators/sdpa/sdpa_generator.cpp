@@ -4,6 +4,7 @@
 #include "generators/sdpa/user_attention.h"
 #include "schedules/edge_loads.h"
 #include "schedules/matrix_tiles.h"
+#include "schedules/power_instructions.h"
 #include "schedules/prefetch.h"
 #include "schedules/register_storage.h"
 #include "schedules/require.h"
@@ -116,6 +117,8 @@ public:
         shape.whole_blocks = split || (schedule_name == Schedule::prefill && kind == Kind::plain);
         if (schedule_name == Schedule::decode)
             shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
+        if (schedule_name == Schedule::prefill || schedule_name == Schedule::pairs || schedule_name == Schedule::rows || split)
+            shape.powers = powers = attune::power_instructions(target);
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
@@ -180,6 +183,7 @@ public:
             };
             fetch(*bias, *has_bias), fetch(*mask, *has_mask);
         }
+        attune::write_power_instructions(get_pipeline(), powers);
         attune::shuffle_whole_vectors(get_pipeline());
         attune::keep_in_registers(get_pipeline(), target);
         std::vector<Halide::ImageParam> inputs = {query, key};
@@ -196,6 +200,7 @@ private:
                     *threshold = nullptr;
     Output<Func> *out = nullptr;
     attune::UserInputs user_inputs;
+    attune::PowerInstructions powers;
     attune::SdpaStages stages;
     attune::PairStages pair_stages;
     std::optional<attune::TileStages> tile_stages;

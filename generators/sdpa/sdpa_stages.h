@@ -5,6 +5,7 @@
 // query and a key give a score is a parameter (attention.h).
 // Loop names: r row in tile, t tile, k key in chunk, c chunk, d channel, h head, b batch. Layout innermost first.
 #pragma once
+#include "generators/math/exp2.h"
 #include "generators/math/transpose.h"
 #include "generators/sdpa/attention.h"
 #include "generators/sdpa/block_mask.h"
@@ -71,6 +72,8 @@ struct SdpaShape {
     // Channels of a score are summed in groups of so many, the last of which may lack some; 0: one after the other. It fixes the
     // order of summation.
     int channel_group = 0;
+    // Those of weights, which are the results of most exponentials; none: by arithmetic on bits.
+    PowerInstructions powers = {};
 };
 
 // The keys of a chunk: key block * key_block + key. Blocks of which a tile sees nothing are left out.

@@ -67,8 +67,8 @@ struct TileBuilder {
             weights = p.dropped;
         } else {
             const Expr logit = p.logit(r, k, c, t, h, b);
-            const Expr weight =
-                (parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16)(build.base2(logit - p.row_max(r, c, t, h, b)));
+            const Expr weight = (parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16)(
+                build.base2(logit - p.row_max(r, c, t, h, b)), build.shape.powers);
             weights(r, k, c, t, h, b) = masked ? build.marked(weight, logit) : weight;
             p.weight = weights;
             p.row_sum = Func("row_sum" + suffix);

@@ -11,7 +11,7 @@ SoftmaxLanes softmax_lanes(int lanes, int keys, const Target &target) {
     return {lanes,
             1,
             keys,
-            exp2_nonpositive,
+            [](const Expr &x) { return exp2_nonpositive(x); },
             [](const Expr &x, const Expr &y) { return max(x, y); },
             [](const Expr &x, int) { return x; }};
 }

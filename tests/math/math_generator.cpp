@@ -2,17 +2,24 @@
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/tanh.h"
+#include "schedules/power_instructions.h"
 #include "schedules/transpose.h"
 #include <optional>
 
 namespace {
 
-enum class Function { exp2, exp, tanh };
+enum class Function { exp2, exp2by, exp2bf16, exp2bf16by, exp, tanh };
 
 class Math : public Halide::Generator<Math> {
 public:
-    GeneratorParam<Function> function{
-        "function", Function::tanh, {{"exp2", Function::exp2}, {"exp", Function::exp}, {"tanh", Function::tanh}}};
+    GeneratorParam<Function> function{"function",
+                                      Function::tanh,
+                                      {{"exp2", Function::exp2},
+                                       {"exp2by", Function::exp2by},  // by instructions, where the target has any
+                                       {"exp2bf16", Function::exp2bf16},
+                                       {"exp2bf16by", Function::exp2bf16by},
+                                       {"exp", Function::exp},
+                                       {"tanh", Function::tanh}}};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     Input<Buffer<void, 1>> x{"x"};
     Output<Buffer<void, 1>> out{"out"};
@@ -23,16 +30,24 @@ public:
     }
     void generate() {
         const Halide::Expr at = x(i);
-        out(i) = function == Function::tanh  ? attune::tanh_precise(at)
-                 : function == Function::exp ? attune::exp_of(at)
-                                             : attune::exp2_nonpositive(at);
+        powers = attune::power_instructions(target);
+        out(i) = function == Function::tanh         ? attune::tanh_precise(at)
+                 : function == Function::exp        ? attune::exp_of(at)
+                 : function == Function::exp2by     ? attune::exp2_nonpositive(at, powers)
+                 : function == Function::exp2bf16   ? attune::exp2_nonpositive_for_bf16(at)
+                 : function == Function::exp2bf16by ? attune::exp2_nonpositive_for_bf16(at, powers)
+                                                    : attune::exp2_nonpositive(at);
     }
     void schedule() {
-        static_cast<Halide::Func>(out).vectorize(i, natural_vector_size(out.type()), Halide::TailStrategy::GuardWithIf);
+        const int vectors = function == Function::exp2by ? 2 : 1;  // for one instruction each
+        static_cast<Halide::Func>(out).vectorize(i, vectors * natural_vector_size(out.type()),
+                                                 Halide::TailStrategy::GuardWithIf);
+        attune::write_power_instructions(get_pipeline(), powers);
     }
 
 private:
     Halide::Var i{"i"};
+    attune::PowerInstructions powers;
 };
 
 // words(i, n) = word n for the counter (first + i, and the other three given).

@@ -139,6 +139,29 @@ TEMPLATE_TEST_CASE("math: 2^x of what is not positive", "[math]", float, double)
     });
 }
 
+TEST_CASE("math: 2^x by instructions, where there are any, and what is rounded to bf16", "[math]") {
+    const auto exact = [](long double x) { return std::exp2(x); };
+    check_error<float>("exp2by", -126, 0, 1.8e-7, exact);
+    check_error<float>("exp2bf16", -126, 0, 1.1e-4, exact);
+    check_error<float>("exp2bf16by", -126, 0, 1.1e-4, exact);
+    for (const char *function : {"exp2by", "exp2bf16", "exp2bf16by"})
+        for_each_kernel(function, "f32", [](const Kernel &k) {
+            const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+            // As many as fill vectors, and some: each of these in each lane.
+            const std::vector<float> x = {0, -150, -5000, -1e30f, -infinity, nan, -1};
+            std::vector<float> all;
+            for (int n = 0; n < 101; n++) all.push_back(x[std::size_t(n) % x.size()]);
+            const auto y = run<float>(k, all);
+            bool right = true;
+            for (std::size_t n = 0; n < all.size(); n++)
+                right = right && (all[n] == 0          ? y[n] == 1
+                                  : all[n] == -1       ? std::abs(y[n] - 0.5f) < 1e-4f
+                                  : std::isnan(all[n]) ? std::isnan(y[n])
+                                                       : y[n] == 0);
+            CHECK(right);
+        });
+}
+
 TEST_CASE("math: Philox4x32-10 by the words of Random123 and of the reference", "[math]") {
     using Words = std::array<std::uint32_t, 4>;
     using Key = std::array<std::uint32_t, 2>;
