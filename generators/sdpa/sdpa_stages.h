@@ -72,7 +72,7 @@ struct SdpaShape {
     // Channels of a score are summed in groups of so many, the last of which may lack some; 0: one after the other. It fixes the
     // order of summation.
     int channel_group = 0;
-    // Those of weights, which are the results of most exponentials; none: by arithmetic on bits.
+    // By which weights are computed, the results of most exponentials. They change no result but those that are denormal.
     PowerInstructions powers = {};
 };
 
