@@ -20,7 +20,7 @@ BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type)
     Expr lse = in.lse(i, h, b);
     Expr empty = reinterpret(bits, lse) == minus_infinity_bits(type);
     // As bits, because arithmetic on -inf is undefined.
-    Expr finite = select(empty, reinterpret(bits, make_const(type, -masked_score)), reinterpret(bits, lse));
+    Expr finite = select(empty, reinterpret(bits, -masked_score(type)), reinterpret(bits, lse));
     Expr delta = s.product(i, h, b);
     delta = select(in.has_grad_lse, delta - in.grad_lse(i, h, b), delta);
     s.out = Func("rows");
@@ -46,10 +46,10 @@ SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
     Var h = s.h;
     const Type type = in.row_lse.type(), wide = Float(64);
     RDom rows(0, in.queries, 0, in.batch, "rows");
-    Expr sink = in.sinks(h), lowest = make_const(Float(32), lowest_max);
+    Expr sink = cast(type, in.sinks(h)), lowest = lowest_score(type);
     // A sink below every score that counts is none.
     Expr none = strict_float(sink < lowest);
-    Expr below = cast(type, select(none, lowest, sink)) - in.row_lse(rows.x, h, rows.y);
+    Expr below = select(none, lowest, sink) - in.row_lse(rows.x, h, rows.y);
     Expr share = exp2_nonpositive(below * make_const(type, std::numbers::log2e));
     s.sum = Func("sum");
     s.sum(h) = make_const(wide, 0);

@@ -47,7 +47,8 @@ Expr exp2_nonpositive(Expr x, const PowerInstructions &by) {
 }
 
 Expr exp2_nonpositive_for_bf16(Expr x, const PowerInstructions &by) {
-    static const std::vector<double> coarse = {0.05500893142298324, 0.24221096221649321, 0.6932829273885213, 1.0};
+    static const std::vector<double> coarse = {0.009582853428375579, 0.0559064246684455, 0.24024098602187194,
+                                               0.6931241934089557, 1.0};
     return exp2_by(coarse, x, by);
 }
 

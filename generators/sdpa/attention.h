@@ -28,7 +28,7 @@ using ScoreFunction = std::function<Halide::Expr(Halide::Expr score, const Index
 using MaskFunction = std::function<Halide::Expr(const Index &at)>;
 
 // One change of all scores: a score function, a mask function, or both of them, of which the mask is asked about what it reads
-// and not about the new score. A score below -1e29 counts as masked.
+// and not about the new score. A score below lowest_score() counts as masked.
 struct ScoreStep {
     ScoreFunction score;
     MaskFunction mask;
@@ -42,12 +42,13 @@ struct Score {
     PairTerm pair;
     std::vector<ScoreStep> steps;                            // in order; empty: the scaled number is the score
     std::function<Halide::Expr(const Index &)> probability;  // a factor of the weights behind the softmax; empty: 1
+    bool any_scale = false;                                  // the kernel takes scales of 0 and below, too
 
-    // Some step changes scores that count; else they are nothing but the scaled number.
-    bool changes_scores() const {
+    // Scores are scaled before the softmax. Else their differences are, which takes a scale above 0 and a product less.
+    bool scales_scores() const {
         for (const ScoreStep &step : steps)
             if (step.score) return true;
-        return false;
+        return any_scale;
     }
     // `all`, and no step masks any of it. `whole_block` says so of steps in blocks; another that is asked can mask any key.
     Halide::Expr and_unmasked(Halide::Expr all, const Halide::Expr &whole_block) const {

@@ -132,7 +132,7 @@ void BackwardBuilder::apply(BackwardTile &p, const std::string &suffix, const Sc
     const bool bent = p.logit.outputs() == 2;
     Expr before = bent ? Expr(logit[1]) : Expr(logit), x = before;
     if (step.score) x = precise(step.score(before, at));
-    if (step.mask) x = select(step.mask(at), x, value_of(masked_score));
+    if (step.mask) x = select(step.mask(at), x, masked_score(type));
     if (bent) {
         Expr slope = logit[0];
         if (step.score) slope *= precise(score_derivative(step.score, before, at));
@@ -154,7 +154,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         if (!masked) return Tuple(weight);
         Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
         Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
-        kept = kept && !strict_float(logit < value_of(lowest_max));
+        kept = kept && !strict_float(logit < lowest_score(type));
         return Tuple(kept_or_marked(kept, weight));
     };
     p.weight_blocks = fill(p.weight, "weight" + suffix, p.in_blocks, weight_of, Tuple(undef(type)));

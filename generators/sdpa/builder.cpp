@@ -2,6 +2,7 @@
 #include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 #include "generators/math/precise.h"
+#include <limits>
 #include <map>
 #include <numbers>
 
@@ -10,6 +11,12 @@ using namespace Halide;
 using Halide::Internal::const_false;
 using Halide::Internal::const_true;
 using Halide::Internal::make_const;
+
+Expr lowest_score(const Type &type) { return make_const(type, type.bits() == 32 ? -3e38 : -1e308); }
+Expr masked_score(const Type &type) {
+    return make_const(type,
+                      type.bits() == 32 ? double(std::numeric_limits<float>::lowest()) : std::numeric_limits<double>::lowest());
+}
 
 Expr minus_infinity_bits(Type type) {
     return type.bits() == 32 ? make_const(UInt(32), 0xff800000u) : make_const(UInt(64), 0xfff0000000000000u);
@@ -33,10 +40,14 @@ Expr weighted_term(const PairTerm &pair, const Expr &query, const Expr &key, con
     return pair.weight ? pair.weight(channel) * term : term;
 }
 
-Expr Builder::base2(Expr x) const { return score.changes_scores() ? x * value_of(std::numbers::log2e) : x; }
-Expr Builder::natural(Expr x) const { return score.changes_scores() ? x : x * value_of(std::numbers::ln2); }
+// Strict: a difference may be -inf, and distributed over it the factor would round both scores.
+Expr Builder::base2(const Expr &difference) const {
+    const Expr log2e = make_const(Float(64), std::numbers::log2e);
+    return strict_float(difference * cast(type, score.scales_scores() ? log2e : in.scale * log2e));
+}
+Expr Builder::natural(const Expr &x) const { return score.scales_scores() ? x : x * cast(type, in.scale); }
 // "Less": code generation makes "less or equal" of "not greater", which a NaN is.
-Expr Builder::is_masked(Expr logit) const { return strict_float(logit < value_of(lowest_max)); }
+Expr Builder::is_masked(Expr logit) const { return strict_float(logit < lowest_score(type)); }
 
 void Builder::prepare() {
     s.prepared = score.pair.prepared;
@@ -187,18 +198,19 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
         Expr j = c * shape.chunk + key_in_chunk(k);
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
-    // Scaled here and not in the query: rounding the query would cost more accuracy than the product saves time.
+    // Scaled here, if before the softmax at all, and not in the query: rounding the query would cost more accuracy than the product
+    // saves time.
     auto scaled = [&](Expr k) {
         Expr x = p.score(r, k, c, t, h, b);
         if (score.pair.finish) x = score.pair.finish(x, index(k, !masked));
-        return x * cast(type, score.changes_scores() ? in.scale : in.scale * make_const(Float(64), std::numbers::log2e));
+        return score.scales_scores() ? x * cast(type, in.scale) : x;
     };
-    auto scaled_and_masked = [&](Expr k) { return masked ? select(kept(k), scaled(k), value_of(masked_score)) : scaled(k); };
+    auto scaled_and_masked = [&](Expr k) { return masked ? select(kept(k), scaled(k), masked_score(type)) : scaled(k); };
     if (score.steps.empty() && where_read) {
         // Rounded before the maximum is taken from it, as the maximum was: or the largest weight would be 1 but for a rounding, and
         // others would depend on which loop over chunks computes them.
         const Expr rounded = strict_float(scaled(k));
-        p.logit(r, k, c, t, h, b) = masked ? select(kept(k), rounded, value_of(masked_score)) : rounded;
+        p.logit(r, k, c, t, h, b) = masked ? select(kept(k), rounded, masked_score(type)) : rounded;
         return;
     }
     ChunkKeys keys = chunk_keys("logit_key" + suffix, masked, c, shape.rows_per_tile ? shape.key_block : 0);
@@ -217,7 +229,7 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
         ChunkKeys kept_keys = chunk_keys("kept_key" + suffix, true, c);
         if (shape.rows_per_tile && !share.keys) kept_keys.dom.where(!within_intervals(c));
         Expr key = kept_keys.key();
-        p.logit(r, key, c, t, h, b) = select(kept(key), p.logit(r, key, c, t, h, b), value_of(masked_score));
+        p.logit(r, key, c, t, h, b) = select(kept(key), p.logit(r, key, c, t, h, b), masked_score(type));
         p.steps.push_back({int(p.steps.size()) + 1, kept_keys.loop(), {}, {}});
     }
 }
@@ -248,7 +260,7 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
             };
         Expr x = p.logit(r, key, c, t, h, b);
         if (step.score) x = precise(step.score(x, at));
-        p.logit(r, key, c, t, h, b) = step.mask ? select(step.mask(at), x, value_of(masked_score)) : x;
+        p.logit(r, key, c, t, h, b) = step.mask ? select(step.mask(at), x, masked_score(type)) : x;
         p.steps.push_back(update);
     };
     for (const ScoreStep &step : score.steps) {
@@ -275,7 +287,7 @@ void Builder::take_max(SdpaPartials &p, const std::string &suffix, const ChunkKe
     Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
     p.max_keys = keys.loop();
     p.row_max = Func("row_max" + suffix);
-    p.row_max(r, c, t, h, b) = value_of(lowest_max);
+    p.row_max(r, c, t, h, b) = lowest_score(type);
     p.row_max(r, c, t, h, b) = max(p.row_max(r, c, t, h, b), logit);
 }
 

@@ -5,9 +5,10 @@
 
 namespace attune {
 
-// Finite, because Halide's code generation assumes no Inf. A masked score lies so far below the smallest row maximum that
-// its weight is exactly 0, also in a chunk where every key is masked.
-constexpr double masked_score = -1e30, lowest_max = -1e29;
+// The least score that counts, from which a row maximum starts: lower ones and -inf mask. And the score of a masked pair: finite,
+// because Halide's code generation assumes no Inf. A masked weight is 0 by its mark, not by the distance of the two.
+Halide::Expr lowest_score(const Halide::Type &);
+Halide::Expr masked_score(const Halide::Type &);
 
 // What is masked is -0 as a weight and as the gradient by a score: that adds nothing to a sum, and a product sees by it alone
 // that the pair is masked. x, or -0 where it is not kept; whether x is not masked; 0 with the mark of x, of what dropout drops.
@@ -59,10 +60,11 @@ struct Builder {
     KeyShare share = {};
 
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
-    // Scores are kept in base 2 where nothing else happens to them, else in natural units: what turns them into base 2.
-    Expr base2(Expr x) const;
-    // log(2^x) for a base 2 score, or x itself.
-    Expr natural(Expr x) const;
+    // The exponent of 2 of a difference of two scores. A score is not scaled where no step follows (Score::scales_scores): the scale
+    // then joins log2(e) behind the difference, so that neither rounds a score before the maximum is taken off.
+    Expr base2(const Expr &difference) const;
+    // A score in natural units, as lse and raw scores have it.
+    Expr natural(const Expr &score) const;
     // Below every score that counts. False for NaN.
     Expr is_masked(Expr logit) const;
 
@@ -102,7 +104,7 @@ struct Builder {
     // The weight, marked where the logit is masked.
     Expr marked(Expr weight, Expr logit) const;
 
-    // The score of the sink of a row's head, lowest_max if there is none.
+    // The score of the sink of a row's head, lowest_score() if there is none.
     Expr sink(Expr head) const;
     Expr sink_weight(Expr sink, Expr total_max) const;
 

@@ -7,11 +7,11 @@ using namespace Halide;
 
 Expr Builder::sink(Expr head) const {
     Expr x = cast(type, in.sinks(head));
-    return select(in.has_sinks && !is_masked(x), x, value_of(lowest_max));
+    return select(in.has_sinks && !is_masked(x), x, lowest_score(type));
 }
 
 Expr Builder::sink_weight(Expr sink, Expr total_max) const {
-    return select(sink > value_of(lowest_max), exp2_nonpositive(base2(sink - total_max)), value_of(0));
+    return select(strict_float(sink == lowest_score(type)), value_of(0), exp2_nonpositive(base2(sink - total_max)));
 }
 
 void Builder::collect_chunks() {
@@ -77,7 +77,7 @@ void Builder::merge_sums(const OfChunk &max_of, const OfChunk &sum_of) {
 
     // A sink is one more score, which has no value.
     const bool sinks = in.sinks.defined();
-    Expr row_sink = sinks ? sink(rows(r, t, h).query_head) : value_of(lowest_max);
+    Expr row_sink = sinks ? sink(rows(r, t, h).query_head) : lowest_score(type);
     s.total_max(r, t, h, b) = row_sink;
     s.total_max(r, t, h, b) = max(s.total_max(r, t, h, b), max_of(max_chunk));
     s.chunk_scale(r, c, t, h, b) = exp2_nonpositive(base2(max_of(c) - s.total_max(r, t, h, b)));

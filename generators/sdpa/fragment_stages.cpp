@@ -76,7 +76,7 @@ struct FragmentBuilder {
         RDom max_key(0, shape.lane_keys(), "max_keys" + suffix);
         f.max_key = max_key.x;
         f.lane_max = Func("lane_max" + suffix), f.row_max = Func("row_max" + suffix);
-        f.lane_max(r, c, t, h, b) = build.value_of(lowest_max);
+        f.lane_max(r, c, t, h, b) = lowest_score(Float(32));
         f.lane_max(r, c, t, h, b) = does.max(f.lane_max(r, c, t, h, b), f.p.logit(r, max_key, c, t, h, b));
         f.row_max(r, c, t, h, b) = over_row(f.lane_max(r, c, t, h, b), does.max);
     }
@@ -131,7 +131,7 @@ struct FragmentBuilder {
     }
 
     Expr sink_of(const Expr &head) const {
-        return build.in.sinks.defined() && !part ? build.sink(head) : build.value_of(lowest_max);
+        return build.in.sinks.defined() && !part ? build.sink(head) : lowest_score(Float(32));
     }
 
     void run() {
@@ -139,9 +139,9 @@ struct FragmentBuilder {
         stages.running = Func("running");
         std::vector<Expr> start(static_cast<std::size_t>(held.sum(0)), 0.0f);
         // A sink is one more score, which has no value; the first lane of a row has it in its sum. Of parts it is the merge's.
-        const Expr lowest = build.value_of(lowest_max), sink = sink_of(build.rows(0, t, h).query_head);
+        const Expr lowest = lowest_score(Float(32)), sink = sink_of(build.rows(0, t, h).query_head);
         const auto rows = static_cast<std::size_t>(shape.lane_rows);
-        start.insert(start.end(), rows, select(sink > lowest && l % lanes_of_row == 0, 1.0f, 0.0f));
+        start.insert(start.end(), rows, select(strict_float(sink == lowest) || l % lanes_of_row != 0, 0.0f, sink_sum(sink)));
         start.insert(start.end(), rows, sink);
         stages.running(l, t, h, b) = Tuple(start);
         for (auto [f, masked] : {std::pair(&stages.full, false), std::pair(&stages.part, true)}) {
@@ -181,7 +181,7 @@ struct FragmentBuilder {
         if (sums_again()) {
             const Expr sink = sink_of(row.query_head);
             totals.push_back(sum);
-            begin.push_back(select(sink > build.value_of(lowest_max), does.exp2(build.base2(sink - max)), 0.0f));
+            begin.push_back(select(strict_float(sink == lowest_score(Float(32))), 0.0f, does.exp2(build.base2(sink - max))));
         } else {
             spoilt = spoilt && !is_no_number(sum);
         }

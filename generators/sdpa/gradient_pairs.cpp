@@ -36,7 +36,7 @@ void GradientPairs::apply(PairWeights &p, const ScoreStep &step, bool bent, cons
     const Expr before = bent ? Expr(logit[1]) : Expr(logit);
     Expr after = before;
     if (step.score) after = precise(step.score(before, at));
-    if (step.mask) after = select(step.mask(at), after, Expr(static_cast<float>(masked_score)));
+    if (step.mask) after = select(step.mask(at), after, masked_score(Float(32)));
     if (!bent) {
         logit = after;
         return;
@@ -71,7 +71,7 @@ PairWeights GradientPairs::weights(const Expr &product, const Expr &product_grad
     if (masked) {
         const Expr at = query_at(), j = key_at();
         Expr kept = at < f.queries && j >= at + f.band_begin(b) && j < min(f.lengths(i, b), at + f.band_end(b));
-        kept = kept && !strict_float(logit < static_cast<float>(lowest_max));
+        kept = kept && !strict_float(logit < lowest_score(Float(32)));
         counted = kept_or_marked(kept, counted);
     }
     p.weight = Func("weight" + suffix);

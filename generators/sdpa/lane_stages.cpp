@@ -93,9 +93,9 @@ struct LaneBuilder {
         stages.running = Func("running");
         std::vector<Expr> start(lanes.lane_channels(), 0.0f);
         // A sink is one more score, which has no value; of parts it is the merge's.
-        const Expr lowest = build.value_of(lowest_max);
+        const Expr lowest = lowest_score(Float(32));
         const Expr sink = in.sinks.defined() && !part ? build.sink(build.rows(r, t, h).query_head) : lowest;
-        start.push_back(select(sink > lowest, 1.0f, 0.0f));
+        start.push_back(select(strict_float(sink == lowest), 0.0f, sink_sum(sink)));
         start.push_back(sink);
         running(r, t, stages.p) = Tuple(start);
         take_up(stages.full, "", false);

@@ -77,12 +77,12 @@ SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::f
     // As chunks of so many keys, and one tile of all queries.
     const SdpaShape shape{Float(32), part, part, 0, false};
     Builder merge = query_rows(in, shape, build.score);
-    auto of_part = [&](const Expr &channel, const Expr &at, std::size_t value, double otherwise) {
+    auto of_part = [&](const Expr &channel, const Expr &at, std::size_t value, const Expr &otherwise) {
         const Expr row = (h % max(group, 1) * queries + r) * parts + min(at, parts - 1);
-        return select(at < parts, state(channel, row, h / group, b)[value], merge.value_of(otherwise));
+        return select(at < parts, state(channel, row, h / group, b)[value], otherwise);
     };
-    merge.merge([&](Expr at) { return of_part(0, at, 2, lowest_max); }, [&](Expr at) { return of_part(0, at, 1, 0); },
-                [&](Expr at) { return of_part(d, at, 0, 0); });
+    merge.merge([&](Expr at) { return of_part(0, at, 2, lowest_score(Float(32))); },
+                [&](Expr at) { return of_part(0, at, 1, 0.0f); }, [&](Expr at) { return of_part(d, at, 0, 0.0f); });
     const Expr sum = merge.s.total_sum(i, 0, h, b);
     s.out = Func("out_stage");
     s.out(d, i, h, b) = Tuple(stored(select(is_empty_sum(sum), 0.0f, merge.s.total_mixed(i, d, 0, h, b) * reciprocal(sum))),
@@ -93,6 +93,11 @@ SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::f
 Expr within_tile(const Expr &j, const Builder &build) {
     const ChunkSpan keys = seen_keys(build);
     return j >= keys.begin && j < keys.end;
+}
+
+Expr sink_sum(const Expr &sink) {
+    const Expr bits = bits_of(sink);
+    return reinterpret(Float(32), select((bits & 0x7fffffff) > 0x7f800000, bits, bits_of(Expr(1.0f))));
 }
 
 Expr is_empty_sum(const Expr &sum) { return strict_float(sum == 0.0f); }

@@ -39,6 +39,9 @@ SdpaStages merge_parts(Builder &build, const Halide::Func &state, int part,
 // Some row of the tile may see key j.
 Halide::Expr within_tile(const Halide::Expr &j, const Builder &);
 
+// The weight of a sink beside the maximum that begins as its score: 1, or NaN of one that is NaN.
+Halide::Expr sink_sum(const Halide::Expr &sink);
+
 // Of the sum that a row is left with: it saw no key; and what the two say of it as natural logarithm, NaN included.
 Halide::Expr is_empty_sum(const Halide::Expr &sum);
 Halide::Expr running_lse(const Builder &, const Halide::Expr &max, const Halide::Expr &sum);

@@ -78,7 +78,7 @@ ScoreStep bias_step(const Func &bias, Expr given) {
     step.mask = [=](const Index &at) {
         Expr value = at.of_pair(bias);
         value = cast(accumulator_of(value.type()), value);
-        return !strict_float(value < make_const(value.type(), lowest_max));
+        return !strict_float(value < lowest_score(value.type()));
     };
     step.when = given;
     step.reads_pairs = step.may_mask = true;

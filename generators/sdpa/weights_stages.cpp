@@ -23,7 +23,7 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
     w.weight = Func("weight");
     w.chunk = Func("chunk");
     w.weight(r, j, t, h, b) = undef(shape.accumulator);
-    w.chunk(r, c, t, h, b) = Tuple(build.value_of(lowest_max), zero);
+    w.chunk(r, c, t, h, b) = Tuple(lowest_score(shape.accumulator), zero);
     auto take = [&](SdpaPartials &p, WeightsStages::Chunk &taken, const std::string &suffix, bool masked) {
         p = build.scores(suffix, masked);
         build.row_max(p, suffix, masked);

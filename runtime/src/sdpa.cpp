@@ -27,6 +27,12 @@ double scale_of(const SdpaOptions &options, std::int64_t head_dim) {
     return options.score == Score::dot_product ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
 }
 
+void set_scale(SdpaCall &call, double scale) {
+    constexpr double least = 0x1p-100, most = 0x1p100;
+    call.scale = scale;
+    if (!call.user && !(scale >= least && scale <= most)) call.sizes.scored = true;
+}
+
 namespace {
 
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
@@ -36,7 +42,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
         if (instead.empty())
             return attention_on_device(context, query, key, value, out, options, {}, [&](SdpaCall &call) {
-                call.scale = scale_of(options, call.sizes.head_dim);
+                set_scale(call, scale_of(options, call.sizes.head_dim));
                 return Status();
             });
         return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
@@ -57,7 +63,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (Status s = projected.run(context); !s.ok()) return s;
     call.op = op_of(options.score);
     call.sizes.score = options.score;
-    call.scale = scale_of(options, call.sizes.head_dim);
+    set_scale(call, scale_of(options, call.sizes.head_dim));
     AttentionChoice choice;
     if (Status s = choose_attention(context.state(), call, options.variant, choice); !s.ok()) return s;
     if (Status s = run_attention(context, call, choice); !s.ok()) return s;

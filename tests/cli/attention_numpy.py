@@ -82,7 +82,8 @@ def kept_keys(options, shape, outer=None):
     if options.mask is not None:
         kept &= as_weights(options.mask, shape, outer).astype(bool)
     if options.bias is not None:
-        kept &= as_weights(options.bias, shape, outer).astype(np.float64) > -1e30
+        lowest = -1e308 if options.bias.dtype == np.float64 else -3e38
+        kept &= as_weights(options.bias, shape, outer) >= lowest
     return kept
 
 

@@ -27,10 +27,13 @@ inline bool takes_part(const attune::SdpaOptions &o, Index b, Index i, Index j, 
     return j < static_cast<const std::int32_t *>(o.valid_lens.data)[at];
 }
 
+// The least score that counts: lower ones and -inf mask, in a bias as in the whole score.
+template<typename T> constexpr Sum<T> lowest_score() { return Sum<T>(sizeof(Sum<T>) == 4 ? -3e38 : -1e308); }
+
 // Whether the masks given as arrays, the boolean mask and the bias, let it; `rank` is that of the query.
 template<typename T> bool let_through(const attune::SdpaOptions &o, int rank, Index b, Index h, Index i, Index j) {
     if (o.mask.given() && !broadcast_element<bool>(o.mask, rank, b, h, i, j)) return false;
-    return !o.bias.given() || !(Sum<T>(broadcast_element<T>(o.bias, rank, b, h, i, j)) < Sum<T>(-1e30));
+    return !o.bias.given() || !(Sum<T>(broadcast_element<T>(o.bias, rank, b, h, i, j)) < lowest_score<T>());
 }
 
 // Slope of ALiBi for head h of `heads`.

@@ -35,7 +35,7 @@ ScoreSteps<Real> score_steps(const AttentionSizes &s, const attune::SdpaOptions 
     if (!takes_part(o, b, i, j, s.queries, s.keys) || !let_through<T>(o, s.rank, b, h, i, j))
         return {scaled, capped, -infinity};
     const Real score = capped + added_to_score<Real, T>(o, s.rank, s.query_heads, b, h, i, j, s.queries, s.keys);
-    return {scaled, capped, score < Real(-1e29) ? -infinity : stored_as<Stored>(score)};
+    return {scaled, capped, score < lowest_score<T>() ? -infinity : stored_as<Stored>(score)};
 }
 template<typename Real> Real sink_of(const attune::SdpaOptions &o, Index h) {
     return o.sinks.given() ? Real(static_cast<const float *>(o.sinks.data)[h * o.sinks.stride[0]])

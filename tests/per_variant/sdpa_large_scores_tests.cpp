@@ -1,0 +1,195 @@
+// Scores far from 0, up to the ends of the range (conventions.md row 52), and sinks that are NaN, in every variant.
+#include "tests/support/sdpa_arrays.h"
+#include "tests/support/variant_grid.h"
+#include <cmath>
+#include <functional>
+
+using namespace attune_test;
+
+namespace {
+
+// One query head whose every score of key j is score(j), at scale 1; channel c of its value is 1 where class_of(j) is c, else 0. So
+// channel c of the output is the weight of class c.
+struct GivenScores {
+    std::int64_t queries, keys;
+    std::function<double(std::int64_t j)> score;
+    std::function<std::int64_t(std::int64_t j)> class_of;
+};
+constexpr std::int64_t classes = 3;
+
+template<typename T> SdpaArrays<T> arrays_of(const attune::VariantInfo &v, const GivenScores &given) {
+    const auto [head_dim, value_dim] = head_size(v);
+    SdpaCase c{.batch = 1,
+               .query_heads = 1,
+               .key_heads = 1,
+               .queries = given.queries,
+               .keys = given.keys,
+               .head_dim = head_dim,
+               .value_dim = value_dim,
+               .scale = 1.0};
+    if (v.kind == "weights") c.weights = attune::WeightsMode::probabilities;
+    SdpaArrays<T> a(c);
+    for (std::int64_t i = 0; i < c.queries; i++)
+        for (std::int64_t d = 0; d < head_dim; d++) a.query(0, 0, i, d) = T(d == 0);
+    for (std::int64_t j = 0; j < c.keys; j++) {
+        for (std::int64_t d = 0; d < head_dim; d++) a.key(0, 0, j, d) = T(d == 0 ? given.score(j) : 0.);
+        for (std::int64_t d = 0; d < value_dim; d++) a.value(0, 0, j, d) = T(d == given.class_of(j));
+    }
+    return a;
+}
+
+// The largest difference of what a call wrote from the softmax of its scores as they are stored: of a class's weight, and of lse in
+// units of its rounding.
+template<typename T> struct Differences {
+    double weight = 0, lse = 0;
+
+    Differences(SdpaArrays<T> &a, const GivenScores &given) {
+        long double most = -std::numeric_limits<long double>::infinity(), sum = 0, expected[classes] = {};
+        const auto score = [&](std::int64_t j) { return static_cast<long double>(Sum<T>(a.key(0, 0, j, 0))); };
+        for (std::int64_t j = 0; j < given.keys; j++) most = std::max(most, score(j));
+        for (std::int64_t j = 0; j < given.keys; j++) {
+            const long double weight = std::exp(score(j) - most);
+            sum += weight;
+            if (given.class_of(j) < classes) expected[given.class_of(j)] += weight;
+        }
+        for (std::int64_t i = 0; i < given.queries; i++) {
+            for (std::int64_t c = 0; c < classes; c++) {
+                long double got = a.the.weights ? 0 : static_cast<long double>(Sum<T>(a.out(0, 0, i, c)));
+                for (std::int64_t j = 0; a.the.weights && j < given.keys; j++)
+                    if (given.class_of(j) == c) got += static_cast<long double>(Sum<T>(a.weights(0, 0, i, j)));
+                add(weight, std::abs(got - expected[c] / sum));
+            }
+            const long double expected_lse = most + std::log(sum);
+            const auto unit = static_cast<long double>(std::numeric_limits<Sum<T>>::epsilon());
+            add(lse, std::abs(a.lse(0, 0, i) - expected_lse) / std::max(unit * std::abs(expected_lse), unit * 8));
+        }
+    }
+    static void add(double &most, long double x) { most = std::isnan(x) || x > most ? double(x) : most; }
+};
+
+template<typename T> constexpr double weight_tolerance() {
+    if (is_half<T>) return double(std::numeric_limits<T>::epsilon());
+    return sizeof(T) == 4 ? 2e-6 : 1e-13;
+}
+
+template<typename T> void check_scores(attune::Context &context, const attune::VariantInfo &v, const GivenScores &given) {
+    auto a = arrays_of<T>(v, given);
+    INFO(describe(a.the) << ", the first scores " << given.score(0) << ", " << given.score(1));
+    const attune::Status status = a.run(context, v.name);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    const Differences<T> found(a, given);
+    CHECK(found.weight <= weight_tolerance<T>());
+    CHECK(found.lse <= 2);
+}
+
+template<typename T> std::vector<double> bases() {
+    if (std::is_same_v<T, float>) return {0, 5003, 130002, 3000005, 16000011, -130002, -3000005};
+    if (std::is_same_v<T, double>) return {0, 5003, 7e9, 4.1e13, 3e15, -7e9};
+    return std::is_same_v<T, Float16> ? std::vector<double>{0, 1003, 2040, -1003} : std::vector<double>{0, 131, 250, -131};
+}
+
+// A score that counts and lies near the end of the range, and one further from 0 than half of the range.
+template<typename T> double far() { return std::is_same_v<T, double> ? 9.3e307 : 2.8e38; }
+
+std::vector<std::string_view> all_kinds() { return {"plain", "scored", "training", "weights"}; }
+
+// Few queries and many, keys that fill a chunk and its neighbours.
+template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
+    for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(1, 96), {tile_of(v) + 1, 2 * chunk_of(v) + 7}})
+        f(queries, keys);
+}
+
+}  // namespace
+
+TEST_CASE("variants: scores far from 0 weigh as their differences say", "[sdpa][per_variant][large_scores]") {
+    attune::Context context({.threads = 1});
+    for_each_variant("sdpa", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        for_each_size(v, [&](std::int64_t queries, std::int64_t keys) {
+            for (const double base : bases<T>()) {
+                const auto third = [](std::int64_t j) { return j % 3; };
+                check_scores<T>(context, v, {queries, keys, [=](std::int64_t j) { return base + double(third(j)); }, third});
+                // Chunks of other maxima.
+                const auto of_chunk = [&](std::int64_t j) { return j / chunk_of(v) % 3; };
+                check_scores<T>(context, v,
+                                {queries, keys, [=](std::int64_t j) { return base + double(of_chunk(j)); }, of_chunk});
+            }
+        });
+    });
+}
+
+TEST_CASE("variants: every score of the range counts", "[sdpa][per_variant][large_scores]") {
+    attune::Context context({.threads = 1});
+    for_each_variant("sdpa", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        if (std::is_same_v<T, Float16>) return;
+        const auto third = [](std::int64_t j) { return j % 3; };
+        for_each_size(v, [&](std::int64_t queries, std::int64_t keys) {
+            for (const auto &[first, second, last] : {std::tuple(far<T>(), far<T>(), 0.),
+                                                      {-far<T>(), -far<T>(), -far<T>()},
+                                                      {-far<T>(), 0., -far<T>() / 2},
+                                                      {far<T>(), -far<T>(), far<T>()}}) {
+                const double of_third[] = {first, second, last};
+                check_scores<T>(context, v, {queries, keys, [&](std::int64_t j) { return of_third[third(j)]; }, third});
+            }
+            // -inf masks.
+            const double infinity = std::numeric_limits<double>::infinity();
+            check_scores<T>(context, v,
+                            {queries, keys, [&](std::int64_t j) { return third(j) ? -far<T>() : -infinity; }, third});
+        });
+    });
+}
+
+TEST_CASE("variants: lse of 16 bits has the accuracy of f32", "[sdpa][per_variant][large_scores]") {
+    attune::Context context({.threads = 1});
+    for_each_variant_of<float, double, BFloat16, Float16>("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        for (const double below : {-0.31640625, -0.46875, -0.1015625})
+            for (const std::int64_t queries : {std::int64_t(1), std::int64_t(tile_of(v)), std::int64_t(100)}) {
+                constexpr std::int64_t keys = 1501;
+                auto a = arrays_of<T>(
+                    v, {queries, keys, [=](std::int64_t j) { return j == 77 ? 0. : below; }, [](std::int64_t) { return 0; }});
+                REQUIRE(a.run(context, v.name).ok());
+                const double expected = std::log(1 + double(keys - 1) * std::exp(below));
+                double most = 0;
+                for (std::int64_t i = 0; i < queries; i++) most = std::max(most, std::abs(double(a.lse(0, 0, i)) - expected));
+                INFO(describe(a.the) << ", scores of " << below);
+                CHECK(most <= 5e-6);
+            }
+    });
+}
+
+TEST_CASE("variants: a sink that is NaN makes its head NaN and no other", "[sdpa][per_variant][large_scores]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("sdpa", {"scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_size(v);
+        for_each_size(v, [&](std::int64_t queries, std::int64_t keys) {
+            SdpaCase c{.query_heads = 4,
+                       .key_heads = 2,
+                       .queries = queries,
+                       .keys = keys,
+                       .head_dim = head_dim,
+                       .value_dim = value_dim,
+                       .sinks = true};
+            if (v.kind == "weights") c.weights = attune::WeightsMode::probabilities;
+            SdpaArrays<T> a(c), clean(c);
+            a.sinks(2) = std::numeric_limits<float>::quiet_NaN();
+            REQUIRE(a.run(context, v.name).ok());
+            REQUIRE(clean.run(context, v.name).ok());
+            std::int64_t wrong = 0;
+            for (std::int64_t b = 0; b < c.batch; b++)
+                for (std::int64_t h = 0; h < 4; h++)
+                    for (std::int64_t i = 0; i < queries; i++) {
+                        const auto differs = [&](auto is, auto was) { return h == 2 ? !std::isnan(is) : !same_bits(is, was); };
+                        wrong += differs(a.lse(b, h, i), clean.lse(b, h, i));
+                        for (std::int64_t d = 0; d < value_dim; d++) wrong += differs(a.out(b, h, i, d), clean.out(b, h, i, d));
+                        for (std::int64_t j = 0; c.weights && j < keys; j++)
+                            wrong += differs(a.weights(b, h, i, j), clean.weights(b, h, i, j));
+                    }
+            INFO(describe(c));
+            CHECK(wrong == 0);
+        });
+    });
+}

@@ -1,0 +1,123 @@
+// Random problems over the whole range of magnitudes: wherever the plain computation is finite, so is ours, and as accurate. And
+// scales of any sign and size.
+#include "tests/support/sdpa_backward_case.h"
+#include <cmath>
+
+using namespace attune_test;
+
+namespace {
+
+// Decimal exponents that elements of a type may be multiplied by.
+template<typename T> int most_exponent() { return std::is_same_v<T, Float16> ? 2 : 30; }
+
+struct Random {
+    std::mt19937 bits;
+    double real(double from, double to) { return std::uniform_real_distribution<double>(from, to)(bits); }
+    int integer(int from, int to) { return std::uniform_int_distribution<int>(from, to)(bits); }
+    std::int64_t one_of(std::initializer_list<std::int64_t> list) { return list.begin()[integer(0, int(list.size()) - 1)]; }
+};
+
+SdpaCase random_sizes(Random &random, unsigned seed) {
+    const std::int64_t size = random.one_of({1, 2, 17, 32, 64, 80, 128});
+    SdpaCase c{
+        .batch = 1, .query_heads = random.one_of({1, 2, 4}), .key_heads = 1, .head_dim = size, .value_dim = size, .seed = seed};
+    c.queries = random.one_of({1, 1, 3, 17, 40}), c.keys = random.one_of({1, 5, 33, 65, 96, 150});
+    if (random.integer(0, 2) == 0) c.causal = attune::Causal::bottom_right;
+    if (random.integer(0, 3) == 0) c.bias = "ij";
+    if (random.integer(0, 5) == 0) c.softcap = random.real(1, 50);
+    if (random.integer(0, 5) == 0) c.sinks = true;
+    return c;
+}
+
+template<typename T> void multiply(Array<T> &x, double by) {
+    x.each([&](T &e) { e = T(double(Sum<T>(e)) * by); });
+}
+
+// Queries and keys of any magnitude whose scores are of one that softmax tells apart, and values of any; then a shift of all scores.
+template<typename T> void spread(Random &random, SdpaArrays<T> &a) {
+    const int most = most_exponent<T>();
+    const double query = random.real(-most, most), score = random.real(-3, 2);
+    const double key = std::clamp(score - query, -double(most), double(most));
+    multiply(a.query, std::pow(10, query)), multiply(a.key, std::pow(10, key));
+    multiply(a.value, std::pow(10, random.real(-most, most)));
+    if (a.the.head_dim < 2 || random.integer(0, 1)) return;
+    // The score of channel 0 is the same for all pairs.
+    const double shift = std::pow(10, random.real(0, is_half<T> ? 2 : 6)) * (random.integer(0, 1) ? 1 : -1);
+    const double of_query = std::pow(10, std::clamp(query, -15., 15.)), scale = 1 / std::sqrt(double(a.the.head_dim));
+    for (std::int64_t h = 0; h < a.the.query_heads; h++)
+        for (std::int64_t i = 0; i < a.the.queries; i++) a.query(0, h, i, 0) = T(of_query);
+    for (std::int64_t j = 0; j < a.the.keys; j++) a.key(0, 0, j, 0) = T(shift / of_query / scale);
+}
+
+template<typename Values> bool all_finite(const Values &values) {
+    return std::all_of(values.begin(), values.end(), [](auto x) { return std::isfinite(double(x)); });
+}
+// lse of a row without keys is -inf.
+template<typename Real> bool all_finite(const SdpaResult<Real> &r) {
+    const auto counts = [](auto x) { return std::isfinite(double(x)) || double(x) < 0; };
+    return all_finite(r.out) && std::all_of(r.lse.begin(), r.lse.end(), counts);
+}
+
+constexpr int problems = 500;
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("magnitudes: 500 random problems", "[sdpa][semantics][magnitudes]", float, double, BFloat16, Float16) {
+    using T = TestType;
+    attune::Context context({.threads = 1});
+    int judged = 0;
+    for (int n = 0; n < problems; n++) {
+        Random random{std::mt19937(9000u + unsigned(n))};
+        SdpaArrays<T> a(random_sizes(random, 9000u + unsigned(n)));
+        spread(random, a);
+        const auto q = a.query.view(), k = a.key.view(), v = a.value.view();
+        const auto options = a.options({});
+        const auto plain = plain_sdpa<T>(q, k, v, options);
+        if (!all_finite(plain)) continue;
+        judged++;
+        REQUIRE(a.run(context).ok());
+        INFO(describe(a.the) << ", by " << context.last_variant());
+        CHECK(value_defect(sdpa_reference<Reference<T>, T>(q, k, v, options), plain, a) == "");
+    }
+    INFO(judged << " of " << problems << " have a plain computation that is finite");
+    CHECK(judged > problems / 2);
+}
+
+TEMPLATE_TEST_CASE("magnitudes: gradients of 500 random problems", "[sdpa_backward][semantics][magnitudes]", float, double,
+                   BFloat16, Float16) {
+    using T = TestType;
+    attune::Context context({.threads = 1});
+    int judged = 0;
+    for (int n = 0; n < problems; n++) {
+        Random random{std::mt19937(9900u + unsigned(n))};
+        SdpaBackwardArrays<T> a({.forward = random_sizes(random, 9900u + unsigned(n))});
+        spread(random, a.forward);
+        REQUIRE(a.run_forward(context).ok());
+        if (!all_finite(a.forward.out.values())) continue;
+        const ExpectedGradients<T> expected(a);
+        bool finite = true;
+        a.each_gradient(
+            [&](const char *, unsigned, auto &, auto member) { finite = finite && all_finite(member(expected.plain)); });
+        if (!finite) continue;
+        judged++;
+        REQUIRE(a.run(context).ok());
+        INFO(describe(a.the) << ", by " << context.last_variant());
+        CHECK(defect(a, expected) == "");
+    }
+    INFO(judged << " of " << problems << " have a plain computation that is finite");
+    CHECK(judged > problems / 2);
+}
+
+TEMPLATE_TEST_CASE("scales of any sign and size, and none", "[sdpa][semantics][magnitudes]", float, double, BFloat16, Float16) {
+    attune::Context context({.threads = 2});
+    unsigned seed = 9500;
+    for (const double scale : {0., -0.125, -1., -3.5, 1e-33, 2e-38, 7.})
+        for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(1, 200), {5, 300}, {40, 70}, {130, 260}})
+            for (const std::int64_t size : {64, 20}) {
+                SdpaCase c{
+                    .query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys, .head_dim = size, .value_dim = size};
+                c.scale = scale, c.seed = seed++;
+                if (seed % 3 == 0) c.causal = attune::Causal::bottom_right;
+                check_case<TestType>(context, c);
+            }
+}
