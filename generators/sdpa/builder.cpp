@@ -300,7 +300,7 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     p.mixed = Func("mixed" + suffix);
     p.mixed(r, d, c, t, h, b) = value_of(0);
     auto mix = [&](bool inside, bool leave_out, const std::function<Expr(const ChunkKeys &)> &where) {
-        ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c);
+        ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c, masked ? 0 : shape.sum_keys);
         if (where) keys.dom.where(where(keys));
         Expr key = keys.key();
         Expr v = p.wide_value.defined() ? p.wide_value(shape.widens_by_line ? existing(d) : Expr(d), key, c, t, h, b)
@@ -338,8 +338,18 @@ void Builder::weigh(SdpaPartials &p, const std::string &suffix, bool masked) con
     p.made_weight(r, k, c, t, h, b) = masked ? marked(weight, logit) : weight;
     p.weight(r, k, c, t, h, b) = undef(type);
     p.weight(r, joined(weight_keys.key()), c, t, h, b) = p.made_weight(r, weight_keys.key(), c, t, h, b);
+    const Expr counted = (shape.joins_passes ? p.made_weight : p.weight)(r, sum_keys.key(), c, t, h, b);
     p.row_sum(r, c, t, h, b) = value_of(0);
-    p.row_sum(r, c, t, h, b) += (shape.joins_passes ? p.made_weight : p.weight)(r, sum_keys.key(), c, t, h, b);
+    if (shape.joins_passes && shape.sum_keys) {
+        Var block("block");
+        RDom blocks(0, shape.chunk / shape.sum_keys, "sum_block" + suffix);
+        p.block_sum = Func("block_sum" + suffix);
+        p.block_sum(r, block, c, t, h, b) = value_of(0);
+        p.block_sum(r, sum_keys.key() / shape.sum_keys, c, t, h, b) += counted;
+        p.row_sum(r, c, t, h, b) += p.block_sum(r, blocks, c, t, h, b);
+    } else {
+        p.row_sum(r, c, t, h, b) += counted;
+    }
     drop_out(p, suffix, masked);
 }
 

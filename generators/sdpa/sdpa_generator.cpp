@@ -117,6 +117,7 @@ public:
         shape.whole_blocks = split || (schedule_name == Schedule::prefill && kind == Kind::plain);
         if (schedule_name == Schedule::decode)
             shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
+        if (split && accumulator() == dtype) shape.sum_keys = sum_keys();
         if (schedule_name == Schedule::prefill || schedule_name == Schedule::pairs || schedule_name == Schedule::rows || split)
             shape.powers = powers = attune::power_instructions(target);
         if (kind == Kind::weights) {
@@ -168,7 +169,9 @@ public:
         } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, prefill_tuning(), target, value_dim);
         } else if (schedule_name == Schedule::split) {
-            attune::schedule_split(stages, *out, prefill_tuning(), target, value_dim);
+            attune::PrefillTuning tuning = prefill_tuning();
+            tuning.sum_keys = stages.full.block_sum.defined() ? sum_keys() : 0;
+            attune::schedule_split(stages, *out, tuning, target, value_dim);
         } else if (schedule_name == Schedule::mullapudi2016) {
             attune::schedule_mullapudi2016(get_pipeline(), target);
         } else if (schedule_name == Schedule::adams2019) {
@@ -211,6 +214,12 @@ private:
         attune::PrefillTuning tuning{chunk, tile_q, key_tile, channel_tile};
         if (schedule_name == Schedule::prefill) tuning.line_channels = attune::line_channels_of(tuning, dtype, accumulator());
         return tuning;
+    }
+    // Chunks of split-KV are long: at most 64 keys are summed one after another.
+    int sum_keys() const {
+        int keys = std::max(64 / keys_together(), 1) * keys_together();
+        while (keys > keys_together() && chunk % keys != 0) keys -= keys_together();
+        return keys;
     }
     int keys_together() const { return key_block == 0 ? key_tile : key_block; }
     // Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.

@@ -72,6 +72,9 @@ struct SdpaShape {
     // Channels of a score are summed in groups of so many, the last of which may lack some; 0: one after the other. It fixes the
     // order of summation.
     int channel_group = 0;
+    // Keys whose weights and weighted values are summed before the sums join those of the chunk, which would else round off as often as
+    // a chunk has keys; a multiple of key_block that divides chunk. 0: one key after another. It fixes the order of summation.
+    int sum_keys = 0;
     // By which weights are computed, the results of most exponentials. They change no result but those that are denormal.
     PowerInstructions powers = {};
 };
@@ -95,6 +98,7 @@ struct ScoreUpdate {
 struct SdpaPartials {
     Halide::Func score, logit, row_max, weight, row_sum, mixed;
     Halide::Func made_weight;           // what weight stores
+    Halide::Func block_sum;             // (r, block of sum_keys, c, t, h, b) of weights, where they are summed as they are made
     Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_chunks
     Halide::Func random, dropped;       // with dropout: four words for four keys, and the weights that are left
     Halide::RVar channel;

@@ -52,6 +52,20 @@ static void schedule_mixed_of_any_size(const SdpaStages &s, Func mixed_func, Sta
     sums.update().reorder(d, r, in_block).vectorize(d, lanes).unroll(d).unroll(r);
 }
 
+// Sums of blocks of keys, each of them added to the weighted values of the chunk at its end: one key after another they would round off
+// as often as a chunk has keys. `mixed` has the loop block over these blocks; the loops in them are left to the sums, which are returned.
+static Func sum_in_blocks(const SdpaStages &s, Func mixed_func, Stage mixed, const RVar &block, const DecodeTuning &tuning,
+                          int lanes) {
+    const Var r = s.r, d = s.d;
+    Var of_block("of_block");
+    Func sums = mixed.rfactor(block, of_block);
+    mixed.reorder(d, r, block).vectorize(d, lanes).unroll(r);
+    sums.compute_at(mixed_func, block).store_in(MemoryType::Stack).reorder_storage(d, r).vectorize(d, lanes);
+    sums.bound(r, 0, tuning.row_tile);
+    for (const Var &v : {of_block, s.c, s.t, s.h, s.b}) sums.bound_extent(v, 1);
+    return sums;
+}
+
 void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim,
                      const ImageParam &key, const ImageParam &value, PairStages *pairs) {
     const bool any_dims = !Internal::is_const(value_dim);
@@ -188,6 +202,8 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
             p.mixed.align_bounds(d, lanes);
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
             Stage mixed = p.mixed.update(int(n));
+            const bool in_sums = !any_dims && value.type() == p.logit.type();
+            if (in_sums) mixed = sum_in_blocks(s, p.mixed, mixed, p.mixed_keys[n].block, tuning, lanes).update();
             mixed.split(p.mixed_keys[n].key, block, in_block, tuning.value_block / elements);
             if (any_dims) {
                 schedule_mixed_of_any_size(s, p.mixed, mixed, p.mixed_keys[n], block, in_block, tuning, lanes);
@@ -196,7 +212,8 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
             mixed.split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
                 .split(d, vectors, di, lanes, TailStrategy::RoundUp)
                 .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf)
-                .reorder(di, vectors, row, in_block, some_rows, dO, block, p.mixed_keys[n].block);
+                .reorder(di, vectors, row, in_block, some_rows, dO, block);
+            if (!in_sums) mixed.reorder(block, p.mixed_keys[n].block);
             fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);
             if (pairs) mixed.reorder(of_pairs->mixed[n], di).atomic().vectorize(of_pairs->mixed[n]);
             mixed.vectorize(di).unroll(vectors).unroll(row);

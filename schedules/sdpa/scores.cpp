@@ -57,10 +57,15 @@ void schedule_softmax(const SdpaStages &s, const SdpaPartials &partials, const L
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_row_max(s, p, chunk, lanes, one_task);
     lanes_are_rows(p.row_sum.compute_at(chunk)).unroll(r);
-    p.row_sum.update().reorder(r, p.sum_keys.key, p.sum_keys.block).vectorize(r, lanes).unroll(r);
+    Func sums = p.row_sum;
+    if (p.block_sum.defined()) {
+        p.row_sum.update().vectorize(r, lanes).unroll(r);
+        sums = lanes_are_rows(p.block_sum.compute_at(chunk)).unroll(r);
+    }
+    sums.update().reorder(r, p.sum_keys.key, p.sum_keys.block).vectorize(r, lanes).unroll(r);
     one_task(p.weight.compute_at(chunk));
     if (same_keys(p.sum_keys, p.weight_keys)) {
-        p.row_sum.update().compute_with(p.weight.update(0), p.weight_keys.key);
+        sums.update().compute_with(p.weight.update(0), p.weight_keys.key);
         lanes_are_rows(p.made_weight.compute_at(p.weight, p.weight_keys.key)).unroll(r);
     }
     p.weight.update(0).reorder(r, p.weight_keys.key, p.weight_keys.block).vectorize(r, lanes).unroll(r);
@@ -79,8 +84,20 @@ void schedule_softmax(const SdpaStages &s, const SdpaPartials &partials, const L
     }
 }
 
+// The sum of every key_blocks blocks of keys, which is added to that of the chunk at its end.
+static Func sum_in_blocks(const SdpaStages &s, Func mixed_func, Stage mixed, const RVar &block, int key_blocks, int lanes,
+                          const OneTask &one_task) {
+    RVar sum("sum");
+    Var of_sum("of_sum");
+    Func sums = mixed.split(block, sum, block, key_blocks).rfactor(sum, of_sum);
+    mixed.reorder(s.r, s.d, sum).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+    one_task(sums.compute_at(mixed_func, sum).store_in(MemoryType::Stack).bound_extent(of_sum, 1));
+    sums.vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+    return sums;
+}
+
 void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const LoopLevel &chunk, const LoopLevel &channels,
-                    bool in_blocks, int lanes, const OneTask &one_task) {
+                    bool in_blocks, int lanes, const OneTask &one_task, int sum_blocks) {
     const Var r = s.r, d = s.d;
     SdpaPartials p = partials;
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
@@ -88,7 +105,9 @@ void schedule_chunk(const SdpaStages &s, const SdpaPartials &partials, const Loo
     lanes_are_rows(p.mixed.compute_at(channels)).unroll(r).unroll(d);
     for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
         const KeyLoop &keys = p.mixed_keys[n];
-        Stage mixed = p.mixed.update(int(n)).reorder(r, d, keys.key, keys.block).vectorize(r, lanes).unroll(r).unroll(d);
+        Stage mixed = p.mixed.update(int(n));
+        if (sum_blocks) mixed = sum_in_blocks(s, p.mixed, mixed, keys.block, sum_blocks, lanes, one_task).update();
+        mixed.reorder(r, d, keys.key, keys.block).vectorize(r, lanes).unroll(r).unroll(d);
         if (in_blocks) mixed.unroll(keys.key);
     }
 

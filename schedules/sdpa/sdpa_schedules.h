@@ -17,6 +17,7 @@ struct PrefillTuning {
     int channel_tile;  // channels of a register tile of weighted values
     // Of prefill: channels whose values are widened together, a multiple of channel_tile (the stages' widens_by_line); 0: all.
     int line_channels = 0;
+    int sum_keys = 0;  // of split: the stages' sum_keys
 };
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
 void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
@@ -108,11 +109,12 @@ TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, 
 void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 
 // The scores of one chunk, lanes are queries; and all that is computed of it. `chunk` is the loop in which there is one chunk,
-// `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out.
+// `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out; sum_blocks: how
+// many blocks of keys are summed before their sum joins that of the chunk, 0: none apart.
 // Where values are widened is its callers' to say.
 void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
-                    bool in_blocks, int lanes, const OneTask &);
+                    bool in_blocks, int lanes, const OneTask &, int sum_blocks = 0);
 // The softmax of one chunk, and its maxima alone.
 void schedule_softmax(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_row_max(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);

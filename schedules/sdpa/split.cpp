@@ -1,6 +1,8 @@
 // Split-KV for more rows than decode takes: one task is one chunk of keys of one key head, and lanes are the rows, which are the
 // queries of all heads that share the key head. Within a task it is prefill.
+#include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
+#include <algorithm>
 
 namespace attune {
 using namespace Halide;
@@ -8,6 +10,8 @@ using namespace Halide;
 void schedule_split(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     const int lanes = target.natural_vector_size(s.query_t.type());
     require_tiles(tuning, lanes, value_dim);
+    require_multiple("chunk", tuning.chunk, "the keys of a sum", std::max(tuning.sum_keys, 1));
+    require_multiple("the keys of a sum", tuning.sum_keys, "key_tile", tuning.key_tile);
     const Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     Var dO("do"), di("di");
     // Of rows alone: with heads and batch bounded too, Halide 21 takes every chunk to be wanted in a task.
@@ -42,7 +46,9 @@ void schedule_split(SdpaStages &s, Func out, const PrefillTuning &tuning, const 
             .vectorize(r, lanes)
             .unroll(r)
             .unroll(di);
-        schedule_chunk(s, p, {packed, t}, {mixed, dO}, stage == 1, lanes, one_task);
+        // Blocks are of key_tile keys where some may be left out, else of sum_keys.
+        const int sum_blocks = tuning.sum_keys == 0 ? 0 : stage == 1 ? tuning.sum_keys / tuning.key_tile : 1;
+        schedule_chunk(s, p, {packed, t}, {mixed, dO}, stage == 1, lanes, one_task, sum_blocks);
         if (p.wide_value.defined()) one_task(p.wide_value.compute_at(packed, t)).vectorize(d, lanes, TailStrategy::GuardWithIf);
         stage++;
     }
