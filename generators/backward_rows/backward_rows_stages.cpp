@@ -50,7 +50,7 @@ SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
     // A sink below every score that counts is none.
     Expr none = strict_float(sink < lowest);
     Expr below = select(none, lowest, sink) - in.row_lse(rows.x, h, rows.y);
-    Expr share = exp2_nonpositive(below * make_const(type, std::numbers::log2e));
+    Expr share = exp2_nonpositive(below, make_const(type, std::numbers::log2e));
     s.sum = Func("sum");
     s.sum(h) = make_const(wide, 0);
     s.sum(h) -= select(none, make_const(wide, 0), cast(wide, share) * cast(wide, in.row_delta(rows.x, h, rows.y)));

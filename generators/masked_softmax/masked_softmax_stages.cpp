@@ -32,8 +32,8 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     const Expr zero = make_const(t, 0), lowest = make_const(t, finite_lowest), seed = make_const(t, -1e6);
     const Expr length = min(in.lengths(i, b), in.keys);
     const Expr has_masked = in.seed && length < in.keys;
-    auto base2 = [&](const Expr &x) { return x * make_const(t, std::numbers::log2e); };
-    auto weight_of = [&](const Expr &x) { return exp2_nonpositive(base2(x - s.row_max(i, h, b)), in.powers); };
+    const Expr log2e = make_const(t, std::numbers::log2e);
+    auto weight_of = [&](const Expr &x) { return exp2_nonpositive(strict_float(x - s.row_max(i, h, b)), log2e, in.powers); };
 
     // Whole blocks are read where they lie, twice; the keys after them once, into a block filled up with what weighs nothing.
     const Expr whole = clamp(length, 0, in.keys) / block, first = whole * block;
@@ -79,7 +79,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     s.row_sum(i, h, b) += s.place_sum(place, i, h, b);
 
     s.masked_weight = Func("masked_weight");
-    s.masked_weight(i, h, b) = select(has_masked, exp2_nonpositive(base2(seed - s.row_max(i, h, b))), zero);
+    s.masked_weight(i, h, b) = select(has_masked, exp2_nonpositive(strict_float(seed - s.row_max(i, h, b)), log2e), zero);
     s.scale = Func("scale");
     s.scale(i, h, b) = make_const(t, 1) / (s.row_sum(i, h, b) + cast(t, in.keys - length) * s.masked_weight(i, h, b));
 

@@ -11,12 +11,13 @@ struct PowerInstructions {
     std::function<Halide::Expr(Halide::Expr factor, Halide::Expr n)> scaled;  // factor * 2^n; where n is -inf 0, also of NaN
 };
 
-// 2^x for x <= 0, in the type of x (f32: relative error 1.8e-7, f64: 4e-16), in f32 by instructions where there are any. x <= -127 (by
-// instructions -150, f64: -1023) gives exactly 0; 0 gives exactly 1; NaN gives NaN.
-Halide::Expr exp2_nonpositive(Halide::Expr x, const PowerInstructions & = {});
+// 2^(factor * x) for x <= 0 and a factor above 0, in the type of both (f32: relative error 1.8e-7, f64: 4e-16, where a product
+// is fused with the sum that follows it), in f32 by instructions where there are any. A power of -126.5 and less (by
+// instructions -150, f64: -1022.5) gives exactly 0, -inf among them; x of 0 gives exactly 1; NaN gives NaN.
+Halide::Expr exp2_nonpositive(const Halide::Expr &x, const Halide::Expr &factor, const PowerInstructions & = {});
 
-// The same in f32 with relative error 2.9e-6, for weights that are rounded to bf16 (2e-3) before they multiply values. Their sum is not
-// rounded, and lse has the relative error of the sum as its absolute one.
-Halide::Expr exp2_nonpositive_for_bf16(Halide::Expr x, const PowerInstructions & = {});
+// The same in f32 with relative error 2.9e-6, for weights that are rounded to bf16 (2e-3) before they multiply values. Their
+// sum is not rounded, and lse has the relative error of the sum as its absolute one.
+Halide::Expr exp2_nonpositive_for_bf16(const Halide::Expr &x, const Halide::Expr &factor, const PowerInstructions & = {});
 
 }  // namespace attune

@@ -21,7 +21,7 @@ struct RowOfParts {
     Expr a_is_larger = strict_float(lse_a >= lse_b);
     // exp(-|lse_a - lse_b|): the weight of the smaller part beside 1 of the larger.
     Expr smaller = strict_float(
-        exp2_nonpositive(select(a_is_larger, lse_b - lse_a, lse_a - lse_b) * make_const(type, std::numbers::log2e)));
+        exp2_nonpositive(select(a_is_larger, lse_b - lse_a, lse_a - lse_b), make_const(type, std::numbers::log2e)));
     Expr sum = strict_float(one + smaller);
 
     static Expr is_minus_infinity(const Expr &x) {

@@ -149,8 +149,8 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         FuncRef ref = p.logit(r, q, u, h, t);
         Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
         // Subtracted before it is multiplied: the difference is small where both are large.
-        Expr power = (logit - in.row_lse(i, h)) * value_of(std::numbers::log2e);
-        Expr weight = (in_pairs() && parts() == 1 ? exp2_nonpositive_for_bf16 : exp2_nonpositive)(power, shape.powers);
+        Expr weight = (in_pairs() && parts() == 1 ? exp2_nonpositive_for_bf16 : exp2_nonpositive)(
+            logit - in.row_lse(i, h), value_of(std::numbers::log2e), shape.powers);
         if (!masked) return Tuple(weight);
         Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
         Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);

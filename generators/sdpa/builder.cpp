@@ -41,9 +41,10 @@ Expr weighted_term(const PairTerm &pair, const Expr &query, const Expr &key, con
 }
 
 // Strict: a difference may be -inf, and distributed over it the factor would round both scores.
-Expr Builder::base2(const Expr &difference) const {
+Expr Builder::base2(const Expr &difference) const { return strict_float(difference * per_score()); }
+Expr Builder::per_score() const {
     const Expr log2e = make_const(Float(64), std::numbers::log2e);
-    return strict_float(difference * cast(type, score.scales_scores() ? log2e : in.scale * log2e));
+    return cast(type, score.scales_scores() ? log2e : in.scale * log2e);
 }
 Expr Builder::natural(const Expr &x) const { return score.scales_scores() ? x : x * cast(type, in.scale); }
 // "Less": code generation makes "less or equal" of "not greater", which a NaN is.
@@ -198,8 +199,8 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
         Expr j = c * shape.chunk + key_in_chunk(k);
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
-    // Scaled here, if before the softmax at all, and not in the query: rounding the query would cost more accuracy than the product
-    // saves time.
+    // Scaled here, if before the softmax at all, and not in the query: rounding the query would cost more accuracy than the
+    // product saves time.
     auto scaled = [&](Expr k) {
         Expr x = p.score(r, k, c, t, h, b);
         if (score.pair.finish) x = score.pair.finish(x, index(k, !masked));
@@ -300,7 +301,8 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     p.mixed = Func("mixed" + suffix);
     p.mixed(r, d, c, t, h, b) = value_of(0);
     auto mix = [&](bool inside, bool leave_out, const std::function<Expr(const ChunkKeys &)> &where) {
-        ChunkKeys keys = chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c, masked ? 0 : shape.sum_keys);
+        ChunkKeys keys =
+            chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c, masked ? 0 : shape.sum_keys);
         if (where) keys.dom.where(where(keys));
         Expr key = keys.key();
         Expr v = p.wide_value.defined() ? p.wide_value(shape.widens_by_line ? existing(d) : Expr(d), key, c, t, h, b)
@@ -333,7 +335,7 @@ void Builder::weigh(SdpaPartials &p, const std::string &suffix, bool masked) con
     p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
 
     const Expr logit = p.logit(r, k, c, t, h, b);
-    const Expr weight = exp2_nonpositive(base2(logit - p.row_max(r, c, t, h, b)), shape.powers);
+    const Expr weight = power_of(strict_float(logit - p.row_max(r, c, t, h, b)));
     p.made_weight = Func("made_weight" + suffix);
     p.made_weight(r, k, c, t, h, b) = masked ? marked(weight, logit) : weight;
     p.weight(r, k, c, t, h, b) = undef(type);

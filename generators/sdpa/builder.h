@@ -1,12 +1,13 @@
 // How the stages of an attention are made, shared by the forms of it (sdpa_stages.cpp, weights_stages.cpp).
 #pragma once
+#include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"
 #include "generators/sdpa/sdpa_stages.h"
 
 namespace attune {
 
-// The least score that counts, from which a row maximum starts: lower ones and -inf mask. And the score of a masked pair: finite,
-// because Halide's code generation assumes no Inf. A masked weight is 0 by its mark, not by the distance of the two.
+// The least score that counts, from which a row maximum starts: lower ones and -inf mask. And the score of a masked pair:
+// finite, because Halide's code generation assumes no Inf. A masked weight is 0 by its mark, not by the distance of the two.
 Halide::Expr lowest_score(const Halide::Type &);
 Halide::Expr masked_score(const Halide::Type &);
 
@@ -60,9 +61,12 @@ struct Builder {
     KeyShare share = {};
 
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
-    // The exponent of 2 of a difference of two scores. A score is not scaled where no step follows (Score::scales_scores): the scale
-    // then joins log2(e) behind the difference, so that neither rounds a score before the maximum is taken off.
+    // The exponent of 2 of a difference of two scores. A score is not scaled where no step follows (Score::scales_scores): the
+    // scale then joins log2(e) behind the difference, so that neither rounds a score before the maximum is taken off.
     Expr base2(const Expr &difference) const;
+    // 2^ of the exponent of such a difference, which is not above 0: the weight of a score beside the maximum.
+    Expr power_of(const Expr &difference) const { return exp2_nonpositive(difference, per_score(), shape.powers); }
+    Expr per_score() const;  // what a score is multiplied by as an exponent of 2
     // A score in natural units, as lse and raw scores have it.
     Expr natural(const Expr &score) const;
     // Below every score that counts. False for NaN.

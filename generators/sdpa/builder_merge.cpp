@@ -11,7 +11,7 @@ Expr Builder::sink(Expr head) const {
 }
 
 Expr Builder::sink_weight(Expr sink, Expr total_max) const {
-    return select(strict_float(sink == lowest_score(type)), value_of(0), exp2_nonpositive(base2(sink - total_max)));
+    return select(strict_float(sink == lowest_score(type)), value_of(0), power_of(strict_float(sink - total_max)));
 }
 
 void Builder::collect_chunks() {
@@ -80,7 +80,7 @@ void Builder::merge_sums(const OfChunk &max_of, const OfChunk &sum_of) {
     Expr row_sink = sinks ? sink(rows(r, t, h).query_head) : lowest_score(type);
     s.total_max(r, t, h, b) = row_sink;
     s.total_max(r, t, h, b) = max(s.total_max(r, t, h, b), max_of(max_chunk));
-    s.chunk_scale(r, c, t, h, b) = exp2_nonpositive(base2(max_of(c) - s.total_max(r, t, h, b)));
+    s.chunk_scale(r, c, t, h, b) = power_of(strict_float(max_of(c) - s.total_max(r, t, h, b)));
     s.total_sum(r, t, h, b) = sinks ? sink_weight(row_sink, s.total_max(r, t, h, b)) : value_of(0);
     // Strict, or code generation may conclude that the sum is no NaN and drop the question below.
     s.total_sum(r, t, h, b) = strict_float(s.total_sum(r, t, h, b) + s.chunk_scale(r, sum_chunk, t, h, b) * sum_of(sum_chunk));

@@ -16,7 +16,7 @@ PairKeys pair_keys(const Builder &build, const std::string &name, bool masked) {
 
 namespace {
 
-using Exp2 = Expr (*)(Expr, const PowerInstructions &);
+using Exp2 = Expr (*)(const Expr &, const Expr &, const PowerInstructions &);
 
 // From logit and row_max: weights as pairs, and the sum of a row.
 void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, const Builder &build,
@@ -27,7 +27,7 @@ void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, con
     PairKeys at = pair_keys(build, "weight_key" + suffix, masked);
     p.weight_keys = at.loop(), elements.weight = at.dom.x;
     Expr logit = p.logit(r, at.key(), c, t, h, b);
-    Expr weight = exp2(build.base2(logit - p.row_max(r, c, t, h, b)), build.shape.powers);
+    Expr weight = exp2(strict_float(logit - p.row_max(r, c, t, h, b)), build.per_score(), build.shape.powers);
     if (masked) weight = build.marked(weight, logit);
     p.weight = Func("weight" + suffix);
     p.weight(e, r, k, c, t, h, b) = Tuple(undef<bfloat16_t>(), undef<float>());

@@ -72,8 +72,9 @@ struct SdpaShape {
     // Channels of a score are summed in groups of so many, the last of which may lack some; 0: one after the other. It fixes the
     // order of summation.
     int channel_group = 0;
-    // Keys whose weights and weighted values are summed before the sums join those of the chunk, which would else round off as often as
-    // a chunk has keys; a multiple of key_block that divides chunk. 0: one key after another. It fixes the order of summation.
+    // Keys whose weights and weighted values are summed before the sums join those of the chunk, which would else round off as
+    // often as a chunk has keys; a multiple of key_block that divides chunk. 0: one key after another. It fixes the order of
+    // summation.
     int sum_keys = 0;
     // By which weights are computed, the results of most exponentials. They change no result but those that are denormal.
     PowerInstructions powers = {};

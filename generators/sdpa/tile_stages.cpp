@@ -68,7 +68,7 @@ struct TileBuilder {
         } else {
             const Expr logit = p.logit(r, k, c, t, h, b);
             const Expr weight = (parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16)(
-                build.base2(logit - p.row_max(r, c, t, h, b)), build.shape.powers);
+                strict_float(logit - p.row_max(r, c, t, h, b)), build.per_score(), build.shape.powers);
             weights(r, k, c, t, h, b) = masked ? build.marked(weight, logit) : weight;
             p.weight = weights;
             p.row_sum = Func("row_sum" + suffix);

@@ -28,7 +28,7 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
         p = build.scores(suffix, masked);
         build.row_max(p, suffix, masked);
         const Expr logit = p.logit(r, k, c, t, h, b);
-        const Expr weight = reinterpret(bits, exp2_nonpositive(build.base2(logit - p.row_max(r, c, t, h, b)), shape.powers));
+        const Expr weight = reinterpret(bits, build.power_of(strict_float(logit - p.row_max(r, c, t, h, b))));
         const Expr raw = reinterpret(bits, build.natural(logit));
         Expr made = reinterpret(shape.accumulator, select(probabilities, weight, raw));
         if (masked) {

@@ -11,7 +11,7 @@ SoftmaxLanes softmax_lanes(int lanes, int keys, const Target &target) {
     return {lanes,
             1,
             keys,
-            [](const Expr &x) { return exp2_nonpositive(x); },
+            [](const Expr &x) { return exp2_nonpositive(x, 1.0f); },
             [](const Expr &x, const Expr &y) { return max(x, y); },
             [](const Expr &x, int) { return x; }};
 }

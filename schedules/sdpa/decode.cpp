@@ -52,8 +52,9 @@ static void schedule_mixed_of_any_size(const SdpaStages &s, Func mixed_func, Sta
     sums.update().reorder(d, r, in_block).vectorize(d, lanes).unroll(d).unroll(r);
 }
 
-// Sums of blocks of keys, each of them added to the weighted values of the chunk at its end: one key after another they would round off
-// as often as a chunk has keys. `mixed` has the loop block over these blocks; the loops in them are left to the sums, which are returned.
+// Sums of blocks of keys, each of them added to the weighted values of the chunk at its end: one key after another they would
+// round off as often as a chunk has keys. `mixed` has the loop block over these blocks; the loops in them are left to the sums,
+// which are returned.
 static Func sum_in_blocks(const SdpaStages &s, Func mixed_func, Stage mixed, const RVar &block, const DecodeTuning &tuning,
                           int lanes) {
     const Var r = s.r, d = s.d;

@@ -24,7 +24,7 @@ LaneInstructions of_cuda() {
 LaneInstructions lane_instructions(const Target &target) {
     if (target.has_feature(Target::CUDA)) return of_cuda();
     LaneInstructions does{false, {}, {}, {}, {}};
-    does.exp2 = [](const Expr &x) { return exp2_nonpositive(x); };
+    does.exp2 = [](const Expr &x) { return exp2_nonpositive(x, 1.0f); };
     does.reciprocal = [](const Expr &x) { return 1.0f / x; };
     does.max = [](const Expr &x, const Expr &y) { return max(x, y); };
     does.sum = [](const std::function<Expr(Expr)> &term, const Expr &t, int lanes) {

@@ -109,9 +109,9 @@ TileLoops schedule_tiles(SdpaStages &, Halide::Func out, const PrefillTuning &, 
 void require_tiles(const PrefillTuning &, int lanes, Halide::Expr value_dim);
 
 // The scores of one chunk, lanes are queries; and all that is computed of it. `chunk` is the loop in which there is one chunk,
-// `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out; sum_blocks: how
-// many blocks of keys are summed before their sum joins that of the chunk, 0: none apart.
-// Where values are widened is its callers' to say.
+// `channels` the one in which a register tile of weighted values is wanted; in_blocks: blocks of keys may be left out;
+// sum_blocks: how many blocks of keys are summed before their sum joins that of the chunk, 0: none apart. Where values are
+// widened is its callers' to say.
 void schedule_scores(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, int lanes, const OneTask &);
 void schedule_chunk(const SdpaStages &, const SdpaPartials &, const Halide::LoopLevel &chunk, const Halide::LoopLevel &channels,
                     bool in_blocks, int lanes, const OneTask &, int sum_blocks = 0);

@@ -30,13 +30,14 @@ public:
     }
     void generate() {
         const Halide::Expr at = x(i);
+        const Halide::Expr one = Halide::Internal::make_one(at.type());
         powers = attune::power_instructions(target);
         out(i) = function == Function::tanh         ? attune::tanh_precise(at)
                  : function == Function::exp        ? attune::exp_of(at)
-                 : function == Function::exp2by     ? attune::exp2_nonpositive(at, powers)
-                 : function == Function::exp2bf16   ? attune::exp2_nonpositive_for_bf16(at)
-                 : function == Function::exp2bf16by ? attune::exp2_nonpositive_for_bf16(at, powers)
-                                                    : attune::exp2_nonpositive(at);
+                 : function == Function::exp2by     ? attune::exp2_nonpositive(at, one, powers)
+                 : function == Function::exp2bf16   ? attune::exp2_nonpositive_for_bf16(at, one)
+                 : function == Function::exp2bf16by ? attune::exp2_nonpositive_for_bf16(at, one, powers)
+                                                    : attune::exp2_nonpositive(at, one);
     }
     void schedule() {
         const int vectors = function == Function::exp2by ? 2 : 1;  // for one instruction each

@@ -8,8 +8,8 @@ using namespace attune_test;
 
 namespace {
 
-// One query head whose every score of key j is score(j), at scale 1; channel c of its value is 1 where class_of(j) is c, else 0. So
-// channel c of the output is the weight of class c.
+// One query head whose every score of key j is score(j), at scale 1; channel c of its value is 1 where class_of(j) is c, else
+// 0. So channel c of the output is the weight of class c.
 struct GivenScores {
     std::int64_t queries, keys;
     std::function<double(std::int64_t j)> score;
@@ -38,8 +38,8 @@ template<typename T> SdpaArrays<T> arrays_of(const attune::VariantInfo &v, const
     return a;
 }
 
-// The largest difference of what a call wrote from the softmax of its scores as they are stored: of a class's weight, and of lse in
-// units of its rounding.
+// The largest difference of what a call wrote from the softmax of its scores as they are stored: of a class's weight, and of
+// lse in units of its rounding.
 template<typename T> struct Differences {
     double weight = 0, lse = 0;
 
@@ -92,7 +92,7 @@ template<typename T> std::vector<double> bases() {
 // A score that counts and lies near the end of the range, and one further from 0 than half of the range.
 template<typename T> double far() { return std::is_same_v<T, double> ? 9.3e307 : 2.8e38; }
 
-std::vector<std::string_view> all_kinds() { return {"plain", "scored", "training", "weights"}; }
+const std::vector<std::string_view> every_kind = {"plain", "scored", "training", "weights"};
 
 // Few queries and many, keys that fill a chunk and its neighbours.
 template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
@@ -104,7 +104,7 @@ template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f
 
 TEST_CASE("variants: scores far from 0 weigh as their differences say", "[sdpa][per_variant][large_scores]") {
     attune::Context context({.threads = 1});
-    for_each_variant("sdpa", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
+    for_each_variant("sdpa", every_kind, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         for_each_size(v, [&](std::int64_t queries, std::int64_t keys) {
             for (const double base : bases<T>()) {
@@ -121,7 +121,7 @@ TEST_CASE("variants: scores far from 0 weigh as their differences say", "[sdpa][
 
 TEST_CASE("variants: every score of the range counts", "[sdpa][per_variant][large_scores]") {
     attune::Context context({.threads = 1});
-    for_each_variant("sdpa", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
+    for_each_variant("sdpa", every_kind, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         if (std::is_same_v<T, Float16>) return;
         const auto third = [](std::int64_t j) { return j % 3; };
@@ -175,7 +175,7 @@ TEST_CASE("variants: a sink that is NaN makes its head NaN and no other", "[sdpa
                        .sinks = true};
             if (v.kind == "weights") c.weights = attune::WeightsMode::probabilities;
             SdpaArrays<T> a(c), clean(c);
-            a.sinks(2) = std::numeric_limits<float>::quiet_NaN();
+            a.sinks.data()[2] = std::numeric_limits<float>::quiet_NaN();
             REQUIRE(a.run(context, v.name).ok());
             REQUIRE(clean.run(context, v.name).ok());
             std::int64_t wrong = 0;

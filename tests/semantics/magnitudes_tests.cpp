@@ -1,5 +1,5 @@
-// Random problems over the whole range of magnitudes: wherever the plain computation is finite, so is ours, and as accurate. And
-// scales of any sign and size.
+// Random problems over the whole range of magnitudes: wherever the plain computation is finite, so is ours, and as accurate.
+// And scales of any sign and size.
 #include "tests/support/sdpa_backward_case.h"
 #include <cmath>
 
@@ -33,7 +33,8 @@ template<typename T> void multiply(Array<T> &x, double by) {
     x.each([&](T &e) { e = T(double(Sum<T>(e)) * by); });
 }
 
-// Queries and keys of any magnitude whose scores are of one that softmax tells apart, and values of any; then a shift of all scores.
+// Queries and keys of any magnitude whose scores are of one that softmax tells apart, and values of any; then a shift of all
+// scores.
 template<typename T> void spread(Random &random, SdpaArrays<T> &a) {
     const int most = most_exponent<T>();
     const double query = random.real(-most, most), score = random.real(-3, 2);
