@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
-#include <mutex>
 #include <random>
 #include <string>
 #include <sys/stat.h>
@@ -56,18 +55,16 @@ mode_t first_mode(const fs::path &path) {
 }  // namespace
 
 TemporaryFile::Entry *TemporaryFile::entry_of(const fs::path &path) {
-    static std::once_flag handled;
-    std::call_once(handled, [] {
-        for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ}) {
-            struct sigaction old, action{};
-            action.sa_handler = [](int number) {
-                Entry::remove_all();
-                ::raise(number);
-            };
-            action.sa_flags = static_cast<int>(SA_RESETHAND);  // what is raised ends the process as the signal would have
-            if (::sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_DFL) ::sigaction(signal, &action, nullptr);
-        }
-    });
+    // Not where a signal is ignored, or somebody else handles it.
+    for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ}) {
+        struct sigaction old, action{};
+        action.sa_handler = [](int number) {
+            Entry::remove_all();
+            ::raise(number);
+        };
+        action.sa_flags = static_cast<int>(SA_RESETHAND);  // what is raised ends the process as the signal would have
+        if (::sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_DFL) ::sigaction(signal, &action, nullptr);
+    }
     Entry *entry = new Entry{path.string()};
     entry->next = Entry::first.load();
     while (!Entry::first.compare_exchange_weak(entry->next, entry)) {}

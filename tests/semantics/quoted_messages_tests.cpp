@@ -1,9 +1,12 @@
 // Headers quote messages: each quote is what the library says.
+#include "tests/support/catch.h"
+#include <attune/attune.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
 #include <set>
+#include <string>
 
 namespace {
 
