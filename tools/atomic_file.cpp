@@ -44,7 +44,11 @@ void keep_permissions(int file, const struct stat &old) {
     mode_t mode = old.st_mode & 07777;
     if (::fchown(file, old.st_uid, old.st_gid) != 0 && ::fchown(file, static_cast<uid_t>(-1), old.st_gid) != 0)
         mode = (mode & 0707) | (mode & 07) << 3;
-    if (::fchmod(file, mode) != 0) fail(errno);
+    if (::fchmod(file, mode) == 0) return;
+    // Some file systems have the same permissions for all files: nobody else may read this one.
+    const int reason = errno;
+    struct stat now;
+    if (::fstat(file, &now) != 0 || (now.st_mode & 0777 & ~mode) != 0) fail(reason);
 }
 
 mode_t first_mode(const fs::path &path) {

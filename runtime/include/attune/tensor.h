@@ -50,8 +50,8 @@ template<typename Data> struct BasicView {
 
     constexpr BasicView() = default;
 
-    // A dense array, such as view(p, {batch, heads, queries, head_dim}). Taken for elements of any type, so that what is wrong with
-    // them is said.
+    // A dense array, such as view(p, {batch, heads, queries, head_dim}). Of any T, so that other elements fail by an assertion here
+    // and not in overload resolution, which lists every constructor.
     template<typename T>
     constexpr BasicView(T *elements, std::initializer_list<std::int64_t> extents)
         : data(checked(elements)), dtype(dtype_of<std::remove_const_t<T>>()), rank(static_cast<int>(extents.size())) {
