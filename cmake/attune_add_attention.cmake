@@ -30,8 +30,12 @@ function(attune_add_attention name)
   attune_add_generator(${name}.generator ${generators} ${objects})
   add_executable(${name}.describe ${describe} ${objects})
   target_link_libraries(${name}.describe PRIVATE Halide::Halide)
+  set(f64 0)  # constants of f64 keep their digits, or are refused
+  if("f64" IN_LIST A_DTYPES)
+    set(f64 1)
+  endif()
   add_custom_command(OUTPUT ${folder}/${name}.h ${folder}/${name}.cpp
-    COMMAND ${name}.describe ${name} ${source_name} $<BOOL:${A_BACKWARD}> ${folder}
+    COMMAND ${name}.describe ${name} ${source_name} $<BOOL:${A_BACKWARD}> ${f64} ${folder}
     DEPENDS ${name}.describe COMMENT "library ${name}" VERBATIM)
 
   add_library(${name} STATIC ${folder}/${name}.cpp)

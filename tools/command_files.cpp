@@ -29,30 +29,37 @@ void CommandFiles::output(const char *argument, const Given &path) {
 
 void CommandFiles::load() {
     for (const auto &[argument, path] : results_) outputs_.add(argument, path);
-    for (const Input &input : inputs_) read(input);
+    std::vector<NpyFile> files;
+    for (const Input &input : inputs_) files.push_back(opened(input));
+    for (std::size_t n = 0; n < files.size(); n++)
+        *inputs_[n].to = converted(files[n].read(), type_of(inputs_[n]), inputs_[n].argument);
 }
 
-void CommandFiles::read(const Input &input) {
+NpyFile CommandFiles::opened(const Input &input) {
     const std::string argument = input.argument;
     const bool floats = input.role <= Role::single_floats;
-    Array array = read_npy(argument, input.path,
-                           floats                         ? ElementKind::floats
-                           : input.role == Role::integers ? ElementKind::integers
-                                                          : ElementKind::booleans);
-    if (array.rank() < input.ranks.least || array.rank() > input.ranks.most)
-        throw InputError(argument, "has shape " + text_of(array.shape) + ", expected " + input.ranks.shapes);
+    NpyFile file(argument, input.path,
+                 floats                         ? ElementKind::floats
+                 : input.role == Role::integers ? ElementKind::integers
+                                                : ElementKind::booleans);
+    const int rank = static_cast<int>(file.shape().size());
+    if (rank < input.ranks.least || rank > input.ranks.most)
+        throw InputError(argument, "has shape " + text_of(file.shape()) + ", expected " + input.ranks.shapes);
     if (input.role == Role::floats) {
-        if (!type_) type_ = array.type, type_of_ = argument;
-        if (!type_of_.empty() && array.type != *type_)
-            throw InputError(argument, std::string("is ") + name_of(array.type) + " and " + type_of_ + " is " +
+        if (!type_) type_ = file.type(), type_of_ = argument;
+        if (!type_of_.empty() && file.type() != *type_)
+            throw InputError(argument, std::string("is ") + name_of(file.type()) + " and " + type_of_ + " is " +
                                            name_of(*type_) + "; --dtype converts");
     }
-    const ElementType wanted = input.role == Role::floats          ? *type_
-                               : input.role == Role::sums          ? sum_type()
-                               : input.role == Role::single_floats ? ElementType::f32
-                               : input.role == Role::integers      ? ElementType::i32
-                                                                   : ElementType::boolean;
-    *input.to = converted(std::move(array), wanted, argument);
+    return file;
+}
+
+ElementType CommandFiles::type_of(const Input &input) const {
+    return input.role == Role::floats          ? *type_
+           : input.role == Role::sums          ? sum_type()
+           : input.role == Role::single_floats ? ElementType::f32
+           : input.role == Role::integers      ? ElementType::i32
+                                               : ElementType::boolean;
 }
 
 void CommandFiles::write(const char *argument, const Array &array) {

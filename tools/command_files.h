@@ -29,7 +29,7 @@ public:
     void other_input(const char *argument, const std::string &path);
     void output(const char *argument, const Given &path);
 
-    // Checks every name before it reads the first array.
+    // Checks every name and every header before it reads the first array.
     void load();
     ElementType type() const { return *type_; }  // of the computation, once it is loaded
     ElementType sum_type() const { return *type_ == ElementType::f64 ? ElementType::f64 : ElementType::f32; }  // of lse
@@ -47,7 +47,8 @@ private:
         Ranks ranks;
         Role role;
     };
-    void read(const Input &);
+    NpyFile opened(const Input &);
+    ElementType type_of(const Input &) const;
 
     Outputs outputs_;
     std::vector<Input> inputs_;

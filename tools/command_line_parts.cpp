@@ -8,7 +8,7 @@ void add_call(CLI::App *command, CallArguments &a) {
         ->add_option("--dtype", a.dtype,
                      "Convert arrays of floats on load (default: the type of the first); results of bf16 are float32 files")
         ->type_name("f32|f64|bf16|f16");
-    command->add_option("--threads", a.threads, "Default: one a core; results do not depend on it")->type_name("N");
+    command->add_option("--threads", a.threads, "Default, and 0: one a core; results do not depend on it")->type_name("N");
     command->add_option("--variant", a.variant, "Run this one of `attune variants`, or fail")->type_name("NAME");
 }
 

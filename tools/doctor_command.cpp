@@ -1,5 +1,6 @@
 // attune doctor: what this machine has, and what it lacks.
 #include "commands.h"
+#include "tools/tune/subprocess.h"
 #include <algorithm>
 #include <attune/context.h>
 #include <attune/variants.h>
@@ -72,17 +73,83 @@ std::string line_of(const std::string &name, const std::string &text) {
     return "  " + name + std::string(name.size() < 16 ? 16 - name.size() : 1, ' ') + text + "\n";
 }
 
+// The numbers of a version such as 3.28.1 in the first line of a text; none: empty.
+std::vector<int> version_in(std::string text) {
+    std::vector<int> version;
+    text.erase(std::min(text.find('\n'), text.size()));
+    for (const char *at = text.c_str() + std::min(text.find_first_of("0123456789"), text.size()); *at;) {
+        char *end = nullptr;
+        version.push_back(static_cast<int>(std::strtol(at, &end, 10)));
+        if (*end != '.' || end[1] < '0' || end[1] > '9') break;
+        at = end + 1;
+    }
+    return version;
+}
+std::string text_of(const std::vector<int> &version) {
+    std::string text;
+    for (const int n : version) text += (text.empty() ? "" : ".") + std::to_string(n);
+    return text;
+}
+
+constexpr const char *provision = "scripts/provision puts one into build/venv";
+
 struct Tool {
     const char *name, *needed_for, *hint;
+    const char *least_version = "";
 };
 constexpr Tool build_tools[] = {
     {"c++", "building", "install a C++20 compiler, such as your system's package g++"},
-    {"cmake", "building, 3.28 or later", "scripts/provision puts one into build/venv"},
-    {"ninja", "building", "scripts/provision puts one into build/venv"},
+    {"cmake", "building", provision, ATTUNE_LEAST_CMAKE},
+    {"ninja", "building", provision},
     {"python3", "building and tests", "install your system's packages python3 and python3-venv"},
     {"nvcc", "CUDA kernels, optional", "comes with the CUDA toolkit"},
     {"ptxas", "checks of CUDA kernels, optional", "comes with the CUDA toolkit"},
 };
+
+// What is found of a tool, and whether it will do.
+std::string found_of(const Tool &tool) {
+    const std::string file = on_path(tool.name), needed_for = std::string(" (") + tool.needed_for + ")";
+    if (file.empty()) return std::string("not on PATH; ") + tool.hint + needed_for;
+    const std::vector<int> least = version_in(tool.least_version);
+    if (least.empty()) return file + needed_for;
+    const std::vector<int> version = version_in(tune::run({{file, "--version"}, "", 10}).output);
+    const std::string known = file + ", version " + (version.empty() ? "unknown" : text_of(version));
+    if (version >= least) return known + needed_for;
+    return known + ", needed: " + tool.least_version + " or later; " + tool.hint + needed_for;
+}
+
+// Halide's CMake package where CMake looks for it: the folder and the version of each.
+std::vector<std::pair<fs::path, std::string>> halides() {
+    std::vector<fs::path> folders;
+    if (const char *given = std::getenv("Halide_DIR")) folders.push_back(given);
+    for (const char *name : {"Halide_ROOT", "CMAKE_PREFIX_PATH", "PATH"}) {
+        const char *list = std::getenv(name);
+        std::istringstream prefixes(list ? list : "");
+        for (std::string prefix; std::getline(prefixes, prefix, ':');)
+            for (const char *under : {"share", "lib", "lib64"})
+                folders.push_back((std::string_view(name) == "PATH" ? fs::path(prefix).parent_path() : fs::path(prefix)) /
+                                  under / "cmake" / "Halide");
+    }
+    std::vector<std::pair<fs::path, std::string>> found;
+    for (const fs::path &folder : folders) {
+        std::ifstream file(folder / "HalideConfigVersion.cmake");
+        for (std::string line; std::getline(file, line);)
+            if (line.starts_with("set(PACKAGE_VERSION \"")) {
+                found.emplace_back(folder, text_of(version_in(line)));
+                break;
+            }
+    }
+    return found;
+}
+
+std::string halide() {
+    const auto all = halides();
+    for (const auto &[folder, version] : all)
+        if (version == ATTUNE_HALIDE) return folder.string() + ", version " + version + " (making kernels)";
+    const std::string hint = "; \"pip install halide==" ATTUNE_HALIDE "\" in an active virtual environment (making kernels)";
+    if (all.empty()) return "not found" + hint;
+    return all.front().first.string() + ", version " + all.front().second + ", needed: " ATTUNE_HALIDE + hint;
+}
 
 }  // namespace
 
@@ -118,12 +185,8 @@ std::string doctor_text() {
     if (!context.status().ok()) out += line_of("problem", context.status().message());
 
     out += "\ntools for building and for retuning (running needs none of them)\n";
-    for (const Tool &tool : build_tools) {
-        const std::string found = on_path(tool.name);
-        out += line_of(tool.name,
-                       (found.empty() ? std::string("not on PATH; ") + tool.hint : found) + " (" + tool.needed_for + ")");
-    }
-    return out;
+    for (const Tool &tool : build_tools) out += line_of(tool.name, found_of(tool));
+    return out + line_of("halide", halide());
 }
 
 }  // namespace attune::program

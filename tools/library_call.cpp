@@ -108,7 +108,7 @@ ContextOptions context_options(const CallArguments &given) {
     const std::optional<std::int64_t> n = integer_in(*given.threads);
     if (!n || *n > std::numeric_limits<int>::max())
         throw InputError("--threads", "'" + *given.threads + "' is not a number of threads");
-    if (*n < 1) throw InputError("--threads", "must be at least 1, got " + *given.threads);
+    if (*n < 0) throw InputError("--threads", "must be at least 1, or 0 for one a core, got " + *given.threads);
     options.threads = static_cast<int>(*n);
     return options;
 }

@@ -7,14 +7,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <new>
 
 namespace attune::program {
 namespace {
 
-constexpr std::uint64_t max_header_bytes = 1 << 20;  // an array's header has about a hundred
+constexpr std::uint64_t max_header_bytes = 10000;  // NumPy's limit; an array's header has about a hundred
 
 struct TypeFacts {
     ElementType type;
@@ -70,20 +69,7 @@ Array in_c_order(const Array &fortran) {
     return out;
 }
 
-struct File {
-    std::string argument, path;
-    std::ifstream stream = {};
-    std::uint64_t size = 0;
-
-    [[noreturn]] void fail(const std::string &what) const { throw InputError(argument, path + ": " + what); }
-
-    void open() { stream = open_input(argument, path, size); }
-    void read(void *to, std::uint64_t bytes) {
-        if (!stream.read(static_cast<char *>(to), static_cast<std::streamsize>(bytes))) fail("cannot be read to its end");
-    }
-};
-
-NpyHeader read_header(File &file, std::uint64_t &data_at) {
+NpyHeader read_header(NpyFile::Stream &file, std::uint64_t &data_at) {
     unsigned char prefix[12] = {};
     if (file.size < 6) file.fail("is not a .npy file");
     file.read(prefix, 6);
@@ -91,8 +77,10 @@ NpyHeader read_header(File &file, std::uint64_t &data_at) {
     if (std::memcmp(prefix, "\x93NUMPY", 6) != 0) file.fail("is not a .npy file");
     if (file.size < 10) file.fail("is truncated in its header");
     file.read(prefix + 6, 4);
-    const int version = prefix[6];
-    if (version < 1 || version > 3) file.fail("has version " + std::to_string(version) + " of the format, expected 1 to 3");
+    const int version = prefix[6], minor = prefix[7];
+    if (version < 1 || version > 3 || minor != 0)
+        file.fail("has version " + std::to_string(version) + "." + std::to_string(minor) +
+                  " of the format, expected 1.0, 2.0 or 3.0");
     if (version > 1 && file.size < 12) file.fail("is truncated in its header");
     std::uint64_t length = prefix[8] | std::uint64_t(prefix[9]) << 8;
     if (version > 1) {
@@ -101,15 +89,16 @@ NpyHeader read_header(File &file, std::uint64_t &data_at) {
     }
     data_at = (version > 1 ? 12 : 10) + length;
     if (data_at > file.size) file.fail("is truncated in its header");
-    if (length > max_header_bytes) file.fail("has a header of " + std::to_string(length) + " bytes, expected at most 1 MiB");
+    if (length > max_header_bytes)
+        file.fail("has a header of " + std::to_string(length) + " bytes, expected at most " + std::to_string(max_header_bytes));
     std::string text(length, '\0');
     file.read(text.data(), length);
     NpyHeader header;
-    if (const std::string wrong = parse_npy_header(text, header); !wrong.empty()) file.fail(wrong);
+    if (const std::string wrong = parse_npy_header(text, version < 3, header); !wrong.empty()) file.fail(wrong);
     return header;
 }
 
-ElementType type_of(const File &file, const NpyHeader &header, ElementKind kind) {
+ElementType type_of(const NpyFile::Stream &file, const NpyHeader &header, ElementKind kind) {
     const std::string &descr = header.descr;
     const std::string expected = expected_of[static_cast<int>(kind)];
     if (descr.find('O') != std::string::npos) file.fail("holds Python objects, which are never unpickled; " + expected);
@@ -185,22 +174,32 @@ Array::Array(ElementType type_, Shape shape_) : type(type_), shape(std::move(sha
     data = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(*count) * size_of(type));
 }
 
-Array read_npy(const std::string &argument, const std::string &path, ElementKind kind) {
-    File file{argument, path};
-    file.open();
+NpyFile::NpyFile(const std::string &argument, const std::string &path, ElementKind kind) : file_{argument, path} {
+    file_.stream = open_input(argument, path, file_.size);
     std::uint64_t data_at = 0;
-    const NpyHeader header = read_header(file, data_at);
-    const ElementType type = type_of(file, header, kind);
-    const std::optional<std::int64_t> count = elements_of(header.shape);
-    if (!count) file.fail("its header says shape " + text_of(header.shape) + ", which is too large");
-    const std::uint64_t expected = static_cast<std::uint64_t>(*count) * size_of(type), found = file.size - data_at;
+    const NpyHeader header = read_header(file_, data_at);
+    type_ = type_of(file_, header, kind), shape_ = header.shape, fortran_order_ = header.fortran_order;
+    const std::optional<std::int64_t> count = elements_of(shape_);
+    if (!count) file_.fail("its header says shape " + text_of(shape_) + ", which is too large");
+    const std::uint64_t expected = static_cast<std::uint64_t>(*count) * size_of(type_), found = file_.size - data_at;
     if (found < expected)
-        file.fail("is truncated: shape " + text_of(header.shape) + " takes " + std::to_string(expected) +
-                  " bytes, the file has " + std::to_string(found));
-    if (found > expected) file.fail("has " + std::to_string(found - expected) + " bytes after the array");
-    Array array(type, header.shape);
-    file.read(array.data.get(), expected);
-    return header.fortran_order && array.rank() > 1 ? in_c_order(array) : std::move(array);
+        file_.fail("is truncated: shape " + text_of(shape_) + " takes " + std::to_string(expected) + " bytes, the file has " +
+                   std::to_string(found));
+    if (found > expected) file_.fail("has " + std::to_string(found - expected) + " bytes after the array");
+    if (*count > std::numeric_limits<std::int32_t>::max())
+        file_.fail("has shape " + text_of(shape_) + ", more than 2^31 - 1 elements");
+}
+
+Array NpyFile::read() {
+    Array array(type_, shape_);
+    file_.read(array.data.get(), array.bytes());
+    return fortran_order_ && array.rank() > 1 ? in_c_order(array) : std::move(array);
+}
+
+void NpyFile::Stream::fail(const std::string &what) const { throw InputError(argument, path + ": " + what); }
+
+void NpyFile::Stream::read(void *to, std::uint64_t bytes) {
+    if (!stream.read(static_cast<char *>(to), static_cast<std::streamsize>(bytes))) fail("cannot be read to its end");
 }
 
 Array converted(Array from, ElementType type, const std::string &argument) {

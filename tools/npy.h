@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,9 +39,31 @@ struct Array {
     template<typename T> const T *as() const { return reinterpret_cast<const T *>(data.get()); }
 };
 
-// Throws InputError naming `argument` for everything that is not a readable .npy file of that kind. Nothing is allocated
-// before the size of the file has confirmed what its header says. Fortran order is turned into C order.
-Array read_npy(const std::string &argument, const std::string &path, ElementKind);
+// A .npy file of that kind, of which the header is read: what it says is checked against the size of the file and the limits of
+// the library before anything is allocated. Throws InputError naming `argument` for everything else.
+class NpyFile {
+public:
+    NpyFile(const std::string &argument, const std::string &path, ElementKind);
+    ElementType type() const { return type_; }
+    const Shape &shape() const { return shape_; }
+    // The elements, once. Fortran order is turned into C order.
+    Array read();
+
+    struct Stream {
+        std::string argument, path;
+        std::ifstream stream = {};
+        std::uint64_t size = 0;
+
+        [[noreturn]] void fail(const std::string &what) const;
+        void read(void *to, std::uint64_t bytes);
+    };
+
+private:
+    Stream file_;
+    ElementType type_ = ElementType::f32;
+    Shape shape_;
+    bool fortran_order_ = false;
+};
 
 // Throws InputError if a finite value does not fit. Floats are rounded to the nearest. To boolean: from bool or any integers,
 // where every value is 0 or 1.

@@ -10,8 +10,11 @@ constexpr std::size_t max_rank_read = 64;  // NumPy's limit
 
 class Parser {
 public:
-    explicit Parser(std::string_view text) : text_(text) {}
+    Parser(std::string_view text, bool of_python_2) : text_(text), of_python_2_(of_python_2) {
+        at_ = std::min(text.find_first_not_of(" \t"), text.size());
+    }
 
+    bool at_brace() const { return at_ < text_.size() && text_[at_] == '{'; }
     bool take(char c) {
         skip_space();
         if (at_ == text_.size() || text_[at_] != c) return false;
@@ -68,36 +71,41 @@ public:
             if (out > (max - digit) / 10) return "its header has an extent beyond 2^63";
             out = out * 10 + digit;
         }
-        if (at_ == first) return "its header has no valid 'shape'";
-        if (at_ < text_.size() && text_[at_] == 'L') at_++;  // written by Python 2
+        if (at_ == first || (text_[first] == '0' && out > 0)) return "its header has no valid 'shape'";  // Python has no 012
+        if (of_python_2_ && at_ < text_.size() && text_[at_] == 'L') at_++;
         return "";
     }
     std::string shape(std::vector<std::int64_t> &out) {
+        bool comma = true;
         if (!take('(')) return "its header has no valid 'shape'";
         while (!take(')')) {
             std::int64_t e = 0;
+            if (!comma) return "its header has no valid 'shape'";
             if (std::string wrong = extent(e); !wrong.empty()) return wrong;
             if (out.size() == max_rank_read) return "its shape has more than 64 extents";
             out.push_back(e);
-            if (!take(',') && !next_is(')')) return "its header has no valid 'shape'";
+            comma = take(',');
         }
-        return "";
+        // (3) is a number, (3,) a shape.
+        return out.size() == 1 && !comma
+                   ? "its header has no valid 'shape': one extent is written (" + std::to_string(out[0]) + ",)"
+                   : "";
     }
 
 private:
-    void skip_space() {
-        while (at_ < text_.size() && (text_[at_] == ' ' || (text_[at_] >= '\t' && text_[at_] <= '\r'))) at_++;
-    }
+    // Of Python: no vertical tab.
+    void skip_space() { at_ = std::min(text_.find_first_not_of(" \t\n\f\r", at_), text_.size()); }
     std::string_view text_;
+    bool of_python_2_;
     std::size_t at_ = 0;
 };
 
 }  // namespace
 
-std::string parse_npy_header(std::string_view text, NpyHeader &header) {
-    Parser in(text);
+std::string parse_npy_header(std::string_view text, bool of_python_2, NpyHeader &header) {
+    Parser in(text, of_python_2);
     bool has_descr = false, has_order = false, has_shape = false;
-    if (!in.take('{')) return "its header is not a dictionary";
+    if (!in.at_brace() || !in.take('{')) return "its header is not a dictionary";
     while (!in.take('}')) {
         std::string name;
         if (!in.string(name) || !in.take(':')) return "its header cannot be parsed";

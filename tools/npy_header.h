@@ -13,8 +13,9 @@ struct NpyHeader {
     std::vector<std::int64_t> shape;
 };
 
-// Answers what is wrong with the text, empty if nothing is. Never throws but for memory.
-std::string parse_npy_header(std::string_view text, NpyHeader &);
+// Answers what is wrong with the text, empty if nothing is. Never throws but for memory. What it accepts, NumPy's reader does;
+// `of_python_2`: extents may end with L, as in versions 1 and 2 of the format.
+std::string parse_npy_header(std::string_view text, bool of_python_2, NpyHeader &);
 
 // "float16" for "<f2"; the text itself, if it is short and printable, for what has no name.
 std::string name_of_descr(std::string_view descr);

@@ -1,9 +1,11 @@
 // The files that a command writes: checked before the work, written all together after it.
 #pragma once
-#include <cstddef>
+#include "atomic_file.h"
 #include <filesystem>
+#include <list>
+#include <optional>
 #include <string>
-#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,6 @@ public:
     Outputs() = default;
     Outputs(const Outputs &) = delete;
     Outputs &operator=(const Outputs &) = delete;
-    ~Outputs();
 
     // A file that is read, which no output may be.
     void add_input(const std::string &argument, const std::string &path);
@@ -24,16 +25,18 @@ public:
     void add(const std::string &argument, const std::string &path);
 
     // Writes the parts one after another under the temporary name. Throws MachineError.
-    void write(const std::string &argument, const std::vector<std::pair<const void *, std::size_t>> &parts);
+    void write(const std::string &argument, const Parts &);
     void commit();
 
 private:
     struct Output {
         std::string argument;
-        std::filesystem::path path, temporary;  // temporary is empty until written
+        std::filesystem::path path;
+        std::optional<AtomicFile> file;  // once it is written
     };
+    [[noreturn]] static void cannot_write(const Output &, const std::system_error &);
     std::vector<std::pair<std::string, std::string>> inputs_;
-    std::vector<Output> outputs_;
+    std::list<Output> outputs_;  // files stay where they are
 };
 
 }  // namespace attune::program

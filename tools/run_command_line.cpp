@@ -86,7 +86,7 @@ void add_dropout_mask(CLI::App &run) {
     file(mask, "--out", a->out, "Output, True where the weight is kept")->required();
     add_dropout(mask, a->dropout);
     mask->get_option("--dropout")->required();
-    mask->add_option("--threads", a->call.threads, "Default: one a core; results do not depend on it")->type_name("N");
+    mask->add_option("--threads", a->call.threads, "Default, and 0: one a core; results do not depend on it")->type_name("N");
 }
 
 void add_variable_length(CLI::App &run) {

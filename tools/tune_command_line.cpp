@@ -32,6 +32,15 @@ CLI::Validator positive() {
             "POSITIVE"};
 }
 
+CLI::Validator whole_or_all() {
+    return {[](const std::string &text) {
+                const std::optional<std::int64_t> number = integer_in(text);
+                const bool right = number && *number >= 0 && *number <= 1000000;
+                return right ? std::string() : "must be a whole number, or 0 for one a core, got " + text;
+            },
+            "N"};
+}
+
 void add_compare(CLI::App &app) {
     auto given = std::make_shared<tune::CompareArguments>();
     CLI::App *command =
@@ -45,7 +54,7 @@ void add_compare(CLI::App &app) {
     command->add_option("--picture", given->picture, "SVG");
     command->add_option("--build", given->build, build_words);
     command->add_option("--capture", given->captures, capture_words);
-    command->add_option("--threads", given->threads, "Threads of the calls [all cores]")->check(positive());
+    command->add_option("--threads", given->threads, "Threads of the calls [all cores]")->check(whole_or_all());
     command->add_option("--processes", given->processes, "Fresh processes that time all of them in turns [3]")
         ->check(positive());
     command->footer(
@@ -71,8 +80,8 @@ void add_tune(CLI::App &app) {
     command->add_option("--from", given->from, "Start from the numbers of this target (generic...) instead of those in use");
     command->add_option("--build", given->build, build_words);
     command->add_option("--capture", given->captures, capture_words);
-    command->add_option("--threads", given->threads, "Threads of the calls [all cores]")->check(positive());
-    command->add_option("--jobs", given->jobs, "Compilers at once [all cores]")->check(positive());
+    command->add_option("--threads", given->threads, "Threads of the calls [all cores]")->check(whole_or_all());
+    command->add_option("--jobs", given->jobs, "Compilers at once [all cores]")->check(whole_or_all());
     command->add_option("--strategy", given->strategy, "factored, descent, random or exhaustive [factored]");
     command->add_option("--seed", given->seed, "Of what is random [1]");
     command->add_flag("--cold", given->cold, "Time with operands that no cache holds");

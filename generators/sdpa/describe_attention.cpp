@@ -1,5 +1,5 @@
 // A program that writes <name>.h and <name>.cpp of the user's attention that it is linked with.
-// usage: NAME.describe NAME SOURCE BACKWARD(0|1) FOLDER
+// usage: NAME.describe NAME SOURCE BACKWARD(0|1) F64(0|1) FOLDER
 #include "generators/mask_blocks/mask_blocks_stages.h"
 #include "generators/sdpa/score_derivative.h"
 #include "generators/sdpa/user_attention.h"
@@ -123,12 +123,20 @@ std::string source_of(const attune::UserAttention &user, const std::string &name
 }
 
 // Asks every member, so that what is wrong is said here, once, and not by each kernel.
-void ask(const attune::UserAttention &user, bool backward) {
-    const Expr score = Internal::Variable::make(Float(32), "score");
+void ask(const attune::UserAttention &user, bool backward, bool f64) {
     const attune::Index at = attune::symbolic_index();
-    if (user.score) backward ? attune::score_derivative(user.score, score, at) : user.score(score, at);
-    if (user.mask) user.mask(at);
-    if (user.probability) user.probability(at);
+    for (const Type type : {Float(64), Float(32)}) {
+        if (type == Float(64) && !f64) continue;
+        attune::connect_to_symbols(user, type);
+        const Expr score = Internal::Variable::make(type, "score");
+        const auto check = [&](const Expr &e, const char *member) {
+            if (type == Float(64)) attune::refuse_lost_digits(e, user.name + "::" + member);
+        };
+        if (user.score) check(user.score(score, at), "score");
+        if (user.score && backward) attune::score_derivative(user.score, score, at);
+        if (user.mask) check(user.mask(at), "mask");
+        if (user.probability) check(user.probability(at), "probability");
+    }
 }
 
 bool write(const std::string &path, const std::string &text) {
@@ -140,16 +148,16 @@ bool write(const std::string &path, const std::string &text) {
 }  // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 5) {
-        std::cerr << "usage: " << argv[0] << " NAME SOURCE BACKWARD(0|1) FOLDER\n";
+    if (argc != 6) {
+        std::cerr << "usage: " << argv[0] << " NAME SOURCE BACKWARD(0|1) F64(0|1) FOLDER\n";
         return 2;
     }
     try {
         const attune::UserAttention &user = *attune::user_attention();
-        attune::connect_to_symbols(user);
-        const std::string name = argv[1], base = std::string(argv[4]) + "/" + name;
-        const bool backward = std::string(argv[3]) == "1";
-        ask(user, backward);
+        const std::string name = argv[1], base = std::string(argv[5]) + "/" + name;
+        const bool backward = std::string(argv[3]) == "1", f64 = std::string(argv[4]) == "1";
+        attune::check_word(name, "a library");
+        ask(user, backward, f64);
         if (write(base + ".h", header_of(user, name, argv[2], backward)) &&
             write(base + ".cpp", source_of(user, name, backward)))
             return 0;

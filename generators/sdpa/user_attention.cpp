@@ -1,5 +1,7 @@
 #include "generators/sdpa/user_attention.h"
 #include "generators/math/philox.h"
+#include <charconv>
+#include <cmath>
 #include <set>
 
 namespace attune {
@@ -63,12 +65,34 @@ void require_defined(const Expr &e, const std::string &what) {
     if (!e.defined()) refuse(what + " returns an undefined expression");
 }
 
+// Constants that a float holds, and whose shortest digits as one are another number. A double that was given as one is meant.
+class LostDigits : public Internal::IRVisitor {
+public:
+    std::string digits, held;
+
+private:
+    using Internal::IRVisitor::visit;
+    void visit(const Internal::FloatImm *op) override {
+        const float single = static_cast<float>(op->value);
+        if (!std::isfinite(single) || static_cast<double>(single) != op->value || given_doubles().count(op->value)) return;
+        char text[32];
+        const auto end = std::to_chars(text, text + sizeof text, single).ptr;
+        double written = 0;
+        std::from_chars(text, end, written);
+        if (written == op->value) return;
+        digits.assign(text, end);
+        held.assign(text, std::to_chars(text, text + sizeof text, op->value).ptr);
+    }
+};
+
 void check_name(const std::string &name, std::set<std::string> &seen) {
     const bool starts = !name.empty() && (std::isalpha(static_cast<unsigned char>(name[0])) != 0);
     bool is_name = starts;
     for (const char c : name) is_name = is_name && (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_');
     if (!is_name) refuse("the name of capture \"" + name + "\" is no C++ name");
-    if (name == "sdpa") refuse("a capture cannot be called sdpa: so is a member of the options");
+    check_word(name, "a capture");
+    for (const char *member : {"sdpa", "block_mask"})
+        if (name == member) refuse("a capture cannot be called " + name + ": so is a member of the options");
     if (!seen.insert(name).second) refuse("two captures are called " + name);
 }
 
@@ -150,7 +174,7 @@ Type capture_type(const Capture::State &capture, Type of_scores) {
 
 void UserInputs::add_to(Internal::GeneratorBase &generator, Type of_scores) {
     if (!user_attention()) return;
-    of_scores_ = of_scores;
+    of_scores_ = type_of_scores = of_scores;
     for (const auto &c : user_attention()->captures) {
         Input in{c.get()};
         const std::string name = prefix + c->name;
@@ -181,6 +205,39 @@ void UserInputs::constrain() {
         for (int n = 0; in.buffer && n < in.capture->dimensions; n++) in.buffer->dim(n).set_min(0);
 }
 
+void refuse_lost_digits(const Expr &e, const std::string &who) {
+    LostDigits lost;
+    e.accept(&lost);
+    if (!lost.digits.empty())
+        refuse(who + " has the float " + lost.digits + "f, which kernels of f64 would take as " + lost.held + ": write " +
+               lost.digits + ", a double");
+}
+
+void check_word(const std::string &name, const std::string &what) {
+    static const std::set<std::string> words = {
+        "alignas",     "alignof",  "and",        "and_eq",    "asm",       "auto",         "bitand",
+        "bitor",       "bool",     "break",      "case",      "catch",     "char",         "char16_t",
+        "char32_t",    "char8_t",  "class",      "co_await",  "co_return", "co_yield",     "compl",
+        "concept",     "const",    "const_cast", "consteval", "constexpr", "constinit",    "continue",
+        "decltype",    "default",  "delete",     "do",        "double",    "dynamic_cast", "else",
+        "enum",        "explicit", "export",     "extern",    "false",     "float",        "for",
+        "friend",      "goto",     "if",         "inline",    "int",       "long",         "mutable",
+        "namespace",   "new",      "noexcept",   "not",       "not_eq",    "nullptr",      "operator",
+        "or",          "or_eq",    "private",    "protected", "public",    "register",     "reinterpret_cast",
+        "requires",    "return",   "short",      "signed",    "sizeof",    "static",       "static_assert",
+        "static_cast", "struct",   "switch",     "template",  "this",      "thread_local", "throw",
+        "true",        "try",      "typedef",    "typeid",    "typename",  "typeof",       "union",
+        "unsigned",    "using",    "virtual",    "void",      "volatile",  "wchar_t",      "while",
+        "xor",         "xor_eq"};
+    // Of compilers and of the C library.
+    static const std::set<std::string> macros = {"linux", "unix", "i386",     "errno", "assert", "NULL",
+                                                 "EOF",   "NAN",  "INFINITY", "stdin", "stdout", "stderr"};
+    if (words.count(name)) refuse(what + " cannot be called " + name + ": that is a keyword of C++");
+    if (macros.count(name)) refuse(what + " cannot be called " + name + ": that is a macro");
+    if (name == "attune" || name == "std" || name == "Options" || name == "Gradients")
+        refuse(what + " cannot be called " + name + ": the header of the library has that name");
+}
+
 Index symbolic_index() {
     auto symbol = [](const char *name) { return Internal::Variable::make(Int(32), name); };
     const Expr i = symbol("pair_i");
@@ -196,9 +253,10 @@ Index symbolic_index() {
             {}};
 }
 
-void connect_to_symbols(const UserAttention &user) {
+void connect_to_symbols(const UserAttention &user, Type of_scores) {
+    type_of_scores = of_scores;
     for (const auto &c : user.captures) {
-        const Type type = capture_type(*c, Float(32));
+        const Type type = capture_type(*c, of_scores);
         const std::string name = prefix + c->name;
         if (c->dimensions > 0)
             c->read = reading(ImageParam(type, c->dimensions, name).parameter(), *c);

@@ -52,8 +52,14 @@ private:
 // A pair of which nothing is known: b is pair_b, i pair_i, position pair_i + pair_offset...
 Index symbolic_index();
 
-// Captures read symbols, for what asks about the functions and makes no kernel.
-void connect_to_symbols(const UserAttention &);
+// Captures read symbols, for what asks about the functions and makes no kernel; `of_scores` is the type of the scores.
+void connect_to_symbols(const UserAttention &, Halide::Type of_scores);
+
+// Refuses the constants of an expression for scores of f64 that were written as floats and lost digits: 0.1f. `who` wrote it.
+void refuse_lost_digits(const Halide::Expr &, const std::string &who);
+
+// Refuses names that the library's header cannot declare; `what` has it.
+void check_word(const std::string &name, const std::string &what);
 
 // The element type of a capture in kernels whose scores are of the other type.
 Halide::Type capture_type(const Capture::State &, Halide::Type of_scores);

@@ -82,8 +82,8 @@ def kept_keys(options, shape, outer=None):
     if options.mask is not None:
         kept &= as_weights(options.mask, shape, outer).astype(bool)
     if options.bias is not None:
-        lowest = -1e308 if options.bias.dtype == np.float64 else -3e38
-        kept &= as_weights(options.bias, shape, outer) >= lowest
+        bias = as_weights(options.bias, shape, outer)
+        kept &= bias >= (-1e308 if bias.dtype == np.float64 else np.float32(-3e38))
     return kept
 
 

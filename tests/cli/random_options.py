@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 from attention_numpy import Options, kept_keys
-from element_types import BF16
+from element_types import BF16, F64
 
 # Sizes at and beside the powers of two that tiles and chunks have, and some that divide nothing.
 QUERIES = [0, 1, 1, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 97, 127, 130]
@@ -73,7 +73,8 @@ def random_scores(rng, options, words, arrays, outer, queries, keys, batch, head
     if rng.random() < 0.3:
         shape = broadcasting_shape(rng, outer, queries, keys)
         bias = rng.standard_normal(shape)
-        bias[rng.random(shape) < rng.choice([0, 0, 0.3])] = rng.choice([-np.inf, np.finfo(np.float32).min])
+        least = np.finfo(np.float64 if of is F64 else np.float32).min
+        bias[rng.random(shape) < rng.choice([0, 0, 0.3])] = rng.choice([-np.inf, least])
         options.bias = arrays["bias"] = of.of(bias)
         words += ["--bias", "bias.npy"]
     if rng.random() < 0.25:

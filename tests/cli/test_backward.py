@@ -205,7 +205,7 @@ def test_bad_arguments(backward):
     fails = lambda argument, *words, **how: backward.fails(argument, "--grad-query", "d.npy", *words, **how)
     fails("--scale", "--scale", "nan")
     fails("--dtype", "--dtype", "half")
-    fails("--threads", "--threads", "0")
+    fails("--threads", "--threads", "-3", says="at least 1, or 0")
     fails("--variant", "--variant", "sdpa_f32_dany_generic_root", says="sdpa_f32_dany_generic_root")
     fails("--variant", "--variant", "nothing", says="nothing")
     fails("--causal", "--causal", "offset", says="--offset")

@@ -1,7 +1,10 @@
 """Input files that are not what they should be: one clear line naming the argument, exit code 2, nothing written."""
+import io
 import os
 import pickle
+import resource
 import struct
+import warnings
 
 import numpy as np
 import pytest
@@ -71,8 +74,8 @@ def test_npz(problem, refuses):
 
 
 def test_unknown_version(refuses):
-    for version in ((0, 0), (4, 0), (255, 255)):
-        refuses(npy(header(), GOOD.tobytes(), version), "version")
+    for version in ((0, 0), (4, 0), (255, 255), (1, 128), (1, 1), (2, 3), (3, 1), (3, 255)):
+        refuses(npy(header(), GOOD.tobytes(), version), f"version {version[0]}.{version[1]} of the format")
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
@@ -86,13 +89,48 @@ def test_header_length_beyond_the_file(refuses):
     refuses(npy(header(), GOOD.tobytes(), (2, 0), length=2**32 - 1), "truncated in its header")
 
 
-def test_huge_header(refuses):
-    refuses(npy(header() + " " * (2 << 20), GOOD.tobytes(), (2, 0)), "1 MiB")
+@pytest.mark.parametrize("size, version", [(2 << 20, (2, 0)), (10001, (2, 0)), (10001, (1, 0))])
+def test_huge_header(refuses, size, version):
+    refuses(npy(header().ljust(size), GOOD.tobytes(), version), "expected at most 10000")
+
+
+def test_largest_header(problem):
+    (problem.folder / "q.npy").write_bytes(npy(header().ljust(10000), problem.load("q").tobytes()))
+    problem.succeeds()
 
 
 @pytest.mark.parametrize("missing", [1, 4, 100, GOOD.nbytes])
 def test_truncated_data(refuses, missing):
     refuses(npy(header(), GOOD.tobytes()[:-missing]), "truncated")
+
+
+@pytest.mark.parametrize("dtype, shape, argument", [("<f2", (1, 2, 2**23, 129), "key"), ("|b1", (2**16, 2**15), "mask"),
+                                                    ("<i4", (2, 2**31), "valid-lens"), ("<f8", (2, 2**30), "bias")])
+def test_arrays_beyond_the_limit_are_not_read(problem, dtype, shape, argument):
+    """Refused by the header: what the elements take is more than the process may have."""
+    if os.environ.get("ATTUNE_SANITIZED") == "1":
+        pytest.skip("the address sanitizer cannot run in limited address space")
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n"
+    with open(problem.folder / "bad.npy", "wb") as file:
+        file.write(npy(text))
+        file.truncate(file.tell() + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+    words = [] if argument == "key" else ["--" + argument, "bad.npy"]
+    done = problem.run(*words, limit=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
+                       key="bad.npy" if argument == "key" else "k.npy")
+    assert done.returncode == 2 and done.stderr == (f"attune: --{argument}: bad.npy: has shape "
+                                                    f"{str(shape)}, more than 2^31 - 1 elements\n"), done
+    (problem.folder / "bad.npy").unlink()
+
+
+def test_headers_are_compared_before_elements_are_read(problem):
+    if os.environ.get("ATTUNE_SANITIZED") == "1":
+        pytest.skip("the address sanitizer cannot run in limited address space")
+    with open(problem.folder / "v.npy", "wb") as file:
+        file.write(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2, 5, 90000000), }\n"))
+        file.truncate(file.tell() + 2 * 2 * 5 * 90000000 * 8)
+    done = problem.run(limit=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+    assert (done.returncode, done.stderr) == (2, "attune: --value: is float64 and --query is float32; --dtype converts\n"), done
+    (problem.folder / "v.npy").unlink()
 
 
 @pytest.mark.parametrize("more", [1, 4, 1000])
@@ -162,7 +200,9 @@ def test_huge_shapes_in_tiny_files(refuses, shape):
 
 
 @pytest.mark.parametrize("shape, says", [("(-1, 4)", "negative"), ("(99999999999999999999,)", "beyond 2^63"),
-                                         ("(1.5, 2)", "'shape'"),
+                                         ("(1.5, 2)", "'shape'"), ("(192)", "one extent is written (192,)"), ("192", "'shape'"), ("(02, 4, 3, 8)", "'shape'"),
+                                         ("(2, 4, 3, True)", "'shape'"), ("(2, 4, 3, 8) 1", "parsed"), ("(2, 4, None)", "'shape'"),
+                                         ("(2 4, 3, 8)", "'shape'"), ("(+2, 4, 3, 8)", "'shape'"), ("(2,, 4, 3, 8)", "'shape'"),
                                          ("(2, 4", "'shape'"), ("[2, 4]", "'shape'"), ("()()", "parsed"), ("(,)", "'shape'"),
                                          ("(" + "1," * 65 + ")", "more than 64")])
 def test_odd_shapes(refuses, shape, says):
@@ -175,6 +215,49 @@ def test_odd_shapes(refuses, shape, says):
                                   header(descr="'<f4"), header(more="'descr': '<f4', "), header(more="'other': 1, ")])
 def test_headers_that_cannot_be_parsed(refuses, text):
     refuses(npy(text, GOOD.tobytes()), "header")
+
+
+def test_headers_that_only_version_3_refuses(problem, refuses):
+    text = header(shape="(2L, 4L, 3L, 8L)")
+    refuses(npy(text, GOOD.tobytes(), (3, 0)), "'shape'")
+    (problem.folder / "q.npy").write_bytes(npy(text, problem.load("q").tobytes(), (2, 0)))
+    problem.succeeds()
+
+
+def accepted_by_numpy(content):
+    """The shape that NumPy reads, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False).shape
+        except Exception:
+            return None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_accepted_numpy_accepts(problem, seed):
+    """Headers a few changes away from a legal one: where the program reads a file, NumPy reads the same shape."""
+    rng = np.random.default_rng(seed)
+    words = ["0", "1", "2", "00", "012", "-1", "1_0", "0x2", "True", "2L", "2 L", "(", ")", ",", ",,", "[", "]", "'", '"', "\\", "\n", "\r",
+             "\v", "\f", "\t", " ", "#", "{", "}", ":", "u", "b", "None", "False", "\x00", "\xa0", "\n "]
+    read = 0
+    for _ in range(70):
+        text = header(shape=rng.choice(["(2, 4, 3, 8)", "(192,)", "(1, 192)", "(192)", "(0, 4, 3, 8)"]))
+        for _ in range(rng.integers(0, 3)):
+            at = int(rng.integers(0, len(text)))
+            text = text[:at] + str(rng.choice(words)) + text[at + int(rng.integers(0, 2)):]
+        version = ((1, 0), (2, 0), (3, 0), (1, 2))[rng.integers(0, 4)]
+        try:
+            content = npy(text, b"" if "(0," in text else GOOD.tobytes(), version)
+        except UnicodeEncodeError:
+            continue
+        (problem.folder / "bad.npy").write_bytes(content)
+        done = problem.run(query="bad.npy")
+        refused = done.returncode == 2 and ": bad.npy: " in done.stderr
+        shape = accepted_by_numpy(content)
+        assert refused or shape is not None, (seed, content[:200], done)
+        read += not refused
+    assert read, seed
 
 
 @pytest.mark.parametrize("text", [header(shape="(2L, 4L, 3L, 8L)"), header().replace("'", '"'), header().replace(" ", ""),

@@ -224,7 +224,8 @@ def test_batch_dot(batch_dot):
 @pytest.mark.parametrize("command", ["additive", "mha", "softmax", "linear", "batch_dot"])
 def test_of_every_command(request, command):
     problem = request.getfixturevalue(command)
-    problem.fails("--threads", "--threads", "0")
+    problem.fails("--threads", "--threads", "-1", says="at least 1, or 0")
+    problem.fails("--threads", "--threads", "1.5")
     problem.fails("--dtype", "--dtype", "f8")
     problem.fails("--variant", "--variant", "nothing_f32", says="nothing_f32")
     problem.fails("--out", out="none/o.npy", says="folder does not exist")

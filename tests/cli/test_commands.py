@@ -44,7 +44,7 @@ def test_doctor(attune, variants):
     done = attune("doctor")
     assert done.returncode == 0 and done.stderr == ""
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("  ")}
-    assert {"cpu", "features", "threads", "gpu", "cmake", "ninja", "python3", "nvcc", "ptxas", "generic"} <= set(lines)
+    assert {"cpu", "features", "threads", "gpu", "cmake", "ninja", "python3", "nvcc", "ptxas", "halide", "generic"} <= set(lines)
     for v in variants:
         assert ("not usable" not in lines[v["target"]]) == v["runs_here"]
 
@@ -66,6 +66,32 @@ def test_version(attune):
 
 COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot",
             "dropout-mask", "linear-backward", "masked-softmax-backward", "mha-backward")
+
+
+@pytest.mark.parametrize("version, will_do", [("3.28.0", True), ("3.28", True), ("4.1.2", True), ("3.27.9", False),
+                                              ("3.25.1", False), ("2.99", False), ("3.3.0", False), ("of today", False)])
+def test_doctor_asks_cmake_for_its_version(attune, tmp_path, version, will_do):
+    (tmp_path / "cmake").write_text(f"#!/bin/sh\necho 'cmake version {version}'\necho\necho 'CMake suite 99.9'\n")
+    (tmp_path / "cmake").chmod(0o755)
+    text = attune("doctor", env={"PATH": f"{tmp_path}:/usr/bin:/bin"}).stdout
+    line = re.search(r"^  cmake .*", text, re.M)[0]
+    assert str(tmp_path / "cmake") in line and (version in line or "version unknown" in line)
+    assert ("needed: 3.28 or later" in line) != will_do, line
+
+
+@pytest.mark.parametrize("where, name", [("share/cmake/Halide", "PATH"), ("lib64/cmake/Halide", "CMAKE_PREFIX_PATH"), ("any", "Halide_DIR")])
+def test_doctor_looks_for_halide(attune, tmp_path, where, name):
+    folder = tmp_path / where
+    folder.mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    clean = {"Halide_DIR": "", "Halide_ROOT": "", "CMAKE_PREFIX_PATH": "", "PATH": str(tmp_path / "bin")}
+    env = clean if name == "PATH" else {**clean, name: str(folder if name == "Halide_DIR" else tmp_path)}
+    line = lambda: re.search(r"^  halide .*", attune("doctor", env=env).stdout, re.M)[0]
+    assert "not found" in line() and "pip install halide==21.0.0" in line()
+    (folder / "HalideConfigVersion.cmake").write_text('set(PACKAGE_VERSION "19.0.1")\n')
+    assert str(folder) in line() and "version 19.0.1, needed: 21.0.0" in line()
+    (folder / "HalideConfigVersion.cmake").write_text('# of Halide\nset(PACKAGE_VERSION "21.0.0")\nset(PACKAGE_VERSION_EXACT)\n')
+    assert str(folder) in line() and "version 21.0.0 (" in line() and "needed" not in line()
 
 
 @pytest.mark.parametrize("command", [(), ("run",), *(("run", name) for name in COMMANDS), ("variants",), ("doctor",)])

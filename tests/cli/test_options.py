@@ -1,4 +1,7 @@
 """Every option of `attune run sdpa` does what it says, against the NumPy computation."""
+import os
+import stat
+
 import numpy as np
 import pytest
 from attention_numpy import Options, sdpa
@@ -84,7 +87,7 @@ def test_dtype_converts(problem):
     check(problem, "--dtype", "f32", dtype=np.float32, key="k64")
 
 
-@pytest.mark.parametrize("n", ["1", "2", "5"])
+@pytest.mark.parametrize("n", ["0", "1", "2", "5"])
 def test_threads_give_equal_bits(problem, n):
     expected = problem.succeeds("--threads", "1")
     assert np.array_equal(problem.succeeds("--threads", n), expected)
@@ -157,6 +160,23 @@ def test_overwrites_and_follows_links(problem):
     (problem.folder / "o.npy").symlink_to("real/o.npy")
     assert problem.succeeds().shape == (2, 4, 3, 6)
     assert (problem.folder / "o.npy").is_symlink() and np.load(problem.folder / "real" / "o.npy").shape == (2, 4, 3, 6)
+
+
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_outputs_keep_their_permissions(problem, mode, umask):
+    for name in ("real.npy", "lse.npy", "w.svg"):
+        (problem.folder / name).write_bytes(b"old")
+        os.chmod(problem.folder / name, mode)
+    (problem.folder / "o.npy").symlink_to("real.npy")
+    done = problem.run("--lse", "lse.npy", "--heatmap", "w.svg", "--weights", "new.npy", limit=lambda: os.umask(umask))
+    assert done.returncode == 0, done
+    assert {mode_of(problem.folder / name) for name in ("real.npy", "lse.npy", "w.svg")} == {mode}
+    assert mode_of(problem.folder / "new.npy") == 0o666 & ~umask and (problem.folder / "o.npy").is_symlink()
 
 
 def test_leaves_no_temporary_files(problem):

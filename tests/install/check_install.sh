@@ -24,4 +24,15 @@ if $plain -S "$work/consumer" -B "$work/own" -G "Unix Makefiles" -DCMAKE_PREFIX_
 fi
 "$work/build/consumer" | tee "$work/out"
 printf '[2,3,4,5]\n[10,11,12,13]\n' | cmp - "$work/out"
+# The command of docs/link-by-hand.md, as it stands there; and that the order of its archives matters, as it says.
+command=$(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$source/docs/link-by-hand.md")
+PREFIX=$work/prefix
+[ -d "$PREFIX/lib" ] || ln -s lib64 "$PREFIX/lib"
+cd "$work/consumer"
+eval "$command"
+./app | cmp - "$work/out"
+if eval "${command/-lattune -lattune_halide_runtime/-lattune_halide_runtime -lattune}" 2>"$work/order.log"; then
+  echo "the archives link in any order, docs/link-by-hand.md says they do not"; exit 1
+fi
+grep -q 'undefined reference to .halide_' "$work/order.log"
 if ldd "$work/build/consumer" | grep -iE 'halide|python'; then echo "the consumer needs Halide or Python at run time"; exit 1; fi

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sys/stat.h>
 
 using namespace attune::tune;
 namespace fs = std::filesystem;
@@ -81,4 +82,21 @@ TEST_CASE("tune: what is no file of numbers is refused and left as it is", "[tun
         CHECK_THROWS_AS(NumbersFile(file.string(), "sdpa", "zen4"), attune::program::InputError);
         CHECK(bytes_of(file) == text);
     }
+}
+
+TEST_CASE("numbers are written through a link, with the permissions of the file that was there", "[tune]") {
+    const Folder folder;
+    const fs::path shared = folder.path / "shared.json", linked = folder.path / "zen4.json";
+    NumbersFile(shared.string(), "sdpa", "zen4").write();
+    fs::create_symlink("shared.json", linked);
+    REQUIRE(::chmod(shared.c_str(), 0640) == 0);
+    NumbersFile numbers(linked.string(), "sdpa", "zen4");
+    numbers.set(cell_of("plain"), {{"chunk", 32}}, {});
+    numbers.write();
+    CHECK(fs::is_symlink(linked));
+    CHECK(bytes_of(shared).find("32") != std::string::npos);
+    struct stat now;
+    REQUIRE(::stat(shared.c_str(), &now) == 0);
+    CHECK((now.st_mode & 0777) == 0640);
+    CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
 }

@@ -22,7 +22,8 @@ struct Bent {
     Halide::Expr score(Halide::Expr x, attune::Index) const { return tanh(x); }
 };
 
-// A score that bends, a table that is read at two elements, a boolean buffer, scalars, and a factor of the weights.
+// A score that bends, a table that is read at two elements, a boolean buffer, scalars, constants that a float cannot hold, and a
+// factor of the weights.
 struct Everything {
     attune::Capture table{"table", 2};                         // (Hq, 2 reach + 1)
     attune::Capture temperature{"temperature", 2};             // (B, Hq)
@@ -35,12 +36,12 @@ struct Everything {
     Halide::Expr score(Halide::Expr x, attune::Index at) const {
         Halide::Expr bent = cap() * tanh(x * temperature(at.b, at.h) / cap());
         Halide::Expr near = clamp(at.j - at.position + reach(), 0, 2 * reach()), middle = Halide::Expr(reach());
-        return bent + table(at.h, near) - Halide::Expr(0.5f) * table(at.h, middle);
+        return bent + table(at.h, near) - 0.3 * table(at.h, middle);
     }
     Halide::Expr mask(attune::Index at) const {
         return allowed(at.i, at.j) && document(at.b, at.j) == document(at.b, min(at.i, at.keys - 1));
     }
-    Halide::Expr probability(attune::Index at) const { return exp(-decay(0) * Halide::cast<float>(abs(at.i - at.j)) / 16.0f); }
+    Halide::Expr probability(attune::Index at) const { return exp(-0.07 * decay(0) * abs(at.i - at.j)); }
 };
 
 // A mask alone, whose interval is known: prefix-LM.

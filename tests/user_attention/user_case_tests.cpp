@@ -232,7 +232,7 @@ TEST_CASE("user case: captures that are not given are made up, as large as calls
     std::vector<std::string> made_up;
     const auto extents = [&](const Captures &captures, const std::string &name) {
         const attune::program::Array array =
-            attune::program::read_npy(name, captures.at(name), attune::program::ElementKind::floats);
+            attune::program::NpyFile(name, captures.at(name), attune::program::ElementKind::floats).read();
         return attune::program::text_of(array.shape);
     };
     const Captures alibi = complete_captures("alibi_attention_backward", {}, {small, large}, folder / "made", made_up);

@@ -1,10 +1,10 @@
 #include "candidates.h"
 #include "hash.h"
 #include "subprocess.h"
+#include "tools/atomic_file.h"
 #include "tools/error.h"
 #include <cstdlib>
-#include <fstream>
-#include <unistd.h>
+#include <memory>
 
 namespace attune::tune {
 namespace fs = std::filesystem;
@@ -66,46 +66,48 @@ std::vector<Candidate> CandidateMaker::make(const std::vector<Numbers> &all, int
     std::vector<Candidate> made(all.size());
     std::vector<Process> compilers, linkers;
     std::vector<std::size_t> compiled, linked;
-    const std::string mine = "." + std::to_string(::getpid());  // other tuners may use the same cache
     std::vector<fs::path> files(all.size());
+    std::vector<std::unique_ptr<program::TemporaryFile>> objects(all.size()), libraries(all.size());
+    const auto own_file = [&](const char *ending) {
+        auto file = std::make_unique<program::TemporaryFile>(cache_, ending);
+        file->close();  // other programs write it
+        return file;
+    };
     for (std::size_t n = 0; n < all.size(); n++) {
         std::uint64_t hash = hash_of(text_of(all[n]), program_hash_);
         for (const std::string &argument : arguments_) hash = hash_of(argument, hash);
         files[n] = cache_ / hex(hash);
         made[n] = {all[n], files[n].string() + ".so", symbol, "", "", "", "", ""};
         if (fs::exists(made[n].object)) continue;
+        objects[n] = own_file(".o");  // other tuners may use the same cache
         std::vector<std::string> words = {program_};
         words.insert(words.end(), arguments_.begin(), arguments_.end());
-        words.insert(words.end(), {"-f", symbol, "-n", files[n].filename().string() + mine, "-o", cache_.string()});
+        words.insert(words.end(), {"-f", symbol, "-n", objects[n]->path().stem().string(), "-o", cache_.string()});
         for (const auto &[name, value] : all[n]) words.push_back(name + "=" + std::to_string(value));
         compiled.push_back(n), compilers.push_back({words, "", limit});
     }
     const std::vector<ProcessResult> results = run_all(compilers, jobs);
     for (std::size_t i = 0; i < compiled.size(); i++) {
         const std::size_t n = compiled[i];
-        const fs::path object = files[n].string() + mine + ".o";
-        if (results[i].ok() && fs::exists(object)) {
+        const fs::path &object = objects[n]->path();
+        if (results[i].ok() && !bytes_of(object).empty()) {
             linked.push_back(n);
-            linkers.push_back({{linker(), "-shared", "-o", files[n].string() + mine + ".so", object.string()}, "", 60});
+            libraries[n] = own_file(".so");
+            linkers.push_back({{linker(), "-shared", "-o", libraries[n]->path().string(), object.string()}, "", 60});
             continue;
         }
-        fs::remove(object);
         const std::string said = complaint(results[i].errors);
         made[n].verdict = results[i].timed_out ? "timeout" : "compile_error";
         made[n].reason = results[i].timed_out || said.empty() ? "the compiler " + results[i].failure(limit) : said;
     }
     const std::vector<ProcessResult> links = run_all(linkers, jobs);
     for (std::size_t i = 0; i < linked.size(); i++) {
-        Candidate &candidate = made[linked[i]];
-        const std::string base = files[linked[i]].string() + mine;
+        const std::size_t n = linked[i];
         if (!links[i].ok())
             throw program::MachineError(linker(),
                                         "cannot link a kernel: " + links[i].failure(60) + " " + complaint(links[i].errors));
-        // The name without this process's number is there only when all of it is.
-        std::ofstream(files[linked[i]].string() + mine + ".code") << hex(hash_of(bytes_of(base + ".o")));
-        fs::rename(base + ".code", files[linked[i]].string() + ".code");
-        fs::rename(base + ".so", candidate.object);
-        fs::remove(base + ".o");
+        program::write_file(files[n].string() + ".code", hex(hash_of(bytes_of(objects[n]->path()))));
+        libraries[n]->rename(made[n].object);  // last: where it is, there is all else
     }
     for (std::size_t n = 0; n < all.size(); n++)
         if (made[n].verdict.empty()) made[n].code = bytes_of(files[n].string() + ".code");

@@ -5,6 +5,7 @@
 #include "machine.h"
 #include "report.h"
 #include "tools/error.h"
+#include "tools/outputs.h"
 #include "tools/text.h"
 #include "workers.h"
 #include <algorithm>
@@ -102,6 +103,8 @@ std::string chart_of(const std::vector<std::pair<std::string, std::vector<Conten
 }  // namespace
 
 std::string compare(const CompareArguments &a) {
+    program::Outputs outputs;
+    if (a.picture) outputs.add("--picture", *a.picture);
     forget_environment();
     const Generators generators = Generators::find(a.op, a.build);
     const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = a.threads > 0 ? a.threads : cores;
@@ -153,7 +156,7 @@ std::string compare(const CompareArguments &a) {
             tables.emplace_back(title, std::move(all));
         }
     }
-    if (a.picture) write_picture(*a.picture, chart_of(tables));
+    if (a.picture) write_picture(outputs, chart_of(tables));
     return hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
            std::to_string(3 * a.processes) + " rounds in " + std::to_string(a.processes) + " processes, in turns\n\n" + text;
 }

@@ -1,9 +1,9 @@
 #include "numbers_file.h"
+#include "tools/atomic_file.h"
 #include "tools/error.h"
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <unistd.h>
 
 namespace attune::tune {
 namespace {
@@ -124,15 +124,7 @@ std::string NumbersFile::text() const {
 void NumbersFile::write() const {
     std::error_code error;
     fs::create_directories(fs::path(file_).parent_path(), error);
-    const std::string beside = file_ + "." + std::to_string(::getpid());
-    std::ofstream out(beside);
-    out << text();
-    out.close();
-    if (out) fs::rename(beside, file_, error);
-    if (!out || error) {
-        fs::remove(beside);
-        throw program::MachineError(file_, "cannot be written");
-    }
+    program::write_file(file_, text());
 }
 
 }  // namespace attune::tune

@@ -2,7 +2,6 @@
 #include "tools/error.h"
 #include "tools/text.h"
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 namespace attune::tune {
@@ -123,11 +122,9 @@ std::string svg_document(int width, int height, const std::string &elements) {
            elements + "</svg>\n";
 }
 
-void write_picture(const std::string &file, const std::string &svg) {
-    std::ofstream out(file);
-    out << svg;
-    out.close();
-    if (!out) throw program::MachineError(file, "cannot be written");
+void write_picture(program::Outputs &to, const std::string &svg) {
+    to.write("--picture", {{svg.data(), svg.size()}});
+    to.commit();
 }
 
 }  // namespace attune::tune

@@ -1,6 +1,7 @@
 // What a run of the tuner found: a table, and a picture of the candidates.
 #pragma once
 #include "setting.h"
+#include "tools/outputs.h"
 #include <string>
 #include <vector>
 
@@ -17,8 +18,8 @@ std::string table_of(const std::vector<CellReport> &);
 // One panel a cell: each candidate by when it was tried and how quick it is, those rejected below, the chosen one marked.
 std::string picture_of(const std::vector<CellReport> &);
 
-// An SVG of elements on white, and its file. Throws MachineError where it cannot be written.
+// An SVG of elements on white; and into the file of --picture, which was added before the work.
 std::string svg_document(int width, int height, const std::string &elements);
-void write_picture(const std::string &file, const std::string &svg);
+void write_picture(program::Outputs &, const std::string &svg);
 
 }  // namespace attune::tune

@@ -4,13 +4,13 @@
 #include "gate.h"
 #include "hash.h"
 #include "tests/support/variant_grid.h"
+#include "tools/atomic_file.h"
+#include "tools/error.h"
 #include "user_captures.h"
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <unistd.h>
 
 namespace attune::tune {
 namespace {
@@ -50,23 +50,20 @@ bool read(const std::string &file, const std::string &key, bench::Expected &expe
     return bool(in) && in.peek() == std::ifstream::traits_type::eof();
 }
 
-// Under another name first: a process that dies leaves no half of a file.
+// What cannot be kept is computed again.
 void write(const std::string &file, const std::string &key, const bench::Expected &expected) {
-    const std::string temporary = file + "." + std::to_string(getpid());
-    {
-        std::ofstream out(temporary, std::ios::binary);
-        const auto number = [&](std::uint64_t n) { out.write(reinterpret_cast<const char *>(&n), sizeof n); };
-        out << key << '\n';
-        number(expected.wide.size());
-        for (const auto *list : {&expected.wide, &expected.plain, &expected.sizes})
-            for (const auto &values : *list) {
-                number(values.size());
-                out.write(reinterpret_cast<const char *>(values.data()),
-                          static_cast<std::streamsize>(values.size() * sizeof values[0]));
-            }
-        if (!out) return void(std::remove(temporary.c_str()));
-    }
-    std::rename(temporary.c_str(), file.c_str());
+    std::string bytes = key + "\n";
+    const auto add = [&](const void *data, std::size_t size) { bytes.append(static_cast<const char *>(data), size); };
+    const auto number = [&](std::uint64_t n) { add(&n, sizeof n); };
+    number(expected.wide.size());
+    for (const auto *list : {&expected.wide, &expected.plain, &expected.sizes})
+        for (const auto &values : *list) {
+            number(values.size());
+            add(values.data(), values.size() * sizeof values[0]);
+        }
+    try {
+        program::write_file(file, bytes);
+    } catch (const program::MachineError &) {}
 }
 
 class ShapeCheck final : public Check {

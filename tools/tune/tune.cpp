@@ -7,15 +7,16 @@
 #include "report.h"
 #include "subject.h"
 #include "tools/error.h"
+#include "tools/outputs.h"
 #include "tools/text.h"
 #include "tune_command.h"
 #include "user_captures.h"
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <list>
 #include <memory>
 #include <thread>
-#include <unistd.h>
 
 namespace attune::tune {
 namespace {
@@ -51,6 +52,7 @@ public:
           threads_(arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency())),
           jobs_(arguments.jobs > 0 ? arguments.jobs : static_cast<int>(std::thread::hardware_concurrency())),
           cache_(cache_folder()) {
+        if (a_.picture) outputs_.add("--picture", *a_.picture);
         forget_environment();
         subject_ = find_subject(a_.op, generators_, a_.shapes, a_.captures);
         files_ = a_.records.empty() ? std::vector<std::string>{(cache_ / "records.jsonl").string()} : a_.records;
@@ -81,7 +83,7 @@ public:
             }
             progress_ = nullptr;
         }
-        if (a_.picture) write_picture(*a_.picture, picture_of(reports));
+        if (a_.picture) write_picture(outputs_, picture_of(reports));
         std::string text = table_of(reports) + notes_;
         text += "records: " + files_.front() + "\n";
         const bool wrong =
@@ -196,13 +198,12 @@ private:
         const Candidate one = tools.maker.make({tools.space.nearest(cell.shipped)}, 1, limits.compile_seconds).front();
         if (!one.verdict.empty()) throw program::MachineError(cell.variant, one.reason);
         // Each is a file of its own, as different candidates are: loaded twice, one file would be one code.
-        const fs::path folder = fs::temp_directory_path() / ("attune-identical-" + std::to_string(::getpid()));
-        fs::create_directories(folder);
+        std::list<program::TemporaryFile> files;
         std::vector<Candidate> copies;
         for (std::size_t n = 0; n <= limits.finalists; n++) {
             copies.push_back(one);
-            copies.back().object = (folder / (std::to_string(n) + ".so")).string();
-            fs::copy_file(one.object, copies.back().object);
+            copies.back().object = files.emplace_back(fs::temp_directory_path(), ".so").path().string();
+            fs::copy_file(one.object, copies.back().object, fs::copy_options::overwrite_existing);
         }
         int replaced = 0;
         std::vector<double> widths;
@@ -215,13 +216,13 @@ private:
             for (const Finalist &f : finalists) widths.push_back(f.gain.high / f.gain.value - 1);
             std::fprintf(stderr, "trial %d of %d: %d replaced\n", trial + 1, a_.identical, replaced);
         }
-        fs::remove_all(folder);
         return std::to_string(replaced) + " of " + std::to_string(a_.identical) + " trials among identical candidates of " +
                cell.variant + " replaced the numbers; half the intervals are narrower than +-" +
                program::formatted("%.2f", 100 * median(widths)) + " %\n";
     }
 
     const TuneArguments &a_;
+    program::Outputs outputs_;
     Generators generators_;
     int threads_, jobs_;
     fs::path cache_;

@@ -1,5 +1,6 @@
 #include "user_captures.h"
 #include "hash.h"
+#include "tools/atomic_file.h"
 #include "tools/error.h"
 #include "tools/text.h"
 #include <algorithm>
@@ -7,8 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <unistd.h>
 
 namespace attune::tune {
 using program::InputError;
@@ -38,10 +37,10 @@ program::Array read(const CaptureRecord &record, const std::string &file) {
     const auto kind = type == program::ElementType::i32       ? program::ElementKind::integers
                       : type == program::ElementType::boolean ? program::ElementKind::booleans
                                                               : program::ElementKind::floats;
-    program::Array array = program::converted(program::read_npy(argument, file, kind), type, argument);
-    if (array.rank() != record.rank)
-        throw InputError(argument, "rank must be " + std::to_string(record.rank) + ", got " + program::text_of(array.shape));
-    return array;
+    program::NpyFile array(argument, file, kind);
+    if (static_cast<int>(array.shape().size()) != record.rank)
+        throw InputError(argument, "rank must be " + std::to_string(record.rank) + ", got " + program::text_of(array.shape()));
+    return program::converted(array.read(), type, argument);
 }
 
 double number_of(const CaptureRecord &record, const std::string &text) {
@@ -106,15 +105,10 @@ std::string made_up_file(const program::Shape &shape, program::ElementType type,
         if (type == program::ElementType::i32) array.as<std::int32_t>()[n] = 0;
         if (type == program::ElementType::boolean) array.as<bool>()[n] = true;
     }
-    const std::string beside = file + "." + std::to_string(::getpid());
     std::error_code error;
     std::filesystem::create_directories(folder, error);
-    std::ofstream out(beside, std::ios::binary);
-    out << program::npy_header(type, shape);
-    out.write(reinterpret_cast<const char *>(array.data.get()), static_cast<std::streamsize>(array.bytes()));
-    out.close();
-    if (out) std::filesystem::rename(beside, file, error);
-    if (!out || error) throw program::MachineError(file, "cannot be written");
+    program::write_file(
+        file, program::npy_header(type, shape).append(reinterpret_cast<const char *>(array.data.get()), array.bytes()));
     return file;
 }
 

@@ -49,7 +49,8 @@ public:
     Context(const Context &) = delete;
     Context &operator=(const Context &) = delete;
 
-    // Not ok if the options were wrong ("threads: must be at least 1, got -2"); every call then answers the same.
+    // Not ok if the options were wrong, for instance "threads: must be from 1 to 1024, or 0 for one per core, got -2"; every call
+    // then answers the same.
     const Status &status() const;
     int threads() const;
     // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed. Where another variant

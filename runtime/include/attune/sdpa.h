@@ -46,7 +46,7 @@ struct SdpaOptions {
     ConstView score_weight = {};       // of Score::general: (Dq, Dk), type of query
     std::optional<double> scale = {};  // see Score
     double softcap = 0;                // c > 0: x becomes c tanh(x / c); 0: off
-    ConstView bias = {};               // broadcasts to (B, Hq, Sq, Sk), type of query; -inf, or anything below -1e29, masks
+    ConstView bias = {};               // broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks, numbers are added
     bool alibi = false;                // add -slope(h) |i + off - j| with the standard slopes; off Sk - Sq if not given
     ConstView alibi_slopes = {};       // the same with these: f32 (Hq) or (B, Hq)
     ConstView mask = {};               // bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is true take part
@@ -80,9 +80,9 @@ struct SdpaOptions {
 // All f32, f64, bf16 or f16 (the last two with Score::dot_product only, and computed in f32: docs/numerics.md); or all of rank
 // 3, (B, S, D), for one head, or of rank 2, (S, D). Any strides with a dense last dimension, so an array laid out (B, S, H, D)
 // is only strides. Hq is a multiple of Hkv: query head h uses key head h * Hkv / Hq. Any extents from 1, and 0 for B, Hq, Sq or
-// Sk. A query without keys gives 0. What masked keys and values hold has no effect; NaN in others propagates. Scores below
-// -1e29 count as masked. Bits do not depend on threads or on other batch entries. At most 2^31 - 1 elements between the first
-// and the last of a tensor. Outputs must not overlap each other or an input.
+// Sk. A query without keys gives 0. What masked keys and values hold has no effect; NaN in others propagates. Scores of
+// -inf, or below -3e38 (f64: -1e308), mask; all others are numbers. Bits do not depend on threads or on other batch entries. At
+// most 2^31 - 1 elements between the first and the last of a tensor. Outputs must not overlap each other or an input.
 Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                     const View &out, const SdpaOptions & = {}) noexcept;
 

@@ -50,10 +50,11 @@ template<typename Data> struct BasicView {
 
     constexpr BasicView() = default;
 
-    // A dense array, such as view(p, {batch, heads, queries, head_dim}).
-    template<typename T, typename = std::enable_if_t<is_element<std::remove_const_t<T>>>>
+    // A dense array, such as view(p, {batch, heads, queries, head_dim}). Of any T, so that other elements fail by an assertion here
+    // and not in overload resolution, which lists every constructor.
+    template<typename T>
     constexpr BasicView(T *elements, std::initializer_list<std::int64_t> extents)
-        : data(elements), dtype(dtype_of<std::remove_const_t<T>>()), rank(static_cast<int>(extents.size())) {
+        : data(checked(elements)), dtype(dtype_of<std::remove_const_t<T>>()), rank(static_cast<int>(extents.size())) {
         int n = 0;
         for (std::int64_t e : extents)
             if (n < max_rank) extent[n++] = e;
@@ -62,7 +63,7 @@ template<typename Data> struct BasicView {
     }
 
     // Any strides: view(p, {b, h, s, d}, {s * h * d, d, h * d, 1}) reads an array laid out (b, s, h, d).
-    template<typename T, typename = std::enable_if_t<is_element<std::remove_const_t<T>>>>
+    template<typename T>
     constexpr BasicView(T *elements, std::initializer_list<std::int64_t> extents, std::initializer_list<std::int64_t> strides)
         : BasicView(elements, extents) {
         int n = 0;
@@ -79,6 +80,13 @@ template<typename Data> struct BasicView {
     }
 
     constexpr bool given() const { return rank != 0; }
+
+private:
+    template<typename T> static constexpr Data *checked(T *elements) {
+        static_assert(std::is_convertible_v<T *, Data *>, "attune: an output is written, its elements cannot be const");
+        if constexpr (std::is_convertible_v<T *, Data *>) return elements;
+        return nullptr;
+    }
 };
 
 using View = BasicView<void>;

@@ -47,7 +47,6 @@ STRUCTS = {
     "UnknownType": "capture table must be of Float(32), Float(64), Int(32) or Bool()",
     "TwoOfOneName": "two captures are called slopes",
     "NoName": 'the name of capture "two words" is no C++ name',
-    "NameOfOptions": "a capture cannot be called sdpa: so is a member of the options",
     "TooManyDimensions": "capture table must have 0 to 4 dimensions",
     "BooleanScalar": "capture on: a scalar must be a number",
     "ElementOfScore": "ElementOfScore::score reads capture table at an element that depends on the score",
@@ -56,9 +55,45 @@ STRUCTS = {
 with tempfile.TemporaryDirectory() as folder:
     for name, words in STRUCTS.items():
         for backward in "01":
-            code, text = run([describe, "made", "structs.cpp", backward, folder], MISTAKE=name)
+            code, text = run([describe, "made", "structs.cpp", backward, "1", folder], MISTAKE=name)
             if (code, text) != (1, f"structs.cpp: attune: {words}\n"):
                 failures.append(f"{name}: exit code {code}:\n{text}")
+
+    # Names that C++, the header that is made, or the headers of C have taken; and others that look like them.
+    REASONS = {"that is a keyword of C++": "default class and float co_await new xor_eq this",
+               "that is a macro": "linux errno INFINITY",
+               "so is a member of the options": "sdpa block_mask",
+               "the header of the library has that name": "attune std Options Gradients"}
+    NAMES = {name: why for why, names in REASONS.items() for name in names.split()}
+    for name, why in NAMES.items():
+        code, text = run([describe, "made", "structs.cpp", "1", "0", folder], MISTAKE="Named", CAPTURE=name)
+        if (code, text) != (1, f"structs.cpp: attune: a capture cannot be called {name}: {why}\n"):
+            failures.append(f"capture {name}: exit code {code}:\n{text}")
+    code, text = run([describe, "switch", "structs.cpp", "1", "0", folder], MISTAKE="Doubles")
+    check("library switch", code, text, "a library cannot be called switch: that is a keyword of C++")
+    # What is made is C++ that compiles. The library's own names of arguments are free.
+    for name in "defaults newest class_ query key given options record context forward attentions".split():
+        code, text = run([describe, "made", "structs.cpp", "1", "0", folder], MISTAKE="Named", CAPTURE=name)
+        for kind in ("symbols", "variants"):
+            pathlib.Path(folder, f"made_{kind}.inc").write_text("{}," if kind == "variants" else "")
+        if not code:
+            code, text = run([compiler, "-std=gnu++20", "-fsyntax-only", f"-I{source}/runtime/include", "made.cpp"], folder)
+        if code:
+            failures.append(f"capture {name}: exit code {code}:\n{text}")
+
+    # Floats that lose digits where the library has kernels of f64, and there alone.
+    FLOATS = {"FloatFactor": "FloatFactor::score has the float 0.1f, which kernels of f64 would take as 0.10000000149011612: "
+                             "write 0.1, a double",
+              "FloatOfIndex": "FloatOfIndex::mask has the float 0.7f, which kernels of f64 would take as 0.699999988079071: "
+                              "write 0.7, a double",
+              "FloatInFunction": "FloatInFunction::probability has the float 0.001f, which kernels of f64 would take as "
+                                 "0.0010000000474974513: write 0.001, a double"}
+    for name, words in [*FLOATS.items(), ("Doubles", None)]:
+        for f64 in "01":
+            code, text = run([describe, "made", "structs.cpp", "1", f64, folder], MISTAKE=name)
+            wrong = words and f64 == "1"
+            if (code, text) != ((1, f"structs.cpp: attune: {words}\n") if wrong else (0, "")):
+                failures.append(f"{name}, f64 {f64}: exit code {code}:\n{text}")
 
     # A misspelt argument, and so on, stop CMake before it looks for Halide.
     CALLS = {
@@ -81,5 +116,5 @@ with tempfile.TemporaryDirectory() as folder:
         code, text = run([cmake, "-P", script], folder)
         check(arguments, code, " ".join(text.split()), f"attune_add_attention(made): {words}")
 
-print("\n".join(failures) or f"{len(SIGNATURES) + len(STRUCTS) + len(CALLS)} mistakes are told")
+print("\n".join(failures) or f"{len(SIGNATURES) + len(STRUCTS) + len(NAMES) + len(FLOATS) + len(CALLS)} mistakes are told")
 sys.exit(bool(failures))

@@ -38,9 +38,33 @@ struct NoName {
     Capture slopes{"two words", 1};
     Expr score(Expr x, Index at) const { return x + slopes(at.h); }
 };
-struct NameOfOptions {
-    Capture slopes{"sdpa", 1};
+struct Named {
+    Capture slopes{std::getenv("CAPTURE"), 1};
     Expr score(Expr x, Index at) const { return x + slopes(at.h); }
+    Expr mask(Index at) const { return at.j <= at.i; }
+};
+struct FloatFactor {
+    Expr score(Expr x, Index at) const { return x * 0.1f - 0.5f * at.j; }
+};
+struct FloatOfIndex {
+    Expr mask(Index at) const { return 0.7f * at.j < 1.0f * at.i; }
+};
+struct FloatInFunction {
+    Capture decay{"decay", 1};
+    Expr probability(Index at) const { return max(exp(-decay(at.h)), 1e-3f); }
+};
+// Right, with every form in which a double may stand.
+struct Doubles {
+    Capture rate{"rate", 1};
+    Expr score(Expr x, Index at) const {
+        Expr y = x * 0.1 + 0.7 * at.j - 341 / 1024. / (2.5 + rate(at.h));
+        y = 0.1 - y, y *= 1.1, y += 0.2, y -= 0.3, y /= 0.4;
+        y = select(x > 0.1, y, 0.9) + select(0.1 <= x, 0.7, y) + select(x == 0.3 || x != 0.2, 0.1, 0.2);
+        y = clamp(max(min(y, 1.7), -1.7), -0.9, 0.9) + clamp(y, -0.7, x) + clamp(y, x, 0.7) + pow(abs(y), 1.3) + pow(0.3, y);
+        return y + max(x, y, 0.1) + attune::number(0.6);
+    }
+    Expr mask(Index at) const { return at.j * 0.7 < at.i * 1.1 && 0.3 > at.j - 0.1 * at.i && at.j >= -0.2; }
+    Expr probability(Index at) const { return exp(-0.07 * at.j); }
 };
 struct TooManyDimensions {
     Capture table{"table", 5};
@@ -73,7 +97,11 @@ const bool registered = [] {
     register_if_named<UnknownType>("UnknownType");
     register_if_named<TwoOfOneName>("TwoOfOneName");
     register_if_named<NoName>("NoName");
-    register_if_named<NameOfOptions>("NameOfOptions");
+    register_if_named<Named>("Named");
+    register_if_named<FloatFactor>("FloatFactor");
+    register_if_named<FloatOfIndex>("FloatOfIndex");
+    register_if_named<FloatInFunction>("FloatInFunction");
+    register_if_named<Doubles>("Doubles");
     register_if_named<TooManyDimensions>("TooManyDimensions");
     register_if_named<BooleanScalar>("BooleanScalar");
     register_if_named<ElementOfScore>("ElementOfScore");

@@ -15,8 +15,10 @@
 //   Expr probability(Index) const       a factor of the weight behind the softmax, of indices and captures alone
 // Captures are read by index as they are declared, outermost first, as in C and NumPy. Scores may call Halide's tanh(), exp(),
 // log()... : they become expressions that vectorise, and derivatives, also by captured buffers, are taken from them. Scalars
-// that are not captured are constants of the library.
+// that are not captured are constants of the library: a double, as in x * 0.1, takes the type of the scores, as attune::number(0.1)
+// does where no expression stands beside it; 0.1f has the digits of a float, and is refused for libraries with f64.
 #pragma once
+#include "attune/generator/constants.h"
 #include <Halide.h>
 #include <functional>
 #include <memory>
