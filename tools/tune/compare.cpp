@@ -157,8 +157,15 @@ std::string compare(const CompareArguments &a) {
         }
     }
     if (a.picture) write_picture(*a.picture, chart_of(tables));
-    return hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
+    text = hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
            std::to_string(3 * a.processes) + " rounds in " + std::to_string(a.processes) + " processes, in turns\n\n" + text;
+    std::string failed;
+    for (const auto &[title, all] : tables)
+        for (const Contender &c : all)
+            if (!c.failure.empty() && failed.empty()) failed = c.label + ": " + c.failure;
+    if (failed.empty()) return text;
+    std::fputs(text.c_str(), stdout);
+    throw program::MachineError(a.op, "not all contenders were timed: " + failed);
 }
 
 }  // namespace attune::tune
