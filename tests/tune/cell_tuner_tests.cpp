@@ -166,6 +166,15 @@ TEST_CASE("tuning: where there is no time nothing is said of candidates", "[tune
     CHECK(cell.records().empty());
 }
 
+TEST_CASE("tuning: a compiler that the end of the time cuts short is no verdict", "[tune]") {
+    FakeCell cell;
+    cell.folder_.write("slow", " block=16 \n block=32 \n");
+    const CellResult result = cell.tune(8);
+    INFO(cell.table(result));
+    CHECK(cell.records_of("timeout") == 0);
+    CHECK(count_of(result, "timeout") == 0);
+}
+
 TEST_CASE("tuning: of many shapes those of most weight are timed where time is short", "[tune]") {
     FakeCell cell;
     cell.machine(R"({"sleep": 0.1})");

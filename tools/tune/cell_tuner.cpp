@@ -151,7 +151,11 @@ private:
         const double limit = std::max(1.0, std::min(s_.limits.compile_seconds, search_seconds() / turns));
         for (const Candidate &candidate : s_.maker.make(unknown, s_.limits.jobs, limit))
             // What the end of the time cut short is no verdict.
-            if (candidate.verdict != "timeout" || limit == s_.limits.compile_seconds) try_one(candidate);
+            if (candidate.verdict == "timeout" && limit < s_.limits.compile_seconds)
+                finish({candidate.numbers, "not measured", "not compiled in the last " + seconds_text(limit), 0, 0, 0, false},
+                       {}, "");
+            else
+                try_one(candidate);
     }
 
     void try_one(const Candidate &candidate) {
