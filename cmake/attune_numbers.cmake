@@ -161,7 +161,7 @@ function(attune_check_numbers_file file json op target)
   endforeach()
 endfunction()
 
-# What is wrong with records that a user wrote, a line each: tests do the same for those of this tree.
+# attune_check_records(file op): records that a user wrote; an error has a line for each that is wrong. Tests check this tree's.
 function(attune_check_records file op)
   if(NOT EXISTS ${ATTUNE_SOURCE_DIR}/schedules/targets.json)
     return()  # a tree of the tests, without spaces
@@ -208,7 +208,7 @@ function(attune_schedule_path result)
   set(${result} "${folders}" PARENT_SCOPE)
 endfunction()
 
-# That every <op>/<target>.json of the folders is of an op of the project and of a target.
+# attune_check_schedule_path(source_dir folders): every <op>/<target>.json of the folders is of an op of the project and a target.
 function(attune_check_schedule_path source_dir folders)
   set(ATTUNE_SOURCE_DIR ${source_dir})
   attune_read_targets()

@@ -26,6 +26,12 @@ for app in "$work/build/app" "$work/build/library/app_of_library"; do
   if ldd "$app" | grep -iE 'halide|python'; then echo "the program needs Halide or Python at run time"; exit 1; fi
 done
 
+sed -i 's/"task_rows": 8/"task_rows": 9/' "$work/project/my-schedules/masked_softmax/$target.json"
+if "$cmake" -S "$work/project" -B "$work/build" >"$work/refused.log" 2>&1 ||
+  ! grep -q "$target.json: record 0: task_rows 9 is none of 2, 4, 8" "$work/refused.log"; then
+  echo "a number that is in no space was not refused:"; cat "$work/refused.log"; exit 1
+fi
+
 tune=$work/prefix/share/attune/cmake/tune
 "$cmake" -S "$tune" -B "$work/tune" -G "Unix Makefiles" -DHalide_DIR="$halide" >"$work/tune.log" 2>&1 ||
   { cat "$work/tune.log"; exit 1; }

@@ -68,6 +68,9 @@ TEST_CASE("report: what was not tried is not said to be slower", "[tune]") {
     CHECK(contains(table_of({report}), "unchanged: no other candidate was timed"));
     report.result.trials.push_back({others, "timed", "", 0.5, 2, 0.5});
     CHECK(contains(table_of({report}), "unchanged: no candidate came within 3 %"));
+    report.result.loudest = 0.5, report.result.shapes_left_out = "3 of 4 shapes", report.result.inert = {"fetch"};
+    for (const char *line : {": other programs took up to 0.50 cores", ": not timed: 3 of 4 shapes", ": fetch never changed"})
+        CHECK(contains(table_of({report}), report.cell.variant + line));
     report.result.not_tried = "the time was up: the numbers in use were not checked in 3 s";
     CHECK(contains(table_of({report}), "unchanged: the time was up"));
 }

@@ -82,6 +82,9 @@ std::string table_of(const std::vector<CellReport> &reports) {
                         tried_text(r)});
         if (!gain) kept += r.cell.variant + ": unchanged: " + why_kept(r) + "\n";
         if (!result.shapes_left_out.empty()) kept += r.cell.variant + ": not timed: " + result.shapes_left_out + "\n";
+        if (result.loudest > 0.05)
+            kept += r.cell.variant + ": other programs took up to " + program::formatted("%.2f", result.loudest) +
+                    " cores while it was timed\n";
         for (const std::string &knob : result.inert) kept += r.cell.variant + ": " + knob + " never changed the code\n";
     }
     std::vector<std::size_t> width(rows[0].size());
