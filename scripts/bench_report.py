@@ -127,6 +127,11 @@ class Run:
         return shape and shape.find(schedule)
 
 
+def share_text(share):
+    """More than the peak is said to be: then the peak was measured on a busy machine, or is not that of the instructions."""
+    return "-" if share is None else f"{share:.3f}" + (" (above the peak)" if share > 1 else "")
+
+
 def lost_cells(run):
     """Shapes where another of our variants beats the one that dispatch chose: rows of (shape, chosen, best, ratio, busy)."""
     rows = []
@@ -207,7 +212,7 @@ def shape_table(run, shape):
             lines.append(f"| {name} | {c.error} |" + " |" * (len(head) - 2))
             continue
         fields = [name + (" (busy)" if run.busy(c) else ""), ms(c.best), ms(c.median), f"{c.entry['spread']:.1%}" if c.entry["samples"] > 1 else "one call",
-                  f"{c.rate:.2f}", f"{run.share(c):.3f}" if c.unit == "FLOP" else "-",
+                  f"{c.rate:.2f}", share_text(run.share(c)),
                   f"{root.best / c.best:.1f}" if root else "-", mib(c)]
         if decode:
             read = c.entry.get("read_fraction")

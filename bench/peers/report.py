@@ -62,7 +62,9 @@ def spread(ratios):
 def share(result, name=SUBJECT):
     """"0.85 of fma": of the machine's limit in the same rounds."""
     value = result.share(name) if result.ok(name) else None
-    return "-" if value is None else f"{value:.2f} of {result.cell.bound or result.cell.peak}"
+    if value is None:
+        return "-"
+    return f"{value:.2f} of {result.cell.bound or result.cell.peak}" + (" (above it)" if value > 1 else "")
 
 
 def summary(title, members):

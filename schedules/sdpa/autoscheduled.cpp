@@ -1,8 +1,30 @@
-// What Halide's autoschedulers found, kept as they wrote it: they address stages by number, so each file names the hash of the
-// algorithm that it is for, and CMake refuses it for another (cmake/attune_autoscheduled.cmake).
+// What Halide's autoschedulers found, kept as they wrote it but for the stages, which are addressed by name: a schedule holds for
+// every algorithm whose stages have these names and as many updates (scripts/autoschedule finds them again for others).
+#include "schedules/require.h"
+#include "schedules/sdpa/sdpa_schedules.h"
+#include <map>
+
+namespace attune {
+
+// The stage of that name. Halide makes names unique in a process: "weight$2" is a weight, too.
+static Halide::Func stage_of(const Halide::Pipeline &pipeline, const std::string &name) {
+    std::vector<Halide::Internal::Function> outputs;
+    for (const Halide::Func &out : pipeline.outputs()) outputs.push_back(out.function());
+    const Halide::Internal::Function *found = nullptr;
+    const auto stages = Halide::Internal::build_environment(outputs);
+    for (const auto &[full, stage] : stages) {
+        if (full != name && full.substr(0, full.find('$')) != name) continue;
+        require(!found, "the autoschedulers' " + name + " is more than one stage: run scripts/autoschedule");
+        found = &stage;
+    }
+    require(found, "the autoschedulers' stage " + name + " is gone: run scripts/autoschedule");
+    return Halide::Func{*found};
+}
+
+}  // namespace attune
+
 #include "schedules/sdpa/autoscheduled/adams2019.schedule.h"
 #include "schedules/sdpa/autoscheduled/mullapudi2016.schedule.h"
-#include "schedules/sdpa/sdpa_schedules.h"
 
 namespace attune {
 

@@ -53,7 +53,7 @@ TEST_CASE("tuned: an archive of variants takes the place of the library's", "[tu
     const std::string tuned = rows_of("f32");
     const auto found = named(tuned);
     REQUIRE(found.size() == 1);
-    CHECK(found[0].numbers == "block=64 task_rows=3");
+    CHECK(found[0].numbers == "block=64 task_rows=4");
     CHECK(found[0].provenance.find("of the tests") != std::string_view::npos);
     CHECK(found[0].dispatched);
     REQUIRE(found[0].runs_here);

@@ -196,7 +196,7 @@ TEST_CASE("worker: a user's attention is checked with its captures, and what is 
     const std::vector<Json> answers = work(job);
     CHECK(answers.front()["seconds"].size() == 2);
     CHECK(answers.back().contains("foreign_load"));
-    for (const Json &answer : answers) CHECK_FALSE(answer.contains("suspicious"));  // a mask leaves out what no shape knows of
+    for (const Json &answer : answers) CHECK_FALSE(answer.contains("products"));  // a mask leaves out what no shape knows of
 }
 
 TEST_CASE("gate: a user's attention that is wrong is refused", "[tune]") {

@@ -1,26 +1,20 @@
 #include "cell_tuner.h"
 #include "finalists.h"
+#include "inert_knobs.h"
+#include "recall.h"
 #include "strategy.h"
+#include "tools/text.h"
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
-#include <set>
 
 namespace attune::tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int log2_of(std::int64_t n) { return n < 1 ? 0 : static_cast<int>(std::lround(std::floor(std::log2(static_cast<double>(n))))); }
-
-std::string mask_of(const bench::Shape &s) {
-    std::string mask = s.causal ? "causal" : "none";
-    if (s.window.left >= 0 || s.window.right >= 0) mask = "window";
-    if (!s.lengths.empty()) mask += "+lengths";
-    if (s.options.mask) mask += "+boolean";
-    return mask;
-}
+std::string seconds_text(double seconds) { return program::formatted("%.0f", std::max(0.0, seconds)) + " s"; }
 
 class CellTuner {
 public:
@@ -31,9 +25,10 @@ public:
     }
 
     CellResult run() {
-        baseline_ = s_.maker.make({result_.baseline}, 1, s_.limits.compile_seconds).front();
-        if (!prepare_baseline()) return result_;
-        while (seconds_left(deadline_) > seconds_of_decision()) {
+        const bool begins = prepare_baseline();
+        result_.shapes = s_.shapes;
+        if (!begins) return result_;
+        while (search_seconds() > 0) {
             const std::vector<Numbers> proposals = strategy_->propose(static_cast<std::size_t>(2 * s_.limits.jobs));
             if (proposals.empty()) {
                 result_.complete = true;
@@ -41,7 +36,7 @@ public:
             }
             try_all(proposals);
         }
-        find_inert();
+        result_.inert = inert_knobs(s_.space, codes_);
         choose();
         return result_;
     }
@@ -53,107 +48,120 @@ private:
         return seeds;
     }
 
-    RecordKey key_of(const bench::Shape &shape) const {
-        RecordKey key = s_.key;
-        key.mask = mask_of(shape), key.group = std::to_string(shape.h / shape.kv);
-        key.log2_queries = log2_of(shape.q), key.log2_keys = log2_of(shape.k);
-        key.shape = shape.label() + (s_.captures.empty() ? "" : "/captures:" + s_.captures),
-        key.baseline = text_of(result_.baseline), key.cold = s_.limits.cold;
-        return key;
-    }
+    RecordKey key_of(const bench::Shape &shape) const { return tune::key_of(s_, result_.baseline, shape); }
 
     void tell_progress(const std::string &phase) const {
         if (s_.progress) s_.progress(result_, phase);
     }
 
+    bool fail(const std::string &why) {
+        return result_.failure = "the numbers in use, " + text_of(result_.baseline) + why, false;
+    }
+    bool too_late(const std::string &why) { return result_.not_tried = "the time was up: " + why, false; }
+
     // A baseline that is wrong would make every comparison meaningless.
     bool prepare_baseline() {
-        if (!baseline_.verdict.empty()) {
-            result_.failure = "the numbers in use, " + text_of(result_.baseline) + ": " + baseline_.reason;
-            return false;
-        }
-        tell_progress("checking the numbers in use");
-        if (const Verdict verdict = check(baseline_); !verdict.right) {
-            result_.failure = "the numbers in use, " + text_of(result_.baseline) + ", are wrong: " + verdict.reason;
-            return false;
-        }
-        const auto start = Clock::now();
-        TimeJob with_peak = job(1);
+        const double compile = seconds_until(deadline_, s_.limits.compile_seconds);
+        baseline_ = s_.maker.make({result_.baseline}, 1, compile).front();
+        if (baseline_.verdict == "timeout" && compile < s_.limits.compile_seconds)
+            return too_late("the numbers in use were not compiled in " + seconds_text(compile));
+        if (!baseline_.verdict.empty()) return fail(": " + baseline_.reason);
+
+        std::stable_sort(s_.shapes.begin(), s_.shapes.end(),
+                         [](const WeightedShape &a, const WeightedShape &b) { return a.weight > b.weight; });
+        tell_progress("timing the numbers in use");
+        TimeJob with_peak = job(1, deadline_);
         with_peak.peak = true;
-        const Times alone = s_.workers.time({baseline_}, s_.cell.shapes.front().shape, with_peak);
-        if (!alone.failure.empty()) {
-            result_.failure = "the numbers in use cannot be timed: " + alone.failure;
-            return false;
-        }
+        const auto start = Clock::now();
+        const Times alone = s_.workers.time({baseline_}, s_.shapes.front().shape, with_peak);
+        if (alone.timed_out && with_peak.limit < seconds_of_process)
+            return too_late("the numbers in use were not timed in " + seconds_text(with_peak.limit));
+        if (!alone.failure.empty()) return fail(" cannot be timed: " + alone.failure);
         process_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
         call_seconds_ = *std::min_element(alone.seconds[0].begin(), alone.seconds[0].end());
         result_.baseline_seconds = result_.chosen_seconds = call_seconds_;
         result_.limit = alone.limit;
+        keep_shapes_that_fit();
+
+        tell_progress("checking the numbers in use");
+        const double limit = seconds_until(deadline_, check_seconds());
+        const Verdict verdict = check(baseline_, limit);
+        if (verdict.timed_out && limit < check_seconds())
+            return too_late("the numbers in use were not checked in " + seconds_text(limit));
+        if (!verdict.right) return fail(", are wrong: " + verdict.reason);
         by_code_[baseline_.code] = 1.0;
         return true;
     }
 
-    // At awkward calls and at all shapes.
-    Verdict check(const Candidate &candidate) const {
-        std::vector<bench::Shape> shapes;
-        for (const WeightedShape &shape : s_.cell.shapes) shapes.push_back(shape.shape);
-        return s_.workers.check(candidate, shapes, s_.limits.check_seconds * double(shapes.size()));
+    // The shapes of most weight, of which the decision takes at most half of the time.
+    void keep_shapes_that_fit() {
+        const double of_one = seconds_of_decision(s_.limits.finalists) / double(s_.shapes.size());
+        const auto fit = static_cast<std::size_t>(std::max(1.0, 0.5 * seconds_left(deadline_) / of_one));
+        if (fit >= s_.shapes.size()) return;
+        double all = 0, kept = 0;
+        for (std::size_t n = 0; n < s_.shapes.size(); n++)
+            all += s_.shapes[n].weight, kept += n < fit ? s_.shapes[n].weight : 0;
+        result_.shapes_left_out = std::to_string(s_.shapes.size() - fit) + " of " + std::to_string(s_.shapes.size()) +
+                                  " shapes, " + program::formatted("%.0f", 100 * (1 - kept / all)) +
+                                  " % of the weight, for which the time is too short";
+        s_.shapes.resize(fit);
     }
 
-    TimeJob job(std::uint64_t seed) const {
+    double check_seconds() const { return s_.limits.check_seconds * double(s_.shapes.size()); }
+
+    // At awkward calls and at all shapes.
+    Verdict check(const Candidate &candidate, double limit) const {
+        std::vector<bench::Shape> shapes;
+        for (const WeightedShape &shape : s_.shapes) shapes.push_back(shape.shape);
+        return s_.workers.check(candidate, shapes, limit);
+    }
+
+    TimeJob job(std::uint64_t seed, Deadline deadline) const {
         return {.rounds = s_.limits.rounds,
                 .sample_seconds = s_.limits.sample_seconds,
                 .cold = s_.limits.cold,
                 .seed = seed,
-                .limit = 300};
+                .limit = seconds_until(deadline, seconds_of_process)};
     }
 
-    // What the decision will take at least, so that the search ends in time.
-    double seconds_of_decision() const {
+    // What the decision between so many will take at least, so that the search ends in time.
+    double seconds_of_decision(std::size_t finalists) const {
         const double sample = std::max(s_.limits.sample_seconds, call_seconds_);
-        const double process = process_seconds_ + sample * s_.limits.rounds_of_process * double(s_.limits.finalists + 1) * 1.5;
-        return s_.limits.processes * process * double(s_.cell.shapes.size());
+        const double process = process_seconds_ + sample * s_.limits.rounds_of_process * double(finalists + 1) * 1.5;
+        return s_.limits.decisions * s_.limits.processes * process * double(s_.shapes.size());
     }
+    // Where the search ends.
+    Deadline last() const { return earlier(deadline_, seconds_of_decision(s_.limits.finalists)); }
+    double search_seconds() const { return seconds_left(last()); }
 
     void try_all(const std::vector<Numbers> &proposals) {
         std::vector<Numbers> unknown;
-        for (const Numbers &numbers : proposals)
-            if (!recall(numbers)) unknown.push_back(numbers);
-        tell_progress("compiling");
-        for (const Candidate &candidate : s_.maker.make(
-                 unknown, s_.limits.jobs, std::max(1.0, std::min(s_.limits.compile_seconds, seconds_left(deadline_)))))
-            try_one(candidate);
-    }
-
-    // From the records of an earlier run, if they hold all that measuring would give.
-    bool recall(const Numbers &numbers) {
-        Trial trial{numbers, "timed", "", 0, 0, 0, true};
-        MeanRatio mean;
-        std::string code;
-        for (const WeightedShape &shape : s_.cell.shapes) {
-            const RecordKey key = key_of(shape.shape);
-            const Record *found = nullptr;
-            for (const Record &record : s_.known)
-                if (record.numbers == numbers && record.key == key) found = &record;
-            if (!found) return false;
-            if (found->verdict != "timed") {
-                trial.verdict = found->verdict, trial.reason = found->reason;
-                break;
+        for (const Numbers &numbers : proposals) {
+            const auto known = recall(s_, result_.baseline, numbers);
+            if (!known) {
+                unknown.push_back(numbers);
+                continue;
             }
-            mean.add(median(found->ratios), shape.weight);
-            if (trial.seconds == 0) trial.seconds = found->seconds;
-            trial.error_ratio = std::max(trial.error_ratio, found->error_ratio);
-            code = found->object;
+            codes_[numbers] = known->code;
+            finish(known->trial, known->trial.verdict == "timed" ? Outcome(known->ratio) : Outcome(), known->code);
         }
-        codes_[numbers] = code;
-        finish(trial, trial.verdict == "timed" ? Outcome(mean.value()) : Outcome(), code);
-        return true;
+        if (unknown.empty()) return;
+        tell_progress("compiling");
+        const double turns = std::ceil(double(unknown.size()) / s_.limits.jobs);
+        const double limit = std::max(1.0, std::min(s_.limits.compile_seconds, search_seconds() / turns));
+        for (const Candidate &candidate : s_.maker.make(unknown, s_.limits.jobs, limit))
+            // What the end of the time cut short is no verdict.
+            if (candidate.verdict == "timeout" && limit < s_.limits.compile_seconds)
+                finish({candidate.numbers, "not measured", "not compiled in the last " + seconds_text(limit), 0, 0, 0, false},
+                       {}, "");
+            else
+                try_one(candidate);
     }
 
     void try_one(const Candidate &candidate) {
         Trial trial{candidate.numbers, candidate.verdict, candidate.reason, 0, 0, 0, false};
         if (!candidate.verdict.empty()) {
-            write(trial, candidate, s_.cell.shapes.front().shape, {}, 0);
+            write(trial, candidate, s_.shapes.front().shape, {}, 0);
             return finish(trial, {}, "");
         }
         codes_[candidate.numbers] = candidate.code;
@@ -162,22 +170,31 @@ private:
             trial.verdict = "same code", trial.gain = 1 / same->second;
             return finish(trial, same->second, "");
         }
-        if (seconds_left(deadline_) <= 0) return;
+        if (search_seconds() <= 0) return;
         tell_progress("checking " + text_of(candidate.numbers));
-        const Verdict verdict = check(candidate);
+        const double limit = seconds_until(last(), check_seconds());
+        const Verdict verdict = check(candidate, limit);
+        if (verdict.timed_out && limit < check_seconds()) return;
         trial.error_ratio = verdict.error_ratio;
-        const auto reject = [&](const std::string &reason, const bench::Shape &shape, double foreign_load) {
-            trial.verdict = "rejected", trial.reason = reason;
-            write(trial, candidate, shape, {}, foreign_load);
-            finish(trial, {}, candidate.code);
-        };
-        if (!verdict.right) return reject(verdict.reason, s_.cell.shapes.front().shape, 0);
+        if (!verdict.right) return reject(trial, candidate, verdict.reason, s_.shapes.front().shape, 0);
+        time_one(trial, candidate);
+    }
+
+    void time_one(Trial &trial, const Candidate &candidate) {
         trial.verdict = "timed";
         MeanRatio mean;
-        for (const WeightedShape &shape : s_.cell.shapes) {
-            if (seconds_left(deadline_) <= 0) return;
-            const Times times = quiet_times(candidate, shape.shape);
-            if (!times.failure.empty()) return reject(times.failure, shape.shape, times.foreign_load);
+        for (const WeightedShape &shape : s_.shapes) {
+            if (search_seconds() <= 0) return;
+            Measured measured = Measured::yes;
+            const Times times = quiet_times(candidate, shape.shape, measured);
+            if (times.timed_out && search_seconds() <= 0) return;
+            if (measured == Measured::busy) {
+                trial.verdict = "not measured";
+                trial.reason = "quicker than the peak of a busy machine; others took " +
+                               program::formatted("%.2f", times.foreign_load) + " of a core";
+                return finish(trial, {}, "");
+            }
+            if (!times.failure.empty()) return reject(trial, candidate, times.failure, shape.shape, times.foreign_load);
             const std::vector<double> ratios = times.ratios(1);
             Trial of_shape = trial;
             of_shape.seconds = *std::min_element(times.seconds[1].begin(), times.seconds[1].end());
@@ -189,17 +206,31 @@ private:
     }
 
     // The baseline and the candidate in turns; again where others were at work, or where the figure cannot be.
-    Times quiet_times(const Candidate &candidate, const bench::Shape &shape) {
+    Times quiet_times(const Candidate &candidate, const bench::Shape &shape, Measured &measured) {
         Times best;
-        for (std::uint64_t attempt = 1; attempt <= 3; attempt++) {
-            const Times times = s_.workers.time({baseline_, candidate}, shape, job(attempt));
+        for (std::uint64_t attempt = 1; attempt <= 3 && (attempt == 1 || search_seconds() > 0); attempt++) {
+            const auto start = Clock::now();
+            const Times times = s_.workers.time({baseline_, candidate}, shape, job(attempt, last()));
+            process_seconds_ = std::max(process_seconds_, std::chrono::duration<double>(Clock::now() - start).count());
             if (!times.failure.empty()) return times;
-            if (attempt == 1 || times.foreign_load < best.foreign_load || best.suspicious) best = times;
-            if (best.foreign_load <= s_.limits.quiet && !best.suspicious) break;
+            const Measured now = tune::measured(times.products[1], times.products[0], times.foreign_load, s_.limits.quiet);
+            const bool right = now == Measured::yes, was_right = attempt > 1 && measured == Measured::yes;
+            if (attempt == 1 || right > was_right || (right == was_right && times.foreign_load < best.foreign_load))
+                best = times, measured = now;
+            if (best.foreign_load <= s_.limits.quiet && measured == Measured::yes) break;
         }
-        if (best.suspicious) best.failure = "quicker than this machine can compute it: a part of the work is left out";
+        if (measured == Measured::too_quick)
+            best.failure = "makes " + program::formatted("%.2f", best.products[1]) +
+                           " times the products that this machine can: a part of the work is left out";
         result_.loudest = std::max(result_.loudest, best.foreign_load);
         return best;
+    }
+
+    void reject(Trial &trial, const Candidate &candidate, const std::string &reason, const bench::Shape &shape,
+                double foreign_load) {
+        trial.verdict = "rejected", trial.reason = reason;
+        write(trial, candidate, shape, {}, foreign_load);
+        finish(trial, {}, candidate.code);
     }
 
     void write(const Trial &trial, const Candidate &candidate, const bench::Shape &shape, const std::vector<double> &ratios,
@@ -218,40 +249,35 @@ private:
         tell_progress(strategy_->phase());
     }
 
-    // A knob is inert if no two candidates that differ in it alone have different code, and some do so differ.
-    void find_inert() {
-        for (const Knob &knob : s_.space.knobs()) {
-            bool compared = false, alive = false;
-            std::map<Numbers, std::set<std::string>> groups;  // codes of numbers that are alike but for the knob
-            for (const auto &[numbers, code] : codes_) {
-                Numbers others = numbers;
-                others.erase(knob.name);
-                auto &group = groups[others];
-                compared = compared || !group.empty();
-                group.insert(code);
-                alive = alive || group.size() > 1;
-            }
-            if (compared && !alive) result_.inert.push_back(knob.name);
-        }
+    // The best by their first measurement; what is far behind by it is not worth a place.
+    std::vector<const Trial *> candidates_for_decision() const {
+        std::vector<const Trial *> right;
+        for (const Trial &trial : result_.trials)
+            if (trial.verdict == "timed" && trial.numbers != result_.baseline && trial.gain >= 0.97) right.push_back(&trial);
+        std::stable_sort(right.begin(), right.end(), [](const Trial *a, const Trial *b) { return a->gain > b->gain; });
+        std::size_t fit = s_.limits.finalists;
+        while (fit > 1 && seconds_of_decision(fit) > seconds_left(deadline_)) fit--;
+        if (right.size() > fit) right.resize(fit);
+        return right;
     }
 
     void choose() {
-        std::vector<const Trial *> right;
-        for (const Trial &trial : result_.trials)
-            if (trial.verdict == "timed" && trial.numbers != result_.baseline) right.push_back(&trial);
-        if (right.empty() && !result_.trials.empty() &&
-            std::none_of(result_.trials.begin(), result_.trials.end(), [](const Trial &t) { return t.was_right(); })) {
-            result_.failure = "none of " + std::to_string(result_.trials.size()) + " candidates was right";
+        const auto &trials = result_.trials;
+        if (trials.empty() && !result_.complete)
+            return void(too_late("no candidate was tried, since a decision takes " +
+                                 seconds_text(seconds_of_decision(s_.limits.finalists)) + " on " +
+                                 std::to_string(s_.shapes.size()) + " shapes; give more --time"));
+        if (!trials.empty() && std::none_of(trials.begin(), trials.end(),
+                                            [](const Trial &t) { return t.was_right() || t.verdict == "not measured"; })) {
+            result_.failure = "none of " + std::to_string(trials.size()) + " candidates was right";
             return;
         }
-        std::stable_sort(right.begin(), right.end(), [](const Trial *a, const Trial *b) { return a->gain > b->gain; });
-        if (right.size() > s_.limits.finalists) right.resize(s_.limits.finalists);
-        // What is far behind by its first measurement is not worth a place.
-        std::erase_if(right, [](const Trial *t) { return t->gain < 0.97; });
+        const std::vector<const Trial *> right = candidates_for_decision();
         std::vector<Numbers> numbers;
         for (const Trial *trial : right) numbers.push_back(trial->numbers);
         const std::vector<Candidate> others = s_.maker.make(numbers, s_.limits.jobs, s_.limits.compile_seconds);
-        result_.finalists = decide(s_, baseline_, others, deadline_, result_);
+        const double later = seconds_of_decision(s_.limits.finalists) * (s_.limits.decisions - 1) / s_.limits.decisions;
+        result_.finalists = decide(s_, baseline_, others, earlier(deadline_, later), result_);
         for (std::size_t n = 0; n < result_.finalists.size(); n++) result_.finalists[n].error_ratio = right[n]->error_ratio;
         if (const Finalist *best = winner(result_.finalists)) {
             result_.chosen = best->numbers, result_.gain = best->gain;
@@ -259,7 +285,9 @@ private:
         }
     }
 
-    const Setting &s_;
+    static constexpr double seconds_of_process = 300;  // at most, of one that times
+
+    Setting s_;
     Deadline deadline_;
     std::unique_ptr<Strategy> strategy_;
     Candidate baseline_;

@@ -63,7 +63,10 @@ std::string table_of(const std::string &title, const std::vector<Contender> &all
         const auto [least, most] = std::minmax_element(c.ratios.begin(), c.ratios.end());
         text += program::formatted("%.4g", 1e3 * c.best) + " | " + program::formatted("%.3g", 1 / median(c.ratios)) + " (" +
                 program::formatted("%.3g", 1 / *most) + " to " + program::formatted("%.3g", 1 / *least) + ") | " +
-                (limit.peak > 0 ? program::formatted("%.2g", limit.share(c.best)) : "-") + " |\n";
+                (limit.peak <= 0           ? "-"
+                 : limit.share(c.best) > 1 ? limit.share_text(c.best)
+                                           : program::formatted("%.2g", limit.share(c.best))) +
+                " |\n";
     }
     for (const Contender &c : all)
         if (c.failure.empty() && !c.limits.empty())
@@ -108,7 +111,7 @@ std::string compare(const CompareArguments &a) {
     forget_environment();
     const Generators generators = Generators::find(a.op, a.build);
     const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = a.threads > 0 ? a.threads : cores;
-    Subject subject = find_subject(a.op, generators, a.shapes, a.captures);
+    Subject subject = find_subject(a.op, generators, a.shapes, a.captures, Lengths::single);
     Context context(ContextOptions{.threads = threads});
     const std::vector<Cell> cells = cells_of(subject, "*", context);
     for (const std::string &line : subject.left_out) std::fprintf(stderr, "left out: %s\n", line.c_str());
@@ -157,8 +160,15 @@ std::string compare(const CompareArguments &a) {
         }
     }
     if (a.picture) write_picture(outputs, chart_of(tables));
-    return hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
+    text = hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
            std::to_string(3 * a.processes) + " rounds in " + std::to_string(a.processes) + " processes, in turns\n\n" + text;
+    std::string failed;
+    for (const auto &[title, all] : tables)
+        for (const Contender &c : all)
+            if (!c.failure.empty() && failed.empty()) failed = c.label + ": " + c.failure;
+    if (failed.empty()) return text;
+    std::fputs(text.c_str(), stdout);
+    throw program::MachineError(a.op, "not all contenders were timed: " + failed);
 }
 
 }  // namespace attune::tune

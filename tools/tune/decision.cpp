@@ -27,6 +27,11 @@ void MeanRatio::add(double ratio, double weight) { logs_ += weight * std::log(ra
 
 double MeanRatio::value() const { return weights_ > 0 ? std::exp(logs_ / weights_) : 1; }
 
+Measured measured(double products, double products_of_other, double foreign_load, double quiet) {
+    if (products <= 1) return Measured::yes;
+    return foreign_load > quiet || products_of_other > 1 ? Measured::busy : Measured::too_quick;
+}
+
 Gain gain_of(const std::vector<std::vector<double>> &ratios) {
     std::vector<double> logs;
     for (const std::vector<double> &process : ratios) {

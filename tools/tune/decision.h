@@ -18,6 +18,12 @@ private:
     double logs_ = 0, weights_ = 0;
 };
 
+// Whether a time is a measurement, from what its products are of the most that the machine makes in a second: the candidate's
+// and those of what it was timed in turns with, which is known to be right. More than all cannot be; then either the peak was
+// measured too low, which says nothing of the candidate, or the candidate leaves out a part of the work.
+enum class Measured { yes, too_quick, busy };
+Measured measured(double products, double products_of_other, double foreign_load, double quiet);
+
 // How many times as quick a candidate is as what it is compared with, and the 95 % interval of it; 1 is alike.
 struct Gain {
     double value = 1, low = 0, high = 0;  // low 0: too few processes to say

@@ -12,20 +12,23 @@ std::vector<Finalist> decide(const Setting &setting, const Candidate &baseline, 
     all.insert(all.end(), others.begin(), others.end());
     std::vector<std::vector<std::vector<double>>> ratios(others.size());  // [finalist][process]: one, over all shapes
     const Limits &limits = setting.limits;
+    int decided = 0;      // processes
+    std::string failure;  // of one that is none
     for (int process = 0; process < limits.most_processes; process++) {
         const bool open = std::any_of(finalists.begin(), finalists.end(), [](const Finalist &f) { return undecided(f.gain); });
-        if (process >= limits.processes && (!open || seconds_left(deadline) <= 0)) break;
+        if ((decided >= limits.processes && !open) || (process > 0 && seconds_left(deadline) <= 0)) break;
         if (setting.progress) setting.progress(result, "decision, process " + std::to_string(process + 1));
         std::vector<MeanRatio> means(others.size());
         bool complete = true;
-        for (const WeightedShape &shape : setting.cell.shapes) {
+        for (const WeightedShape &shape : setting.shapes) {
             const Times times = setting.workers.time(all, shape.shape,
                                                      {.rounds = limits.rounds_of_process,
                                                       .sample_seconds = limits.sample_seconds,
                                                       .cold = limits.cold,
                                                       .seed = setting.seed * 1000 + static_cast<std::uint64_t>(process),
-                                                      .limit = 600});
+                                                      .limit = seconds_until(deadline, 600)});
             complete = complete && times.failure.empty();
+            if (!complete) failure = times.failure;
             if (!complete) break;
             result.loudest = std::max(result.loudest, times.foreign_load);
             for (std::size_t n = 0; n < others.size(); n++) means[n].add(median(times.ratios(n + 1)), shape.weight);
@@ -34,6 +37,13 @@ std::vector<Finalist> decide(const Setting &setting, const Candidate &baseline, 
             ratios[n].push_back({means[n].value()});
             finalists[n].gain = gain_of(ratios[n]);
         }
+        decided += complete;
+    }
+    // Of fewer processes the interval is that of their noise.
+    if (decided < limits.processes) {
+        result.not_tried = "undecided after " + std::to_string(decided) + " of " + std::to_string(limits.processes) +
+                           " processes: " + (failure.empty() || seconds_left(deadline) <= 0 ? "the time was up" : failure);
+        for (Finalist &f : finalists) f.gain.low = 0;
     }
     return finalists;
 }

@@ -5,8 +5,8 @@
 
 namespace attune::tune {
 
-// Between a baseline and others that are all right. Beyond the deadline there are no more processes than the decision needs at
-// least.
+// Between a baseline and others that are all right. What is open at the deadline, or after processes that failed, stays so:
+// then no gain has an interval, and the result says why.
 std::vector<Finalist> decide(const Setting &, const Candidate &baseline, const std::vector<Candidate> &others, Deadline,
                              CellResult &);
 // Which finalist replaces the baseline: of those whose interval lies above the least gain the quickest; among those within 1 %

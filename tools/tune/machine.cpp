@@ -1,4 +1,5 @@
 #include "machine.h"
+#include "tools/text.h"
 #include <algorithm>
 #include <ctime>
 
@@ -10,6 +11,8 @@ std::string field(const std::string &name) {
         if (key == name) return value;
     return "unknown";
 }
+
+constexpr const char *plain_read = "plain read";
 
 double fma_peak_f32(bench::Team &team) { return bench::fma_peak(team, DType::f32); }
 double fma_peak_f64(bench::Team &team) { return bench::fma_peak(team, DType::f64); }
@@ -25,14 +28,28 @@ std::string utc(const char *format) {
     return text;
 }
 
+std::string PeakLimit::share_text(double seconds) const {
+    const double share = this->share(seconds);
+    if (share <= 0) return "";
+    const std::string text = program::formatted("%.2f", share);
+    if (share <= 1) return text;
+    return unit == plain_read ? text + ", from a cache" : "not measured (" + text + ": the machine was busy)";
+}
+
 Peak::Peak(const std::string &schedule, const bench::Shape &s, int threads) : team_(threads) {
     if (s.decode()) {
-        limit_.work = s.bytes(), limit_.unit = "plain read";
+        limit_.work = s.bytes(), limit_.unit = plain_read;
         of_team_ = bench::read_bandwidth;
     } else if (std::string(s.unit()) == "FLOP") {
         const bool pairs = schedule == "pairs";
-        limit_.work = s.work(), limit_.unit = pairs ? "bf16 dot product peak" : "multiply-add peak";
-        of_team_ = pairs ? bench::bf16_dot_peak : s.dtype == DType::f64 ? fma_peak_f64 : fma_peak_f32;
+        // Gradients by `tiles` are tiles of registers.
+        const bool matrix = schedule == "matrix_tiles" || schedule == "weight_tiles" || (schedule == "tiles" && !s.backward());
+        limit_.work = s.work();
+        limit_.unit = matrix ? "matrix tile peak" : pairs ? "bf16 dot product peak" : "multiply-add peak";
+        of_team_ = matrix                  ? bench::bf16_tile_peak
+                   : pairs                 ? bench::bf16_dot_peak
+                   : s.dtype == DType::f64 ? fma_peak_f64
+                                           : fma_peak_f32;
     }
 }
 

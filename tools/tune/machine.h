@@ -17,6 +17,9 @@ struct PeakLimit {
 
     // Of the peak, by a call that takes so long; 0 where no peak is known.
     double share(double seconds) const { return peak > 0 && seconds > 0 ? work / seconds / peak : 0; }
+    // In words, "0.83"; empty where no peak is known. More than all is a read from a cache, or a peak that was measured while
+    // the machine did something else.
+    std::string share_text(double seconds) const;
 };
 
 // The most that this machine does of a shape's work. It is measured in turns with the calls that it is compared with: where

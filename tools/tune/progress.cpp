@@ -50,8 +50,8 @@ std::string Progress::line(const CellResult &result, const std::string &phase) c
     if (rejected) text += ", " + std::to_string(rejected) + " rejected";
     if (known) text += ", " + std::to_string(known) + " known before";
     text += "  best " + program::formatted("%.3f", gain) + " of the start";
-    if (const double share = result.limit.share(seconds); share > 0)
-        text += ", " + program::formatted("%.2f", share) + " of the " + result.limit.unit;
+    if (const std::string share = result.limit.share_text(seconds); !share.empty())
+        text += ", " + share + " of the " + result.limit.unit;
     return text + "  " + phase;
 }
 

@@ -8,8 +8,8 @@ namespace attune::tune {
 namespace {
 
 std::string share(const CellReport &r, double seconds) {
-    const double share = r.result.limit.share(seconds);
-    return share > 0 ? program::formatted("%.2f", share) : "-";
+    const std::string share = r.result.limit.share_text(seconds);
+    return share.empty() ? "-" : share;
 }
 
 std::string tried_text(const CellReport &r) {
@@ -22,34 +22,69 @@ std::string tried_text(const CellReport &r) {
 
 // Why the numbers stay.
 std::string why_kept(const CellReport &r) {
-    if (!r.result.failure.empty()) return r.result.failure;
-    if (r.result.finalists.empty()) return "no candidate came within 3 % of the numbers in use";
-    const Finalist *best = &r.result.finalists.front();
-    for (const Finalist &f : r.result.finalists)
+    const CellResult &result = r.result;
+    if (!result.failure.empty()) return result.failure;
+    if (!result.not_tried.empty()) return result.not_tried;
+    if (result.chosen != r.in_use && r.over_in_use)
+        return "of what was found from the numbers of " + r.began +
+               ", no gain over those in use is certain: " + text_of(result.chosen) + " is " + text_of(*r.over_in_use);
+    if (!r.began.empty() && result.gain) return "the best that was found from the numbers of " + r.began + " is what is in use";
+    const auto timed = [&](const Trial &t) { return t.verdict == "timed" && t.numbers != result.baseline; };
+    if (std::none_of(result.trials.begin(), result.trials.end(), timed)) return "no other candidate was timed";
+    if (result.finalists.empty()) return "no candidate came within 3 % of " + text_of(result.baseline);
+    const Finalist *best = &result.finalists.front();
+    for (const Finalist &f : result.finalists)
         if (f.gain.value > best->gain.value) best = &f;
-    return "no gain of more than 1 % is certain: the best, " + text_of(best->numbers) + ", is " +
-           program::formatted("%.3f", best->gain.value) + " (" + program::formatted("%.3f", best->gain.low) + " to " +
-           program::formatted("%.3f", best->gain.high) + ")";
+    return "no gain of more than 1 % is certain: the best, " + text_of(best->numbers) + ", is " + text_of(best->gain);
 }
 
 }  // namespace
 
+std::optional<Gain> CellReport::gain() const {
+    if (!result.failure.empty() || result.chosen == in_use) return {};
+    const std::optional<Gain> &over = result.baseline == in_use ? result.gain : over_in_use;
+    return over && replaces(*over) ? over : std::nullopt;
+}
+
+double CellReport::seconds_in_use() const {
+    if (result.baseline == in_use) return result.baseline_seconds;
+    if (result.chosen == in_use) return result.chosen_seconds;
+    return over_in_use ? result.chosen_seconds * over_in_use->value : 0;
+}
+
+std::string text_of(const Gain &gain) {
+    return program::formatted("%.3f", gain.value) + " (" + program::formatted("%.3f", gain.low) + " to " +
+           program::formatted("%.3f", gain.high) + ")";
+}
+
+std::string how_found(const CellReport &r) {
+    const auto timed =
+        std::count_if(r.result.trials.begin(), r.result.trials.end(), [](const Trial &t) { return t.verdict == "timed"; });
+    std::string text = "best of " + std::to_string(timed) + " candidates";
+    if (!r.began.empty()) text += " from the numbers of " + r.began;
+    if (const auto gain = r.gain()) text += ", " + text_of(*gain) + " of the speed of " + text_of(r.in_use);
+    if (const std::string share = r.result.limit.share_text(r.result.chosen_seconds); !share.empty())
+        text += ", " + share + " of the " + r.result.limit.unit;
+    for (const WeightedShape &s : r.result.shapes) text += ", " + s.shape.label();
+    return text;
+}
+
 std::string table_of(const std::vector<CellReport> &reports) {
-    std::vector<std::vector<std::string>> rows = {{"variant", "start", "now", "speed, 95 %", "share before", "after", "tried"}};
+    std::vector<std::vector<std::string>> rows = {
+        {"variant", "in use", "now", "speed, 95 %", "share before", "after", "tried"}};
     std::string kept;
     for (const CellReport &r : reports) {
         const CellResult &result = r.result;
-        const std::string gain = result.gain ? program::formatted("%.3f", result.gain->value) + " (" +
-                                                   program::formatted("%.3f", result.gain->low) + " to " +
-                                                   program::formatted("%.3f", result.gain->high) + ")"
-                                             : "-";
-        rows.push_back({r.cell.variant, text_of(result.baseline), result.gain ? text_of(result.chosen) : "unchanged", gain,
-                        share(r, result.baseline_seconds), share(r, result.chosen_seconds), tried_text(r)});
-        if (!result.gain) kept += r.cell.variant + ": unchanged: " + why_kept(r) + "\n";
-        for (const std::string &knob : result.inert) kept += r.cell.variant + ": " + knob + " never changed the code\n";
+        const std::optional<Gain> gain = r.gain();
+        rows.push_back({r.cell.variant, text_of(r.in_use), gain ? text_of(r.now()) : "unchanged", gain ? text_of(*gain) : "-",
+                        share(r, r.seconds_in_use()), share(r, gain ? result.chosen_seconds : r.seconds_in_use()),
+                        tried_text(r)});
+        if (!gain) kept += r.cell.variant + ": unchanged: " + why_kept(r) + "\n";
+        if (!result.shapes_left_out.empty()) kept += r.cell.variant + ": not timed: " + result.shapes_left_out + "\n";
         if (result.loudest > 0.05)
             kept += r.cell.variant + ": other programs took up to " + program::formatted("%.2f", result.loudest) +
                     " cores while it was timed\n";
+        for (const std::string &knob : result.inert) kept += r.cell.variant + ": " + knob + " never changed the code\n";
     }
     std::vector<std::size_t> width(rows[0].size());
     for (const auto &row : rows)
@@ -96,7 +131,7 @@ std::string picture_of(const std::vector<CellReport> &reports) {
                "\" y2=\"" + one + "\" stroke=\"#888\" stroke-dasharray=\"4 3\"/>\n";
         for (std::size_t n = 0; n < trials.size(); n++) {
             const Trial &t = trials[n];
-            const bool right_one = t.was_right(), chosen = r.result.gain && t.numbers == r.result.chosen;
+            const bool right_one = t.was_right(), chosen = r.gain() && t.numbers == r.result.chosen;
             const double x = x_of(n), y = right_one ? y_of(t.gain) : y0 + height - bottom + 14;
             svg += "<circle cx=\"" + program::formatted("%.1f", x) + "\" cy=\"" + program::formatted("%.1f", y) + "\" r=\"" +
                    (chosen ? "6" : "3") + "\" fill=\"" +

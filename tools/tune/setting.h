@@ -6,6 +6,7 @@
 #include "records.h"
 #include "space.h"
 #include "workers.h"
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -24,11 +25,13 @@ struct Limits {
     std::size_t finalists = 5;
     int processes = 6, most_processes = 12;  // of the decision; more while it is open
     int rounds_of_process = 6;
+    int decisions = 1;  // that follow the search: a second one where it began elsewhere than at the numbers in use
     bool cold = false;
     double quiet = 0.05;  // foreign CPU seconds per second beyond which a measurement is taken again
 };
 
-// One candidate, as it was tried; for the picture and the report.
+// One candidate, as it was tried; for the picture and the report. Its verdict is that of a record, "same code" as another's, or
+// "not measured", of which there is no record: a further run tries it again.
 struct Trial {
     Numbers numbers;
     std::string verdict, reason;
@@ -51,17 +54,21 @@ struct CellResult {
     std::optional<Gain> gain;  // of what was chosen
     std::vector<Finalist> finalists;
     std::vector<Trial> trials;
+    std::vector<WeightedShape> shapes;                // on which candidates are timed
+    std::string shapes_left_out;                      // for want of time, in words
     std::vector<std::string> inert;                   // knobs that never changed the code
     double baseline_seconds = 0, chosen_seconds = 0;  // of a call on the first shape, the best
     PeakLimit limit;                                  // of the first shape, measured in turns with the baseline
     double loudest = 0;                               // foreign load of the loudest measurement that counts
     bool complete = false;                            // the strategy had nothing more to ask
+    std::string not_tried;                            // why nothing was, or nothing is decided
     std::string failure;                              // no candidate was right, or the baseline is not
 };
 
 // What the search needs; all of it outlives the tuner.
 struct Setting {
     const Cell &cell;
+    std::vector<WeightedShape> shapes;  // of the cell, those that are timed
     const Space &space;
     const CandidateMaker &maker;
     const Workers &workers;
@@ -81,5 +88,10 @@ using Deadline = std::chrono::steady_clock::time_point;
 inline double seconds_left(Deadline deadline) {
     return std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
 }
+inline Deadline earlier(Deadline deadline, double seconds) {
+    return deadline - std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(seconds));
+}
+// For what may take so long, and no longer than until the deadline.
+inline double seconds_until(Deadline deadline, double at_most) { return std::clamp(seconds_left(deadline), 1.0, at_most); }
 
 }  // namespace attune::tune

@@ -209,6 +209,13 @@ Numbers Space::Parts::closest(const Numbers &numbers, const std::vector<Point> &
     return numbers_of(*best);
 }
 
+Numbers Space::completed(const Numbers &numbers) const {
+    Numbers all = numbers;
+    for (std::size_t n = 0; n < parts_->knobs.size(); n++)
+        if (parts_->otherwise[n]) all.emplace(parts_->knobs[n].name, *parts_->otherwise[n]);
+    return all;
+}
+
 Numbers Space::nearest(const Numbers &numbers) const { return parts_->closest(numbers, parts_->legal); }
 
 std::optional<Point> Space::Parts::point_of(const Numbers &numbers) const {

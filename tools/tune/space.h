@@ -43,6 +43,8 @@ public:
     const std::vector<Knob> &knobs() const;
     // Empty if the numbers are legal, else what they break, in the words of the file ("accumulators: 34 of 28 registers").
     std::string why_not(const Numbers &) const;
+    // The numbers with the defaults of the knobs that they lack: what they mean, whether it is legal or not.
+    Numbers completed(const Numbers &) const;
     // The legal point that is nearest to numbers of elsewhere (another target, another class), which may lack knobs or name
     // values that are none here. That of legal numbers is themselves, completed by the defaults of what they lack: points of a
     // space can be compared.

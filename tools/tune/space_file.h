@@ -2,7 +2,7 @@
 //
 //   {"schema": 1, "op": "sdpa", "like": "other op",      where no space of this file fits, those of that op's file are asked
 //    "spaces": [
-//      {"schedules": ["prefill"], "classes": ["long"],   classes: all that no space before it is for, if left out
+//      {"schedules": ["prefill"], "classes": ["long"],   classes: all that no space before it is for, if left out; "": no name
 //       "note": "...",                                   for who reads the file
 //       "knobs": {
 //         "tile_q": {"values": [16, "2 * lanes"],        expressions over facts; or lists of them by class:

@@ -1,5 +1,6 @@
 #include "subject.h"
 #include "candidates.h"
+#include "lengths.h"
 #include "shapes_file.h"
 #include "tools/error.h"
 #include "user_captures.h"
@@ -23,8 +24,12 @@ Captures parse_captures(const std::vector<std::string> &given) {
 }  // namespace
 
 Subject find_subject(const std::string &op, const Generators &generators, const std::optional<std::string> &shapes,
-                     const std::vector<std::string> &captures) {
+                     const std::vector<std::string> &captures, Lengths lengths) {
     Subject subject;
+    const auto group = [&] {
+        subject.given = subject.shapes.size();
+        if (lengths == Lengths::grouped) subject.shapes = group_lengths(subject.shapes);
+    };
     subject.op = op, subject.like = generators.like(op);
     subject.file = shapes ? *shapes : generators.shapes_folder() + "/" + subject.like + ".csv";
     if (!shapes && !std::filesystem::exists(subject.file))
@@ -33,6 +38,7 @@ Subject find_subject(const std::string &op, const Generators &generators, const 
     const Captures given = parse_captures(captures);
     if (!generators.is_users(op)) {
         if (!given.empty()) throw InputError("--capture", op + " is an op of the library, which captures nothing");
+        group();
         return subject;
     }
     std::erase_if(subject.shapes, [&](const WeightedShape &s) {
@@ -41,6 +47,7 @@ Subject find_subject(const std::string &op, const Generators &generators, const 
         subject.left_out.push_back(s.shape.label() + ": f64, which nothing more exact can judge");
         return true;
     });
+    group();
     subject.user.module = generators.module(op);
     load_attention(subject.user.module);
     std::vector<bench::Shape> all;

@@ -25,9 +25,9 @@ struct TimingJob {
 
 struct Timings {
     std::vector<std::vector<double>> seconds;  // a call, of each round; a list a candidate
-    std::vector<std::string> suspicious;       // a candidate that is faster than this machine can be; empty: it is not
-    PeakLimit limit;                           // where it was asked for and is known
-    double foreign_load = 0;                   // CPU seconds of others per second
+    std::vector<double> products;  // of a candidate, as a share of the most that this machine makes; none where it is not known
+    PeakLimit limit;               // where it was asked for and is known
+    double foreign_load = 0;       // CPU seconds of others per second, from the first round to the last peak
 };
 
 // Each round takes every variant once, in an order of its own, and the peak; a sample of each variant has the same number of

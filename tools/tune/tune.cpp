@@ -23,6 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+// A cell's share of the time is at least the first of these, even where there is then none left for others: in less a candidate
+// is hardly compiled, checked and decided on. In less than the second nothing is begun.
+constexpr double least_seconds_of_cell = 30, least_seconds_to_begin = 5;
+
 // What the candidates of one cell are made and tried with.
 struct Tools {
     Tools(const Cell &cell, const Generators &generators, const fs::path &cache, int threads)
@@ -54,7 +58,7 @@ public:
           cache_(cache_folder()) {
         if (a_.picture) outputs_.add("--picture", *a_.picture);
         forget_environment();
-        subject_ = find_subject(a_.op, generators_, a_.shapes, a_.captures);
+        subject_ = find_subject(a_.op, generators_, a_.shapes, a_.captures, Lengths::grouped);
         files_ = a_.records.empty() ? std::vector<std::string>{(cache_ / "records.jsonl").string()} : a_.records;
         for (const std::string &file : files_) {
             const std::vector<Record> some = read_records(file);
@@ -64,22 +68,29 @@ public:
     }
 
     std::string run() {
-        Context context(ContextOptions{.threads = threads_});
-        const std::vector<Cell> cells = cells_of(subject_, a_.variant, context);
-        if (a_.identical > 0) return try_identical(cells.front());
         const double seconds = a_.minutes * 60;
-        const Deadline end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+        Deadline end = after(seconds);
+        Context context(ContextOptions{.threads = threads_});
+        std::vector<Cell> cells = cells_of(subject_, a_.variant, context);
+        if (a_.identical > 0) return try_identical(cells.front());
+        // Said before an hour is spent, if there are none.
+        for (const Cell &cell : cells) numbers_file(cell), numbers_from(cell);
+        end += make_programs(cells);
+        // What takes most of the time is tuned first: there may be none left for the rest.
+        std::stable_sort(cells.begin(), cells.end(), [](const Cell &a, const Cell &b) { return weight_of(a) > weight_of(b); });
         std::vector<CellReport> reports;
         {
             Progress progress(cells.size(), end, seconds);
             progress_ = &progress;
             for (const std::string &line : subject_.left_out) progress.say("left out: " + line);
+            if (subject_.given > subject_.shapes.size())
+                progress.say(std::to_string(subject_.given) + " shapes are tuned for as " +
+                             std::to_string(subject_.shapes.size()) + ": one for lengths within a factor of two");
             for (const std::string &capture : subject_.made_up)
                 progress.say("captures made up: " + capture + "; yours: --capture NAME=FILE.npy or NAME=NUMBER");
-            for (const Cell &cell : cells) numbers_file(cell);  // said before an hour is spent, if there is none
             for (std::size_t n = 0; n < cells.size(); n++) {
-                const auto share = (end - Clock::now()) / static_cast<int>(cells.size() - n);
-                reports.push_back(tune_one(cells[n], Clock::now() + share));
+                const double left = seconds_left(end), share = left / static_cast<double>(cells.size() - n);
+                reports.push_back(tune_one(cells[n], std::min(left, std::max(share, least_seconds_of_cell))));
             }
             progress_ = nullptr;
         }
@@ -96,17 +107,20 @@ public:
     }
 
 private:
-    Numbers baseline_of(const Cell &cell, const Space &space) const {
-        if (!a_.from) return space.nearest(cell.shipped);
+    // Those that the search begins at by --from.
+    Numbers numbers_from(const Cell &cell) const {
+        if (!a_.from) return {};
         const Numbers from = numbers_in(generators_.schedules(), cell, *a_.from);
         if (from.empty()) throw program::InputError("--from", *a_.from + " has no numbers for " + cell.variant);
-        return space.nearest(from);
+        return from;
     }
 
     Setting setting_of(const Cell &cell, const Tools &tools) const {
         Limits limits;
         limits.jobs = jobs_, limits.cold = a_.cold;
+        if (a_.from) limits.decisions = 2;
         return {.cell = cell,
+                .shapes = cell.shapes,
                 .space = tools.space,
                 .maker = tools.maker,
                 .workers = tools.workers,
@@ -121,50 +135,58 @@ private:
                 .progress = {}};
     }
 
-    CellReport tune_one(const Cell &cell, Deadline deadline) {
-        CellReport report{cell, {}};
+    static Deadline after(double seconds) {
+        return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    }
+
+    static double weight_of(const Cell &cell) {
+        double weight = 0;
+        for (const WeightedShape &s : cell.shapes) weight += s.weight;
+        return weight;
+    }
+
+    // The programs that make kernels are made before the time counts: they take a minute, once. How long it was.
+    Clock::duration make_programs(const std::vector<Cell> &cells) const {
+        const auto start = Clock::now();
+        for (const Cell &cell : cells) generators_.program(cell.op, cell.dtype, cell.target);
+        return Clock::now() - start;
+    }
+
+    CellReport tune_one(const Cell &cell, double seconds) {
+        const Deadline deadline = after(seconds);
         const Tools tools(cell, generators_, cache_, threads_);
-        const Numbers baseline = baseline_of(cell, tools.space), shipped = tools.space.nearest(cell.shipped);
-        Setting setting = setting_of(cell, tools);
-        if (!a_.from) setting.seeds = seeds_of(generators_.schedules(), cell, known_, tools.key);
-        setting.progress = [this](const CellResult &result, const std::string &phase) { progress_->show(result, phase); };
+        CellReport report{cell, {}, tools.space.completed(cell.shipped), a_.from.value_or(""), {}};
         progress_->start_cell(cell);
-        report.result = tune_cell(setting, baseline, deadline);
+        if (seconds < least_seconds_to_begin) {
+            report.result.baseline = report.result.chosen = report.in_use;
+            report.result.not_tried = "not tried, the time was up: give more --time, or name the variant with --variant";
+        } else {
+            Setting setting = setting_of(cell, tools);
+            if (!a_.from) setting.seeds = seeds_of(generators_.schedules(), cell, known_, tools.key);
+            setting.progress = [this](const CellResult &result, const std::string &phase) { progress_->show(result, phase); };
+            report.result = tune_cell(setting, a_.from ? tools.space.nearest(numbers_from(cell)) : report.in_use, deadline);
+            if (a_.from) compare_with_in_use(setting, report, deadline);
+        }
         progress_->say(cell.variant + ": " + std::to_string(report.result.trials.size()) + " candidates" +
                        (report.result.complete ? ", the search had nothing more to ask" : ", time is up"));
-        Numbers best = report.result.chosen;
-        if (a_.from && best != shipped) best = against_shipped(setting, best, report);
-        if (report.result.failure.empty() && best != shipped) write_numbers(report, best, tools.program);
+        if (report.gain()) write_numbers(report, tools.program);
         return report;
     }
 
-    // The search began elsewhere: the shipped numbers are left only for what is at least as quick.
-    Numbers against_shipped(const Setting &setting, const Numbers &best, CellReport &report) {
+    // The search began elsewhere: what it chose has to be better than what is in use.
+    void compare_with_in_use(const Setting &of_cell, CellReport &report, Deadline deadline) {
+        CellResult &result = report.result;
+        if (!result.failure.empty() || !result.not_tried.empty()) return;
+        if (result.chosen == report.in_use || result.baseline == report.in_use) return;
+        Setting setting = of_cell;
+        setting.shapes = result.shapes;
         const std::vector<Candidate> both =
-            setting.maker.make({setting.cell.shipped, best}, jobs_, setting.limits.compile_seconds);
+            setting.maker.make({report.in_use, result.chosen}, jobs_, setting.limits.compile_seconds);
         for (const Candidate &candidate : both)
-            if (!candidate.verdict.empty()) return best;
-        const auto finalists = decide(setting, both[0], {both[1]}, Clock::now(), report.result);
-        const Gain &gain = finalists.front().gain;
-        notes_ += setting.cell.variant + ": " + text_of(best) + " is " + program::formatted("%.3f", gain.value) + " (" +
-                  program::formatted("%.3f", gain.low) + " to " + program::formatted("%.3f", gain.high) +
-                  ") of the speed of the shipped " + text_of(setting.cell.shipped) + "\n";
-        return replaces(gain) ? best : setting.cell.shipped;
-    }
-
-    std::string how(const CellReport &report) const {
-        const CellResult &r = report.result;
-        std::size_t timed = 0;
-        for (const Trial &t : r.trials) timed += t.verdict == "timed";
-        std::string text = "attune tune " + a_.op + ", best of " + std::to_string(timed) + " candidates";
-        if (r.gain)
-            text += ", " + program::formatted("%.3f", r.gain->value) + " (" + program::formatted("%.3f", r.gain->low) + " to " +
-                    program::formatted("%.3f", r.gain->high) + ") of the speed of " + text_of(r.baseline);
-        if (const double share = r.limit.share(r.chosen_seconds); share > 0)
-            text += ", " + program::formatted("%.2f", share) + " of the " + r.limit.unit;
-        for (const WeightedShape &s : report.cell.shapes) text += ", " + s.shape.label();
-        if (!subject_.made_up.empty()) text += ", captures made up";
-        return text;
+            if (!candidate.verdict.empty()) result.not_tried = text_of(candidate.numbers) + ": " + candidate.reason;
+        if (!result.not_tried.empty()) return;
+        const auto finalists = decide(setting, both[0], {both[1]}, deadline, result);
+        if (result.not_tried.empty()) report.over_in_use = finalists.front().gain;
     }
 
     std::string numbers_file(const Cell &cell) const {
@@ -172,20 +194,21 @@ private:
         return a_.out ? *a_.out + "/" + cell.op + "/" + cell.target + ".json" : generators_.numbers_file(cell.op, cell.target);
     }
 
-    void write_numbers(const CellReport &report, const Numbers &best, const GeneratorProgram &program) {
+    void write_numbers(const CellReport &report, const GeneratorProgram &program) {
         const Cell &cell = report.cell;
         const std::string file = numbers_file(cell);
         if (a_.dry) {
-            notes_ += cell.variant + ": " + text_of(best) + " (not written)\n";
+            notes_ += cell.variant + ": " + text_of(report.now()) + " (not written)\n";
             return;
         }
         NumbersFile numbers(file, cell.op, cell.target);
-        numbers.set(cell, best,
+        numbers.set(cell, report.now(),
                     {{"hardware", hardware()},
                      {"halide", program.halide},
                      {"algorithm", program.algorithm},
                      {"date", today()},
-                     {"how", how(report)}});
+                     {"how", "attune tune " + a_.op + ", " + how_found(report) +
+                                 (subject_.made_up.empty() ? "" : ", captures made up")}});
         numbers.write();
         notes_ += cell.variant + ": written to " + file + "\n";
     }
@@ -195,7 +218,7 @@ private:
         const Tools tools(cell, generators_, cache_, threads_);
         Setting setting = setting_of(cell, tools);
         const Limits &limits = setting.limits;
-        const Candidate one = tools.maker.make({tools.space.nearest(cell.shipped)}, 1, limits.compile_seconds).front();
+        const Candidate one = tools.maker.make({tools.space.completed(cell.shipped)}, 1, limits.compile_seconds).front();
         if (!one.verdict.empty()) throw program::MachineError(cell.variant, one.reason);
         // Each is a file of its own, as different candidates are: loaded twice, one file would be one code.
         std::list<program::TemporaryFile> files;

@@ -124,7 +124,7 @@ private:
         const Timings timings = time_variants(timing, variants);
         for (std::size_t n = 0; n < loaded_.size(); n++) {
             answer({{"id", loaded_[n].first}, {"seconds", timings.seconds[n]}});
-            if (!timings.suspicious[n].empty()) answer({{"id", loaded_[n].first}, {"suspicious", timings.suspicious[n]}});
+            if (!timings.products.empty()) answer({{"id", loaded_[n].first}, {"products", timings.products[n]}});
         }
         if (timing.peak_of) answer({{"peak", timings.limit.peak}, {"work", timings.limit.work}, {"unit", timings.limit.unit}});
         answer({{"foreign_load", timings.foreign_load}});

@@ -19,8 +19,9 @@
 //   process dies in it, and then {"id", "right": true, "error_ratio": 0.6} or {"id", "right": false, "reason": "queries 65
 //   keys 129 causal: out: element..."}.
 //   time answers for each candidate {"id", "seconds": [a call, of each round]}; rounds take all candidates in an order of
-//   their own, and a sample is as many calls as take sample_seconds. Where that is faster than this machine can be {"id",
-//   "suspicious": "..."} follows; last comes {"foreign_load": 0.02}: CPU seconds of others per second. With "peak" also
+//   their own, and a sample is as many calls as take sample_seconds. Where the products of the shape are known {"id",
+//   "products": 0.8} follows, as a share of the most that this machine makes in a second; last comes {"foreign_load": 0.02},
+//   CPU seconds of others per second, the measurement of that peak included. With "peak" also
 //   {"peak": 3e11, "work": 2e9, "unit": "multiply-add peak"}, of a second and of a call, measured in turns with the candidates
 //   (machine.h); 0 where no peak is known.
 //   A candidate that cannot be loaded: {"id", "right": false, "reason": "..."} in both modes; the others go on.

@@ -74,7 +74,7 @@ Verdict Workers::check(const Candidate &candidate, const std::vector<bench::Shap
     for (const nlohmann::json &answer : answers)
         if (answer.contains("right"))
             return {answer["right"], answer.value("reason", std::string()), answer.value("error_ratio", 0.0)};
-    return {false, failure_of(result, answers, limit), 0};
+    return {false, failure_of(result, answers, limit), 0, result.timed_out};
 }
 
 Times Workers::time(const std::vector<Candidate> &candidates, const bench::Shape &shape, const TimeJob &given) const {
@@ -84,7 +84,7 @@ Times Workers::time(const std::vector<Candidate> &candidates, const bench::Shape
     job["seed"] = given.seed;
     const ProcessResult result = run({{self_, "tune-worker"}, job.dump(), given.limit});
     Times times;
-    times.seconds.resize(candidates.size());
+    times.seconds.resize(candidates.size()), times.products.resize(candidates.size());
     const std::vector<nlohmann::json> answers = answers_of(result.output);
     std::size_t answered = 0;
     for (const nlohmann::json &answer : answers) {
@@ -92,13 +92,13 @@ Times Workers::time(const std::vector<Candidate> &candidates, const bench::Shape
             times.seconds.at(std::stoul(answer["id"].get<std::string>())) = answer["seconds"].get<std::vector<double>>();
             answered++;
         }
-        if (answer.contains("suspicious")) times.suspicious = true;
+        if (answer.contains("products")) times.products.at(std::stoul(answer["id"].get<std::string>())) = answer["products"];
         if (answer.contains("peak")) times.limit = {answer["work"], answer["peak"], answer["unit"]};
         times.foreign_load = answer.value("foreign_load", times.foreign_load);
     }
     if (!result.ok() || answered != candidates.size()) {
         times = {};
-        times.failure = failure_of(result, answers, given.limit);
+        times.failure = failure_of(result, answers, given.limit), times.timed_out = result.timed_out;
     }
     return times;
 }

@@ -12,6 +12,7 @@ struct Verdict {
     bool right = false;
     std::string reason;      // where it is not
     double error_ratio = 0;  // error over what is allowed, the largest of all checks
+    bool timed_out = false;  // the process ran longer than its limit
 };
 
 // Seconds of a call, of each candidate in each round. A process that failed says why and has none.
@@ -20,7 +21,8 @@ struct Times {
     std::string failure;
     PeakLimit limit;          // where it was asked for and is known
     double foreign_load = 0;  // CPU seconds of others per second
-    bool suspicious = false;  // quicker than the machine is
+    std::vector<double> products;  // of each candidate, as a share of the most that the machine makes; 0 where it is not known
+    bool timed_out = false;        // the process ran longer than its limit
 
     // Of each round, the time of a candidate over that of the first.
     std::vector<double> ratios(std::size_t candidate) const;

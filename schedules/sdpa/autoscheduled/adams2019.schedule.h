@@ -1,4 +1,4 @@
-// algorithm 8d245f9864da
+// algorithm 1bf3ddbbf197
 #ifndef adams2019_SCHEDULE_H
 #define adams2019_SCHEDULE_H
 
@@ -19,27 +19,28 @@ inline void apply_schedule_adams2019(
     using ::Halide::RVar;
     using ::Halide::TailStrategy;
     using ::Halide::Var;
-    Func out_stage = pipeline.get_func(25);
-    Func normalised = pipeline.get_func(24);
-    Func total_mixed = pipeline.get_func(23);
-    Func chunk_mixed = pipeline.get_func(22);
-    Func mixed = pipeline.get_func(21);
-    Func lse = pipeline.get_func(18);
-    Func total_sum = pipeline.get_func(17);
-    Func chunk_sum = pipeline.get_func(16);
-    Func row_sum = pipeline.get_func(15);
-    Func weight = pipeline.get_func(14);
-    Func chunk_scale = pipeline.get_func(13);
-    Func total_max = pipeline.get_func(12);
-    Func chunk_max = pipeline.get_func(11);
-    Func row_max = pipeline.get_func(10);
-    Func logit = pipeline.get_func(9);
-    Func score = pipeline.get_func(8);
-    Func query_t = pipeline.get_func(7);
-    Func row_end = pipeline.get_func(4);
-    Func row_begin = pipeline.get_func(1);
+    Func out_stage = attune::stage_of(pipeline, "out_stage");
+    Func normalised = attune::stage_of(pipeline, "normalised");
+    Func total_mixed = attune::stage_of(pipeline, "total_mixed");
+    Func chunk_mixed = attune::stage_of(pipeline, "chunk_mixed");
+    Func mixed = attune::stage_of(pipeline, "mixed");
+    Func lse = attune::stage_of(pipeline, "lse");
+    Func total_sum = attune::stage_of(pipeline, "total_sum");
+    Func chunk_sum = attune::stage_of(pipeline, "chunk_sum");
+    Func row_sum = attune::stage_of(pipeline, "row_sum");
+    Func weight = attune::stage_of(pipeline, "weight");
+    Func made_weight = attune::stage_of(pipeline, "made_weight");
+    Func chunk_scale = attune::stage_of(pipeline, "chunk_scale");
+    Func total_max = attune::stage_of(pipeline, "total_max");
+    Func chunk_max = attune::stage_of(pipeline, "chunk_max");
+    Func row_max = attune::stage_of(pipeline, "row_max");
+    Func logit = attune::stage_of(pipeline, "logit");
+    Func score = attune::stage_of(pipeline, "score");
+    Func query_t = attune::stage_of(pipeline, "query_t");
+    Func row_end = attune::stage_of(pipeline, "row_end");
+    Func row_begin = attune::stage_of(pipeline, "row_begin");
     Var b(out_stage.get_schedule().dims()[3].var);
-    Var c(chunk_mixed.get_schedule().dims()[2].var);
+    Var c(mixed.get_schedule().dims()[2].var);
     Var ci("ci");
     Var d(out_stage.get_schedule().dims()[0].var);
     Var di("di");
@@ -48,11 +49,9 @@ inline void apply_schedule_adams2019(
     Var i(out_stage.get_schedule().dims()[1].var);
     Var ii("ii");
     Var k(weight.get_schedule().dims()[1].var);
-    Var ki("ki");
     Var r(normalised.get_schedule().dims()[0].var);
     Var ri("ri");
     Var rii("rii");
-    Var riii("riii");
     Var t(normalised.get_schedule().dims()[2].var);
     RVar channel_x(score.update(0).get_schedule().dims()[0].var);
     RVar logit_key_x(logit.update(0).get_schedule().dims()[0].var);
@@ -72,11 +71,12 @@ inline void apply_schedule_adams2019(
     RVar weight_key_x(weight.update(0).get_schedule().dims()[0].var);
     RVar weight_key_y(weight.update(0).get_schedule().dims()[1].var);
     out_stage
-        .split(i, i, ii, 64, TailStrategy::ShiftInwards)
+        .split(i, i, ii, 32, TailStrategy::ShiftInwards)
+        .split(h, h, hi, 2, TailStrategy::ShiftInwards)
         .split(d, d, di, 16, TailStrategy::ShiftInwards)
         .vectorize(di)
         .compute_root()
-        .reorder({di, d, ii, h, i, b})
+        .reorder({di, d, ii, hi, h, i, b})
         .parallel(i);
     normalised
         .store_in(MemoryType::Stack)
@@ -89,24 +89,18 @@ inline void apply_schedule_adams2019(
         .store_in(MemoryType::Stack)
         .split(d, d, di, 16, TailStrategy::RoundUp)
         .vectorize(di)
-        .compute_at(out_stage, d)
+        .compute_at(out_stage, h)
         .reorder({di, d, r, t, h, b})
         .reorder_storage(d, r, t, h, b);
     total_mixed.update(0)
-        .split(d, d, di, 16, TailStrategy::RoundUp)
+        .split(d, d, di, 16, TailStrategy::GuardWithIf)
         .vectorize(di)
-        .reorder({di, d, r, t, h, b, mixed_chunk_x});
-    chunk_mixed
-        .store_in(MemoryType::Stack)
-        .split(d, d, di, 16, TailStrategy::RoundUp)
-        .vectorize(di)
-        .compute_at(total_mixed, d)
-        .reorder({di, d, r, c, t, h, b})
-        .reorder_storage(d, r, c, t, h, b);
+        .reorder({di, d, r, mixed_chunk_x, t, h, b});
     mixed
+        .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(out_stage, h)
+        .compute_at(total_mixed, mixed_chunk_x)
         .reorder({ri, r, d, c, t, h, b});
     mixed.update(0)
         .split(r, r, ri, 16, TailStrategy::GuardWithIf)
@@ -117,78 +111,70 @@ inline void apply_schedule_adams2019(
         .vectorize(ri)
         .reorder({ri, mixed_key1_x, r, mixed_key1_y, d, c, t, h, b});
     lse
-        .split(h, h, hi, 4, TailStrategy::RoundUp)
-        .split(r, r, ri, 16, TailStrategy::RoundUp)
-        .vectorize(ri)
-        .compute_root()
-        .reorder({ri, r, hi, t, h, b})
-        .parallel(h);
-    total_sum
-        .split(r, r, ri, 512, TailStrategy::RoundUp)
-        .split(ri, ri, rii, 16, TailStrategy::RoundUp)
-        .vectorize(rii)
-        .compute_root()
-        .reorder({rii, ri, h, r, t, b})
-        .parallel(r);
-    total_sum.update(0)
-        .split(r, r, ri, 512, TailStrategy::RoundUp)
-        .split(ri, ri, rii, 64, TailStrategy::GuardWithIf)
-        .split(h, h, hi, 2, TailStrategy::RoundUp)
-        .split(rii, rii, riii, 16, TailStrategy::GuardWithIf)
-        .vectorize(riii)
-        .reorder({riii, rii, hi, sum_chunk_x, ri, h, r, t, b})
-        .parallel(r);
-    chunk_sum
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(total_sum, sum_chunk_x)
+        .compute_at(out_stage, hi)
+        .reorder({ri, r, t, h, b});
+    total_sum
+        .store_in(MemoryType::Stack)
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
+        .compute_at(out_stage, h)
+        .reorder({ri, r, t, h, b});
+    total_sum.update(0)
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
+        .reorder({ri, sum_chunk_x, r, t, h, b});
+    chunk_sum
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .unroll(r)
+        .vectorize(ri)
+        .compute_at(out_stage, i)
         .reorder({ri, r, c, t, h, b});
     row_sum
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(chunk_sum, r)
+        .compute_at(chunk_sum, c)
         .reorder({ri, r, c, t, h, b});
     row_sum.update(0)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .reorder({ri, r, sum_key_y, c, t, h, b, sum_key_x});
+        .reorder({ri, sum_key_x, r, sum_key_y, c, t, h, b});
     weight
-        .split(k, k, ki, 43, TailStrategy::RoundUp)
-        .split(c, c, ci, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_root()
-        .reorder({ri, r, ki, ci, h, k, c, t, b})
-        .fuse(k, c, k)
-        .parallel(k);
+        .compute_at(out_stage, i)
+        .reorder({ri, r, k, c, t, h, b});
     weight.update(0)
-        .split(c, c, ci, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .reorder({ri, r, weight_key_x, ci, h, weight_key_y, c, t, b})
-        .parallel(c);
+        .reorder({ri, weight_key_x, r, weight_key_y, c, t, h, b});
+    made_weight
+        .store_in(MemoryType::Stack)
+        .split(r, r, ri, 16, TailStrategy::RoundUp)
+        .vectorize(ri)
+        .compute_at(weight, r)
+        .store_at(weight, weight_key_y)
+        .reorder({ri, r, k, c, t, h, b});
     chunk_scale
-        .split(h, h, hi, 4, TailStrategy::RoundUp)
+        .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_root()
-        .reorder({ri, r, c, hi, t, h, b})
-        .parallel(h);
+        .compute_at(out_stage, h)
+        .store_at(out_stage, i)
+        .reorder({ri, r, c, t, h, b});
     total_max
-        .split(h, h, hi, 4, TailStrategy::RoundUp)
+        .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_root()
-        .reorder({ri, r, hi, t, h, b})
-        .parallel(h);
+        .compute_at(out_stage, h)
+        .reorder({ri, r, t, h, b});
     total_max.update(0)
-        .split(h, h, hi, 4, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .reorder({ri, max_chunk_x, r, hi, t, h, b})
-        .parallel(h);
+        .reorder({ri, max_chunk_x, r, t, h, b});
     row_max
         .split(r, r, ri, 512, TailStrategy::RoundUp)
         .split(ri, ri, rii, 16, TailStrategy::RoundUp)

@@ -1,4 +1,4 @@
-// algorithm 8d245f9864da
+// algorithm 1bf3ddbbf197
 #ifndef mullapudi2016_SCHEDULE_H
 #define mullapudi2016_SCHEDULE_H
 
@@ -29,20 +29,20 @@ inline void apply_schedule_mullapudi2016(
     Var r_vi("r_vi");
     Var r_vo("r_vo");
 
-    Func chunk_scale = pipeline.get_func(13);
-    Func logit = pipeline.get_func(9);
-    Func lse = pipeline.get_func(18);
-    Func mixed = pipeline.get_func(21);
-    Func out_stage = pipeline.get_func(25);
-    Func row_begin = pipeline.get_func(1);
-    Func row_end = pipeline.get_func(4);
-    Func row_max = pipeline.get_func(10);
-    Func row_sum = pipeline.get_func(15);
-    Func score = pipeline.get_func(8);
-    Func total_max = pipeline.get_func(12);
-    Func total_mixed = pipeline.get_func(23);
-    Func total_sum = pipeline.get_func(17);
-    Func weight = pipeline.get_func(14);
+    Func chunk_scale = attune::stage_of(pipeline, "chunk_scale");
+    Func logit = attune::stage_of(pipeline, "logit");
+    Func lse = attune::stage_of(pipeline, "lse");
+    Func mixed = attune::stage_of(pipeline, "mixed");
+    Func out_stage = attune::stage_of(pipeline, "out_stage");
+    Func row_begin = attune::stage_of(pipeline, "row_begin");
+    Func row_end = attune::stage_of(pipeline, "row_end");
+    Func row_max = attune::stage_of(pipeline, "row_max");
+    Func row_sum = attune::stage_of(pipeline, "row_sum");
+    Func score = attune::stage_of(pipeline, "score");
+    Func total_max = attune::stage_of(pipeline, "total_max");
+    Func total_mixed = attune::stage_of(pipeline, "total_mixed");
+    Func total_sum = attune::stage_of(pipeline, "total_sum");
+    Func weight = attune::stage_of(pipeline, "weight");
 
     {
         Var r = chunk_scale.args()[0];
