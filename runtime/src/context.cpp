@@ -1,17 +1,12 @@
 #include "attune/context.h"
 #include "context_state.h"
+#include "processors.h"
 #include "shape_record.h"
-#include "thread_team.h"
 #include "variant_table.h"
 #include <cstdlib>
 #include <cstring>
 
 namespace attune {
-namespace {
-
-constexpr int most_threads = 1024;
-
-}  // namespace
 
 Context::State::State() = default;
 Context::State::~State() = default;
@@ -20,10 +15,10 @@ Context::Context() : Context(ContextOptions{}) {}
 
 Context::Context(const ContextOptions &options) : state_(std::make_unique<State>()) {
     State &s = *state_;
-    const int threads = options.threads == 0 ? usable_cores() : options.threads;
+    const int threads = options.threads == 0 ? default_threads().threads : options.threads;
     if (threads < 1 || threads > most_threads) {
         s.status = {StatusCode::invalid_argument, "threads: must be from 1 to " + std::to_string(most_threads) +
-                                                      ", or 0 for one per core, got " + std::to_string(options.threads)};
+                                                      ", or 0 for default_threads(), got " + std::to_string(options.threads)};
         return;
     }
     if (!options.allocator.allocate != !options.allocator.release) {

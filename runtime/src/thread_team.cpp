@@ -1,11 +1,11 @@
 #include "thread_team.h"
+#include "processors.h"
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <exception>
 #include <new>
 #include <pthread.h>
-#include <sched.h>
 
 namespace attune {
 namespace {
@@ -43,13 +43,6 @@ private:
 };
 
 }  // namespace
-
-int usable_cores() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-    const unsigned cores = std::thread::hardware_concurrency();
-    return cores ? static_cast<int>(cores) : 1;
-}
 
 // A child that was forked has none of the threads, and whatever was locked stays so: it gets a team of its own. When the process
 // ends its threads do, but the team stays for calls that come later still; they find no helpers.

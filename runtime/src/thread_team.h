@@ -10,9 +10,6 @@
 
 namespace attune {
 
-// Cores that this process may use, which can be fewer than the machine has.
-int usable_cores();
-
 // The helpers of all calls of this process: one per core beside the caller's at most, begun when they are first wanted. A call
 // finds them awake if another has ended shortly before: they look for work for a while before they sleep, since to wake a thread
 // takes as long as a small kernel.

@@ -1,4 +1,5 @@
 // Threads that help calls.
+#include "runtime/src/processors.h"
 #include "runtime/src/thread_team.h"
 #include "tests/support/catch.h"
 #include "tests/support/sdpa_case.h"

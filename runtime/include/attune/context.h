@@ -26,8 +26,9 @@ struct DeviceOptions {
 };
 
 struct ContextOptions {
-    // Threads that take part in a call at most, the caller's included; 0 means one per core. Results do not depend on it. The
-    // others belong to the process, one per core beside the caller's, and help all Contexts; without work for 0.1 ms they sleep.
+    // Threads that take part in a call at most, the caller's included, up to 1024; 0 means default_threads(). Results do not depend
+    // on it. The others belong to the process, one per core beside the caller's, and help all Contexts; without work for 0.1 ms they
+    // sleep.
     int threads = 0;
     // Scratch that is kept for the next call, per thread. What a call needs beyond it is given back at once.
     std::size_t scratch_bytes_per_thread = std::size_t(64) << 20;
@@ -35,6 +36,16 @@ struct ContextOptions {
     Allocator allocator = {};
     DeviceOptions device = {};
 };
+
+// The threads of a Context whose options say 0: the least of the processors that the affinity of the calling thread allows, the CPU
+// quota of the process's control groups (cgroups, versions 1 and 2; read once) rounded up, and 1024.
+struct DefaultThreads {
+    int threads;
+    const char *limited_by;  // "affinity", "cgroup CPU quota" or "library"
+    int processors;
+    double cpu_quota;  // in processors, such as 1.5; 0: none
+};
+DefaultThreads default_threads();
 
 // Contexts are independent: different threads may use different Contexts at the same time. One Context serves one call
 // at a time. Environment, read once here: ATTUNE_FORCE_VARIANT=name runs that variant for every call of its op, or fails
