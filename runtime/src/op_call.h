@@ -79,7 +79,7 @@ void record_call(Context::State &context, const Choice &choice, std::string_view
 // The body of a public function: nothing is thrown out of it.
 template<typename Body> Status answer(const Context &context, const Body &body) noexcept {
     try {
-        if (!context.state().status.ok()) return context.state().status;
+        if (!context.status().ok()) return context.status();
         return body(context.state());
     } catch (const std::bad_alloc &) {
         return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate

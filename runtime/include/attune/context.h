@@ -52,6 +52,9 @@ DefaultThreads default_threads();
 // if it can't (a name that no variant has makes status() say so); ATTUNE_VERBOSE=1 writes a line to stderr for each call:
 // variant, why, microseconds; ATTUNE_RECORD_SHAPES=file appends a line for each shape that was called to a file, with the calls
 // and seconds of it, when the Context goes (a file that cannot be written makes status() say so).
+//
+// Calls may be made in a child after fork(), in a Context that no other thread was using, and while the process exits: exit() waits
+// for none.
 class Context {
 public:
     Context();
@@ -60,7 +63,8 @@ public:
     Context(const Context &) = delete;
     Context &operator=(const Context &) = delete;
 
-    // Not ok if the options were wrong ("threads: must be at least 1, got -2"); every call then answers the same.
+    // Not ok if the options were wrong ("threads: must be at least 1, got -2") or there was no memory for it; every call then answers
+    // the same.
     const Status &status() const;
     int threads() const;
     // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed. Where another variant
@@ -71,10 +75,13 @@ public:
     void release_scratch();
 
     struct State;
-    State &state() const { return *state_; }
+    State &state() const { return *state_; }  // where status() is ok
 
 private:
-    std::unique_ptr<State> state_;
+    Status read(const ContextOptions &);
+    Status status_;
+    std::unique_ptr<State> state_;  // null where there was no memory for it
+    std::string no_variant_;
 };
 
 }  // namespace attune
