@@ -1,5 +1,6 @@
 #include "attune/context.h"
 #include "context_state.h"
+#include "float_state.h"
 #include "processors.h"
 #include "shape_record.h"
 #include "variant_table.h"
@@ -14,6 +15,7 @@ Context::State::~State() = default;
 Context::Context() : Context(ContextOptions{}) {}
 
 Context::Context(const ContextOptions &options) {
+    const DefaultFloatState of_this_call;
     try {
         state_ = std::make_unique<State>();
         status_ = read(options);

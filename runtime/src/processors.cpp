@@ -1,4 +1,5 @@
 #include "processors.h"
+#include "float_state.h"
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -152,6 +153,7 @@ DefaultThreads default_threads(int processors, double quota) noexcept {
 }
 
 DefaultThreads default_threads() {
+    const DefaultFloatState of_this_call;
     // Of the quota the files are read once: a mountinfo can be long.
     static std::atomic<double> quota{-1};
     if (quota < 0) quota = cpu_quota("");

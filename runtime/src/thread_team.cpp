@@ -1,4 +1,5 @@
 #include "thread_team.h"
+#include "float_state.h"
 #include "processors.h"
 #include <algorithm>
 #include <chrono>
@@ -160,6 +161,7 @@ void ThreadTeam::run(Job &job) {
 }
 
 void ThreadTeam::help(std::size_t number) {
+    const DefaultFloatState of_this_thread;  // a thread begins with the state of the one that made it
     std::unique_lock lock(mutex_);
     while (!ended_) {
         if (!jobs_.empty()) {

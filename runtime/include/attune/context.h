@@ -53,8 +53,9 @@ DefaultThreads default_threads();
 // variant, why, microseconds; ATTUNE_RECORD_SHAPES=file appends a line for each shape that was called to a file, with the calls
 // and seconds of it, when the Context goes (a file that cannot be written makes status() say so).
 //
-// Calls may be made in a child after fork(), in a Context that no other thread was using, and while the process exits: exit() waits
-// for none.
+// Each call computes in the default floating-point state, on every thread: rounding to nearest, subnormal numbers kept, no traps. The
+// caller's rounding mode, flush-to-zero, denormals-are-zero, trap masks and exception flags are back when it returns. Calls may be
+// made in a child after fork(), in a Context that no other thread was using, and while the process exits: exit() waits for none.
 class Context {
 public:
     Context();
