@@ -139,8 +139,8 @@ void work_for_library(const Call &call, int worker, LibraryTasks &tasks) {
     }
 }
 
-// Puts `ours` in, and keeps what was there. In a child that was forked in the middle of it, once() begins again, and some are ours
-// already.
+// Sets a handler and keeps the one that was there. In a child that was forked in the middle of it call_once() begins again,
+// and some are ours already.
 template<typename Handler> void install(Handler (*set)(Handler), Handler handler, Handler &other) {
     if (const Handler before = set(handler); before != handler) other = before;
 }

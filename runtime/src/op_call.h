@@ -77,8 +77,8 @@ void record_call(Context::State &context, const Choice &choice, std::string_view
     if (context.verbose) write_call_line(choice, op, sizes(), start);
 }
 
-// The body of a public function: nothing is thrown out of it, and all that it computes, checks and dispatch included, is computed
-// in the default floating-point state. Helpers have that state from their beginning (thread_team.cpp).
+// The body of a public function: nothing is thrown out of it, and all that it computes, checks and dispatch included, is
+// computed in the default floating-point state. Helpers have that state from their beginning (thread_team.cpp).
 template<typename Body> Status answer(const Context &context, const Body &body) noexcept {
     const DefaultFloatState of_this_call;
     try {

@@ -4,9 +4,9 @@
 
 namespace attune {
 
-// The latest of a row of generations of an immutable value. No lock, because a child that is forked while another thread holds one
-// finds it locked for ever. Never destroyed, because calls may come while exit() destroys static objects, and after it; earlier
-// generations stay for calls that still read them, linked so that leak checkers find them. Constant-initialised.
+// The latest of a row of generations of an immutable value. No lock, because a child that is forked while another thread holds
+// one finds it locked for ever. Never destroyed, because calls may come while exit() destroys static objects, and after it;
+// earlier generations stay for calls that still read them, linked so that leak checkers find them. Constant-initialised.
 template<typename T> class Published {
 public:
     constexpr Published() = default;

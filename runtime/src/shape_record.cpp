@@ -49,8 +49,8 @@ private:
 
 }  // namespace
 
-// Records that are alive, for exit(): a list through them. Constant-initialised and never destroyed, since Contexts may be static
-// objects; a child that is forked begins with none, and with a mutex that nobody holds.
+// Records that are alive, for exit(): a list through them. Constant-initialised and never destroyed, since Contexts may be
+// static objects; a child that is forked begins with none, and with a mutex that nobody holds.
 struct AliveRecords {
     std::mutex mutex = {};
     int process = 0;  // the number of forks from the first one to this

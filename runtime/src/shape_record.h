@@ -21,8 +21,8 @@ struct ShapeLine {
     bool exact = true;
 };
 
-// The lines of one Context. They are written when it goes, at exit, and whenever there are many; a child that is forked leaves those
-// that there are to its parent.
+// The lines of one Context. They are written when it goes, at exit, and whenever there are many; a child that is forked leaves
+// those that there are to its parent.
 class ShapeRecord {
 public:
     explicit ShapeRecord(const char *file);

@@ -47,7 +47,8 @@ std::atomic<ThreadTeam *> team_of_this_process{nullptr}, team_of_parent{nullptr}
 
 }  // namespace
 
-// A child that was forked has none of the threads, and whatever was locked stays so: it makes a team of its own when it wants one.
+// A child that was forked has none of the threads, and whatever was locked stays so: it makes a team of its own when it wants
+// one.
 void ThreadTeam::forget_in_child() noexcept {
     ThreadTeam *const of_parent = team_of_this_process.exchange(nullptr);
     if (!of_parent) return;
@@ -55,9 +56,9 @@ void ThreadTeam::forget_in_child() noexcept {
     team_of_parent = of_parent;
 }
 
-// Sees forks from the time when the library is loaded. It is destroyed where the library is unloaded, and then no thread may run its
-// code; and by exit(), but then calls may be in flight, of detached threads or in destructors: helpers that work go on, and end
-// with the process.
+// Sees forks from the time when the library is loaded. It is destroyed where the library is unloaded, and then no thread may
+// run its code; and by exit(), but then calls may be in flight, of detached threads or in destructors: helpers that work go
+// on, and end with the process.
 struct ThreadTeam::ProcessEvents {
     inline static bool forks_are_seen = false;
     ProcessEvents() { forks_are_seen = pthread_atfork(nullptr, nullptr, forget_in_child) == 0; }

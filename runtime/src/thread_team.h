@@ -12,8 +12,8 @@ namespace attune {
 
 // The helpers of all calls of this process: one per core beside the caller's at most, begun when they are first wanted. A call
 // finds them awake if another has ended shortly before: they look for work for a while before they sleep, since to wake a thread
-// takes as long as a small kernel. exit() does not wait for them, and they go on helping calls that are in flight: the team is never
-// destroyed. Where there is no memory for it a call has its own thread alone, which changes no result.
+// takes as long as a small kernel. exit() does not wait for them, and they go on helping calls that are in flight: the team is
+// never destroyed. Where there is no memory for it a call has its own thread alone, which changes no result.
 class ThreadTeam {
 public:
     ThreadTeam(const ThreadTeam &) = delete;

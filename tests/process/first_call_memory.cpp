@@ -1,5 +1,5 @@
-// Memory that runs out in the first call of a process: each request in turn, of operator new and of malloc, is refused in a child
-// that has never called before. The call answers a Status, and the next one computes what a call with memory does.
+// Memory that runs out in the first call of a process: each request in turn, of operator new and of malloc, is refused in a
+// child that has never called before. The call answers a Status, and the next one computes what a call with memory does.
 #include "tests/support/op_calls.h"
 #include <atomic>
 #include <cerrno>
@@ -117,8 +117,8 @@ bool expected_of(const OpCall &call, std::vector<char> &bytes) {
     return status == 0;
 }
 
-// Of the first call every request is refused in turn; of the others, whose first ones are the same, each of the first and then every
-// so many.
+// Of the first call every request is refused in turn; of the others, whose first ones are the same, each of the first and then
+// every so many.
 int check(const OpCall &call, bool every_one, bool later_ones) {
     std::vector<char> expected;
     if (!expected_of(call, expected)) return std::printf("%s: fails with memory\n", call.name.c_str()), 1;

@@ -1,5 +1,5 @@
-// A child that is forked while other threads are inside calls: its own first call, in a Context of its own, ends and computes the
-// same. Meanwhile variants are registered, so that the others list them again and again.
+// A child that is forked while other threads are inside calls: its own first call, in a Context of its own, ends and computes
+// the same. Meanwhile variants are registered, so that the others list them again and again.
 #include "tests/support/op_calls.h"
 #include <atomic>
 #include <attune/attention_library.h>
