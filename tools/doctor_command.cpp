@@ -69,6 +69,16 @@ std::string on_path(const std::string &program) {
     return "";
 }
 
+// How many a Context has by default, and why not more.
+std::string threads() {
+    const DefaultThreads d = default_threads();
+    std::ostringstream text;
+    text << d.threads << " by default, limited by the " << d.limited_by << "; " << d.processors << " of "
+         << std::thread::hardware_concurrency() << " processors allowed, CPU quota ";
+    d.cpu_quota > 0 ? text << d.cpu_quota : text << "none";
+    return text.str();
+}
+
 std::string line_of(const std::string &name, const std::string &text) {
     return "  " + name + std::string(name.size() < 16 ? 16 - name.size() : 1, ' ') + text + "\n";
 }
@@ -161,9 +171,7 @@ std::string doctor_text() {
     out += line_of("cpu", model.empty() ? "unknown" : model);
     if (known) out += line_of("system", std::string(system.sysname) + " " + system.machine);
     out += line_of("features", features());
-    const Context context;
-    out += line_of("threads", std::to_string(context.threads()) + " by default, " +
-                                  std::to_string(std::thread::hardware_concurrency()) + " in hardware");
+    out += line_of("threads", threads());
     out += line_of("gpu", gpu());
 
     const std::vector<VariantInfo> all = variants();
@@ -182,7 +190,7 @@ std::string doctor_text() {
     out += line_of("run here", std::to_string(here) + (here ? "" : "; build the preset native on this machine"));
     for (const char *name : {"ATTUNE_FORCE_VARIANT", "ATTUNE_VERBOSE"})
         if (const char *value = std::getenv(name)) out += line_of("set", std::string(name) + "=" + value);
-    if (!context.status().ok()) out += line_of("problem", context.status().message());
+    if (const Context context; !context.status().ok()) out += line_of("problem", context.status().message());
 
     out += "\ntools for building and for retuning (running needs none of them)\n";
     for (const Tool &tool : build_tools) out += line_of(tool.name, found_of(tool));

@@ -11,7 +11,6 @@ struct VariantRecord;
 class ShapeRecord;
 
 struct Context::State {
-    Status status;
     int threads = 1;
     const VariantRecord *forced_variant = nullptr;  // ATTUNE_FORCE_VARIANT
     DeviceOptions device;
@@ -20,7 +19,7 @@ struct Context::State {
     std::string last_variant;
     State();
     ~State();
-    std::optional<Scratch> scratch;  // none only if status is not ok
+    std::optional<Scratch> scratch;  // none only if the Context's status is not ok
 };
 
 }  // namespace attune

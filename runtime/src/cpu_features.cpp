@@ -1,4 +1,5 @@
 #include "cpu_features.h"
+#include <atomic>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,8 +13,11 @@ struct Feature {
 // Linux gives a process the state of matrix tiles only once it asks for it (and to all its threads from then on).
 bool tiles_permitted() {
     constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    static const bool permitted = syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-    return permitted;
+    // No static object that is initialised here: its guard would be a lock. Threads that come at the same time all ask.
+    enum { unknown, yes, no };
+    static std::atomic<int> permitted{unknown};
+    if (permitted == unknown) permitted = syscall(SYS_arch_prctl, request_permission, tile_data) == 0 ? yes : no;
+    return permitted == yes;
 }
 
 #define ATTUNE_FEATURE(name) \
@@ -58,20 +62,33 @@ constexpr CpuTarget all[] = {{"sapphirerapids", needs_sapphirerapids},
                              {"generic", {}}};
 constexpr const char *names[] = {all[0].name, all[1].name, all[2].name, all[3].name, all[4].name, all[5].name};
 
+// Calls missing(name) for each feature that this machine lacks for a target; false if there is no such target.
+template<typename Missing> bool each_missing(std::string_view target, const Missing &missing) {
+    for (const CpuTarget &t : all) {
+        if (target != t.name) continue;
+        for (Features features : t.needs)
+            for (const Feature &f : features)
+                if (!f.found()) missing(f.name);
+        return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 std::span<const char *const> cpu_targets() noexcept { return names; }
 
 std::string missing_for(std::string_view target) {
-    for (const CpuTarget &t : all) {
-        if (target != t.name) continue;
-        std::string missing;
-        for (Features features : t.needs)
-            for (const Feature &f : features)
-                if (!f.found()) missing.append(missing.empty() ? "" : " ").append(f.name);
-        return missing;
-    }
-    return std::string("a known target: there is no ").append(target);
+    std::string missing;
+    const bool known =
+        each_missing(target, [&](const char *feature) { missing.append(missing.empty() ? "" : " ").append(feature); });
+    return known ? missing : std::string("a known target: there is no ").append(target);
+}
+
+bool nothing_missing_for(std::string_view target) noexcept {
+    bool nothing = true;
+    const bool known = each_missing(target, [&](const char *) { nothing = false; });
+    return known && nothing;
 }
 
 }  // namespace attune

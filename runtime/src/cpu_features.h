@@ -11,5 +11,7 @@ std::span<const char *const> cpu_targets() noexcept;
 
 // The features that this machine lacks for a target, such as "avx512f avx512bw"; empty if it runs here.
 std::string missing_for(std::string_view target);
+// Whether there are none, without asking for memory.
+bool nothing_missing_for(std::string_view target) noexcept;
 
 }  // namespace attune

@@ -56,8 +56,7 @@ Status check_places(std::span<const NamedView> views, std::string_view name) {
 Status choose_on_device(const Context::State &context, const DeviceNeeds &needs, std::string_view variant, Choice &choice) {
     const std::string_view target = device_backend()->target;
     const Forced forced = forced_variant(context, variant, needs.op);
-    const VariantRecords records = variant_records();
-    for (const VariantRecord *v : *records) {
+    for (const VariantRecord *v : variant_records()) {
         if (v->target != target || v->op != needs.op || v->dtype != needs.dtype || !needs.fits(*v)) continue;
         if (!forced.name.empty() ? v->name != forced.name : choice.variant && !needs.better(*v, *choice.variant)) continue;
         choice = {v, forced.name.empty() ? "tensors on the device" : "forced", !forced.name.empty()};

@@ -43,7 +43,10 @@ void on_error(void *user_context, const char *message) {
     if (!ours(user_context)) return other_error(user_context, message);
     Call &call = call_of(user_context);
     std::lock_guard lock(call.mutex);
-    if (call.error.empty()) call.error = message;
+    if (!call.error.empty()) return;
+    try {
+        call.error = message;
+    } catch (const std::bad_alloc &) {}  // kernels pass no exceptions on; the code of the error says the same
 }
 
 void *on_malloc(void *user_context, std::size_t bytes) {
@@ -102,7 +105,7 @@ int on_do_par_for(void *user_context, halide_task_t task, int min, int size, std
     if (!ours(user_context)) return other_do_par_for(user_context, task, min, size, closure);
     const int workers = std::min(call_of(user_context).threads, size);
     Tasks tasks(task, closure, min, size, workers);
-    ThreadTeam::of_this_process().run(workers, [&](int) { work(user_context, tasks); });
+    ThreadTeam::run(workers, [&](int) { work(user_context, tasks); });
     return tasks.error;
 }
 
@@ -136,14 +139,22 @@ void work_for_library(const Call &call, int worker, LibraryTasks &tasks) {
     }
 }
 
+// Sets a handler and keeps the one that was there. In a child that was forked in the middle of it call_once() begins again,
+// and some are ours already.
+template<typename Handler> void install(Handler (*set)(Handler), Handler handler, Handler &other) {
+    if (const Handler before = set(handler); before != handler) other = before;
+}
+
 void install_handlers() {
+    // Constants make calls quicker and are needed by none, so nobody waits for the thread that maps them.
+    static std::atomic<bool> mapped{false};
+    if (!mapped.load(std::memory_order_relaxed) && !mapped.exchange(true)) map_constants();
     static std::once_flag once;
     std::call_once(once, [] {
-        map_constants();
-        other_error = halide_set_error_handler(on_error);
-        other_do_par_for = halide_set_custom_do_par_for(on_do_par_for);
-        other_malloc = halide_set_custom_malloc(on_malloc);
-        other_free = halide_set_custom_free(on_free);
+        install(halide_set_error_handler, on_error, other_error);
+        install(halide_set_custom_do_par_for, on_do_par_for, other_do_par_for);
+        install(halide_set_custom_malloc, on_malloc, other_malloc);
+        install(halide_set_custom_free, on_free, other_free);
     });
 }
 
@@ -196,7 +207,7 @@ Status run_tasks(Context::State &context, std::int64_t count, int threads, const
     Call call{context, threads, {}, {}};
     LibraryTasks tasks{task, count};
     const int workers = static_cast<int>(std::min<std::int64_t>(threads, count));
-    ThreadTeam::of_this_process().run(workers, [&](int worker) { work_for_library(call, worker, tasks); });
+    ThreadTeam::run(workers, [&](int worker) { work_for_library(call, worker, tasks); });
     return std::move(tasks.status);
 }
 

@@ -1,11 +1,10 @@
 #include "op_call.h"
 #include "cpu_features.h"
+#include "published.h"
 #include "thread_team.h"
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <tuple>
 
 namespace attune {
@@ -39,39 +38,36 @@ bool suits_few_keys(const VariantRecord &v) { return v.shape_class == "long" || 
 
 // What this machine runs, by operation, type and head size (0: one that no kernel is made for): the most specific target first, and
 // a kernel of that size before one of any.
-using VariantList = std::vector<const VariantRecord *>;
-using VariantLists = std::map<std::tuple<std::string_view, DType, std::int64_t>, VariantList>;
-std::shared_ptr<const VariantLists> dispatched_here() {
-    static std::mutex mutex;
-    static int generation = -1;
-    static std::shared_ptr<const VariantLists> lists;
-    const std::lock_guard lock(mutex);
-    if (generation == variant_generation()) return lists;
-    generation = variant_generation();
-    VariantLists l;
-    const VariantRecords records = variant_records();
-    for (const VariantRecord *v : *records) l[{v->op, v->dtype, v->head_dim}], l[{v->op, v->dtype, 0}];
-    for (const char *target : cpu_targets())
+using VariantList = std::span<const VariantRecord *const>;
+using VariantLists = std::map<std::tuple<std::string_view, DType, std::int64_t>, std::vector<const VariantRecord *>>;
+VariantLists list_dispatched() {
+    VariantLists lists;
+    const VariantRecords &records = variant_records();
+    for (const VariantRecord *v : records) lists[{v->op, v->dtype, v->head_dim}], lists[{v->op, v->dtype, 0}];
+    for (const char *target : cpu_targets()) {
+        if (!runs_here(target)) continue;
         for (const bool any_size : {false, true})
-            for (const VariantRecord *v : *records) {
-                if (!v->dispatched || v->target != target || (v->head_dim == 0) != any_size || !runs_here(v->target)) continue;
-                for (auto &[key, list] : l) {
+            for (const VariantRecord *v : records) {
+                if (!v->dispatched || v->target != target || (v->head_dim == 0) != any_size) continue;
+                for (auto &[key, list] : lists) {
                     const auto &[op, dtype, size] = key;
                     if (op == v->op && dtype == v->dtype && (any_size || size == v->head_dim)) list.push_back(v);
                 }
             }
-    return lists = std::make_shared<const VariantLists>(std::move(l));
+    }
+    return lists;
 }
+constinit Published<VariantLists> dispatched_here;
 
-const VariantList &fitting(const VariantLists &lists, const VariantNeeds &n) {
-    static const VariantList none;
+VariantList fitting(const VariantLists &lists, const VariantNeeds &n) {
     auto found = lists.find({n.op, n.dtype, n.head_dim == n.value_dim ? n.head_dim : 0});
     if (found == lists.end()) found = lists.find({n.op, n.dtype, 0});
-    return found == lists.end() ? none : found->second;
+    if (found == lists.end()) return {};
+    return found->second;
 }
 
 // Of variants like v but for their tiles of queries; of those with the same tiles not class long, which is for many keys.
-const VariantRecord *quickest_of_few_keys(const VariantList &list, const VariantRecord *v, std::int64_t queries) {
+const VariantRecord *quickest_of_few_keys(VariantList list, const VariantRecord *v, std::int64_t queries) {
     const auto like_v = [&](const VariantRecord &o) {
         return o.schedule == v->schedule && o.target == v->target && o.head_dim == v->head_dim && o.kind == v->kind;
     };
@@ -123,8 +119,7 @@ Forced forced_variant(const Context::State &context, std::string_view of_the_cal
 
 Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
     if (!forced.name.empty()) return use_forced(needs, forced, choice);
-    const auto lists = dispatched_here();
-    const VariantList &list = fitting(*lists, needs);
+    const VariantList list = fitting(dispatched_here.get(variant_generation(), list_dispatched), needs);
     // A kernel of more options than the call has does as well, where there is no other.
     static constexpr std::string_view more[] = {"plain", "scored", "training"};
     std::vector<std::string_view> kinds = {needs.kind};
@@ -154,7 +149,7 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
 
 int worthwhile_threads(double multiply_adds, int threads) noexcept {
     const int most = worthwhile_threads_at_most(multiply_adds, threads);
-    return most > 1 && ThreadTeam::of_this_process().worth_helpers(multiply_adds) ? most : 1;
+    return most > 1 && ThreadTeam::worth_helpers(multiply_adds) ? most : 1;
 }
 
 int worthwhile_threads_at_most(double multiply_adds, int threads) noexcept {

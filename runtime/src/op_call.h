@@ -1,6 +1,7 @@
 // What every op does around its kernel: which variant runs, and what is recorded of the call.
 #pragma once
 #include "context_state.h"
+#include "float_state.h"
 #include "variant_table.h"
 #include <chrono>
 #include <initializer_list>
@@ -76,10 +77,12 @@ void record_call(Context::State &context, const Choice &choice, std::string_view
     if (context.verbose) write_call_line(choice, op, sizes(), start);
 }
 
-// The body of a public function: nothing is thrown out of it.
+// The body of a public function: nothing is thrown out of it, and all that it computes, checks and dispatch included, is
+// computed in the default floating-point state. Helpers have that state from their beginning (thread_team.cpp).
 template<typename Body> Status answer(const Context &context, const Body &body) noexcept {
+    const DefaultFloatState of_this_call;
     try {
-        if (!context.state().status.ok()) return context.state().status;
+        if (!context.status().ok()) return context.status();
         return body(context.state());
     } catch (const std::bad_alloc &) {
         return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate

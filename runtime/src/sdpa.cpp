@@ -1,5 +1,6 @@
 #include "attune/sdpa.h"
 #include "device_call.h"
+#include "float_state.h"
 #include "projection.h"
 #include "sdpa_call.h"
 #include "shape_record.h"
@@ -85,6 +86,7 @@ std::string sizes_text(const SdpaProblem &p) {
 }
 
 std::vector<float> alibi_slopes(std::int64_t heads) {
+    const DefaultFloatState of_this_call;
     std::vector<float> slopes;
     std::int64_t n = 1;
     while (n * 2 <= heads) n *= 2;

@@ -1,11 +1,13 @@
 #include "shape_record.h"
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <set>
+#include <new>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,20 +17,6 @@ namespace {
 
 constexpr const char *columns = "name,op,dtype,b,h,kv,q,k,d,dv,causal,left,right,length,options,calls,seconds\n";
 constexpr std::size_t most_lines = 4096;
-
-// Records that are alive, for exit(); never destroyed, since Contexts may be static objects.
-struct Alive {
-    std::mutex mutex;
-    std::set<ShapeRecord *> records;
-};
-Alive &alive() {
-    static Alive &all = *new Alive;
-    return all;
-}
-void write_all() {
-    const std::lock_guard lock(alive().mutex);
-    for (ShapeRecord *r : alive().records) r->write();
-}
 
 // A file that is appended to; processes that share it wait for each other.
 class AppendedFile {
@@ -61,22 +49,57 @@ private:
 
 }  // namespace
 
+// Records that are alive, for exit(): a list through them. Constant-initialised and never destroyed, since Contexts may be
+// static objects; a child that is forked begins with none, and with a mutex that nobody holds.
+struct AliveRecords {
+    std::mutex mutex = {};
+    int process = 0;  // the number of forks from the first one to this
+    ShapeRecord *first = nullptr;
+
+    void add(ShapeRecord &r) {
+        const std::lock_guard lock(mutex);
+        r.before_ = nullptr, r.next_ = first;
+        if (first) first->before_ = &r;
+        first = &r;
+    }
+    void remove(ShapeRecord &r) {
+        const std::lock_guard lock(mutex);
+        (r.before_ ? r.before_->next_ : first) = r.next_;
+        if (r.next_) r.next_->before_ = r.before_;
+    }
+    void write() {
+        const std::lock_guard lock(mutex);
+        for (ShapeRecord *r = first; r; r = r->next_) r->write();
+    }
+};
+static_assert(std::is_trivially_destructible_v<AliveRecords>);
+static constinit AliveRecords alive;
+
 ShapeRecord::ShapeRecord(const char *file) {
     std::error_code error;  // the program may change its folder
     const std::filesystem::path absolute = std::filesystem::absolute(file, error);
     file_ = error ? file : absolute.string();
-    static const bool at_exit = std::atexit(write_all) == 0;
-    (void)at_exit;
-    const std::lock_guard lock(alive().mutex);
-    alive().records.insert(this);
+    static std::atomic<bool> registered{false};
+    if (!registered.exchange(true)) {
+        std::atexit([] { alive.write(); });
+        pthread_atfork(nullptr, nullptr, [] {
+            const int process = alive.process + 1;
+            new (&alive) AliveRecords{.process = process};
+        });
+    }
+    begin_in_this_process();
 }
 
 ShapeRecord::~ShapeRecord() {
-    {
-        const std::lock_guard lock(alive().mutex);
-        alive().records.erase(this);
-    }
+    if (process_ != alive.process) return;  // the parent's, and a thread of it may have held the mutex
+    alive.remove(*this);
     write();
+}
+
+void ShapeRecord::begin_in_this_process() {
+    lines_.clear();
+    process_ = alive.process;
+    alive.add(*this);
 }
 
 std::string ShapeRecord::defect() const {
@@ -93,6 +116,7 @@ void ShapeRecord::add(const ShapeLine &s, double seconds) {
     }
     for (const std::int64_t n : {std::int64_t(s.causal), s.left, s.right}) line += ',' + std::to_string(n);
     line += ',' + s.length + ',' + s.options;
+    if (process_ != alive.process) begin_in_this_process();
     bool many = false;
     {
         const std::lock_guard lock(mutex_);

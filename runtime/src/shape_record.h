@@ -21,7 +21,8 @@ struct ShapeLine {
     bool exact = true;
 };
 
-// The lines of one Context. They are written when it goes, at exit, and whenever there are many.
+// The lines of one Context. They are written when it goes, at exit, and whenever there are many; a child that is forked leaves
+// those that there are to its parent.
 class ShapeRecord {
 public:
     explicit ShapeRecord(const char *file);
@@ -34,13 +35,17 @@ public:
     void write() noexcept;
 
 private:
+    friend struct AliveRecords;
     struct Count {
         std::int64_t calls = 0;
         double seconds = 0;
     };
+    void begin_in_this_process();
     std::string file_;
     std::mutex mutex_;  // a program may exit while another thread is in a call
     std::map<std::string, Count> lines_;
+    int process_ = -1;  // that the lines are of, and whose list this is in: AliveRecords::process
+    ShapeRecord *before_ = nullptr, *next_ = nullptr;
 };
 
 // Calls that had nothing to compute are left out.

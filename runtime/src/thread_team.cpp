@@ -1,11 +1,12 @@
 #include "thread_team.h"
+#include "float_state.h"
+#include "processors.h"
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <exception>
 #include <new>
 #include <pthread.h>
-#include <sched.h>
 
 namespace attune {
 namespace {
@@ -42,42 +43,60 @@ private:
     sigset_t before_;
 };
 
+std::atomic<ThreadTeam *> team_of_this_process{nullptr}, team_of_parent{nullptr};
+
 }  // namespace
 
-int usable_cores() {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-    const unsigned cores = std::thread::hardware_concurrency();
-    return cores ? static_cast<int>(cores) : 1;
+// A child that was forked has none of the threads, and whatever was locked stays so: it makes a team of its own when it wants
+// one.
+void ThreadTeam::forget_in_child() noexcept {
+    ThreadTeam *const of_parent = team_of_this_process.exchange(nullptr);
+    if (!of_parent) return;
+    of_parent->of_parent_ = team_of_parent;
+    team_of_parent = of_parent;
 }
 
-// A child that was forked has none of the threads, and whatever was locked stays so: it gets a team of its own. When the process
-// ends its threads do, but the team stays for calls that come later still; they find no helpers.
-struct ThreadTeam::OfThisProcess {
-    ThreadTeam *team = new ThreadTeam;
-    OfThisProcess() {
-        pthread_atfork(nullptr, nullptr, [] { instance().team = new ThreadTeam; });
-    }
-    ~OfThisProcess() { team->end(); }
-    static OfThisProcess &instance() {
-        static OfThisProcess process;
-        return process;
+// Sees forks from the time when the library is loaded. It is destroyed where the library is unloaded, and then no thread may
+// run its code; and by exit(), but then calls may be in flight, of detached threads or in destructors: helpers that work go
+// on, and end with the process.
+struct ThreadTeam::ProcessEvents {
+    inline static bool forks_are_seen = false;
+    ProcessEvents() { forks_are_seen = pthread_atfork(nullptr, nullptr, forget_in_child) == 0; }
+    ~ProcessEvents() {
+        if (ThreadTeam *team = team_of_this_process) team->end_idle_helpers();
     }
 };
+ThreadTeam::ProcessEvents ThreadTeam::process_events;
 
-ThreadTeam &ThreadTeam::of_this_process() { return *OfThisProcess::instance().team; }
-
-void ThreadTeam::end() {
-    {
-        std::lock_guard lock(mutex_);
-        ended_ = true;
-        posted_++;
-    }
-    wake_.notify_all();
-    for (std::thread &t : threads_) t.join();
+ThreadTeam *ThreadTeam::of_this_process() noexcept {
+    ThreadTeam *team = team_of_this_process.load(std::memory_order_acquire);
+    if (team) return team;
+    if (!ProcessEvents::forks_are_seen) return nullptr;
+    auto *const made = new (std::nothrow) ThreadTeam;
+    if (!made || team_of_this_process.compare_exchange_strong(team, made)) return made;
+    delete made;  // of threads that come here at the same time one is the first
+    return team;
 }
 
-bool ThreadTeam::worth_helpers(double multiply_adds) {
+void ThreadTeam::end_idle_helpers() {
+    std::unique_lock lock(mutex_);
+    ended_ = true;
+    posted_++;
+    wake_.notify_all();
+    for (Helper &h : helpers_) {
+        if (h.works || !h.thread.joinable()) continue;
+        lock.unlock();  // no helper is begun any more
+        h.thread.join();
+        lock.lock();
+    }
+}
+
+bool ThreadTeam::worth_helpers(double multiply_adds) noexcept {
+    ThreadTeam *const team = of_this_process();
+    return team && team->worth_waking(multiply_adds);
+}
+
+bool ThreadTeam::worth_waking(double multiply_adds) noexcept {
     // To wake a thread takes its caller some ten microseconds; a core computes this much in about as long.
     constexpr double least_work_to_wake = 1e6;
     if (multiply_adds >= least_work_to_wake || looking_ > 0) return true;
@@ -88,16 +107,26 @@ bool ThreadTeam::worth_helpers(double multiply_adds) {
 }
 
 void ThreadTeam::begin_helpers() {
-    const auto begun = [this] { return static_cast<int>(threads_.size()); };
+    const auto begun = [this] { return static_cast<int>(helpers_.size()); };
     const int wanted = std::min(seats_, most_helpers_);
     if (wanted <= begun()) return;  // before the system is asked for cores, in every call
     const int helpers = std::min(wanted, usable_cores() - 1);
     if (helpers <= begun()) return;
     const WithoutSignals signals_are_the_programs;
     try {
-        while (begun() < helpers) threads_.emplace_back([this] { help(); });
+        while (begun() < helpers) begin_helper();
     } catch (const std::exception &) {  // no thread or no memory: fewer helpers, which changes no result
         most_helpers_ = begun();
+    }
+}
+
+void ThreadTeam::begin_helper() {
+    helpers_.emplace_back();
+    try {
+        helpers_.back().thread = std::thread([this, number = helpers_.size() - 1] { help(number); });
+    } catch (...) {
+        helpers_.pop_back();
+        throw;
     }
 }
 
@@ -119,7 +148,6 @@ void ThreadTeam::open(Job &job) {
 }
 
 void ThreadTeam::run(Job &job) {
-    if (job.seats < 2) return job.work(job.argument, 0);
     open(job);
     job.work(job.argument, 0);
     {
@@ -133,7 +161,8 @@ void ThreadTeam::run(Job &job) {
     helped_.wait(lock, alone);
 }
 
-void ThreadTeam::help() {
+void ThreadTeam::help(std::size_t number) {
+    const DefaultFloatState of_this_thread;  // a thread begins with the state of the one that made it
     std::unique_lock lock(mutex_);
     while (!ended_) {
         if (!jobs_.empty()) {
@@ -141,9 +170,11 @@ void ThreadTeam::help() {
             const int seat = job.next_seat++;
             if (job.next_seat == job.seats) jobs_.erase(jobs_.begin());
             job.helpers++;
+            helpers_[number].works = true;
             lock.unlock();
             job.work(job.argument, seat);
             lock.lock();
+            helpers_[number].works = false;
             if (--job.helpers == 0) helped_.notify_all();  // from here on the job may be gone
             continue;
         }

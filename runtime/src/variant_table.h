@@ -2,7 +2,6 @@
 #pragma once
 #include "attune/attention_library.h"
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -22,10 +21,10 @@ struct SdpaShapeClasses {
 };
 
 // Those of the library; and all: with what was registered (attention_library.h), also later than others ran. Listed once for
-// each generation, since every call on a device asks.
+// each generation, since every call on a device asks; a list is never destroyed.
 std::span<const VariantRecord> library_variants() noexcept;
-using VariantRecords = std::shared_ptr<const std::vector<const VariantRecord *>>;
-VariantRecords variant_records();
+using VariantRecords = std::vector<const VariantRecord *>;
+const VariantRecords &variant_records();
 // Goes up with each registration.
 int variant_generation() noexcept;
 
@@ -37,7 +36,7 @@ const VariantRecord *find_variant(std::string_view name) noexcept;
 // A number called `name` of a variant, as CMake wrote it: "chunk=128 tile_q=64".
 int number_of(const VariantRecord &, std::string_view name, int otherwise);
 
-// Whether this machine runs a target; asked once per process.
+// Whether this machine runs a target.
 bool runs_here(std::string_view target) noexcept;
 // Or a device's.
 bool is_cpu_target(std::string_view target) noexcept;

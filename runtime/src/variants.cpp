@@ -1,11 +1,11 @@
 #include "attune/variants.h"
 #include "cpu_features.h"
 #include "device_call.h"
+#include "published.h"
 #include "variant_table.h"
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <mutex>
 #include <set>
 
 namespace attune {
@@ -20,6 +20,7 @@ struct Registered {
 };
 std::atomic<const Registered *> first_registered{nullptr};
 std::atomic<int> generation{0};
+constinit Published<VariantRecords> all_records;
 
 void add(std::span<const VariantRecord> variants, const AttentionRecord *attention) noexcept {
     auto *node = new (std::nothrow) Registered{variants, attention, first_registered};
@@ -50,24 +51,20 @@ const AttentionRecord *find_attention(std::string_view op) noexcept {
 
 int variant_generation() noexcept { return generation; }
 
-VariantRecords variant_records() {
-    static std::mutex mutex;
-    static int listed_generation = -1;
-    static VariantRecords records;
-    const std::lock_guard lock(mutex);
-    if (listed_generation == variant_generation()) return records;
-    listed_generation = variant_generation();
-    std::vector<const VariantRecord *> all;
-    std::set<std::string_view> listed;
-    const auto list = [&](const VariantRecord &v) {
-        if (!listed.insert(v.name).second) return;
-        const VariantRecord *latest = find_registered(v.name);
-        all.push_back(latest ? latest : &v);
-    };
-    for (const VariantRecord &v : library_variants()) list(v);
-    for (const Registered *r = first_registered; r; r = r->next)
-        for (const VariantRecord &v : r->variants) list(v);
-    return records = std::make_shared<const std::vector<const VariantRecord *>>(std::move(all));
+const VariantRecords &variant_records() {
+    return all_records.get(variant_generation(), [] {
+        VariantRecords all;
+        std::set<std::string_view> listed;
+        const auto list = [&](const VariantRecord &v) {
+            if (!listed.insert(v.name).second) return;
+            const VariantRecord *latest = find_registered(v.name);
+            all.push_back(latest ? latest : &v);
+        };
+        for (const VariantRecord &v : library_variants()) list(v);
+        for (const Registered *r = first_registered; r; r = r->next)
+            for (const VariantRecord &v : r->variants) list(v);
+        return all;
+    });
 }
 
 const VariantRecord *find_variant(std::string_view name) noexcept {
@@ -77,17 +74,7 @@ const VariantRecord *find_variant(std::string_view name) noexcept {
     return nullptr;
 }
 
-bool runs_here(std::string_view target) noexcept {
-    static const std::vector<std::string_view> usable = [] {
-        std::vector<std::string_view> u;
-        for (const char *t : cpu_targets())
-            if (missing_for(t).empty()) u.push_back(t);
-        return u;
-    }();
-    for (std::string_view t : usable)
-        if (t == target) return true;
-    return false;
-}
+bool runs_here(std::string_view target) noexcept { return nothing_missing_for(target); }
 
 bool is_cpu_target(std::string_view target) noexcept {
     const std::span<const char *const> all = cpu_targets();
@@ -96,16 +83,16 @@ bool is_cpu_target(std::string_view target) noexcept {
 
 std::vector<VariantInfo> variants() {
     std::vector<VariantInfo> infos;
-    const VariantRecords records = variant_records();
+    const VariantRecords &records = variant_records();
     for (const char *target : cpu_targets())
-        for (const VariantRecord *v : *records) {
+        for (const VariantRecord *v : records) {
             if (v->target != target) continue;
             std::string missing = missing_for(v->target);
             infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->numbers,
                              v->provenance, v->dispatched, missing.empty(),
                              missing.empty() ? "" : "this CPU lacks " + missing});
         }
-    for (const VariantRecord *v : *records) {
+    for (const VariantRecord *v : records) {
         if (is_cpu_target(v->target)) continue;
         std::string why_not = "is for tensors on a device";
         const DeviceBackend *backend = device_backend();

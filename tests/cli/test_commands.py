@@ -45,6 +45,8 @@ def test_doctor(attune, variants):
     assert done.returncode == 0 and done.stderr == ""
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("  ")}
     assert {"cpu", "features", "threads", "gpu", "cmake", "ninja", "python3", "nvcc", "ptxas", "halide", "generic"} <= set(lines)
+    assert re.search(r"^  threads +\d+ by default, limited by the (affinity|cgroup CPU quota|library); \d+ of \d+ processors "
+                     r"allowed, CPU quota (none|[\d.e+]+)$", lines["threads"])
     for v in variants:
         assert ("not usable" not in lines[v["target"]]) == v["runs_here"]
 

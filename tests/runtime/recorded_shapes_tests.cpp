@@ -221,6 +221,29 @@ TEST_CASE("recorded shapes: a Context that outlives the program is written at ex
     CHECK(shapes[0].calls == 4);
 }
 
+TEST_CASE("recorded shapes: a child that is forked writes its own calls, and leaves its parent's to it", "[runtime]") {
+    const RecordingFile file;
+    Attention a, longer{.k = 9};
+    {
+        Environment record("ATTUNE_RECORD_SHAPES", file.name());
+        attune::Context context({.threads = 1}), idle({.threads = 1});
+        CHECK(a.run(context).ok());
+        CHECK(a.run(idle).ok());
+        std::cout.flush(), std::fflush(nullptr);
+        for (const bool calls : {true, false}) {
+            const pid_t child = fork();
+            if (child == 0) std::exit(!calls || longer.run(context).ok() ? 0 : 1);
+            int status = 1;
+            waitpid(child, &status, 0);
+            CHECK(status == 0);
+        }
+    }
+    int calls = 0, longer_ones = 0;
+    for (const bench::Shape &s : file.shapes()) calls += int(s.calls), longer_ones += s.k == 9 ? int(s.calls) : 0;
+    CHECK(calls == 3);
+    CHECK(longer_ones == 1);
+}
+
 TEST_CASE("recorded shapes: a file that cannot be written is an error of every call", "[runtime]") {
     Environment record("ATTUNE_RECORD_SHAPES", "/proc/there/is/no/such/folder");
     attune::Context context;

@@ -1,4 +1,5 @@
 // Threads that help calls.
+#include "runtime/src/processors.h"
 #include "runtime/src/thread_team.h"
 #include "tests/support/catch.h"
 #include "tests/support/sdpa_case.h"
@@ -36,7 +37,7 @@ struct Tasks {
 
 bool run_tasks(int count, int seats) {
     Tasks tasks(count, seats);
-    ThreadTeam::of_this_process().run(seats, [&](int seat) { tasks.work(seat); });
+    ThreadTeam::run(seats, [&](int seat) { tasks.work(seat); });
     return tasks.each_once();
 }
 }  // namespace
@@ -45,26 +46,25 @@ TEST_CASE("thread team: every task and every seat is taken once, the first by th
     for (const int seats : {1, 2, 3, 17, 1000})
         for (const int count : {0, 1, 7, 3000}) CHECK(run_tasks(count, seats));
     const auto caller = std::this_thread::get_id();
-    ThreadTeam::of_this_process().run(3, [&](int seat) {
+    ThreadTeam::run(3, [&](int seat) {
         if ((seat == 0) != (std::this_thread::get_id() == caller)) std::abort();
     });
 }
 
 TEST_CASE("thread team: little work is worth helpers that are awake, and many such calls are worth waking one", "[runtime]") {
-    ThreadTeam &team = ThreadTeam::of_this_process();
     const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
     constexpr double little = 3e5, much = 2e6;
     sleep();
-    CHECK(team.worth_helpers(much));
-    CHECK_FALSE(team.worth_helpers(little));
+    CHECK(ThreadTeam::worth_helpers(much));
+    CHECK_FALSE(ThreadTeam::worth_helpers(little));
     int calls = 1;  // fewer than 4 are not worth it, more may have been too far apart
-    while (calls < 1000 && !team.worth_helpers(little)) calls++;
+    while (calls < 1000 && !ThreadTeam::worth_helpers(little)) calls++;
     CHECK(calls >= 3);
     CHECK(calls < 1000);
     if (attune::usable_cores() < 2) return;
     run_tasks(100000, 2);
     int awake = 0;  // a helper that has just ended looks for work; it may be kept from its core meanwhile
-    for (int n = 0; n < 1000 && !awake; n++) sleep(), run_tasks(100000, 2), awake = team.worth_helpers(little);
+    for (int n = 0; n < 1000 && !awake; n++) sleep(), run_tasks(100000, 2), awake = ThreadTeam::worth_helpers(little);
     CHECK(awake == 1);
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("thread team: helpers come where there is a core for them, awake or as
     for (const int pause_ms : {0, 0, 20}) {
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
         std::atomic<int> present{0}, signals_wrong{0};
-        ThreadTeam::of_this_process().run(2, [&](int seat) {
+        ThreadTeam::run(2, [&](int seat) {
             sigset_t blocked;
             pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
             signals_wrong += (sigismember(&blocked, SIGINT) == 1) != (seat != 0);  // signals are for the program's own threads
@@ -92,7 +92,7 @@ TEST_CASE("thread team: calls of several threads at once, and of one another", "
     for (int n = 0; n < 6; n++)
         threads.emplace_back([&, n] {
             for (int call = 0; call < 500; call++) wrong += !run_tasks(call % 40, 1 + (n + call) % 5);
-            ThreadTeam::of_this_process().run(3, [&](int) { wrong += !run_tasks(50, 3); });
+            ThreadTeam::run(3, [&](int) { wrong += !run_tasks(50, 3); });
         });
     for (std::thread &t : threads) t.join();
     CHECK(wrong == 0);

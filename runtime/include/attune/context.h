@@ -26,8 +26,9 @@ struct DeviceOptions {
 };
 
 struct ContextOptions {
-    // Threads that take part in a call at most, the caller's included; 0 means one per core. Results do not depend on it. The
-    // others belong to the process, one per core beside the caller's, and help all Contexts; without work for 0.1 ms they sleep.
+    // Threads that take part in a call at most, the caller's included, up to 1024; 0 means default_threads(). Results do not
+    // depend on it. The others belong to the process, one per core beside the caller's, and help all Contexts; without work
+    // for 0.1 ms they sleep.
     int threads = 0;
     // Scratch that is kept for the next call, per thread. What a call needs beyond it is given back at once.
     std::size_t scratch_bytes_per_thread = std::size_t(64) << 20;
@@ -36,11 +37,26 @@ struct ContextOptions {
     DeviceOptions device = {};
 };
 
+// The threads of a Context whose options say 0: the least of the processors that the affinity of the calling thread allows,
+// the CPU quota of the process's control groups (cgroups, versions 1 and 2; read once) rounded up, and 1024.
+struct DefaultThreads {
+    int threads;
+    const char *limited_by;  // "affinity", "cgroup CPU quota" or "library"
+    int processors;
+    double cpu_quota;  // in processors, such as 1.5; 0: none
+};
+DefaultThreads default_threads();
+
 // Contexts are independent: different threads may use different Contexts at the same time. One Context serves one call
 // at a time. Environment, read once here: ATTUNE_FORCE_VARIANT=name runs that variant for every call of its op, or fails
 // if it can't (a name that no variant has makes status() say so); ATTUNE_VERBOSE=1 writes a line to stderr for each call:
 // variant, why, microseconds; ATTUNE_RECORD_SHAPES=file appends a line for each shape that was called to a file, with the calls
 // and seconds of it, when the Context goes (a file that cannot be written makes status() say so).
+//
+// Each call computes in the default floating-point state, on every thread: rounding to nearest, subnormal numbers kept, no
+// traps. The caller's rounding mode, flush-to-zero, denormals-are-zero, trap masks and exception flags are back when it
+// returns. Calls may be made in a child after fork(), in a Context that no other thread was using, and while the process
+// exits: exit() waits for none.
 class Context {
 public:
     Context();
@@ -49,8 +65,8 @@ public:
     Context(const Context &) = delete;
     Context &operator=(const Context &) = delete;
 
-    // Not ok if the options were wrong, for instance "threads: must be from 1 to 1024, or 0 for one per core, got -2"; every call
-    // then answers the same.
+    // Not ok if the options were wrong, for instance "threads: must be from 1 to 1024, or 0 for default_threads(), got -2", or
+    // there was no memory for it; every call then answers the same.
     const Status &status() const;
     int threads() const;
     // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed. Where another variant
@@ -61,10 +77,13 @@ public:
     void release_scratch();
 
     struct State;
-    State &state() const { return *state_; }
+    State &state() const { return *state_; }  // where status() is ok
 
 private:
-    std::unique_ptr<State> state_;
+    Status read(const ContextOptions &);
+    Status status_;
+    std::unique_ptr<State> state_;  // null where there was no memory for it
+    std::string no_variant_;
 };
 
 }  // namespace attune

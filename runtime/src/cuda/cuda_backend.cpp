@@ -1,5 +1,6 @@
 #include "cuda_backend.h"
 #include "HalideRuntimeCuda.h"
+#include "published.h"
 #include <cstdlib>
 #include <dlfcn.h>
 #include <mutex>
@@ -39,8 +40,8 @@ struct Driver {
 };
 
 const Driver &driver() {
-    static const Driver d;
-    return d;
+    static constinit Published<Driver> opened;
+    return opened.get(0, [] { return Driver(); });
 }
 
 // The call that this thread makes; kernels are queued by the thread of the call.
@@ -135,7 +136,7 @@ Status run(Context::State &context, DeviceCall &call) {
 }  // namespace
 
 const DeviceBackend &cuda_backend() noexcept {
-    static const DeviceBackend backend{"cuda80", missing, run};
+    static constexpr DeviceBackend backend{"cuda80", missing, run};
     return backend;
 }
 
