@@ -61,7 +61,12 @@ PairTerm additive_separable_pair(const AdditiveInputs &additive, Type type) {
     PairTerm pair = additive_pair(additive, type);
     pair.query = pair.key = [=](Expr x) { return exp_of(x * two); };
     // Not as 1 - 2 / (e + 1) with the ones summed apart: sums of terms of one sign round off more.
-    pair.computed = [=](Expr q, Expr k) { return (q * k - one) / (q * k + one); };
+    // A strict quotient of named numbers: code generation would multiply by the weight before it divides, which overflows.
+    pair.computed = [=](Expr q, Expr k) {
+        const std::string above = Internal::unique_name("above"), below = Internal::unique_name("below");
+        const Expr quotient = strict_float(Internal::Variable::make(type, above) / Internal::Variable::make(type, below));
+        return Internal::Let::make(above, q * k - one, Internal::Let::make(below, q * k + one, quotient));
+    };
     return pair;
 }
 
