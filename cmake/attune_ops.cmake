@@ -40,6 +40,8 @@ set(attune_part_merge_generator generators/merge/merge_generator.cpp generators/
   schedules/merge/root.cpp schedules/merge/rows.cpp)
 set(attune_part_max_magnitude_generator generators/max_magnitude/max_magnitude_generator.cpp
   generators/max_magnitude/max_magnitude_stages.cpp schedules/max_magnitude/root.cpp schedules/max_magnitude/rows.cpp)
+set(attune_part_head_mean_generator generators/head_mean/head_mean_generator.cpp
+  generators/head_mean/head_mean_stages.cpp schedules/head_mean/root.cpp schedules/head_mean/rows.cpp)
 set(attune_part_backward_rows_stages generators/backward_rows/backward_rows_stages.cpp
   schedules/backward_rows/backward_rows.cpp)
 foreach(program backward_rows sink_gradient capture_sum)
@@ -55,7 +57,7 @@ endforeach()
 foreach(program linear batch_dot transposed_dot)
   set(attune_program_${program} ${program}_generator linear_stages generator_math)
 endforeach()
-foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropout_mask max_magnitude merge)
+foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropout_mask max_magnitude merge head_mean)
   set(attune_program_${program} ${program}_generator generator_math)
 endforeach()
 
@@ -84,6 +86,6 @@ foreach(op backward_rows sink_gradient capture_sum)
 endforeach()
 attune_describe_op(linear_packed linear PARAMS packed=true)
 foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask max_magnitude
-    merge)
+    merge head_mean)
   attune_describe_op(${op} ${op})
 endforeach()

@@ -1,4 +1,5 @@
 #include "generators/backward_rows/backward_rows_stages.h"
+#include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"
 #include "generators/sdpa/builder.h"
@@ -16,12 +17,19 @@ BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type)
     s.product = Func("product");
     s.product(i, h, b) = make_const(type, 0);
     s.product(i, h, b) += cast(type, in.out(d, i, h, b)) * cast(type, in.grad_out(d, i, h, b));
+    // A query without keys, whose out is all zeros, has no part in its gradients: grad_out may hold NaN there.
+    const Type stored = UInt(in.out.type().bits());
+    RDom all(0, in.channels, "largest_channel");
+    s.largest_channel = all.x;
+    s.largest = Func("largest");
+    s.largest(i, h, b) = make_const(stored, 0);
+    s.largest(i, h, b) = max(s.largest(i, h, b), reinterpret(stored, in.out(all, i, h, b)) & ~sign_bit(in.out.type()));
     const Type bits = UInt(type.bits());
     Expr lse = in.lse(i, h, b);
     Expr empty = reinterpret(bits, lse) == minus_infinity_bits(type);
     // As bits, because arithmetic on -inf is undefined.
     Expr finite = select(empty, reinterpret(bits, -masked_score(type)), reinterpret(bits, lse));
-    Expr delta = s.product(i, h, b);
+    Expr delta = select(s.largest(i, h, b) == 0, make_const(type, 0), s.product(i, h, b));
     delta = select(in.has_grad_lse, delta - in.grad_lse(i, h, b), delta);
     s.out = Func("rows");
     s.out(i, h, b) = Tuple(reinterpret(type, finite), delta);

@@ -12,10 +12,11 @@ struct BackwardRowsInputs {
 };
 
 // row_lse: lse; of a query without keys far above every score, so that its weights are exactly 0.
-// row_delta: sum out grad_out - grad_lse.
+// row_delta: sum out grad_out - grad_lse; of a row of out that is all zeros the sum is 0, whatever grad_out holds.
 struct BackwardRowsStages {
     Halide::Func product;  // (i, h, b)
-    Halide::RVar channel;
+    Halide::Func largest;  // (i, h, b) the largest magnitude of out, as bits
+    Halide::RVar channel, largest_channel;
     Halide::Func out;  // (i, h, b) Tuple {row_lse, row_delta}
     Halide::Var i{"i"}, h{"h"}, b{"b"};
 };

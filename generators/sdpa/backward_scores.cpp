@@ -175,7 +175,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         if (score.probability) gradient *= factor_at(r, q, masked);
         Expr by_score = w * (gradient - in.row_delta(i, h));
         if (bent && !of_capture) by_score *= Expr(p.logit(r, q, u, h, t)[0]);
-        return Tuple(masked ? kept_or_marked(counts(w), by_score) : by_score);
+        return Tuple(masked ? signed_kept_or_marked(counts(w), by_score) : by_score);
     };
     p.gradient_blocks =
         fill(p.score_gradient, "score_gradient" + suffix, p.in_blocks, gradient_of, Tuple(reinterpret(type, sign_bit(type))));
@@ -212,7 +212,7 @@ void BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
         if (!score.probability) return Tuple(x);
         // A factor may have any sign.
         x *= factor_at(r, q, masked);
-        return Tuple(masked ? kept_or_marked(counts(w), x) : x);
+        return Tuple(masked ? signed_kept_or_marked(counts(w), x) : x);
     };
     p.dropped_blocks = fill(p.dropped, "dropped" + suffix, p.in_blocks, left, Tuple(undef(type)));
 }

@@ -95,15 +95,11 @@ void BackwardBuilder::magnitudes() {
 }
 
 void BackwardBuilder::unit_rows() {
-    Var i = s.i, j = s.j, h = s.h;
-    RDom channel(0, in.head_dim, "norm_channel");
-    Func query_squares("query_squares"), key_squares("key_squares");
-    Expr q = cast(type, in.query(channel, i, h)), k = cast(type, in.key(channel, j));
-    query_squares(i, h) += q * q;
-    key_squares(j) += k * k;
-    s.query_norm = Func("query_norm"), s.key_norm = Func("key_norm");
-    s.query_norm(i, h) = inverse_norm(query_squares(i, h));
-    s.key_norm(j) = inverse_norm(key_squares(j));
+    const Var i = s.i, j = s.j, h = s.h;
+    s.query_norm = inverse_norms(
+        "query_norm", [&](const Expr &d) -> Expr { return in.query(d, i, h); }, {i, h}, in.head_dim, type);
+    s.key_norm = inverse_norms(
+        "key_norm", [&](const Expr &d) -> Expr { return in.key(d, j); }, {j}, in.head_dim, type);
 }
 
 Expr BackwardBuilder::all_finite() const {
@@ -115,7 +111,9 @@ Expr BackwardBuilder::all_finite() const {
 // the row holds.
 Expr BackwardBuilder::projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size,
                                 const Expr &inverse_norm) const {
-    return select(strict_float(size == value_of(0)), value_of(0), (total - row * dot) * inverse_norm);
+    // As bits: code generation may take the 0 for a factor of the norm, which is NaN where the row is.
+    return reinterpret(
+        type, select(strict_float(size == value_of(0)), bits_of(value_of(0)), bits_of((total - row * dot) * inverse_norm)));
 }
 
 // part(d, row) += weight(along) * row(d, along): what is masked may be multiplied with NaN, so it is left out where it may.

@@ -25,6 +25,9 @@ Expr minus_infinity_bits(Type type) {
 Expr kept_or_marked(const Expr &kept, const Expr &x) {
     return reinterpret(x.type(), select(kept, bits_of(x), sign_bit(x.type())));
 }
+Expr signed_kept_or_marked(const Expr &kept, const Expr &x) {
+    return kept_or_marked(kept, reinterpret(x.type(), select(counts(x), bits_of(x), Internal::make_zero(bits_of(x).type()))));
+}
 Expr counts(const Expr &x) { return bits_of(x) != sign_bit(x.type()); }
 Expr marked_zero(const Expr &x) { return reinterpret(x.type(), bits_of(x) & sign_bit(x.type())); }
 

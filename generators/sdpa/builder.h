@@ -14,6 +14,8 @@ Halide::Expr masked_score(const Halide::Type &);
 // What is masked is -0 as a weight and as the gradient by a score: that adds nothing to a sum, and a product sees by it alone
 // that the pair is masked. x, or -0 where it is not kept; whether x is not masked; 0 with the mark of x, of what dropout drops.
 Halide::Expr kept_or_marked(const Halide::Expr &kept, const Halide::Expr &x);
+// The same of numbers of any sign: a -0 that arithmetic made becomes 0, or it would look masked.
+Halide::Expr signed_kept_or_marked(const Halide::Expr &kept, const Halide::Expr &x);
 Halide::Expr counts(const Halide::Expr &x);
 Halide::Expr marked_zero(const Halide::Expr &x);
 

@@ -24,7 +24,7 @@ void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) 
     if (score.probability) {
         left *= cast(type, precise(score.probability(index(k, !masked))));
         // A factor may have any sign.
-        if (masked) left = kept_or_marked(counts(w), left);
+        if (masked) left = signed_kept_or_marked(counts(w), left);
     }
     p.dropped = Func("dropped" + suffix);
     p.dropped(r, k, c, t, h, b) = left;

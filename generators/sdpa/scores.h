@@ -1,14 +1,19 @@
 // The scores of the library. Each is a PairTerm or a ScoreStep and nothing more: users write theirs the same way.
 #pragma once
 #include "generators/sdpa/sdpa_stages.h"
+#include <functional>
+#include <vector>
 
 namespace attune {
 
-// sum q k / (|q| |k|), 0 where q or k is all zeros.
-PairTerm cosine_pair(const SdpaInputs &, Halide::Type);
+// sum q k / (|q| |k|), 0 where q or k is all zeros. The query becomes rows of norms from 1/2 to 1, by powers of two, so that no
+// product with a key leaves the range of the type.
+PairTerm cosine_pair(SdpaInputs &, Halide::Type);
 
-// 1 / |x| of the sum of the squares of x, 0 for a row of zeros.
-Halide::Expr inverse_norm(const Halide::Expr &squares);
+// 1 / |x| of each row x(d, row...), a Func of that name: 0 of zeros or Inf, NaN where there is a NaN. No square overflows or
+// vanishes of a row whose norm is between 2^-121 and 2^116 (f64: 2^-1011 and 2^1006).
+Halide::Func inverse_norms(const std::string &name, const std::function<Halide::Expr(const Halide::Expr &d)> &x,
+                           const std::vector<Halide::Var> &row, const Halide::Expr &head_dim, Halide::Type);
 
 // -1/2 sum (q - k)^2. Not as a product and two norms, which would cancel.
 PairTerm gaussian_pair(Halide::Type);

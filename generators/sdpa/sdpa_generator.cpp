@@ -98,7 +98,7 @@ public:
     }
 
     void generate() {
-        const attune::SdpaInputs in = inputs();
+        attune::SdpaInputs in = inputs();
         const attune::Score score = score_of(in);
         const bool split = splits();
         const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
@@ -260,7 +260,7 @@ private:
         return in;
     }
 
-    attune::PairTerm pair_term(const attune::SdpaInputs &in) {
+    attune::PairTerm pair_term(attune::SdpaInputs &in) {
         attune::AdditiveInputs additive;
         if (is_additive()) additive = {*pair_weight, *pair_bias};
         switch (pair) {
@@ -272,7 +272,7 @@ private:
         }
     }
 
-    attune::Score score_of(const attune::SdpaInputs &in) {
+    attune::Score score_of(attune::SdpaInputs &in) {
         attune::Score score{pair_term(in), {}, {}};
         const attune::UserAttention *user = attune::user_attention();
         score.any_scale = user != nullptr;

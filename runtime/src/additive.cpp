@@ -73,12 +73,15 @@ std::vector<NamedView> additive_inputs(const ConstView &query, const ConstView &
 
 namespace {
 
+// Raw scores are of all keys, also of those that no query sees.
+bool writes_raw_scores(const SdpaCall &call) { return call.weights.given() && call.weights_mode < WeightsMode::masked; }
+
 // The largest magnitude of the keys of each batch entry. Where it is beyond the limit, that of the keys that some length lets
-// take part.
+// take part, unless the scores of all are an output.
 Status magnitude_of_keys(Context::State &context, const SdpaCall &call, float *per_batch) {
     if (Status s = max_magnitude(context, call.key, per_batch); !s.ok()) return s;
     const ConstView &lens = call.lengths;
-    for (std::int64_t b = 0; lens.given() && b < call.sizes.batch; b++) {
+    for (std::int64_t b = 0; lens.given() && !writes_raw_scores(call) && b < call.sizes.batch; b++) {
         if (per_batch[b] <= separable_limit) continue;
         std::int32_t longest = 0;
         for (std::int64_t i = 0; i < (lens.stride[1] == 0 ? 1 : lens.extent[1]); i++)
@@ -118,7 +121,7 @@ Status run_by_range(Context &context, const SdpaCall &call, std::string_view var
         if (!within[b])
             return {StatusCode::unsupported,
                     "variant: " + std::string(variant) + " needs queries and keys (after projection) of at most " +
-                        text(separable_limit) + " in magnitude; batch entry " + text(b) + " has larger ones"};
+                        text(separable_limit) + " in magnitude; batch entry " + text(b) + " has larger ones, or NaN"};
     for (std::size_t begin = 0, end; begin < within.size(); begin = end) {
         for (end = begin + 1; end < within.size() && within[end] == within[begin];) end++;
         if (Status s = run_slice(context, call, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),

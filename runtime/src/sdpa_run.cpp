@@ -1,6 +1,6 @@
 // What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
-#include "attune/half.h"
 #include "attune/linear.h"
+#include "halide_call.h"
 #include "max_magnitude.h"
 #include "sdpa_call.h"
 #include <algorithm>
@@ -26,31 +26,23 @@ void fill_lse_without_keys(const SdpaCall &call) {
             }
 }
 
-// out (B, 1, Sq, Sk), each row the product of (1 / H ... 1 / H) and (H, Sk).
-Status mean_over_heads(Context &context, const View &all, const View &out) {
-    const std::int64_t heads = all.extent[1];
-    const double share = 1 / static_cast<double>(heads);
-    const float as_f32 = static_cast<float>(share);
-    const bfloat16 as_bf16 = to_bfloat16(share);
-    const float16 as_f16 = to_float16(share);
-    const void *one = all.dtype == DType::f64    ? static_cast<const void *>(&share)
-                      : all.dtype == DType::bf16 ? &as_bf16
-                      : all.dtype == DType::f16  ? static_cast<const void *>(&as_f16)
-                                                 : &as_f32;
-    const auto size = static_cast<std::size_t>(size_of(all.dtype));
-    std::vector<char> shares(static_cast<std::size_t>(heads) * size);
-    for (std::size_t at = 0; at < shares.size(); at += size) std::memcpy(&shares[at], one, size);
+// out (B, 1, Sq, Sk): the mean of `all` over its heads.
+Status mean_over_heads(Context::State &context, const View &all, const View &out) {
     // Where the rows of all queries follow each other they are one.
-    const std::int64_t batch = all.extent[0], queries = all.extent[2], keys = all.extent[3];
+    const std::int64_t batch = all.extent[0], heads = all.extent[1], queries = all.extent[2], keys = all.extent[3];
     const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
     const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
-    const ConstView by_row = typed_view(all.data, all.dtype, {batch, rows, heads, width},
-                                        {all.stride[0], all.stride[2], all.stride[1], 1});
-    View mean = out;
-    mean.extent[1] = rows, mean.stride[1] = out.stride[2];
-    mean.extent[2] = 1, mean.stride[2] = 0;
-    mean.extent[3] = width;
-    return batch_dot(context, typed_view(shares.data(), all.dtype, {batch, rows, 1, heads}, {0, 0, 0, 1}), by_row, mean);
+    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
+    Choice choice;
+    const VariantNeeds needs{.op = "head_mean", .dtype = all.dtype};
+    if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
+    HalideBuffer by_row(
+        typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1})),
+        mean(typed_view(out.data, out.dtype, {batch, rows, width}, {out.stride[0], out.stride[2], 1}));
+    void *args[] = {nullptr, by_row.get(), mean.get()};
+    const double read = static_cast<double>(batch * rows * heads) * static_cast<double>(width);
+    return call_kernel(context, choice.variant->kernel, args,
+                       worthwhile_threads(read * multiply_adds_of_a_read, context.threads));
 }
 
 // Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
@@ -133,7 +125,7 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
         part.weights = View(static_cast<float *>(block.data()), {end - begin, p.query_heads, p.queries, p.keys});
         part.weights.dtype = p.dtype;
         if (Status s = run_kernels(caller, part, choice, from_weights); !s.ok()) return s;
-        if (Status s = mean_over_heads(caller, part.weights, entries(call.weights, begin, end)); !s.ok()) return s;
+        if (Status s = mean_over_heads(caller.state(), part.weights, entries(call.weights, begin, end)); !s.ok()) return s;
     }
     return {};
 }

@@ -6,6 +6,7 @@ using namespace Halide;
 
 void schedule_root(BackwardRowsStages &s, Func out) {
     s.product.compute_root();
+    s.largest.compute_root();
     out.compute_root();
 }
 
@@ -18,6 +19,7 @@ void schedule_rows(BackwardRowsStages &s, Func out, const Target &target) {
     Func in_lanes = s.product.update().split(s.channel, co, ci, lanes).rfactor(ci, lane);
     in_lanes.compute_at(s.product, s.i).vectorize(lane).update().vectorize(lane);
     sum_by_halves(s.product, ci, lanes, lanes, LoopLevel(s.product, s.i));
+    s.largest.compute_at(out, s.i).update().atomic().vectorize(s.largest_channel, lanes);
 }
 
 void schedule_root(SinkGradientStages &s, Func out) {

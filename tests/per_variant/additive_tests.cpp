@@ -164,6 +164,53 @@ TEST_CASE("additive variants: raw scores without projections are within 2e-6 of 
     });
 }
 
+TEST_CASE("additive variants: weights of the sum beside large exponentials", "[additive][per_variant]") {
+    attune::Context context({.threads = 2});
+    // e^(2 (q + k)) |w| is far beyond the largest float; the scale makes scores of a few units.
+    for_each_additive(both, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
+        using T = decltype(zero);
+        c.w_query = c.w_key = false, c.hidden = 5, c.attention.seed = 6400;
+        if (v.kind == "weights") c.attention.weights = WeightsMode::scaled;
+        c.attention.queries = tile_of(v) + 1, c.attention.keys = chunk_of(v) + 3, c.attention.batch = 1;
+        c.attention.causal = Causal::bottom_right;
+        for (double weight : {3.0, 700.0, 1e30}) {
+            c.attention.scale = 2 / weight;
+            AdditiveArrays<T> a(fitted(c, v));
+            std::mt19937 random(c.attention.seed++);
+            const auto near_end = [&](T &x) { x = T((random() % 2 ? 1 : -1) * (20.5 + random() % 7 * 0.25)); };
+            a.base.query.each(near_end), a.base.key.each(near_end);
+            a.w_score.each([&](T &x) { x = T((random() % 2 ? weight : -weight) * (1 + random() % 5 * 0.1)); });
+            const auto status = a.run(context, v.name);
+            INFO(describe(c) << " weight " << weight << ' ' << status.message());
+            CHECK(status.ok());
+            CHECK(defect(a) == "");
+        }
+    });
+}
+
+TEST_CASE("additive: raw scores of keys beyond valid_lens, or masked, of any magnitude", "[additive][per_variant]") {
+    attune::Context context({.threads = 2});
+    for (std::int64_t queries : {3, 4, 40})
+        for (int mode : {0, 1, 2, 3})
+            for (bool by_query : {false, true})
+                for (bool average : {false, true}) {
+                    AdditiveCase c{.attention = {.query_heads = 2, .key_heads = 1, .queries = queries, .keys = 37}};
+                    c.w_query = c.w_key = false, c.hidden = 7, c.attention.seed = unsigned(6500 + queries + mode);
+                    c.attention.weights = WeightsMode(mode), c.attention.average_weights = average;
+                    if (mode == 1) c.attention.softcap = 3, c.attention.mask = "ij";
+                    c.attention.valid_lens = {5, 30};
+                    if (by_query) c.attention.valid_lens.assign(std::size_t(2 * queries), 11);
+                    AdditiveArrays<float> a(c);
+                    const float large[] = {23, -26.5F, 44, -60, 1e4F};
+                    for (std::int64_t b = 0; b < 2; b++)
+                        for (std::int64_t j = 30; j < 37; j++) a.base.key(b, 0, j, j % 7) = large[j % 5];
+                    const auto status = a.run(context);
+                    INFO(describe(c) << ' ' << status.message());
+                    CHECK(status.ok());
+                    CHECK(defect(a) == "");
+                }
+}
+
 TEST_CASE("additive variants: NaN in masked keys has no effect, in kept ones it propagates", "[additive][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_additive({per_pair}, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {

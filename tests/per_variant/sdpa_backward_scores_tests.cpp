@@ -99,3 +99,38 @@ TEST_CASE("gradients: a key that nobody sees has no part in that of score_weight
     }
     CHECK(clean.bits() == spoiled.bits());
 }
+
+TEST_CASE("gradients by variant: of cosines, of rows from 1e-30 to 1e30", "[sdpa_backward][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_wide_variant("cosine_backward", any_kind, [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const int most = std::is_same_v<T, float> ? 100 : 990;
+        for (const auto &[queries, keys] : {std::pair(1, 70), {67, 9}, {6, 130}}) {
+            SdpaBackwardCase c{.forward = {.query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = 19}};
+            c.forward.score = Score::cosine, c.forward.value_dim = 7, c.forward.seed = unsigned(7100 + queries);
+            c.forward.causal = Causal::bottom_right;
+            SdpaBackwardArrays<T> unit(c), scaled(c);
+            std::mt19937 random(c.forward.seed);
+            std::uniform_int_distribution<int> power(-most, most);
+            std::vector<int> of_query(std::size_t(2 * 2 * queries)), of_key(std::size_t(2 * keys));
+            const auto scale = [](Array<T> &rows, const std::vector<int> &by, int sign) {
+                std::size_t n = 0;
+                const std::size_t width = std::size_t(rows.view().extent[3]);
+                rows.each([&](T &x) { x = std::ldexp(x, sign * by[n++ / width]); });
+            };
+            for (std::vector<int> *powers : {&of_query, &of_key})
+                for (std::size_t n = 0; n < powers->size(); n++) (*powers)[n] = n == 0 ? most : n == 1 ? -most : power(random);
+            scale(scaled.forward.query, of_query, 1), scale(scaled.forward.key, of_key, 1);
+            INFO(describe(c));
+            for (auto *a : {&unit, &scaled}) {
+                REQUIRE(a->run_forward(context).ok());
+                REQUIRE(a->run(context, v.name).ok());
+            }
+            scale(scaled.grad_query, of_query, 1), scale(scaled.grad_key, of_key, 1);
+            CHECK(same_bits(unit.grad_query.values(), scaled.grad_query.values()));
+            CHECK(same_bits(unit.grad_key.values(), scaled.grad_key.values()));
+            CHECK(same_bits(unit.grad_value.values(), scaled.grad_value.values()));
+            CHECK(defect(unit, ExpectedGradients<T>(unit)) == "");
+        }
+    });
+}

@@ -90,6 +90,66 @@ TEST_CASE("variants: the cosine with a row of zeros is 0", "[sdpa][scores][per_v
     });
 }
 
+TEST_CASE("variants: the cosine depends on the directions of rows alone, from 1e-30 to 1e30", "[sdpa][scores][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_wide_variant("cosine", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_size(v);
+        const int most = std::is_same_v<T, float> ? 100 : 990;
+        for (std::int64_t queries : {1, 6, tile_of(v) + 1}) {
+            SdpaCase c{.query_heads = 2, .key_heads = 1, .queries = queries, .keys = chunk_of(v) + 3, .head_dim = head_dim};
+            c.value_dim = value_dim, c.score = Score::cosine, c.scale = 4.0, c.seed = unsigned(5400 + queries);
+            if (v.kind == "weights") c.weights = attune::WeightsMode::scaled;
+            SdpaArrays<T> unit(c), scaled(c);
+            std::mt19937 random(c.seed);
+            std::uniform_int_distribution<int> power(-most, most);
+            for (Array<T> *rows : {&scaled.query, &scaled.key}) {
+                const attune::View view = rows->view();
+                for (std::int64_t b = 0; b < view.extent[0]; b++)
+                    for (std::int64_t h = 0; h < view.extent[1]; h++)
+                        for (std::int64_t i = 0; i < view.extent[2]; i++) {
+                            const int by = i < 2 ? (i == 0 ? most : -most) : power(random);
+                            for (std::int64_t d = 0; d < view.extent[3]; d++)
+                                (*rows)(b, h, i, d) = std::ldexp((*rows)(b, h, i, d), by);
+                        }
+            }
+            INFO(describe(c));
+            REQUIRE(unit.run(context, v.name).ok());
+            REQUIRE(scaled.run(context, v.name).ok());
+            CHECK(same_bits(unit.out.values(), scaled.out.values()));
+            CHECK(same_bits(unit.lse.values(), scaled.lse.values()));
+            if (c.weights) CHECK(same_bits(unit.weights.values(), scaled.weights.values()));
+            CHECK(defect(unit) == "");
+        }
+    });
+}
+
+TEST_CASE("variants: a channel that is NaN or infinite makes NaN of every cosine with its row", "[sdpa][scores][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_wide_variant("cosine", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_size(v);
+        SdpaCase c{
+            .batch = 1, .queries = tile_of(v) + 2, .keys = chunk_of(v) + 3, .head_dim = head_dim, .value_dim = value_dim};
+        c.score = Score::cosine, c.seed = 5500;
+        if (v.kind == "weights") c.weights = attune::WeightsMode::scaled;
+        for (T with : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
+            SdpaArrays<T> a(c);
+            a.query(0, 0, 1, head_dim - 1) = -with, a.key(0, 1, c.keys - 1, 0) = with;
+            INFO(describe(c) << " with " << with);
+            REQUIRE(a.run(context, v.name).ok());
+            std::int64_t wrong = 0;
+            for (std::int64_t h = 0; h < 2; h++)
+                for (std::int64_t i = 0; i < c.queries; i++) {
+                    wrong += std::isnan(a.lse(0, h, i)) != (h == 1 || i == 1);
+                    for (std::int64_t j = 0; c.weights && j < c.keys; j++)
+                        wrong += std::isnan(a.weights(0, h, i, j)) != (h == 0 ? i == 1 : j == c.keys - 1);
+                }
+            CHECK(wrong == 0);
+        }
+    });
+}
+
 TEST_CASE("variants: NaN in masked keys has no effect on cosine and Gaussian", "[sdpa][scores][per_variant]") {
     attune::Context context({.threads = 2});
     for_each_own(all_kinds(), [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {

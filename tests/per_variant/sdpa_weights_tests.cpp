@@ -83,9 +83,14 @@ TEST_CASE("variants: asking for weights beside lse changes no bit of out and lse
 TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
     attune::Context context({.threads = 2});
     // Of the last size, weights of one batch entry are as many as are averaged at a time.
-    for (const auto &[queries, keys, heads, average] :
-         {std::tuple(1, 1, 2, false), {7, 70, 2, false}, {33, 129, 4, false}, {65, 300, 2, false}, {128, 64, 8, false},
-          {1, 1, 2, true}, {33, 129, 4, true}, {300, 1000, 8, true}})
+    for (const auto &[queries, keys, heads, average] : {std::tuple(1, 1, 2, false),
+                                                        {7, 70, 2, false},
+                                                        {33, 129, 4, false},
+                                                        {65, 300, 2, false},
+                                                        {128, 64, 8, false},
+                                                        {1, 1, 2, true},
+                                                        {33, 129, 4, true},
+                                                        {300, 1000, 8, true}})
         for (bool masked : {false, true}) {
             SdpaCase c{.query_heads = heads, .key_heads = 2, .queries = queries, .keys = keys, .value_dim = 40};
             c.weights = WeightsMode::probabilities, c.average_weights = average;
@@ -153,5 +158,38 @@ TEST_CASE("variants: weights of rows without keys are 0, and raw scores are ever
             CHECK(free.run(context, v.name).ok());
             CHECK(same_bits(masked.weights.values(), free.weights.values()));
         });
+    });
+}
+
+TEST_CASE("variants: the mean over heads is their sum in the order of heads, divided once and rounded once",
+          "[sdpa][per_variant]") {
+    attune::Context context({.threads = 2});
+    for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_size(v);
+        unsigned seed = 3200;
+        for (std::int64_t heads : {2, 7, 13, 47})
+            for (const auto &[queries, keys] :
+                 {std::pair(3, 1), {5, 70}})  // of one key every weight is 1, and so is their mean
+                for (WeightsMode mode : {WeightsMode::masked, WeightsMode::probabilities}) {
+                    SdpaCase c{.query_heads = heads, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = head_dim};
+                    c.value_dim = value_dim, c.causal = Causal::bottom_right, c.seed = seed++, c.weights = mode;
+                    SdpaArrays<T> each(c);
+                    c.average_weights = true, c.strided_masks = seed % 3 == 0;
+                    SdpaArrays<T> mean(c);
+                    INFO(describe(c));
+                    REQUIRE(each.run(context, v.name).ok());
+                    REQUIRE(mean.run(context, v.name).ok());
+                    const std::vector<T> weights = each.weights.values(), got = mean.weights.values();
+                    std::int64_t wrong = 0;
+                    const std::int64_t pairs = queries * keys;
+                    for (std::int64_t n = 0; n < c.batch * pairs; n++) {
+                        Sum<T> sum = 0;
+                        for (std::int64_t h = 0; h < heads; h++)
+                            sum += Sum<T>(weights[std::size_t((n / pairs * heads + h) * pairs + n % pairs)]);
+                        wrong += !same_bits(got[std::size_t(n)], T(sum / Sum<T>(heads)));
+                    }
+                    CHECK(wrong == 0);
+                }
     });
 }

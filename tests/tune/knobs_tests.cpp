@@ -151,7 +151,7 @@ TEST_CASE("every knob of attention changes its code", "[tune][knobs]") { turn_kn
 TEST_CASE("every knob of its gradients changes their code", "[tune][knobs]") { turn_knobs_of({"sdpa_backward"}); }
 TEST_CASE("every knob of the other ops changes their code", "[tune][knobs]") {
     turn_knobs_of({"linear", "batch_dot", "transposed_dot", "pack_linear_weight", "masked_softmax", "max_magnitude", "merge",
-                   "dropout_mask"});
+                   "head_mean", "dropout_mask"});
 }
 
 }  // namespace

@@ -22,9 +22,10 @@ struct AdditiveOptions {
 //   query (B, Hq, Sq, Dq)   key (B, Hkv, Sk, Dk)   value (B, Hkv, Sk, Dv)   out (B, Hq, Sq, Dv)
 //
 // or of rank 3 or 2, as in sdpa.h, whose rules of types, strides, heads and errors hold here too. Nothing of size
-// (B, Sq, Sk, h) is stored. A key larger than 22 that only a mask, bias or window hides may change the last bits. Without
-// projections, in f32, the error of the sum is at most 2e-6 times the sum of |w_score| for any query and key. All may be on a
-// device (f32, without projections).
+// (B, Sq, Sk, h) is stored. A key with a channel (after projection) beyond 22, or NaN, that only a mask, bias or window hides
+// may change the last bits, and where raw scores (WeightsMode::scaled, capped) are asked for, one beyond valid_lens, too.
+// Without projections, in f32, the error of the sum is at most 2e-6 times the sum of |w_score| for any query and key. All may
+// be on a device (f32, without projections).
 Status additive_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                           const AdditiveOptions & = {}) noexcept;
 

@@ -14,7 +14,8 @@ namespace attune {
 // x(i, j), the score of query q and key k.
 //   dot_product  scale * q . k            default scale 1 / sqrt(Dk)
 //   general      scale * q . (W k)        W = score_weight (Dq, Dk), so q and k may differ in width; default scale 1
-//   cosine       scale * q . k / (|q| |k|), 0 where q or k is all zeros; default scale 1
+//   cosine       scale * q . k / (|q| |k|), 0 where q or k is all zeros; default scale 1;
+//                |q| and |k| from 1e-36 to 1e34 (f64: 1e-304 to 1e302), or 0
 //   gaussian     -scale / 2 * |q - k|^2   the Gaussian kernel of Nadaraya-Watson regression, scale = 1 / sigma^2, default 1
 // scale 0 gives the average of the values (average pooling).
 enum class Score { dot_product, general, cosine, gaussian };
