@@ -11,14 +11,15 @@ namespace {
 Expr opaque(const Expr &condition, const Expr &keys) { return (select(condition, keys, 0) & keys) > 0; }
 }  // namespace
 
-// Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead.
+// Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead. Where the promise is broken
+// it is not only the value that is wrong: stages are allocated by it, and read beyond their ends.
 Expr BackwardBuilder::query_at(Expr q, bool inside) const {
     Expr i = s.u * shape.tile_q + q;
-    return inside ? unsafe_promise_clamped(i, 0, in.queries - 1) : min(i, in.queries - 1);
+    return inside && !shape.every_tile_in_full ? unsafe_promise_clamped(i, 0, in.queries - 1) : min(i, in.queries - 1);
 }
 Expr BackwardBuilder::key_at(Expr r, bool inside) const {
     Expr j = s.t * shape.chunk + r;
-    return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
+    return inside && !shape.every_tile_in_full ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
 }
 Expr BackwardBuilder::channel(Expr d, Expr extent) const { return shape.ragged_dims ? min(d, extent - 1) : d; }
 

@@ -25,7 +25,7 @@ template<typename F> void for_each_interval(const F &f) {
 }  // namespace
 
 TEST_CASE("gradients by variant: windows, causal rules and lengths over several tiles", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_interval([&](const SdpaCase &forward) {
         const SdpaBackwardCase c{.forward = forward, .grad_lse = forward.seed % 2 == 0};
         switch (forward.seed % 4) {
@@ -39,7 +39,7 @@ TEST_CASE("gradients by variant: windows, causal rules and lengths over several 
 
 TEST_CASE("gradients of cosine and gaussian scores: windows, causal rules and lengths over several tiles",
           "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_interval([&](const SdpaCase &forward) {
         SdpaBackwardCase c{.forward = forward, .grad_lse = forward.seed % 2 == 0};
         for (attune::Score score : {attune::Score::cosine, attune::Score::gaussian}) {
@@ -50,7 +50,7 @@ TEST_CASE("gradients of cosine and gaussian scores: windows, causal rules and le
 }
 
 TEST_CASE("additive gradients: windows, causal rules and lengths over several tiles", "[additive_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_interval([&](const SdpaCase &forward) {
         AdditiveBackwardCase c{.forward = {.attention = forward}, .grad_lse = forward.seed % 2 == 0};
         c.forward.hidden = 5, c.forward.w_query = c.forward.w_key = forward.seed % 2;
