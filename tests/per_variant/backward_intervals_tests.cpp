@@ -57,3 +57,11 @@ TEST_CASE("additive gradients: windows, causal rules and lengths over several ti
         forward.seed % 5 ? check_additive<float>(context, c, {}) : check_additive<double>(context, c, {});
     });
 }
+
+TEST_CASE("gradients: a window that leaves few of many keys, and slopes", "[sdpa_backward][semantics]") {
+    attune::Context context(in_fenced_scratch(1));
+    SdpaBackwardCase c{.forward = {.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 4290, .keys = 4250}};
+    c.forward.head_dim = 2, c.forward.value_dim = 1, c.forward.window = {20, 7}, c.forward.alibi = Alibi::per_head;
+    c.forward.offset = 3;
+    check_dispatched<float>(context, c);
+}
