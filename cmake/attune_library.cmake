@@ -3,10 +3,11 @@
 set(attune_sources additive.cpp additive_backward.cpp checks.cpp constant_pages.cpp context.cpp cpu_features.cpp device_backend.cpp device_call.cpp
   dropout_mask.cpp halide_call.cpp kv_append.cpp linear.cpp linear_backward.cpp linear_checks.cpp linear_dispatch.cpp masked_softmax.cpp
   masked_softmax_backward.cpp max_magnitude.cpp merge.cpp multi_head.cpp multi_head_backward.cpp multi_head_checks.cpp
-  op_call.cpp overlap.cpp pack_linear_weight.cpp processors.cpp projection.cpp scratch.cpp sdpa.cpp sdpa_arguments.cpp sdpa_backward.cpp
-  sdpa_backward_captures.cpp sdpa_backward_device.cpp sdpa_backward_dispatch.cpp sdpa_backward_kernel.cpp sdpa_checks.cpp sdpa_device.cpp sdpa_dispatch.cpp sdpa_kernel.cpp
-  sdpa_option_checks.cpp sdpa_run.cpp shape_line.cpp shape_record.cpp tensor.cpp thread_team.cpp user_arguments.cpp
-  user_attention.cpp user_captures.cpp variants.cpp varlen.cpp)
+  op_call.cpp overlap.cpp pack_linear_weight.cpp processors.cpp projection.cpp scratch.cpp sdpa.cpp sdpa_arguments.cpp
+  sdpa_backward.cpp sdpa_backward_captures.cpp sdpa_backward_device.cpp sdpa_backward_dispatch.cpp sdpa_backward_kernel.cpp
+  sdpa_backward_tasks.cpp sdpa_checks.cpp sdpa_device.cpp sdpa_dispatch.cpp sdpa_kernel.cpp sdpa_option_checks.cpp sdpa_run.cpp
+  sdpa_workspace.cpp shape_line.cpp shape_record.cpp tensor.cpp thread_team.cpp user_arguments.cpp user_attention.cpp
+  user_captures.cpp variants.cpp varlen.cpp)
 set(attune_headers additive.h additive_backward.h attention_library.h attune.h context.h dropout.h half.h kv_cache.h linear.h linear_backward.h
   masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h sdpa.h sdpa_backward.h status.h
   tensor.h variants.h varlen.h)

@@ -122,6 +122,7 @@ public:
         if (const int side = attune::block_side(accumulator(), {chunk}); schedule_name == Schedule::tiles && side > 1)
             shape.transposed_block = side;
         shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
+        shape.every_tile_in_full = schedule_name == Schedule::root;
         if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
         if (schedule_name != Schedule::root) shape.powers = powers = attune::power_instructions(target);
         if (captured) {

@@ -11,14 +11,15 @@ namespace {
 Expr opaque(const Expr &condition, const Expr &keys) { return (select(condition, keys, 0) & keys) > 0; }
 }  // namespace
 
-// Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead.
+// Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead. Where the promise is broken
+// it is not only the value that is wrong: stages are allocated by it, and read beyond their ends.
 Expr BackwardBuilder::query_at(Expr q, bool inside) const {
     Expr i = s.u * shape.tile_q + q;
-    return inside ? unsafe_promise_clamped(i, 0, in.queries - 1) : min(i, in.queries - 1);
+    return inside && !shape.every_tile_in_full ? unsafe_promise_clamped(i, 0, in.queries - 1) : min(i, in.queries - 1);
 }
 Expr BackwardBuilder::key_at(Expr r, bool inside) const {
     Expr j = s.t * shape.chunk + r;
-    return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
+    return inside && !shape.every_tile_in_full ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
 }
 Expr BackwardBuilder::channel(Expr d, Expr extent) const { return shape.ragged_dims ? min(d, extent - 1) : d; }
 
@@ -87,11 +88,14 @@ void BackwardBuilder::magnitudes() {
         s.largest_bits() = max(s.largest_bits(), of_channel(channel));
         s.channel_bits.push_back(of_channel);
     };
-    RDom query(0, in.queries, 0, in.heads, "query_row"), grad(0, in.queries, 0, in.heads, "grad_row"),
-        key(0, in.keys, "key_row");
-    look_at("query", in.head_dim, in.query(channel(d, in.head_dim), query.x, query.y));
-    look_at("key", in.head_dim, in.key(channel(d, in.head_dim), key));
-    look_at("grad", in.value_dim, in.grad_out(channel(d, in.value_dim), grad.x, grad.y));
+    // Of the tiles that are computed: others are no part of any sum.
+    const Expr first_query = in.first_query_tile * shape.tile_q, first_key = in.first_key_tile * shape.chunk;
+    const Expr queries = min(in.query_tiles * shape.tile_q, in.queries - first_query);
+    const Expr keys = min(in.key_tiles * shape.chunk, in.keys - first_key);
+    RDom query(0, queries, 0, in.heads, "query_row"), grad(0, queries, 0, in.heads, "grad_row"), key(0, keys, "key_row");
+    look_at("query", in.head_dim, in.query(channel(d, in.head_dim), first_query + query.x, query.y));
+    look_at("key", in.head_dim, in.key(channel(d, in.head_dim), first_key + key));
+    look_at("grad", in.value_dim, in.grad_out(channel(d, in.value_dim), first_query + grad.x, grad.y));
 }
 
 void BackwardBuilder::unit_rows() {

@@ -60,6 +60,9 @@ struct BackwardShape {
     // Of a tile that a mask touches only blocks of so many queries and keys are computed of which some query sees some key;
     // divide the sides.
     int block_queries = 8, block_keys = 16;
+    // Every tile is computed as a full one, too, whether it is or not: for schedules that place each stage on its own. Then what a
+    // full tile reads is clamped to the last query and key as well. It changes no result.
+    bool every_tile_in_full = false;
     // Keys and values are transposed in blocks of this side, a divisor of chunk; 0: element by element. It changes no result.
     int transposed_block = 0;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
@@ -106,8 +109,8 @@ struct BackwardTile {
 };
 
 struct BackwardStages {
-    // Whether query, key and grad_out hold no Inf or NaN: then what is masked need not be left out of a sum. And their largest
-    // magnitudes, as bits, of each channel and of all.
+    // Whether query, key and grad_out of the tiles that are computed hold no Inf or NaN: then what is masked need not be left out of
+    // a sum. And their largest magnitudes, as bits, of each channel and of all.
     std::vector<Halide::Func> channel_bits;  // (d)
     Halide::Func largest_bits;
     Halide::Func query_rows, grad_rows;                      // (d, i, h) in the accumulator's type

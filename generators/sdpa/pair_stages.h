@@ -10,7 +10,7 @@ namespace attune {
 // is a Tuple {rounded, exact}.
 struct PairStages {
     SdpaStages s;
-    Halide::Func packed_value;  // (e, d, k, h, b) pairs of keys, of the whole of V
+    Halide::Func packed_value;  // (e, d, k, h, b) pairs of keys
     // Of full and of part.
     struct Pairs {
         Halide::Func pair_sum;              // (e, r, c, t, h, b) the exact weights of every other key

@@ -10,6 +10,8 @@ namespace attune {
 // per_batch[b] = max |x(b, h, s, d)|, infinite if there is a NaN, 0 of nothing. x is f32, bf16 or f16, of rank 4, its last
 // dimension dense.
 Status max_magnitude(Context::State &, const ConstView &x, float *per_batch);
+// Scratch that a call for x of these extents holds, but for what the Context adds to each block.
+std::size_t max_magnitude_bytes(const Context::State &, DType, std::int64_t batch, std::int64_t heads, std::int64_t rows);
 inline bool all_finite(float largest) { return largest <= std::numeric_limits<float>::max(); }
 
 }  // namespace attune

@@ -89,7 +89,9 @@ void *Scratch::allocate(std::size_t bytes) noexcept {
     if (all < bytes) return nullptr;
     Block *block = with_free_blocks([&](FreeBlocks &free) { return free.take(all); });
     if (!block) {
-        block = static_cast<Block *>(allocator_.allocate(allocator_.user, all, alignment));
+        const auto ask = [&] { return static_cast<Block *>(allocator_.allocate(allocator_.user, all, alignment)); };
+        block = ask();
+        if (!block && give_back()) block = ask();
         if (!block) return nullptr;
         block->bytes = all;
     }
@@ -112,13 +114,20 @@ std::size_t Scratch::kept_bytes() noexcept {
     return bytes;
 }
 
-void Scratch::give_back() noexcept {
+bool Scratch::give_back() noexcept {
+    bool any = false;
+    const auto all = [&](FreeBlocks &free) {
+        any = any || !free.blocks.empty();
+        for (Block *b : free.blocks) give_back(b);
+        free.blocks.clear();
+        free.bytes = 0;
+    };
+    with_free_blocks(all);
     for (Shard &s : shards_) {
         std::lock_guard lock(s.mutex);
-        for (Block *b : s.free.blocks) give_back(b);
-        s.free.blocks.clear();
-        s.free.bytes = 0;
+        all(s.free);
     }
+    return any;
 }
 
 void Scratch::give_back(Block *block) noexcept { allocator_.release(allocator_.user, block, block->bytes); }

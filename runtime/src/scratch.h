@@ -14,7 +14,7 @@ public:
     ~Scratch();
     Scratch(const Scratch &) = delete;
 
-    // Aligned to 128 bytes; null if the allocator has none. From any thread.
+    // Aligned to 128 bytes; null if the allocator has none, not even after it got back what is kept for later. From any thread.
     void *allocate(std::size_t bytes) noexcept;
     void release(void *) noexcept;
 
@@ -22,7 +22,8 @@ public:
 
     // Of the blocks that nobody has borrowed.
     std::size_t kept_bytes() noexcept;
-    void give_back() noexcept;
+    // Those and what this thread has borrowed; false if there are none.
+    bool give_back() noexcept;
 
 private:
     struct Block {

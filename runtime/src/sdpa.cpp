@@ -108,15 +108,13 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         const std::string_view op = op_of(problem.score);
         Choice choice;
         if (Status s = choose_values(op, problem, forced_variant(state, {}, op), choice); !s.ok()) return s;
-        const auto bytes = [&](const VariantRecord &v, const SdpaProblem &p) {
-            return sdpa_workspace_bytes(v, p, worthwhile_threads_at_most(p, state.threads));
-        };
         if (Status s = share_queries(op, problem, choice); !s.ok()) return s;
-        plan = {std::string(choice.variant->name), std::string(choice.reason), bytes(*choice.variant, problem)};
+        plan = {std::string(choice.variant->name), std::string(choice.reason),
+                sdpa_workspace_bytes(state, *choice.variant, problem)};
         if (!choice.of_last) return {};
         plan.variant_of_last_queries = choice.of_last->name;
-        const std::size_t of_last = bytes(*choice.of_last, last_queries(*choice.variant, problem));
-        plan.workspace_bytes = std::max(plan.workspace_bytes, of_last);
+        // Blocks of the first are kept while the second asks for its own.
+        plan.workspace_bytes += sdpa_workspace_bytes(state, *choice.of_last, last_queries(*choice.variant, problem));
         return {};
     });
 }

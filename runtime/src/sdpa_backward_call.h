@@ -60,6 +60,18 @@ struct TileTask {
     std::int64_t first_query_tile, query_tiles, first_key_tile, key_tiles;
     bool query, key, bias;
 };
+std::vector<TileTask> tasks_of(const BackwardCall &, const BackwardChoice &, int threads);
+
+// Some tiles of queries or of keys.
+struct TileRange {
+    std::int64_t first, count;
+};
+// The tiles of keys that the band of a batch entry leaves to some queries, and of queries that it leaves some keys; at least one.
+TileRange keys_seen_by(const SdpaCall &, const VariantRecord &, std::int64_t entry, const TileRange &queries);
+TileRange queries_that_see(const SdpaCall &, const VariantRecord &, std::int64_t entry, const TileRange &keys);
+// So many tiles are cut off at most, where a window leaves few keys to a query; else all.
+std::int64_t tiles_of_a_part(const SdpaCall &, const VariantRecord &);
+
 // One kernel for a task; `more` are the arguments that follow those that all have.
 Status run_tiles(Context::State &, const BackwardShared &, const VariantRecord &, const TileTask &,
                  std::span<void *const> more);

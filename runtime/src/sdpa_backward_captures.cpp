@@ -91,16 +91,32 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
         std::memset(block.data(), 0, static_cast<std::size_t>(bytes));
     }
 
-    HalideBuffer before(sums), after(sums);
     std::int32_t step = capture.step, keeps = keeps_queries;
-    void *const more[] = {before.get(), &step, &keeps, after.get()};
+    // Of some keys at a time only the queries that may see them are looked at.
+    const std::int64_t own_tiles = keeps_queries ? tiles.query_tiles : tiles.key_tiles;
+    const std::int64_t at_a_time =
+        keeps_queries ? own_tiles : std::min(own_tiles, tiles_of_a_part(shared.call.forward, kernel));
+    auto run_some = [&](std::int64_t first, std::int64_t count) {
+        View some = sums;
+        if (!keeps_queries) {
+            const TileRange seen = queries_that_see(shared.call.forward, kernel, tiles.entry, {first, count});
+            tiles.first_query_tile = seen.first, tiles.query_tiles = seen.count;
+            tiles.first_key_tile = first, tiles.key_tiles = count;
+            const std::int64_t column = (first - t.first_tile) * kernel.chunk;
+            some = part_of(sums, 1, column, std::min(count * kernel.chunk, columns - column));
+        }
+        HalideBuffer before(some), after(some);
+        void *const more[] = {before.get(), &step, &keeps, after.get()};
+        return run_tiles(context, shared, kernel, tiles, more);
+    };
     const std::int64_t entries = capture.gradient.extent[0] == 1 ? p.batch : 1;
     const std::int64_t heads = capture.gradient.extent[1] == 1 ? p.query_heads : 1;
     for (std::int64_t b = 0; b < entries; b++)
         for (std::int64_t h = 0; h < heads; h++) {
             const std::int64_t head = t.head + h;
             tiles.entry = t.entry + b, tiles.key_head = head / group, tiles.first_head = head % group;
-            if (Status s = run_tiles(context, shared, kernel, tiles, more); !s.ok()) return s;
+            for (std::int64_t n = 0; n < own_tiles; n += at_a_time)
+                if (Status s = run_some(t.first_tile + n, std::min(at_a_time, own_tiles - n)); !s.ok()) return s;
         }
     if (in_place) return {};
     bool sums_all_keys = sums_keys;

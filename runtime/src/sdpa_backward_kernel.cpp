@@ -11,53 +11,6 @@
 namespace attune {
 namespace {
 
-// One pass over all tiles of a key head gives all gradients by 5 products a tile, but is a single task. Tasks that give the
-// gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same. Of additive scores
-// nearly all time goes into tanh: twice a pair and channel, or four times.
-std::vector<TileTask> tasks_of(const BackwardCall &call, const BackwardChoice &choice, int threads) {
-    const VariantRecord &variant = *choice.tiles.variant;
-    const SdpaProblem &p = call.forward.sizes;
-    const bool additive = call.forward.pair_weight.given();
-    const bool query = call.query.given(), key = call.key.given() || call.value.given() || call.pair_weight.given();
-    const bool bias = choice.bias_with_tiles;
-    const std::int64_t together = additive ? 2 : 5, apart = additive ? 4 : 7;
-    const std::int64_t group = p.query_heads / p.key_heads, entries = p.batch * p.key_heads;
-    const std::int64_t query_tiles = ceil_div(p.queries, variant.tile_q);
-    const std::int64_t key_tiles = ceil_div(p.keys, variant.chunk);
-    constexpr std::int64_t tasks_a_thread = 4;
-    const std::int64_t rounds = ceil_div(entries, threads);
-    const bool split = threads > 1 && rounds * threads * together > entries * (query && key ? apart : together) &&
-                       entries < tasks_a_thread * threads;
-    const std::int64_t parts = split ? ceil_div(tasks_a_thread * threads, entries) : 1;
-    auto each_part = [&](std::int64_t tiles, const auto &body) {
-        const std::int64_t size = std::max<std::int64_t>(1, ceil_div(tiles, parts));
-        for (std::int64_t first = 0; first < tiles; first += size) body(first, std::min(size, tiles - first));
-    };
-    std::vector<TileTask> tasks;
-    for (std::int64_t b = 0; b < p.batch; b++)
-        for (std::int64_t h = 0; h < p.key_heads; h++) {
-            const TileTask all{b, h, 0, group, 0, query_tiles, 0, key_tiles, query, key, bias};
-            if (!split) {
-                tasks.push_back(all);
-                continue;
-            }
-            if (key || !query)
-                each_part(key_tiles, [&](std::int64_t first, std::int64_t count) {
-                    TileTask t = all;
-                    t.query = false, t.first_key_tile = first, t.key_tiles = count;
-                    tasks.push_back(t);
-                });
-            for (std::int64_t head = 0; query && head < group; head++)
-                each_part(query_tiles, [&](std::int64_t first, std::int64_t count) {
-                    TileTask t = all;
-                    t.key = false, t.bias = bias && !key, t.first_head = head, t.heads = 1, t.first_query_tile = first,
-                    t.query_tiles = count;
-                    tasks.push_back(t);
-                });
-        }
-    return tasks;
-}
-
 // (B, H, S, D) as (heads, S, D) or (B, Hkv, S, D) as (S, D) of one entry; a view of rank 3 likewise.
 template<typename Data> BasicView<Data> drop_first(BasicView<Data> v, std::int64_t index) {
     BasicView<Data> w = part_of(v, 0, index, 1);

@@ -89,8 +89,12 @@ Status choose_attention(const Context::State &, const SdpaCall &, std::string_vi
 int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
 int worthwhile_threads_at_most(const SdpaProblem &, int threads) noexcept;
 
-// Upper bound of the scratch of a call.
-std::size_t sdpa_workspace_bytes(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
+// Upper bound of the scratch of a call in a Context: at any number of threads that are then worth waking, under any mask.
+std::size_t sdpa_workspace_bytes(const Context::State &, const VariantRecord &, const SdpaProblem &);
+// Whether a call may find out which entries have no NaN or Inf among their values, of which values of others may be masked.
+bool may_look_at_values(const VariantRecord &, const SdpaProblem &) noexcept;
+// How many bf16 stand for a number in matrix tiles, 0 if none do.
+int matrix_tile_parts_of(DType) noexcept;
 
 // Batch entries [begin, end) of a view, and of a call.
 template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::int64_t begin, std::int64_t end) {

@@ -57,11 +57,14 @@ std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
                         Wish::Fill::over_half});
         list.push_back({"split", "", "few queries of each head, some rows for each key head"});
     }
-    // Of very many keys parts would take too much memory.
-    constexpr std::int64_t bytes_of_a_part = 2, bytes_at_most = 64 << 20;
+    // Of very many keys parts would take too much memory. bf16 are laid out as they are, in as much memory as they have: few rows are
+    // not worth that where it is much.
+    constexpr std::int64_t bytes_of_a_part = 2, bytes_at_most = 64 << 20, many_rows = 64;
     const auto [parts, rows_at_least, keys_at_least] = matrix_tile_parts(p.dtype);
-    const bool in_tiles = parts == 1 || (parts > 1 && rows >= rows_at_least && p.keys >= keys_at_least &&
-                                         p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part <= bytes_at_most);
+    const std::int64_t bytes = p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part;
+    const bool as_they_are = parts == 1 && (rows >= many_rows || bytes * p.key_heads <= bytes_at_most);
+    const bool in_tiles =
+        as_they_are || (parts > 1 && rows >= rows_at_least && p.keys >= keys_at_least && bytes <= bytes_at_most);
     const auto wish_tiles = [&](std::string_view shape_class, std::string_view reason, std::int64_t fill_tiles_with = 0) {
         if (in_tiles) list.push_back({"tiles", shape_class, reason, fill_tiles_with});
     };
@@ -114,6 +117,8 @@ std::string_view kind_for(const SdpaProblem &p) { return p.dropout ? "training" 
 
 }  // namespace
 
+int matrix_tile_parts_of(DType dtype) noexcept { return static_cast<int>(matrix_tile_parts(dtype).count); }
+
 Status choose_values(std::string_view op, const SdpaProblem &p, const Forced &forced, Choice &choice) {
     return choose_variant({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}, wishes(op, p), forced, choice);
 }
@@ -161,50 +166,6 @@ static double work_of(const SdpaProblem &p) {
 int worthwhile_threads(const SdpaProblem &p, int threads) noexcept { return worthwhile_threads(work_of(p), threads); }
 int worthwhile_threads_at_most(const SdpaProblem &p, int threads) noexcept {
     return worthwhile_threads_at_most(work_of(p), threads);
-}
-
-std::size_t sdpa_workspace_bytes(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {
-    if (p.batch * p.query_heads * p.queries == 0 || p.keys == 0) return 0;
-    // The stages of each schedule that live at the same time, in elements. A test holds this to be an upper bound.
-    constexpr std::size_t lanes = 16, padding = 256, blocks = 24;
-    const auto size = static_cast<std::size_t>(size_of(sum_type(p.dtype)));
-    const auto dk = static_cast<std::size_t>(p.head_dim), dv = static_cast<std::size_t>(p.value_dim) + 2 * lanes;
-    const auto tile = static_cast<std::size_t>(v.tile_q), chunk = static_cast<std::size_t>(v.chunk);
-    const auto heads = static_cast<std::size_t>(p.batch * p.query_heads), queries = static_cast<std::size_t>(p.queries);
-    const bool widens = p.dtype == DType::bf16 || p.dtype == DType::f16;
-    const std::size_t lse = heads * queries, lengths = 2 * static_cast<std::size_t>(p.batch) * (queries + 1);
-    const auto workers = static_cast<std::size_t>(threads);
-    std::size_t elements = 0;
-    if (is_prefill(v)) {
-        const std::size_t chunks = static_cast<std::size_t>(ceil_div(p.keys, v.chunk)) + 1;
-        elements = workers * tile * (dk + 2 * dv + chunks * (dv + 3) + 4 * chunk + 16);
-        // A chunk of key and value widened to f32; and with pairs, all values packed, two of them in each element here.
-        if (widens) elements += workers * chunk * (dk + dv);
-        const std::size_t packed = static_cast<std::size_t>(p.batch * p.key_heads) * chunks * chunk;
-        if (v.schedule == "pairs" || v.schedule == "tiles") elements += packed * (dv + 1) / 2;
-        if (v.schedule == "tiles") elements += packed * (dk + dv + 1) / 2;
-        // Parts, of half an element each, three at most: of keys, values, queries and weights. The latter beside the weights.
-        if (v.schedule == "tiles" && matrix_tile_parts(p.dtype).count > 1)
-            elements += packed * (dk + 2 * lanes + dv) + workers * (tile + lanes) * 2 * (dk + 2 * lanes + chunk);
-    } else if (v.schedule == "decode" || v.schedule == "split") {
-        const std::size_t chunks = static_cast<std::size_t>(ceil_div(p.keys, v.chunk)) + 1;
-        // A task of split holds its weighted values before they are packed, with room for every chunk.
-        if (v.schedule == "split") elements += workers * tile * (chunks * dv + chunk * 2) + workers * chunk * (dk + dv);
-        const std::size_t rows = (heads * queries / static_cast<std::size_t>(p.batch * p.key_heads) + tile) *
-                                 static_cast<std::size_t>(p.batch * p.key_heads);
-        elements += rows * (dk + 2 + chunks * dv) + workers * (tile * (4 * chunk + 2 * dv + 8) + 2 * dv + 2 * chunks);
-    } else {
-        constexpr std::size_t root_chunk = 128;  // the generator's default
-        const std::size_t rows = heads * queries, chunks = static_cast<std::size_t>(ceil_div(p.keys, root_chunk)) + 1;
-        elements = rows * (dk + 5 * chunks * root_chunk + chunks * (2 * dv + 8) + 2 * dv + 8);
-        if (widens) elements += heads * chunks * root_chunk * (dk + dv);
-    }
-    // What a score needs of each query or key alone; general: the projected keys (their width taken for that of the keys
-    // too), and what linear() holds.
-    if (p.score != Score::dot_product) elements += heads * queries + heads * static_cast<std::size_t>(p.keys);
-    if (p.score == Score::general)
-        elements += static_cast<std::size_t>(p.batch * p.key_heads * p.keys) * dk + (workers + 1) * (dk + 512) * (dk + 512);
-    return (elements + lse) * size + lengths * 4 + (workers + 1) * blocks * padding;
 }
 
 }  // namespace attune

@@ -22,10 +22,8 @@ bool masks_keys(const SdpaCall &c) {
 // chunks are packed as pairs. Plain kernels of prefill know which blocks of keys every query of a tile sees, so the end of all
 // keys costs them one block, which is not worth it.
 bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
-    constexpr std::int64_t several = 64;
     const SdpaProblem &p = c.sizes;
-    if (!is_prefill(variant) || p.dtype == DType::f64) return false;
-    if (variant.schedule == "prefill" && p.queries < several) return false;
+    if (!may_look_at_values(variant, p)) return false;
     if (variant.schedule == "prefill" && variant.kind == "plain") return masks_keys(c);
     return leaves_keys_out(c) || p.keys % variant.chunk != 0;
 }

@@ -1,5 +1,6 @@
-// As prefill, with products of pairs of bf16. The values are packed in pairs of keys once for all queries; a key's pairs of
-// channels lie in memory as they are.
+// As prefill, with products of pairs of bf16. The values of a chunk are packed in pairs of keys by each task that reads them: beside
+// the products of a tile that is little, and what is held follows the chunk and not the keys. A key's pairs of channels lie in
+// memory as they are.
 #include "schedules/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
@@ -35,18 +36,10 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
     const int lanes = target.natural_vector_size(Float(32));
     require_tiles(tuning, lanes, value_dim);
     require_multiple("key_tile", tuning.key_tile, "the keys of a pair", 2);
-    const Var e = stages.e, r = s.r, d = s.d, k = s.k, h = s.h, b = s.b;
-    Var panel("panel");
+    const Var e = stages.e, r = s.r, d = s.d, k = s.k;
     const OneTask one_task = one_task_of(s, tuning.tile_q);
     const TileLoops loops = schedule_tiles(s, out, tuning, lanes, one_task);
     one_task(s.query_t.compute_at(out, loops.task).bound(e, 0, 2)).vectorize(e).vectorize(r, lanes);
-    stages.packed_value.compute_root()
-        .bound(e, 0, 2)
-        .fuse(h, b, panel)
-        .parallel(panel)
-        .reorder(e, d, k, panel)
-        .vectorize(d, 2 * lanes, TailStrategy::GuardWithIf)
-        .unroll(e);
 
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     // A sum over pairs in registers: one dot product for each pair.
@@ -55,6 +48,11 @@ void schedule_pairs(PairStages &stages, Func out, const PrefillTuning &tuning, c
         SdpaPartials p = full ? s.full : s.part;
         const PairStages::Pairs &pairs = full ? stages.full : stages.part;
         const LoopLevel chunk(s.chunk_mixed, full ? s.full_chunk : s.part_chunk);
+        one_task(stages.packed_value.in(p.mixed).compute_at(chunk).bound(e, 0, 2))
+            .bound_extent(k, tuning.chunk / 2)
+            .reorder(e, d, k)
+            .vectorize(d, 2 * lanes, TailStrategy::GuardWithIf)
+            .unroll(e);
         lanes_are_rows(p.mixed.compute_at(s.chunk_mixed, loops.channels)).unroll(r).unroll(d);
         for (std::size_t n = 0; n < p.mixed_keys.size(); n++) {
             const KeyLoop &keys = p.mixed_keys[n];

@@ -18,7 +18,7 @@ template<typename F> void for_each_additive_backward(const F &f) {
 }  // namespace
 
 TEST_CASE("additive gradients by variant: numbers of queries and keys around tiles", "[additive_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive_backward([&](const attune::VariantInfo &v, auto zero, AdditiveBackwardCase c) {
         SdpaCase &a = c.forward.attention;
         a.batch = 1, a.query_heads = a.key_heads = 1, c.forward.hidden = 8, a.seed = 100;
@@ -34,7 +34,7 @@ TEST_CASE("additive gradients by variant: numbers of queries and keys around til
 }
 
 TEST_CASE("additive gradients by variant: hidden and value sizes, projections, layouts", "[additive_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive_backward([&](const attune::VariantInfo &v, auto zero, AdditiveBackwardCase c) {
         SdpaCase &a = c.forward.attention;
         a.seed = 200, a.queries = 5, a.keys = 35;
@@ -55,7 +55,7 @@ TEST_CASE("additive gradients by variant: hidden and value sizes, projections, l
 }
 
 TEST_CASE("additive gradients by variant: masks and options of every kind", "[additive_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive_backward([&](const attune::VariantInfo &v, auto zero, AdditiveBackwardCase c) {
         c.forward.attention.seed = 300;
         std::vector<SetOption> all;
@@ -82,7 +82,7 @@ TEST_CASE("additive gradients by variant: masks and options of every kind", "[ad
 }
 
 TEST_CASE("additive gradients by variant: no queries, no keys, no batch", "[additive_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive_backward([&](const attune::VariantInfo &v, auto zero, AdditiveBackwardCase c) {
         for (const auto &[batch, queries, keys] : {std::tuple(2, 0, 7), {2, 5, 0}, {0, 5, 7}, {2, 0, 0}})
             for (bool project : {false, true}) {
@@ -95,7 +95,7 @@ TEST_CASE("additive gradients by variant: no queries, no keys, no batch", "[addi
 }
 
 TEST_CASE("additive gradients by variant: what masked keys hold has no effect", "[additive_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive_backward([&](const attune::VariantInfo &v, auto zero, AdditiveBackwardCase c) {
         using T = decltype(zero);
         c.forward.attention.queries = 66, c.forward.attention.keys = 73, c.forward.attention.valid_lens = {5, 66};

@@ -31,7 +31,7 @@ std::vector<std::string_view> all_kinds() { return {"plain", "scored", "training
 }  // namespace
 
 TEST_CASE("additive variants: numbers of queries and keys around tiles and chunks", "[additive][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive(both, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         c.attention.batch = 1, c.attention.query_heads = c.attention.key_heads = 1, c.hidden = 8;
         c.attention.seed = 6000;
@@ -45,7 +45,7 @@ TEST_CASE("additive variants: numbers of queries and keys around tiles and chunk
 }
 
 TEST_CASE("additive variants: hidden sizes, value sizes, projections and biases each on and off", "[additive][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive(both, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         c.attention.seed = 6100, c.attention.queries = 5, c.attention.keys = chunk_of(v) / 2 + 3;
         for (std::int64_t hidden : {1, 3, 16, 37, 64, 130})
@@ -65,7 +65,7 @@ TEST_CASE("additive variants: hidden sizes, value sizes, projections and biases 
 }
 
 TEST_CASE("additive variants: masks of every kind", "[additive][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     using Set = std::function<void(SdpaCase &)>;
     const std::vector<Set> structural = {
         [](SdpaCase &c) {
@@ -100,7 +100,7 @@ TEST_CASE("additive variants: masks of every kind", "[additive][per_variant]") {
 }
 
 TEST_CASE("additive variants: weights in the four modes, and their mean over heads", "[additive][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive(both, writes_weights, [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         for (std::int64_t queries : {1, 6, tile_of(v) + 1})
             for (int mode : {0, 1, 2, 3})
@@ -115,7 +115,7 @@ TEST_CASE("additive variants: weights in the four modes, and their mean over hea
 
 TEST_CASE("additive variants: raw scores without projections are within 2e-6 of the sum of |w|, for any query and key",
           "[additive][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     // Magnitudes on both sides of where exponentials of queries and keys may be multiplied (|a|, |b| <= 22), alone and mixed
     // in one row; opposite signs, where the sum is small however large its parts are.
     const std::vector<double> magnitudes = {1e-8, 1e-3, 0.5, 5, 11, 21.9, 22, 22.1, 43, 44, 45, 88, 89, 700, 1e4};
@@ -212,7 +212,7 @@ TEST_CASE("additive: raw scores of keys beyond valid_lens, or masked, of any mag
 }
 
 TEST_CASE("additive variants: NaN in masked keys has no effect, in kept ones it propagates", "[additive][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_additive({per_pair}, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         using T = decltype(zero);
         c.attention.queries = tile_of(v) + 1, c.attention.keys = chunk_of(v) + 9;

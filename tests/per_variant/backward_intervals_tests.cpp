@@ -25,7 +25,7 @@ template<typename F> void for_each_interval(const F &f) {
 }  // namespace
 
 TEST_CASE("gradients by variant: windows, causal rules and lengths over several tiles", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_interval([&](const SdpaCase &forward) {
         const SdpaBackwardCase c{.forward = forward, .grad_lse = forward.seed % 2 == 0};
         switch (forward.seed % 4) {
@@ -39,7 +39,7 @@ TEST_CASE("gradients by variant: windows, causal rules and lengths over several 
 
 TEST_CASE("gradients of cosine and gaussian scores: windows, causal rules and lengths over several tiles",
           "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_interval([&](const SdpaCase &forward) {
         SdpaBackwardCase c{.forward = forward, .grad_lse = forward.seed % 2 == 0};
         for (attune::Score score : {attune::Score::cosine, attune::Score::gaussian}) {
@@ -50,10 +50,18 @@ TEST_CASE("gradients of cosine and gaussian scores: windows, causal rules and le
 }
 
 TEST_CASE("additive gradients: windows, causal rules and lengths over several tiles", "[additive_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_interval([&](const SdpaCase &forward) {
         AdditiveBackwardCase c{.forward = {.attention = forward}, .grad_lse = forward.seed % 2 == 0};
         c.forward.hidden = 5, c.forward.w_query = c.forward.w_key = forward.seed % 2;
         forward.seed % 5 ? check_additive<float>(context, c, {}) : check_additive<double>(context, c, {});
     });
+}
+
+TEST_CASE("gradients: a window that leaves few of many keys, and slopes", "[sdpa_backward][semantics]") {
+    attune::Context context(in_fenced_scratch(1));
+    SdpaBackwardCase c{.forward = {.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 4290, .keys = 4250}};
+    c.forward.head_dim = 2, c.forward.value_dim = 1, c.forward.window = {20, 7}, c.forward.alibi = Alibi::per_head;
+    c.forward.offset = 3;
+    check_dispatched<float>(context, c);
 }

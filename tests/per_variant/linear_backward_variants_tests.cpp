@@ -12,7 +12,7 @@ template<typename F> void for_each_transposed(const F &f) { for_each_variant("tr
 }  // namespace
 
 TEST_CASE("linear_backward variants: awkward sizes", "[linear_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
                   wide = number_of(v, "tile_columns", 8);
@@ -33,7 +33,7 @@ TEST_CASE("linear_backward variants: awkward sizes", "[linear_backward][per_vari
 }
 
 TEST_CASE("linear_backward variants: every rank in every layout", "[linear_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         unsigned seed = 100;
         for (const std::vector<std::int64_t> &leading :
@@ -79,7 +79,7 @@ TEST_CASE("linear_backward variants: the same bits whatever the tiles, threads a
 
 // Padding that holds anything stays out of a weight's gradient; what has a gradient does not.
 TEST_CASE("linear_backward variants: rows without a gradient take no part", "[linear_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
@@ -120,7 +120,7 @@ TEST_CASE("linear_backward variants: rows without a gradient take no part", "[li
 }
 
 TEST_CASE("linear_backward variants: long sums", "[linear_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         LinearCase c;
         c.columns = 3, c.depth = 5, c.seed = 11;

@@ -22,7 +22,7 @@ template<typename T> std::int64_t columns_of(std::int64_t bytes, std::int64_t de
 }  // namespace
 
 TEST_CASE("linear variants: which weights classes of large weights are chosen for", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {
         {"edge_row", {1, 1}},  {"large_row", {1, 1}},     {"large_aliased_row", {1, 1}},
         {"large_few", {2, 4}}, {"large_several", {5, 8}}, {"large_dozen", {9, 12}}};
@@ -49,7 +49,7 @@ TEST_CASE("linear variants: which weights classes of large weights are chosen fo
 }
 
 TEST_CASE("linear variants: which rows and depths class large_many is chosen for", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (v.shape_class != "large_many") return;
         using T = decltype(zero);
@@ -70,7 +70,7 @@ TEST_CASE("linear variants: which rows and depths class large_many is chosen for
 }
 
 TEST_CASE("linear variants: which depths class shallow of pairs is chosen for, and what it refuses", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for (std::string_view op : {"linear", "linear_packed"})
         for_each_variant(op, no_kind, [&](const attune::VariantInfo &v, auto zero) {
             if (v.shape_class != "shallow" || v.schedule != "pairs") return;
@@ -95,7 +95,7 @@ TEST_CASE("linear variants: which depths class shallow of pairs is chosen for, a
 }
 
 TEST_CASE("linear variants: which columns classes of narrower tiles are chosen for", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     // Quarters of a wide tile that are too few, and the most.
     const std::map<std::string, std::pair<int, int>> quarters_of_class = {{"half", {1, 2}}, {"three_quarters", {2, 3}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
@@ -119,7 +119,7 @@ TEST_CASE("linear variants: which columns classes of narrower tiles are chosen f
 }
 
 TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (v.shape_class != "aliased_row") return;
         using T = decltype(zero);
@@ -144,7 +144,7 @@ TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[li
 }
 
 TEST_CASE("batch_dot variants: which rows and columns classes of few rows are chosen for", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     struct Range {
         std::int64_t fewest_rows, most_rows, fewest_columns, most_columns;
     };

@@ -59,7 +59,7 @@ template<typename F> void for_each_linear(const F &f) {
 }  // namespace
 
 TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         const Sizes s = awkward_sizes_of(v);
         unsigned seed = 1;
@@ -79,7 +79,7 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
 }
 
 TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         unsigned seed = 100;
         for (const std::vector<std::int64_t> &leading :
@@ -140,7 +140,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
 
 // Blocks of one row begin where cache lines of the weight do.
 TEST_CASE("linear variants: one row has the same bits wherever the weight lies", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool) {
         using T = decltype(zero);
         if (!takes_blocks(v)) return;
@@ -178,7 +178,7 @@ TEST_CASE("linear variants: one row has the same bits wherever the weight lies",
 }
 
 TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
         LinearCase c;
@@ -208,7 +208,7 @@ TEST_CASE("linear variants: NaN and Inf stay in their row and column", "[linear]
 }
 
 TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         LinearCase c;
         c.packed = v.op == linear_packed;
@@ -224,7 +224,7 @@ TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
 
 // attune/linear.h says where every element goes.
 TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("pack_linear_weight", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const std::int64_t block = number_of(v, "block", 4), pair = v.dtype == attune::DType::bf16 ? 2 : 1;
@@ -251,7 +251,7 @@ TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][p
 }
 
 TEST_CASE("linear variants: what weights read as matrix tiles refuse, and what they are chosen for", "[linear][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (v.shape_class != "whole") return;
         using T = decltype(zero);
@@ -276,7 +276,7 @@ TEST_CASE("linear variants: what weights read as matrix tiles refuse, and what t
 }
 
 TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is not for", "[batch_dot][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("batch_dot", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (!v.shape_class.starts_with("whole")) return;
         using T = decltype(zero);

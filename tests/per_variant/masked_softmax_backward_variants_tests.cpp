@@ -10,7 +10,7 @@ template<typename F> void for_each_softmax_backward(const F &f) { for_each_wide_
 }  // namespace
 
 TEST_CASE("masked_softmax_backward variants: sizes, lengths, fills", "[masked_softmax_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
         const int rows = number_of(v, "task_rows", 4), block = number_of(v, "block", 16);
         unsigned seed = 1;
@@ -32,7 +32,7 @@ TEST_CASE("masked_softmax_backward variants: sizes, lengths, fills", "[masked_so
 }
 
 TEST_CASE("masked_softmax_backward variants: layouts, and in place of each input", "[masked_softmax_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
         const int block = number_of(v, "block", 16);
         unsigned seed = 1;
@@ -49,7 +49,7 @@ TEST_CASE("masked_softmax_backward variants: layouts, and in place of each input
 }
 
 TEST_CASE("masked_softmax_backward variants: NaN makes its row NaN and no other", "[masked_softmax_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         for (std::int64_t keys : {5, 70}) {

@@ -18,7 +18,7 @@ std::vector<std::int64_t> awkward_widths(const attune::VariantInfo &v) {
 }  // namespace
 
 TEST_CASE("masked_softmax variants: sizes, lengths, fills", "[masked_softmax][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         const int rows = number_of(v, "task_rows", 4);
         unsigned seed = 1;
@@ -33,7 +33,7 @@ TEST_CASE("masked_softmax variants: sizes, lengths, fills", "[masked_softmax][pe
 }
 
 TEST_CASE("masked_softmax variants: heads and batch entries of one row", "[masked_softmax][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         unsigned seed = 1;
         for (const auto &[batch, heads, queries] : {std::tuple(33, 1, 1), {3, 21, 1}, {1, 1, 1}, {1, 1, 40}, {7, 5, 3}})
@@ -46,7 +46,7 @@ TEST_CASE("masked_softmax variants: heads and batch entries of one row", "[maske
 }
 
 TEST_CASE("masked_softmax variants: layouts, and in place", "[masked_softmax][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         const int block = number_of(v, "block", 16);
         unsigned seed = 1;
@@ -67,7 +67,7 @@ TEST_CASE("masked_softmax variants: layouts, and in place", "[masked_softmax][pe
 }
 
 TEST_CASE("masked_softmax variants: large scores neither overflow nor vanish", "[masked_softmax][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         for (double spread : {0., 1e-3, 100., 1e4, 1e30})
             for (MaskFill fill : {MaskFill::zero, MaskFill::seed})
@@ -77,7 +77,7 @@ TEST_CASE("masked_softmax variants: large scores neither overflow nor vanish", "
 
 TEST_CASE("masked_softmax variants: NaN and infinities", "[masked_softmax][per_variant]") {
     // A kept NaN or +inf makes its row NaN and no other; -inf weighs nothing, and only a row of nothing else is NaN.
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();

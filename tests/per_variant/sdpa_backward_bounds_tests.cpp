@@ -55,7 +55,7 @@ void check_fenced(attune::Context &context, const SdpaBackwardCase &c, const att
 }  // namespace
 
 TEST_CASE("gradients by variant: nothing is read or written beyond the arrays", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         unsigned seed = 1;

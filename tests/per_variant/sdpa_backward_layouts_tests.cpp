@@ -5,7 +5,7 @@ using namespace attune_test;
 
 namespace {
 template<typename F> void for_each_base(const F &f) {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         for (const auto &[head_dim, value_dim] : backward_head_sizes<T>())
@@ -57,7 +57,7 @@ TEST_CASE("gradients by variant: strided masks, biases, slopes, sinks and their 
 }
 
 TEST_CASE("gradients by variant: tensors in one buffer, and their gradients in another", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         // (B, S, 4, H, D): slots of the third axis are query, key, value and grad_out; gradients in the first three.

@@ -128,7 +128,7 @@ void check_spoiled(attune::Context &context, CleanGradients<T> &gradients, const
 }  // namespace
 
 TEST_CASE("gradients by variant: NaN reaches what sees it, and nothing else", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         for (const auto &head_sizes : backward_head_sizes<T>())
@@ -144,7 +144,7 @@ TEST_CASE("gradients by variant: NaN reaches what sees it, and nothing else", "[
 
 TEST_CASE("gradients by variant: rows without keys and keys that nobody sees hold anything, and get 0",
           "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         for (const auto &head_sizes : backward_head_sizes<T>())

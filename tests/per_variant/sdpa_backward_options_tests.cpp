@@ -9,7 +9,7 @@ using attune::Causal;
 namespace {
 // Each option at sizes of one row, of less than a tile, and over tiles, in turn; the largest for one type alone, for time.
 void check_options(const std::vector<SetOption> &options, unsigned seed) {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         const std::vector<std::pair<std::int64_t, std::int64_t>> sizes = {{66, 67}, {6, 9}, {1, 70}, {37, 5}};
@@ -66,7 +66,7 @@ TEST_CASE("gradients by variant: dropout, alone and with every option", "[sdpa_b
 }
 
 TEST_CASE("gradients by variant: cache lengths are valid lengths and offsets", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     const std::int32_t older[] = {3, 21};
     for_each_type([&](auto zero) {
         using T = decltype(zero);

@@ -1,5 +1,6 @@
 // Gradients of the scores other than the scaled dot product: central differences, the reference, bits.
 #include "tests/support/backward_grid.h"
+#include "tests/support/environment.h"
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_differences.h"
 
@@ -10,7 +11,7 @@ namespace {
 const std::vector<Score> scores = {Score::general, Score::cosine, Score::gaussian};
 
 template<typename F> void for_each_score(const F &f) {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     unsigned seed = 1;
     for (Score score : scores)
         for (const auto &[queries, keys] : {std::pair(1, 70), {6, 9}, {66, 67}, {37, 5}})
@@ -30,10 +31,10 @@ template<typename F> void for_each_score(const F &f) {
 
 TEST_CASE("gradients: of every score against the reference", "[sdpa_backward][semantics]") {
     for_each_score([](attune::Context &context, SdpaBackwardCase c) {
-        check_dispatched<float>(context, c);
+        check_backward<float>(context, c);
         c.forward.causal = Causal::bottom_right, c.forward.valid_lens = {std::int32_t(c.forward.keys), 3};
-        check_dispatched<float>(context, c);
-        check_dispatched<double>(context, c);
+        check_backward<float>(context, c);
+        check_backward<double>(context, c);
     });
 }
 
@@ -42,14 +43,33 @@ TEST_CASE("gradients: of every score under every option", "[sdpa_backward][seman
         SdpaCase &f = c.forward;
         f.softcap = 2, f.bias = "hij", f.hole = option_sets::minus_infinity, f.alibi = Alibi::per_batch, f.sinks = true;
         f.mask = "b1ij", f.dropout = {0.3, f.seed, 0}, f.causal = Causal::bottom_right;
-        check_dispatched<float>(context, c);
-        check_dispatched<double>(context, c);
+        check_backward<float>(context, c);
+        check_backward<double>(context, c);
     });
+}
+
+TEST_CASE("gradients by variant: of bias and slopes, by every kernel of theirs", "[sdpa_backward][per_variant]") {
+    for (const auto &[op, score] : {std::pair(std::string_view("capture_gradient"), Score::dot_product),
+                                    {"cosine_capture_gradient", Score::cosine},
+                                    {"gaussian_capture_gradient", Score::gaussian}})
+        for_each_variant(op, knows_dropout, [score = score](const attune::VariantInfo &v, auto zero) {
+            const Environment force("ATTUNE_FORCE_VARIANT", std::string(v.name));
+            attune::Context context(in_fenced_scratch());
+            unsigned seed = 700;
+            for (const auto &[queries, keys] : {std::pair(1, 1), {65, 3}, {3, 67}})
+                for (const char *bias : {"hij", "b1i1", "j"}) {
+                    SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys}};
+                    c.forward.head_dim = 5, c.forward.value_dim = 3, c.forward.score = score, c.forward.seed = seed++;
+                    if (score == Score::gaussian) c.forward.scale = 0.2;
+                    c.forward.softcap = 2, c.forward.bias = bias, c.forward.alibi = Alibi::per_head;
+                    check_dispatched<decltype(zero)>(context, c);
+                }
+        });
 }
 
 TEST_CASE("gradients: the cosine of one channel is 1 or -1 whatever its size, so nothing but rounding is left",
           "[sdpa_backward][semantics]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = 66, .keys = 67}};
     c.forward.head_dim = 1, c.forward.value_dim = 2, c.forward.score = Score::cosine;
     SdpaBackwardArrays<double> a(c);
@@ -86,7 +106,7 @@ TEST_CASE("runtime: gradients of a score have the same bits whichever are wanted
 }
 
 TEST_CASE("gradients: a key that nobody sees has no part in that of score_weight", "[sdpa_backward][semantics]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     SdpaBackwardCase c{.forward = {.queries = 9, .keys = 70, .head_dim = 5, .key_dim = 7, .score = Score::general}};
     c.forward.valid_lens = {66, 0};
     SdpaBackwardArrays<float> clean(c), spoiled(c);

@@ -18,7 +18,7 @@ std::vector<std::int64_t> sizes() {
 }  // namespace
 
 TEST_CASE("gradients by variant: numbers of queries and keys around tiles", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         unsigned seed = 100;
@@ -36,7 +36,7 @@ TEST_CASE("gradients by variant: numbers of queries and keys around tiles", "[sd
 }
 
 TEST_CASE("gradients by variant: head sizes of key and value", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         unsigned seed = 200;
         for (const auto &[head_dim, value_dim] :
@@ -51,7 +51,7 @@ TEST_CASE("gradients by variant: head sizes of key and value", "[sdpa_backward][
 }
 
 TEST_CASE("gradients by variant: groups of query heads", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         unsigned seed = 300;
@@ -67,7 +67,7 @@ TEST_CASE("gradients by variant: groups of query heads", "[sdpa_backward][per_va
 }
 
 TEST_CASE("gradients by variant: no queries, no keys, no batch", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         for (const auto &[head_dim, value_dim] : backward_head_sizes<T>())
@@ -82,7 +82,7 @@ TEST_CASE("gradients by variant: no queries, no keys, no batch", "[sdpa_backward
 }
 
 TEST_CASE("gradients by variant: scales, and scores of plus and minus ten thousand", "[sdpa_backward][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         unsigned seed = 500;

@@ -37,7 +37,7 @@ template<typename T> void check_fenced(attune::Context &context, const SdpaCase 
 }  // namespace
 
 TEST_CASE("variants: nothing is read or written beyond the arrays", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", {"plain", "scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero) {
         unsigned seed = 1;
         for (const auto &[head_dim, value_dim] : head_sizes(v))

@@ -31,7 +31,7 @@ template<typename T> std::vector<bool> mask_of(attune::Context &context, SdpaArr
 }  // namespace
 
 TEST_CASE("variants: dropout agrees with the reference", "[sdpa][dropout][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", knows_dropout, [&](const attune::VariantInfo &v, auto zero) {
         for_each_dropped(v, [&](SdpaCase c) {
             for (const attune::Dropout &dropout :
@@ -79,7 +79,7 @@ TEST_CASE("variants: the mask of dropout is bit by bit that of dropout_mask, on 
 }
 
 TEST_CASE("variants: dropout of probability 0 changes no bit, and of 1 gives zeros", "[sdpa][dropout][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         for_each_dropped(v, [&](SdpaCase c) {

@@ -20,7 +20,7 @@ template<typename F> void for_each_layout(const attune::VariantInfo &v, const F 
 }  // namespace
 
 TEST_CASE("variants: one layout for all arrays", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         for_each_layout(v, [&](SdpaCase c) {
             for (Layout l : {Layout::bshd, Layout::padded, Layout::fused, Layout::shifted, Layout::reversed}) {
@@ -38,7 +38,7 @@ TEST_CASE("variants: layouts that differ between the arrays", "[sdpa][per_varian
                           {L::padded, L::broadcast, L::broadcast, L::bshd},
                           {L::shifted, L::padded, L::reversed, L::padded},
                           {L::reversed, L::shifted, L::broadcast, L::fused}};
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         for_each_layout(v, [&](SdpaCase c) {
             for (const auto &mix : mixes) {
@@ -50,7 +50,7 @@ TEST_CASE("variants: layouts that differ between the arrays", "[sdpa][per_varian
 }
 
 TEST_CASE("variants: query, key, value and out in one buffer", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         // (B, S, 4, H, D): slot n of the third axis is query, key, value, out.
@@ -87,7 +87,7 @@ TEST_CASE("variants: query, key, value and out in one buffer", "[sdpa][per_varia
 }
 
 TEST_CASE("variants: lengths and offsets with strides", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);

@@ -116,7 +116,7 @@ template<typename T> struct Effects {
 
 void check_masked_data(const std::vector<std::string_view> &kinds,
                        const std::function<std::vector<MaskedCase>(const attune::VariantInfo &)> &cases) {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", kinds, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity(),
@@ -161,7 +161,7 @@ TEST_CASE("variants: masked keys and values have no effect on weights", "[sdpa][
 }
 
 TEST_CASE("variants: rows without keys give 0 and minus infinity", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
@@ -181,7 +181,7 @@ TEST_CASE("variants: rows without keys give 0 and minus infinity", "[sdpa][per_v
 }
 
 TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN();
@@ -215,7 +215,7 @@ TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[
 
 // The last chunk of keys is filled up: where every key takes part nothing but that is masked.
 TEST_CASE("variants: an infinite value is infinite in every row, where every key takes part", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);

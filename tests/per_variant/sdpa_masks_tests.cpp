@@ -7,7 +7,7 @@ using namespace attune_test;
 
 namespace {
 void check_masks(const std::vector<SetOption> &masks) {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         const std::int64_t tile = tile_of(v), chunk = chunk_of(v);

@@ -7,7 +7,7 @@ using namespace attune_test;
 
 namespace {
 void check_options(const std::vector<SetOption> &options) {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", knows_scores, [&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
@@ -37,7 +37,7 @@ TEST_CASE("variants: softcap and sinks", "[sdpa][per_variant]") { check_options(
 TEST_CASE("variants: every option of the score together", "[sdpa][per_variant]") { check_options(option_sets::everything()); }
 
 TEST_CASE("variants: rows without keys keep their sink", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", knows_scores, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
@@ -74,7 +74,7 @@ TEST_CASE("variants: rows without keys keep their sink", "[sdpa][per_variant]") 
 }
 
 TEST_CASE("variants: a kind that lacks an option refuses it by name", "[sdpa][per_variant]") {
-    attune::Context context;
+    attune::Context context(in_fenced_scratch());
     const auto refuse = [&](const std::vector<std::string_view> &kinds, const SetOption &set_option) {
         for_each_variant("sdpa", kinds, [&](const attune::VariantInfo &v, auto zero) {
             const auto [head_dim, value_dim] = head_size(v);

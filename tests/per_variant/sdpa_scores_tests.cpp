@@ -27,7 +27,7 @@ template<typename F> void for_each_own(const std::vector<std::string_view> &kind
 
 TEST_CASE("variants: cosine and Gaussian at numbers of queries and keys around tiles and chunks",
           "[sdpa][scores][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_own(all_kinds(), [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {
         c.batch = 1, c.query_heads = c.key_heads = 1, c.seed = 5000;
         for (const auto &[queries, keys] : awkward_sizes(v)) {
@@ -39,7 +39,7 @@ TEST_CASE("variants: cosine and Gaussian at numbers of queries and keys around t
 }
 
 TEST_CASE("variants: cosine and Gaussian over head sizes, scales, heads and layouts", "[sdpa][scores][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_own(all_kinds(), [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {
         c.seed = 5100;
         for (std::int64_t queries : {1, tile_of(v) + 1})
@@ -58,7 +58,7 @@ TEST_CASE("variants: cosine and Gaussian over head sizes, scales, heads and layo
 }
 
 TEST_CASE("variants: cosine and Gaussian with every option of the score", "[sdpa][scores][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_own({"scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {
         c.seed = 5200;
         for (std::int64_t queries : {1, 6, tile_of(v) + 1}) {
@@ -72,7 +72,7 @@ TEST_CASE("variants: cosine and Gaussian with every option of the score", "[sdpa
 }
 
 TEST_CASE("variants: the cosine with a row of zeros is 0", "[sdpa][scores][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_wide_variant("cosine", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
@@ -151,7 +151,7 @@ TEST_CASE("variants: a channel that is NaN or infinite makes NaN of every cosine
 }
 
 TEST_CASE("variants: NaN in masked keys has no effect on cosine and Gaussian", "[sdpa][scores][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_own(all_kinds(), [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {
         using T = decltype(zero);
         c.queries = tile_of(v) + 1, c.keys = chunk_of(v) + 9, c.valid_lens = {5, chunk_of(v) + 2};
@@ -170,7 +170,7 @@ TEST_CASE("variants: NaN in masked keys has no effect on cosine and Gaussian", "
 }
 
 TEST_CASE("variants: q^T W k with widths that differ", "[sdpa][scores][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 5300;
@@ -195,7 +195,7 @@ TEST_CASE("variants: q^T W k with widths that differ", "[sdpa][scores][per_varia
 }
 
 TEST_CASE("variants: scores but the dot product are refused in 16 bits", "[sdpa][scores][per_variant]") {
-    attune::Context context;
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", {"plain"}, [&](const attune::VariantInfo &v, auto zero) {
         if constexpr (is_half<decltype(zero)>)
             for (const auto &[score, name] : {std::pair(Score::general, "Score::general"),

@@ -21,7 +21,7 @@ TEST_CASE("variants: which run here", "[sdpa][per_variant]") {
 }
 
 TEST_CASE("variants: numbers of queries and keys around tiles and chunks", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 100;
@@ -34,7 +34,7 @@ TEST_CASE("variants: numbers of queries and keys around tiles and chunks", "[sdp
 }
 
 TEST_CASE("variants: causal numbers of queries and keys around tiles and chunks", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 200;
@@ -53,7 +53,7 @@ TEST_CASE("variants: causal numbers of queries and keys around tiles and chunks"
 }
 
 TEST_CASE("variants: head sizes of key and value", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         unsigned seed = 300;
         for (const auto &[head_dim, value_dim] : head_sizes(v))
@@ -70,7 +70,7 @@ TEST_CASE("variants: head sizes of key and value", "[sdpa][per_variant]") {
 }
 
 TEST_CASE("variants: groups of query heads", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 400;
@@ -91,7 +91,7 @@ TEST_CASE("variants: groups of query heads", "[sdpa][per_variant]") {
 }
 
 TEST_CASE("variants: scales, and scores of plus and minus ten thousand", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 500;
@@ -116,7 +116,7 @@ TEST_CASE("variants: scales, and scores of plus and minus ten thousand", "[sdpa]
 }
 
 TEST_CASE("variants: a score far above the others takes all the weight", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);

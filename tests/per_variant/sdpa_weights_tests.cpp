@@ -22,7 +22,7 @@ void set_everything(SdpaCase &c) {
 }  // namespace
 
 TEST_CASE("variants: weights in the four modes, and their mean over heads", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
         for_each_weighted(v, [&](SdpaCase c) {
             for (WeightsMode mode : modes)
@@ -39,7 +39,7 @@ TEST_CASE("variants: weights in the four modes, and their mean over heads", "[sd
 }
 
 TEST_CASE("variants: weights at numbers of queries and keys around tiles and chunks", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
         unsigned seed = 3100;
         for (const auto &[head_dim, value_dim] : head_sizes(v))
@@ -59,7 +59,7 @@ TEST_CASE("variants: weights at numbers of queries and keys around tiles and chu
 }
 
 TEST_CASE("variants: asking for weights beside lse changes no bit of out and lse", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
         for_each_weighted(v, [&](SdpaCase c) {
             mask_a_little(c);
@@ -81,7 +81,7 @@ TEST_CASE("variants: asking for weights beside lse changes no bit of out and lse
 
 // Without lse or dropout nothing but the weights is wanted of the scores, and the values are computed from them.
 TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     // Of the last size, weights of one batch entry are as many as are averaged at a time.
     for (const auto &[queries, keys, heads, average] : {std::tuple(1, 1, 2, false),
                                                         {7, 70, 2, false},
@@ -123,7 +123,7 @@ TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
 }
 
 TEST_CASE("variants: weights are those before dropout", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
         for_each_weighted(v, [&](SdpaCase c) {
             c.weights = WeightsMode::probabilities;
@@ -142,7 +142,7 @@ TEST_CASE("variants: weights are those before dropout", "[sdpa][per_variant]") {
 }
 
 TEST_CASE("variants: weights of rows without keys are 0, and raw scores are every key's", "[sdpa][per_variant]") {
-    attune::Context context({.threads = 2});
+    attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
         for_each_weighted(v, [&](SdpaCase c) {
             c.valid_lens = {0, 0};

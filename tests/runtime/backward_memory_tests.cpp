@@ -89,3 +89,69 @@ TEST_CASE("memory: scratch of gradients grows with the sequence, not with its sq
         }
     }
 }
+
+namespace {
+// Of which a window hides nearly all rows from each other.
+SdpaBackwardCase windowed_gradients(std::int64_t length, attune::Window window) {
+    SdpaBackwardCase c{.forward = {.batch = 1, .query_heads = 2, .key_heads = 1, .queries = length, .keys = length}};
+    c.forward.head_dim = 12, c.forward.value_dim = 8, c.forward.window = window;
+    return c;
+}
+}  // namespace
+
+TEST_CASE("memory: scratch of windowed gradients follows the window, but for some numbers of each row",
+          "[sdpa_backward][runtime][memory]") {
+    attune::Context plain;
+    for (int threads : {1, 2}) {
+        std::vector<std::size_t> peaks;
+        const std::int64_t shorter = 8192, longer = 16384;
+        for (std::int64_t length : {shorter, longer}) {
+            SdpaBackwardArrays<float> a(windowed_gradients(length, {90, 0}));
+            REQUIRE(a.run_forward(plain).ok());
+            CountingAllocator allocator;
+            attune::Context context({.threads = threads, .allocator = allocator.hook()});
+            REQUIRE(a.run(context).ok());
+            peaks.push_back(allocator.peak);
+        }
+        // lse, delta and the bounds of lengths; turned copies of the rows would be ten times as much.
+        const std::int64_t bytes_of_a_row = 2 * 2 * 4 + 2 * 4;
+        INFO(threads << " threads, peaks " << peaks[0] << " and " << peaks[1]);
+        CHECK(peaks[1] <= peaks[0] + std::size_t((longer - shorter) * bytes_of_a_row * 5 / 4));
+    }
+}
+
+TEST_CASE("memory: windowed gradients of a long sequence have the bits of a short one", "[sdpa_backward][runtime]") {
+    attune::Context one({.threads = 1}), three({.threads = 3});
+    const std::int64_t length = 6000, cut = 1408;  // whole tiles; all in one pass
+    for (const attune::Window &window : {attune::Window{90, 0}, {10, 70}}) {
+        SdpaBackwardArrays<float> all(windowed_gradients(length, window));
+        REQUIRE(all.run_forward(one).ok());
+        auto some = all, shared = all;
+        REQUIRE(all.run(one).ok());
+        REQUIRE(shared.run(three).ok());
+        CHECK(all.bits() == shared.bits());
+        const auto first = [&](auto view) {
+            if (view.given()) view.extent[2] = cut;
+            return view;
+        };
+        attune::SdpaForward forward = some.results();
+        forward.out = first(forward.out), forward.lse = first(forward.lse), forward.grad_out = first(forward.grad_out);
+        attune::SdpaGradients gradients = some.gradients();
+        gradients.query = first(gradients.query), gradients.key = first(gradients.key),
+        gradients.value = first(gradients.value);
+        const auto status =
+            attune::scaled_dot_product_attention_backward(one, first(some.forward.query.view()), first(some.forward.key.view()),
+                                                          first(some.forward.value.view()), forward, gradients, some.options());
+        REQUIRE(status.ok());
+        // Of rows that see, and are seen by, none beyond the cut.
+        bool same = true;
+        for (std::int64_t row = 0; row < cut - 100; row++)
+            for (std::int64_t d = 0; d < 8; d++) {
+                for (std::int64_t head : {0, 1})
+                    same = same && same_bits(all.grad_query(0, head, row, d), some.grad_query(0, head, row, d));
+                same = same && same_bits(all.grad_key(0, 0, row, d), some.grad_key(0, 0, row, d)) &&
+                       same_bits(all.grad_value(0, 0, row, d), some.grad_value(0, 0, row, d));
+            }
+        CHECK(same);
+    }
+}

@@ -1,6 +1,7 @@
 // plan_sdpa() says what the call then does: which variant, and how much scratch.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/option_sets.h"
+#include "tests/support/planned_problem.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <cstdlib>
@@ -8,20 +9,6 @@
 using namespace attune_test;
 
 namespace {
-attune::SdpaProblem problem_of(const SdpaCase &c, attune::DType dtype) {
-    const bool scored = c.softcap > 0 || !c.bias.empty() || !c.mask.empty() || c.alibi != Alibi::none || c.sinks;
-    const bool dropout = c.dropout.probability > 0 && c.dropout.probability < 1;
-    const std::int64_t left = c.window.left, right = c.causal != attune::Causal::none ? 0 : c.window.right;
-    const std::int64_t window_keys = left < 0 || right < 0 ? 0 : left + right + 1;
-    return {dtype,         c.batch,
-            c.query_heads, c.key_heads,
-            c.queries,     c.keys,
-            c.head_dim,    c.value_dim,
-            c.score,       scored,
-            dropout,       !c.bias.empty() || !c.mask.empty(),
-            window_keys,   (left < 0) != (right < 0)};
-}
-
 // Plans the case and runs it on a fresh Context; returns the plan and the measured peak.
 template<typename T> std::pair<attune::Plan, std::size_t> plan_and_run(const SdpaCase &c, int threads) {
     CountingAllocator allocator;
@@ -251,6 +238,9 @@ TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows shar
     CHECK(schedule(DType::f16, 64, 65) == "tiles");
     CHECK(schedule(DType::f16, 64, 64) == "prefill");
     CHECK(schedule(DType::bf16, 64, 1024) == "tiles");
+    CHECK(schedule(DType::bf16, 20, 1024) == "tiles");
+    CHECK(schedule(DType::bf16, 20, 200000) != "tiles");  // 98 MiB
+    CHECK(schedule(DType::bf16, 64, 200000) == "tiles");
 }
 
 TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtime][plan]") {

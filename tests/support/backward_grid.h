@@ -11,6 +11,12 @@ inline constexpr std::string_view backward_op = "sdpa_backward";
 
 template<typename F> void for_each_backward(const F &f) { for_each_variant(backward_op, any_kind, f); }
 
+// The op of the gradients of a score.
+inline std::string_view backward_op_of(attune::Score score) {
+    if (score == attune::Score::cosine) return "cosine_backward";
+    return score == attune::Score::gaussian ? "gaussian_backward" : backward_op;
+}
+
 // Whether a variant knows every option of a case, and its head sizes.
 inline bool fits(const attune::VariantInfo &v, const SdpaCase &c) {
     const bool scored = c.softcap > 0 || !c.bias.empty() || c.alibi != Alibi::none || !c.mask.empty() || c.sinks;
@@ -19,10 +25,10 @@ inline bool fits(const attune::VariantInfo &v, const SdpaCase &c) {
     if (scored && v.kind == "plain") return false;
     return v.head_dim == 0 || (v.head_dim == c.head_dim && v.head_dim == c.value_dim);
 }
-template<typename T> std::vector<attune::VariantInfo> backward_variants() {
+template<typename T> std::vector<attune::VariantInfo> backward_variants(std::string_view op = backward_op) {
     std::vector<attune::VariantInfo> all;
     for (const attune::VariantInfo &v : attune::variants())
-        if (v.op == backward_op && v.runs_here && v.dtype == attune::dtype_of<T>()) all.push_back(v);
+        if (v.op == op && v.runs_here && v.dtype == attune::dtype_of<T>()) all.push_back(v);
     return all;
 }
 
@@ -45,7 +51,7 @@ template<typename T> void check_backward(attune::Context &context, const SdpaBac
     REQUIRE(status.ok());
     const ExpectedGradients<T> expected(clean);
     int ran = 0;
-    for (const attune::VariantInfo &v : backward_variants<T>()) {
+    for (const attune::VariantInfo &v : backward_variants<T>(backward_op_of(c.forward.score))) {
         if (!fits(v, c.forward)) continue;
         SdpaBackwardArrays<T> a(clean);
         const attune::Status status = a.run(context, v.name);

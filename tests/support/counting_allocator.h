@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -14,12 +15,14 @@ namespace attune_test {
 class CountingAllocator {
 public:
     // Set between calls only.
-    unsigned char fill = 0xff;  // a NaN in either type
-    int requests = 0;           // since it was last set to 0
-    int fail_at = -1;           // the request that is refused, counted from 0
+    unsigned char fill = 0xff;     // a NaN in either type
+    int requests = 0;              // since it was last set to 0
+    int fail_at = -1;              // the request that is refused, counted from 0
+    std::size_t limit = SIZE_MAX;  // bytes that may live at a time; what would exceed them is refused
 
     std::size_t live = 0, peak = 0;  // bytes
     int defects = 0;                 // requests or releases against the rules
+    int refused = 0;                 // requests beyond the limit
 
     attune::Allocator hook() {
         return {
@@ -37,6 +40,7 @@ private:
     void *allocate(std::size_t bytes, std::size_t alignment) {
         const std::lock_guard lock(mutex_);
         if (requests++ == fail_at) return nullptr;
+        if (bytes > limit - std::min(live, limit)) return refused++, nullptr;
         void *block = nullptr;
         const bool power = alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0;
         if (!power || bytes == 0 || posix_memalign(&block, alignment, bytes) != 0) return defects++, nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 #include "attune/variants.h"
 #include "tests/support/catch.h"
+#include "tests/support/fenced_scratch.h"
 #include "tests/support/sdpa_case.h"
 #include <algorithm>
 #include <charconv>
