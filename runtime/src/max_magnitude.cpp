@@ -1,4 +1,5 @@
 #include "max_magnitude.h"
+#include "checks.h"
 #include "halide_call.h"
 #include "op_call.h"
 #include <algorithm>
@@ -9,19 +10,23 @@ namespace {
 constexpr std::int64_t read_per_thread = 1 << 16;
 }  // namespace
 
+Status choose_max_magnitude(const Context::State &context, DType dtype, Choice &choice) {
+    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
+    const VariantNeeds needs{.op = "max_magnitude", .dtype = dtype};
+    return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
+}
+
 Status max_magnitude(Context::State &context, const ConstView &x, float *per_batch) {
-    const std::int64_t batch = x.extent[0], entry = x.extent[1] * x.extent[2] * x.extent[3];
-    if (batch == 0 || entry == 0) {
+    const std::int64_t batch = x.extent[0], elements = elements_of(x);
+    if (elements == 0) {
         std::fill(per_batch, per_batch + batch, 0.f);
         return {};
     }
-    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
     Choice choice;
-    const VariantNeeds needs{.op = "max_magnitude", .dtype = x.dtype};
-    if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
+    if (Status s = choose_max_magnitude(context, x.dtype, choice); !s.ok()) return s;
     HalideBuffer in(x), out(ConstView(per_batch, {batch}));
     void *args[] = {nullptr, in.get(), out.get()};
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(batch * entry / read_per_thread, 1, context.threads));
+    const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / read_per_thread, 1, context.threads));
     return call_kernel(context, choice.variant->kernel, args, threads);
 }
 

@@ -1,6 +1,6 @@
 // What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
 #include "attune/half.h"
-#include "attune/linear.h"
+#include "linear_call.h"
 #include "max_magnitude.h"
 #include "sdpa_call.h"
 #include <algorithm>
@@ -26,8 +26,9 @@ void fill_lse_without_keys(const SdpaCall &call) {
             }
 }
 
-// out (B, 1, Sq, Sk), each row the product of (1 / H ... 1 / H) and (H, Sk).
-Status mean_over_heads(Context &context, const View &all, const View &out) {
+// out (B, 1, Sq, Sk), each row the product of (1 / H ... 1 / H) and (H, Sk). `shares` holds the former.
+Status prepare_mean_over_heads(const Context::State &context, const View &all, const View &out, std::vector<char> &shares,
+                               ProductCall &mean_of_heads) {
     const std::int64_t heads = all.extent[1];
     const double share = 1 / static_cast<double>(heads);
     const float as_f32 = static_cast<float>(share);
@@ -38,7 +39,7 @@ Status mean_over_heads(Context &context, const View &all, const View &out) {
                       : all.dtype == DType::f16  ? static_cast<const void *>(&as_f16)
                                                  : &as_f32;
     const auto size = static_cast<std::size_t>(size_of(all.dtype));
-    std::vector<char> shares(static_cast<std::size_t>(heads) * size);
+    shares.resize(static_cast<std::size_t>(heads) * size);
     for (std::size_t at = 0; at < shares.size(); at += size) std::memcpy(&shares[at], one, size);
     // Where the rows of all queries follow each other they are one.
     const std::int64_t batch = all.extent[0], queries = all.extent[2], keys = all.extent[3];
@@ -50,7 +51,8 @@ Status mean_over_heads(Context &context, const View &all, const View &out) {
     mean.extent[1] = rows, mean.stride[1] = out.stride[2];
     mean.extent[2] = 1, mean.stride[2] = 0;
     mean.extent[3] = width;
-    return batch_dot(context, typed_view(shares.data(), all.dtype, {batch, rows, 1, heads}, {0, 0, 0, 1}), by_row, mean);
+    return prepare_batch_dot(context, typed_view(shares.data(), all.dtype, {batch, rows, 1, heads}, {0, 0, 0, 1}), by_row, mean,
+                             {}, mean_of_heads);
 }
 
 // Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
@@ -78,9 +80,17 @@ bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View 
     return fold_group(weights, group) && fold_group(out, group);
 }
 
+Status prepare_multiply_weights(const Context::State &context, const SdpaCall &call, const View &weights, const View &out,
+                                ProductCall &product) {
+    Choice magnitude;
+    if (leaves_keys_out(call))
+        if (Status s = choose_max_magnitude(context, call.value.dtype, magnitude); !s.ok()) return s;
+    return prepare_batch_dot(context, weights, call.value, out, {}, product);
+}
+
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
-                        const View &out) {
-    if (Status s = batch_dot(caller, weights, call.value, out); !s.ok() || !leaves_keys_out(call)) return s;
+                        const View &out, const ProductCall &product) {
+    if (Status s = run_product(caller.state(), product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
     // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
     if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;
@@ -111,12 +121,15 @@ Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice 
     View weights, out;
     from_weights = values_from_weights(call, choice, weights, out);
     const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
+    ProductCall product;
+    if (from_weights)
+        if (Status s = prepare_multiply_weights(context, call, weights, out, product); !s.ok()) return s;
     if (!from_weights && (!drops_all || call.lse.given()))
         if (Status s = run_values(context, call, choice.values); !s.ok()) return s;
     if (drops_all) fill_zeros(call.out);
     if (!call.weights.given()) return {};
     if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
-    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out) : Status();
+    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out, product) : Status();
 }
 
 // Weights of each head go through scratch memory, of so many batch entries at a time that they stay in the cache.
@@ -132,8 +145,12 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
         SdpaCall part = slice(call, begin, end);
         part.weights = View(static_cast<float *>(block.data()), {end - begin, p.query_heads, p.queries, p.keys});
         part.weights.dtype = p.dtype;
+        std::vector<char> shares;
+        ProductCall mean;
+        const View out = entries(call.weights, begin, end);
+        if (Status s = prepare_mean_over_heads(caller.state(), part.weights, out, shares, mean); !s.ok()) return s;
         if (Status s = run_kernels(caller, part, choice, from_weights); !s.ok()) return s;
-        if (Status s = mean_over_heads(caller, part.weights, entries(call.weights, begin, end)); !s.ok()) return s;
+        if (Status s = run_product(caller.state(), mean, start_of_call()); !s.ok()) return s;
     }
     return {};
 }
@@ -143,6 +160,7 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
 Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
     const SdpaProblem &p = call.sizes;
     if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) {
+        if (call.weights.given()) fill_zeros(call.weights);  // averaged over no heads
         choice.values = {nullptr, "no queries"};
         return {};
     }
