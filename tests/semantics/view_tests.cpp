@@ -1,6 +1,7 @@
 // Views: strides that mean nothing, spans that kernels cannot index, and numbers that they cannot hold.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"
+#include <attune/attention_library.h>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -242,6 +243,32 @@ TEST_CASE("views: b_score and numbers of f64", "[views][bad_input]") {
     CHECK(run({.scale = 1e-50}).ok());
     CHECK(run({.softcap = 1e-50}).ok());
     CHECK(run({.softcap = 1e-310}).message().starts_with("softcap: is 1e-310, whose inverse"));
+}
+
+TEST_CASE("views: captured numbers that kernels cannot hold", "[views][bad_input]") {
+    using attune::DType;
+    // No kernels are needed to see what is refused before them.
+    static constexpr attune::CaptureRecord captures[] = {{"cap", true, DType::f32, 0, false, false, false},
+                                                         {"reach", false, DType::i32, 0, false, false, false},
+                                                         {"table", true, DType::f32, 2, false, false, false}};
+    const attune::AttentionRecord record{"attention_of_no_kernels", "", captures, false, false, false, {}};
+    attune::Context context({.threads = 1});
+    const auto message = [&](auto zero, double cap, double reach) {
+        using T = decltype(zero);
+        const T x[] = {1, 2, 3, 4};
+        T out[2] = {7, 7};
+        const ConstView rows(x, {2, 2}), table(x, {1, 1}, {INT64_MAX, -5});
+        const attune::CaptureArgument given[] = {{.number = cap}, {.number = reach}, {.buffer = table}};
+        const auto status =
+            attune::run_user_attention(context, record, rows, rows, rows, View(out, {2, 1}), {}, given, nullptr);
+        CHECK(!status.ok());
+        CHECK(out[0] == 7);
+        return first_word(status.message());
+    };
+    for (const double cap : {1e39, -1e-60, std::nan("")}) CHECK(message(0.f, cap, 3) == "cap");
+    for (const double reach : {2.5, 2147483648.0, -1e300, std::nan("")}) CHECK(message(0.f, 1, reach) == "reach");
+    CHECK(message(0.f, 1e30, -2147483648.0) == "out");  // of another width than value
+    CHECK(message(0.0, 1e300, 2147483647.0) == "out");
 }
 
 TEST_CASE("views: weights averaged over no heads are zeros", "[views]") {
