@@ -17,12 +17,11 @@ constexpr float separable_limit = 22;
 
 }  // namespace
 
-Status check_additive_options(const AdditiveOptions &options) {
+Status check_additive_options(const AdditiveOptions &options, DType type) {
     if (options.attention.score != Score::dot_product)
         return invalid("attention.score", "must be left as it is: the score is the additive one");
     if (options.attention.score_weight.given()) return invalid("attention.score_weight", "must not be given");
-    if (!std::isfinite(options.b_score)) return invalid("b_score", "must be finite, got " + text(options.b_score));
-    return {};
+    return check_number("b_score", options.b_score, type);
 }
 
 Status check_w_score(const ConstView &w, const SdpaProblem &p) {
@@ -103,38 +102,49 @@ Status find_separable(Context::State &context, const SdpaCall &call, std::vector
     return {};
 }
 
-// Runs [begin, end) with the score of `op`.
-Status run_slice(Context &context, const SdpaCall &call, std::int64_t begin, std::int64_t end, std::string_view op,
-                 std::string_view variant, AttentionChoice &choice) {
-    SdpaCall part = slice(call, begin, end);
-    part.op = op;
-    if (Status s = choose_attention(context.state(), part, variant, choice); !s.ok()) return s;
-    return run_attention(context, part, choice);
+// The kernels of both forms of the score, as far as batch entries take them: chosen before any of them runs. The same for every
+// batch entry, whose number sizes of a choice do not count.
+struct FormChoices {
+    AttentionChoice of_pairs, of_separable;
+};
+Status choose(const Context::State &context, SdpaCall call, std::string_view op, std::string_view variant,
+              AttentionChoice &choice) {
+    call.op = op;
+    return choose_attention(context, call, variant, choice);
 }
 
-// The batch entries that may be computed with separate exponentials are, the others pair by pair: so a result never
-// depends on other batch entries.
-Status run_by_range(Context &context, const SdpaCall &call, std::string_view variant, bool forced, AttentionChoice &choice) {
-    std::vector<bool> within;
-    if (Status s = find_separable(context.state(), call, within); !s.ok()) return s;
-    for (std::size_t b = 0; forced && b < within.size(); b++)
-        if (!within[b])
+// Batch entries `within` the range are computed with separate exponentials, the others pair by pair: so a result never depends
+// on other batch entries.
+Status choose_by_range(const Context::State &context, const SdpaCall &call, std::string_view variant, bool forced,
+                       const std::vector<bool> &within, FormChoices &choices) {
+    bool any = false, all = true;
+    for (std::size_t b = 0; b < within.size(); b++) {
+        if (forced && !within[b])
             return {StatusCode::unsupported,
                     "variant: " + std::string(variant) + " needs queries and keys (after projection) of at most " +
                         text(separable_limit) + " in magnitude; batch entry " + text(b) + " has larger ones, or NaN"};
+        any = any || within[b], all = all && within[b];
+    }
+    if (any)
+        if (Status s = choose(context, call, separable, variant, choices.of_separable); !s.ok()) return s;
+    return all ? Status() : choose(context, call, per_pair, variant, choices.of_pairs);
+}
+
+Status run_by_range(Context &context, const SdpaCall &call, const std::vector<bool> &within, const FormChoices &choices,
+                    AttentionChoice &choice) {
     for (std::size_t begin = 0, end; begin < within.size(); begin = end) {
         for (end = begin + 1; end < within.size() && within[end] == within[begin];) end++;
-        if (Status s = run_slice(context, call, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
-                                 within[begin] ? separable : per_pair, variant, choice);
-            !s.ok())
-            return s;
+        SdpaCall part = slice(call, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
+        part.op = within[begin] ? separable : per_pair;
+        choice = within[begin] ? choices.of_separable : choices.of_pairs;
+        if (Status s = run_attention(context, part, choice); !s.ok()) return s;
     }
     return {};
 }
 
 Status run_on_device(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                      const AdditiveOptions &options) {
-    if (Status s = check_additive_options(options); !s.ok()) return s;
+    if (Status s = check_additive_options(options, query.dtype); !s.ok()) return s;
     if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
     const NamedView projections[] = {
         {"w_query", options.w_query}, {"w_key", options.w_key}, {"b_query", options.b_query}, {"b_key", options.b_key}};
@@ -149,13 +159,6 @@ Status run_on_device(Context &context, const ConstView &query, const ConstView &
     });
 }
 
-AdditiveOptions as_host(const AdditiveOptions &options) {
-    AdditiveOptions o = options;
-    for (ConstView *v : {&o.w_query, &o.w_key, &o.b_query, &o.b_key, &o.w_score}) v->place = Place::host;
-    o.attention = as_host(o.attention);
-    return o;
-}
-
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
            const AdditiveOptions &options, std::string_view why_here = {}) {
     Context::State &state = context.state();
@@ -166,7 +169,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
     }
     const CallStart start = start_of_call();
-    if (Status s = check_additive_options(options); !s.ok()) return s;
+    if (Status s = check_additive_options(options, query.dtype); !s.ok()) return s;
     if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
     Projection q({"query", query}, {"w_query", options.w_query}, {"b_query", options.b_query});
     Projection k({"key", key}, {"w_key", options.w_key}, {"b_key", options.b_key});
@@ -191,11 +194,18 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         call.sizes.batch == 0 || call.sizes.query_heads == 0 || call.sizes.queries == 0 || call.sizes.keys == 0;
     AttentionChoice choice;
     call.op = per_pair;
-    if (Status s = q.run(context); !s.ok()) return s;
-    if (Status s = k.run(context); !s.ok()) return s;
-    if ((forced || shared) && !nothing) {
-        if (Status s = run_by_range(context, call, options.attention.variant, forced, choice); !s.ok()) return s;
-    } else if (Status s = run_slice(context, call, 0, call.sizes.batch, per_pair, options.attention.variant, choice); !s.ok()) {
+    const bool by_range = (forced || shared) && !nothing;
+    if (!by_range)
+        if (Status s = choose_attention(state, call, options.attention.variant, choice); !s.ok()) return s;
+    if (Status s = q.run(state); !s.ok()) return s;
+    if (Status s = k.run(state); !s.ok()) return s;
+    if (by_range) {
+        std::vector<bool> within;
+        FormChoices choices;
+        if (Status s = find_separable(state, call, within); !s.ok()) return s;
+        if (Status s = choose_by_range(state, call, options.attention.variant, forced, within, choices); !s.ok()) return s;
+        if (Status s = run_by_range(context, call, within, choices, choice); !s.ok()) return s;
+    } else if (Status s = run_attention(context, call, choice); !s.ok()) {
         return s;
     }
     if (!why_here.empty()) choice.values.reason = why_here;
@@ -208,7 +218,9 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
 
 Status additive_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
                           const View &out, const AdditiveOptions &options) noexcept {
-    return answer(context, [&](Context::State &) { return run(context, query, key, value, out, options); });
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
+                          const AdditiveOptions &given) { return run(context, q, k, v, o, given); };
+    return answer(context, body, query, key, value, out, options);
 }
 
 }  // namespace attune

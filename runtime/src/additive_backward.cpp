@@ -46,7 +46,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
            const AdditiveGradients &g, const AdditiveOptions &options) {
     const CallStart start = start_of_call();
     Context::State &state = context.state();
-    if (Status s = check_additive_options(options); !s.ok()) return s;
+    if (Status s = check_additive_options(options, query.dtype); !s.ok()) return s;
     if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
     Projection q({"query", query}, {"w_query", options.w_query}, {"b_query", options.b_query});
     Projection k({"key", key}, {"w_key", options.w_key}, {"b_key", options.b_key});
@@ -72,11 +72,13 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
 
     BackwardChoice choice;
     if (Status s = choose_backward(state, call, options.attention.variant, choice); !s.ok()) return s;
-    if (Status s = q.run(context); !s.ok()) return s;
-    if (Status s = k.run(context); !s.ok()) return s;
+    if (Status s = of_query.choose(state); !s.ok()) return s;
+    if (Status s = of_key.choose(state); !s.ok()) return s;
+    if (Status s = q.run(state); !s.ok()) return s;
+    if (Status s = k.run(state); !s.ok()) return s;
     if (Status s = run_backward(context, call, choice); !s.ok()) return s;
-    if (Status s = of_query.run(context); !s.ok()) return s;
-    if (Status s = of_key.run(context); !s.ok()) return s;
+    if (Status s = of_query.run(state); !s.ok()) return s;
+    if (Status s = of_key.run(state); !s.ok()) return s;
     record_call(state, choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }
@@ -86,7 +88,9 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
 Status additive_attention_backward(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
                                    const SdpaForward &forward, const AdditiveGradients &gradients,
                                    const AdditiveOptions &options) noexcept {
-    return answer(context, [&](Context::State &) { return run(context, query, key, value, forward, gradients, options); });
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const SdpaForward &f,
+                          const AdditiveGradients &g, const AdditiveOptions &o) { return run(context, q, k, v, f, g, o); };
+    return answer(context, body, query, key, value, forward, gradients, options);
 }
 
 }  // namespace attune

@@ -6,7 +6,7 @@
 
 namespace attune {
 
-Status check_additive_options(const AdditiveOptions &);
+Status check_additive_options(const AdditiveOptions &, DType of_query);
 Status check_w_score(const ConstView &, const SdpaProblem &);
 // Query and key, once projected, have one width.
 Status check_additive_widths(const AdditiveOptions &, const ConstView &query, const ConstView &key);

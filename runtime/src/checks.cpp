@@ -1,6 +1,7 @@
 #include "checks.h"
 #include "overlap.h"
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -35,19 +36,39 @@ Status check_memory(std::string_view name, const ConstView &v) {
         if (v.extent[n] > most_elements)
             return unsupported(name, "extent " + text(n) + " is " + text(v.extent[n]) + ", more than 2^31 - 1");
     }
-    for (int n = 0; n < v.rank; n++) {
-        elements = std::min(elements * v.extent[n], __int128(1) << 90);
-        if (v.extent[n] > 1) {
-            const __int128 stride = v.stride[n];
-            reach += (v.extent[n] - 1) * (stride < 0 ? -stride : stride);
-        }
-    }
+    for (int n = 0; n < v.rank; n++) elements = std::min(elements * v.extent[n], __int128(1) << 90);
     if (elements == 0) return {};
     if (elements > most_elements) return unsupported(name, "has the extents " + shape_of(v) + ", more than 2^31 - 1 elements");
+    for (int n = 0; n < v.rank; n++) {
+        if (v.extent[n] == 1) continue;
+        const __int128 stride = v.stride[n] < 0 ? -static_cast<__int128>(v.stride[n]) : v.stride[n];
+        reach += (v.extent[n] - 1) * stride;
+        // What kernels compute of a dimension is its end, one stride behind its last element.
+        if (v.extent[n] * stride > most_elements)
+            return unsupported(name, "extent " + text(n) + " is " + text(v.extent[n]) + " and stride " + text(n) + " is " +
+                                         text(v.stride[n]) + ": they span more than 2^31 - 1 elements (extent times stride)");
+    }
     if (reach >= most_elements)
         return unsupported(name, "its strides span more than 2^31 - 1 elements for the extents " + shape_of(v));
     if (!v.data) return invalid(name, "data is null");
     return {};
+}
+
+std::int64_t elements_of(const ConstView &v) {
+    for (int n = 0; n < v.rank; n++)
+        if (v.extent[n] == 0) return 0;
+    std::int64_t elements = 1;
+    for (int n = 0; n < v.rank; n++) elements *= v.extent[n];
+    return elements;
+}
+
+Status check_number(std::string_view name, double x, DType type) {
+    if (!std::isfinite(x)) return invalid(name, "must be finite, got " + text(x));
+    if (sum_type(type) == DType::f64) return {};
+    const auto narrow = static_cast<float>(x);
+    if (std::isfinite(narrow) && (narrow != 0 || x == 0)) return {};
+    return invalid(name, "is " + text(x) + ", which f32 cannot hold: kernels would compute with " +
+                             text(static_cast<double>(narrow)));
 }
 
 Status check_real(std::string_view name, const ConstView &v) {
@@ -116,11 +137,9 @@ Status check_row_ints(std::string_view name, const ConstView &lens, std::string_
     if (Status s = check_extent(name, "batch (first extent)", lens.extent[0], other, batch); !s.ok()) return s;
     as2 = lens;
     as2.rank = 2;
-    if (lens.rank == 1) {
-        as2.extent[1] = rows;
-        as2.stride[1] = 0;
-        return {};
-    }
+    if (lens.rank == 1) as2.extent[1] = rows;
+    if (lens.rank == 1 || rows == 1) as2.stride[1] = 0;
+    if (lens.rank == 1) return {};
     return check_extent(name, "number of queries (last extent)", lens.extent[1], other, rows);
 }
 
@@ -142,6 +161,7 @@ Status check_valid_lens(const ConstView &lens, std::string_view other, std::int6
 
 void fill_zeros(const View &v) {
     const std::int64_t size = size_of(v.dtype);
+    if (elements_of(v) == 0) return;
     for (std::int64_t b = 0; b < v.extent[0]; b++)
         for (std::int64_t h = 0; h < v.extent[1]; h++)
             for (std::int64_t i = 0; i < v.extent[2]; i++)

@@ -33,6 +33,11 @@ constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t size) { return (n +
 
 // What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, memory.
 Status check_memory(std::string_view name, const ConstView &);
+// Of a view that passed it.
+std::int64_t elements_of(const ConstView &);
+
+// A number that kernels compute with in the type of sums for tensors of this type: finite there, and 0 only if it is 0.
+Status check_number(std::string_view name, double, DType);
 
 // f32, f64, bf16 or f16.
 Status check_real(std::string_view name, const ConstView &);

@@ -71,13 +71,6 @@ struct DeviceNeeds {
 };
 Status choose_on_device(const Context::State &, const DeviceNeeds &, std::string_view variant, Choice &);
 
-// The same memory, called the host's.
-template<typename Data> BasicView<Data> as_host(BasicView<Data> v) {
-    v.place = Place::host;
-    return v;
-}
-SdpaOptions as_host(const SdpaOptions &);
-
 // Attention of tensors on a device, which find_device() lets be run there. `more` are inputs of the op itself; `complete`
 // checks them and sets op, scale and pair of a checked call.
 Status attention_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,

@@ -55,7 +55,7 @@ Status write_mask(Context::State &context, const Dropout &dropout, const View &m
     const VariantNeeds needs{.op = "dropout_mask", .dtype = DType::boolean};
     if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
 
-    const std::int64_t elements = m.extent[0] * m.extent[1] * m.extent[2] * m.extent[3];
+    const std::int64_t elements = elements_of(m);
     const std::uint64_t threshold = dropout_threshold(dropout.probability);
     if (elements == 0) {
         choice = {nullptr, "no weights"};
@@ -77,7 +77,8 @@ Status write_mask(Context::State &context, const Dropout &dropout, const View &m
 }  // namespace
 
 Status dropout_mask(Context &context, const Dropout &dropout, const View &mask) noexcept {
-    return answer(context, [&](Context::State &state) { return write_mask(state, dropout, mask); });
+    const auto body = [&](Context::State &state, const View &m) { return write_mask(state, dropout, m); };
+    return answer(context, body, mask);
 }
 
 }  // namespace attune

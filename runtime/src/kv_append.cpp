@@ -23,7 +23,7 @@ struct AppendCall {
     ConstView key, value;
     View key_cache, value_cache;
     std::vector<Growth> growth;
-    std::int64_t bytes = 0;
+    double bytes = 0;  // that are moved
 };
 
 Status check_tensor(std::string_view name, const ConstView &v, DType dtype) {
@@ -64,7 +64,8 @@ Status check_sizes(const ConstView &key, const ConstView &value, const View &key
 
 Status plan_growth(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
     const std::int64_t batch = c.key.extent[0], rows = c.key.extent[2], capacity = c.key_cache.extent[2];
-    const std::int64_t row_bytes = (c.key.extent[3] + c.value.extent[3]) * size_of(c.key.dtype) * c.key.extent[1];
+    const double row_bytes =
+        static_cast<double>(c.key.extent[3] + c.value.extent[3]) * size_of(c.key.dtype) * static_cast<double>(c.key.extent[1]);
     for (std::int64_t b = 0; b < batch; b++) {
         const std::int64_t held = int_at(cache_lens, b), n = options.new_lens.given() ? int_at(options.new_lens, b) : rows;
         const std::int64_t over = std::max<std::int64_t>(held + n - capacity, 0);
@@ -73,7 +74,7 @@ Status plan_growth(const ConstView &cache_lens, const KvAppendOptions &options, 
                                              " more rows are too many for a cache of " + text(capacity));
         const std::int64_t dropped = std::min(over, held);
         c.growth.push_back({dropped, held - dropped, over - dropped, n - (over - dropped)});
-        c.bytes += row_bytes * ((dropped > 0 ? c.growth.back().kept : 0) + c.growth.back().added);
+        c.bytes += row_bytes * static_cast<double>((dropped > 0 ? c.growth.back().kept : 0) + c.growth.back().added);
     }
     return {};
 }
@@ -121,29 +122,37 @@ void grow_head(const ConstView &rows, const View &cache, const Growth &g, std::i
     copy_rows(rows_of(cache, b, h, g.kept), rows_of(rows, b, h, g.first), g.added, row_bytes);
 }
 
+Status append(Context::State &state, const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &call) {
+    const CallStart start = start_of_call();
+    const ConstView &key = call.key, &value = call.value;
+    const View &key_cache = call.key_cache, &value_cache = call.value_cache;
+    if (Status s = check(cache_lens, options, call); !s.ok()) return s;
+    const std::int64_t heads = key.extent[1], tasks = call.bytes > 0 ? 2 * key.extent[0] * heads : 0;
+    const auto copy = [&](std::int64_t n, int) -> Status {
+        const std::int64_t b = n / 2 / heads, h = n / 2 % heads;
+        const Growth &g = call.growth[static_cast<std::size_t>(b)];
+        n % 2 ? grow_head(value, value_cache, g, b, h) : grow_head(key, key_cache, g, b, h);
+        return {};
+    };
+    const int threads = static_cast<int>(std::clamp<double>(call.bytes / bytes_per_thread, 1, state.threads));
+    if (Status s = run_tasks(state, tasks, threads, copy); !s.ok()) return s;
+    record_call(state, {nullptr, "copies rows"}, "kv_append", start, [&] {
+        return "b " + text(key.extent[0]) + " h " + text(heads) + " rows " + text(key.extent[2]) + " capacity " +
+               text(key_cache.extent[2]) + " d " + text(key.extent[3]) + "/" + text(value.extent[3]);
+    });
+    return {};
+}
+
 }  // namespace
 
 Status kv_append(Context &context, const ConstView &key, const ConstView &value, const ConstView &cache_lens,
                  const View &key_cache, const View &value_cache, const KvAppendOptions &options) noexcept {
-    return answer(context, [&](Context::State &state) -> Status {
-        const CallStart start = start_of_call();
-        AppendCall call{key, value, key_cache, value_cache, {}};
-        if (Status s = check(cache_lens, options, call); !s.ok()) return s;
-        const std::int64_t heads = key.extent[1], tasks = 2 * key.extent[0] * heads;
-        const auto copy = [&](std::int64_t n, int) -> Status {
-            const std::int64_t b = n / 2 / heads, h = n / 2 % heads;
-            const Growth &g = call.growth[static_cast<std::size_t>(b)];
-            n % 2 ? grow_head(value, value_cache, g, b, h) : grow_head(key, key_cache, g, b, h);
-            return {};
-        };
-        const int threads = static_cast<int>(std::clamp<std::int64_t>(call.bytes / bytes_per_thread, 1, state.threads));
-        if (Status s = run_tasks(state, tasks, threads, copy); !s.ok()) return s;
-        record_call(state, {nullptr, "copies rows"}, "kv_append", start, [&] {
-            return "b " + text(key.extent[0]) + " h " + text(heads) + " rows " + text(key.extent[2]) + " capacity " +
-                   text(key_cache.extent[2]) + " d " + text(key.extent[3]) + "/" + text(value.extent[3]);
-        });
-        return {};
-    });
+    const auto body = [&](Context::State &state, const ConstView &k, const ConstView &v, const ConstView &lens, const View &kc,
+                          const View &vc, const KvAppendOptions &given) {
+        AppendCall call{k, v, kc, vc, {}};
+        return append(state, lens, given, call);
+    };
+    return answer(context, body, key, value, cache_lens, key_cache, value_cache, options);
 }
 
 }  // namespace attune

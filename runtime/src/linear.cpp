@@ -113,20 +113,24 @@ Status run_kernels(Context::State &context, const Product &p, const ProductChoic
     return run_kernel(context, columns_of(p, first, p.columns - first), *choice.variants.of_last);
 }
 
-Status run(Context::State &context, const Product &p, const LinearOptions &options, CallStart start,
-           std::string_view why_here) {
-    ProductChoice variants;
-    const Forced forced = forced_variant(context, options.variant, p.op);
-    const Product product = forced.name.empty() && is_one_column(p) ? as_one_row(p) : p;
-    if (Status s = choose_for(product, forced, variants); !s.ok()) return s;
-    Choice &choice = variants.variants;
+Status choose(const Context::State &context, std::string_view variant, ProductCall &call) {
+    const Forced forced = forced_variant(context, variant, call.given.op);
+    call.computed = forced.name.empty() && is_one_column(call.given) ? as_one_row(call.given) : call.given;
+    return choose_for(call.computed, forced, call.choice);
+}
+
+}  // namespace
+
+Status run_product(Context::State &context, const ProductCall &call, CallStart start, std::string_view why_here) {
+    const Product &p = call.given;
+    Choice choice = call.choice.variants;
     const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
     if (entries == 0 || rows == 0) {
         choice = {nullptr, "no rows"};
     } else if (p.depth == 0) {
         fill_zeros(p.out);
         choice = {nullptr, "sums of nothing"};
-    } else if (Status s = run_kernels(context, product, variants); !s.ok()) {
+    } else if (Status s = run_kernels(context, call.computed, call.choice); !s.ok()) {
         return s;
     }
     if (!why_here.empty()) choice.reason = why_here;
@@ -144,6 +148,8 @@ Status run(Context::State &context, const Product &p, const LinearOptions &optio
     });
     return {};
 }
+
+namespace {
 
 Status check_leading(const ConstView &v, std::string_view name, const ConstView &x, std::string_view x_name, int count) {
     for (int n = 0; n < count; n++)
@@ -184,9 +190,6 @@ Status check_linear(const ConstView &x, const ConstView &weight, const ConstView
     const std::array<NamedView, 1> outputs{{{"out", out}}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
     p = {packed ? "linear_packed" : "linear", as_rank4(x, false), weight, bias, as_rank4(out, false), columns, depth};
-    for (int n = 0; n < 2 && !packed; n++)
-        if (p.weight.extent[n] == 1) p.weight.stride[n] = n;
-    if (p.bias.given() && p.bias.extent[0] == 1) p.bias.stride[0] = 1;
     join_rows(p.x, p.out);  // no row knows of another, and a register tile may hold rows of several entries
     return {};
 }
@@ -236,32 +239,47 @@ Status linear_on_device(Context::State &context, const ConstView &x, const Const
 Status linear_here(Context::State &context, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
                    const LinearOptions &options, std::string_view why_here) {
     const CallStart start = start_of_call();
-    Product p;
-    if (Status s = check_linear(x, weight, bias, out, p); !s.ok()) return s;
-    return run(context, p, options, start, why_here);
+    ProductCall call;
+    if (Status s = prepare_linear(context, x, weight, bias, out, options.variant, call); !s.ok()) return s;
+    return run_product(context, call, start, why_here);
 }
 
 }  // namespace
 
+Status prepare_linear(const Context::State &context, const ConstView &x, const ConstView &weight, const ConstView &bias,
+                      const View &out, std::string_view variant, ProductCall &call) {
+    if (Status s = check_linear(x, weight, bias, out, call.given); !s.ok()) return s;
+    return choose(context, variant, call);
+}
+
+Status prepare_batch_dot(const Context::State &context, const ConstView &a, const ConstView &x, const View &out,
+                         std::string_view variant, ProductCall &call) {
+    if (Status s = check_batch_dot(a, x, out, call.given); !s.ok()) return s;
+    return choose(context, variant, call);
+}
+
 Status linear(Context &context, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
               const LinearOptions &options) noexcept {
-    return answer(context, [&](Context::State &state) -> Status {
-        if (x.place != Place::device) return linear_here(state, x, weight, bias, out, options, {});
+    const auto body = [&](Context::State &state, const ConstView &a, const ConstView &w, const ConstView &b,
+                          const View &o) -> Status {
+        if (a.place != Place::device) return linear_here(state, a, w, b, o, options, {});
         std::string instead;
         if (Status s = find_device(state, "x", instead); !s.ok()) return s;
-        if (instead.empty()) return linear_on_device(state, x, weight, bias, out, options);
-        return linear_here(state, as_host(x), as_host(weight), as_host(bias), as_host(out), options, instead);
-    });
+        if (instead.empty()) return linear_on_device(state, a, w, b, o, options);
+        return linear_here(state, as_host(a), as_host(w), as_host(b), as_host(o), options, instead);
+    };
+    return answer(context, body, x, weight, bias, out);
 }
 
 Status batch_dot(Context &context, const ConstView &a, const ConstView &x, const View &out,
                  const LinearOptions &options) noexcept {
-    return answer(context, [&](Context::State &state) -> Status {
+    const auto body = [&](Context::State &state, const ConstView &left, const ConstView &right, const View &o) -> Status {
         const CallStart start = start_of_call();
-        Product p;
-        if (Status s = check_batch_dot(a, x, out, p); !s.ok()) return s;
-        return run(state, p, options, start, {});
-    });
+        ProductCall call;
+        if (Status s = prepare_batch_dot(state, left, right, o, options.variant, call); !s.ok()) return s;
+        return run_product(state, call, start);
+    };
+    return answer(context, body, a, x, out);
 }
 
 }  // namespace attune

@@ -36,4 +36,17 @@ struct ProductChoice {
 };
 Status choose_for(const Product &, const Forced &, ProductChoice &);
 
+// A product that has been checked and whose kernels are chosen, by prepare_linear() or prepare_batch_dot(): so functions of
+// several kernels refuse all that they do before the first of these runs. run_product() computes it, as often as wanted, and
+// records the call.
+struct ProductCall {
+    Product given, computed;  // one column of many rows is computed as one row
+    ProductChoice choice;
+};
+Status prepare_linear(const Context::State &, const ConstView &x, const ConstView &weight, const ConstView &bias,
+                      const View &out, std::string_view variant, ProductCall &);
+Status prepare_batch_dot(const Context::State &, const ConstView &a, const ConstView &x, const View &out,
+                         std::string_view variant, ProductCall &);
+Status run_product(Context::State &, const ProductCall &, CallStart, std::string_view why_here = {});
+
 }  // namespace attune

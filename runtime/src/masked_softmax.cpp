@@ -66,8 +66,8 @@ Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view v
     return device_backend()->run(context, call);
 }
 
-Status normalise_on_device(Context::State &context, const ConstView &scores, const View &out,
-                           const MaskedSoftmaxOptions &options) {
+Status compute_on_device(Context::State &context, const ConstView &scores, const View &out,
+                         const MaskedSoftmaxOptions &options) {
     const CallStart start = start_of_call();
     const std::array<NamedView, 2> others{{{"out", out}, {"valid_lens", options.valid_lens}}};
     if (Status s = check_places(others, "scores"); !s.ok()) return s;
@@ -76,28 +76,26 @@ Status normalise_on_device(Context::State &context, const ConstView &scores, con
     if (scores.dtype == DType::f64) return unsupported("scores", "there are no kernels for f64 on a device");
     const std::array<std::int64_t, 4> sizes = call.sizes();
     Choice choice = {nullptr, "no scores"};
-    if (sizes[0] * sizes[1] * sizes[2] * sizes[3] != 0)
+    if (elements_of(call.out) != 0)
         if (Status s = run_on_device(context, call, options.variant, choice); !s.ok()) return s;
     record_call(context, choice, "masked_softmax", start, [&] { return softmax_sizes_text(sizes); });
     return {};
 }
 
-Status normalise(Context::State &context, const ConstView &scores, const View &out, const MaskedSoftmaxOptions &options,
-                 std::string_view why_here = {}) {
+Status compute(Context::State &context, const ConstView &scores, const View &out, const MaskedSoftmaxOptions &options,
+               std::string_view why_here = {}) {
     if (scores.place == Place::device) {
         std::string instead;
         if (Status s = find_device(context, "scores", instead); !s.ok()) return s;
-        if (instead.empty()) return normalise_on_device(context, scores, out, options);
-        MaskedSoftmaxOptions o = options;
-        o.valid_lens = as_host(o.valid_lens);
-        return normalise(context, as_host(scores), as_host(out), o, instead);
+        if (instead.empty()) return compute_on_device(context, scores, out, options);
+        return compute(context, as_host(scores), as_host(out), as_host(options), instead);
     }
     const CallStart start = start_of_call();
     SoftmaxCall call;
     if (Status s = check(scores, out, options, false, call); !s.ok()) return s;
     const std::array<std::int64_t, 4> sizes = call.sizes();
     const auto [b, h, q, k] = sizes;
-    const std::int64_t elements = b * h * q * k;
+    const std::int64_t elements = elements_of(call.out);
     constexpr std::int64_t large_bytes = 1 << 20;
     const bool large = elements * size_of(scores.dtype) >= large_bytes;
     static constexpr Wish wishes[] = {{"rows", "large", "out is of a MiB or more"},
@@ -124,7 +122,10 @@ Status normalise(Context::State &context, const ConstView &scores, const View &o
 
 Status masked_softmax(Context &context, const ConstView &scores, const View &out,
                       const MaskedSoftmaxOptions &options) noexcept {
-    return answer(context, [&](Context::State &state) { return normalise(state, scores, out, options); });
+    const auto body = [](Context::State &state, const ConstView &s, const View &o, const MaskedSoftmaxOptions &given) {
+        return compute(state, s, o, given);
+    };
+    return answer(context, body, scores, out, options);
 }
 
 }  // namespace attune

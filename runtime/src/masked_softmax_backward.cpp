@@ -33,7 +33,7 @@ Status check(const ConstView &out, const ConstView &grad_out, const View &grad_s
 
 Status run_kernel(Context::State &context, SoftmaxBackwardCall &c, const VariantRecord &variant) {
     const std::int64_t *n = c.out.extent;
-    const std::int64_t elements = n[0] * n[1] * n[2] * n[3];
+    const std::int64_t elements = elements_of(c.out);
     const auto every_key = static_cast<std::int32_t>(n[3]);
     if (!c.lengths.given()) c.lengths = ConstView(&every_key, {n[0], n[2]}, {0, 0});
     take_longer_dimension(c.lengths, c.grad_scores, c.out, c.grad_out);
@@ -54,7 +54,7 @@ Status run(Context::State &context, const ConstView &out, const ConstView &grad_
     if (Status s = choose_variant(needs, wishes, forced, choice); !s.ok()) return s;
     const std::int64_t *n = call.out.extent;
     const std::array<std::int64_t, 4> sizes{n[0], n[1], n[2], n[3]};
-    if (sizes[0] * sizes[1] * sizes[2] * sizes[3] == 0)
+    if (elements_of(call.out) == 0)
         choice = {nullptr, "no scores"};
     else if (Status s = run_kernel(context, call, *choice.variant); !s.ok())
         return s;
@@ -66,7 +66,9 @@ Status run(Context::State &context, const ConstView &out, const ConstView &grad_
 
 Status masked_softmax_backward(Context &context, const ConstView &out, const ConstView &grad_out, const View &grad_scores,
                                const MaskedSoftmaxOptions &options) noexcept {
-    return answer(context, [&](Context::State &state) { return run(state, out, grad_out, grad_scores, options); });
+    const auto body = [](Context::State &state, const ConstView &o, const ConstView &grad, const View &gradient,
+                         const MaskedSoftmaxOptions &given) { return run(state, o, grad, gradient, given); };
+    return answer(context, body, out, grad_out, grad_scores, options);
 }
 
 }  // namespace attune

@@ -1,38 +1,39 @@
 #include "max_magnitude.h"
+#include "checks.h"
 #include "halide_call.h"
 #include "op_call.h"
 #include <algorithm>
 
 namespace attune {
 namespace {
-Status choose(const Context::State &context, DType dtype, Choice &choice) {
+// A core reads this many elements in about the time that it takes to wake another.
+constexpr std::int64_t read_per_thread = 1 << 16;
+}  // namespace
+
+Status choose_max_magnitude(const Context::State &context, DType dtype, Choice &choice) {
     static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
     const VariantNeeds needs{.op = "max_magnitude", .dtype = dtype};
     return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
 }
 
-// A core reads this many elements in about the time that it takes to wake another.
-constexpr std::int64_t read_per_thread = 1 << 16;
-}  // namespace
-
 Status max_magnitude(Context::State &context, const ConstView &x, float *per_batch) {
-    const std::int64_t batch = x.extent[0], entry = x.extent[1] * x.extent[2] * x.extent[3];
-    if (batch == 0 || entry == 0) {
+    const std::int64_t batch = x.extent[0], elements = elements_of(x);
+    if (elements == 0) {
         std::fill(per_batch, per_batch + batch, 0.f);
         return {};
     }
     Choice choice;
-    if (Status s = choose(context, x.dtype, choice); !s.ok()) return s;
+    if (Status s = choose_max_magnitude(context, x.dtype, choice); !s.ok()) return s;
     HalideBuffer in(x), out(ConstView(per_batch, {batch}));
     void *args[] = {nullptr, in.get(), out.get()};
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(batch * entry / read_per_thread, 1, context.threads));
+    const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / read_per_thread, 1, context.threads));
     return call_kernel(context, choice.variant->kernel, args, threads);
 }
 
 std::size_t max_magnitude_bytes(const Context::State &context, DType dtype, std::int64_t batch, std::int64_t heads,
                                 std::int64_t rows) {
     Choice choice;
-    if (!choose(context, dtype, choice).ok()) return 0;  // a call of it fails for the same reason
+    if (!choose_max_magnitude(context, dtype, choice).ok()) return 0;  // a call of it fails for the same reason
     // Of each tile a block of maxima; the root schedule keeps what they are made of, too. The defaults are the generator's.
     const int block = number_of(*choice.variant, "block", 16), task_rows = number_of(*choice.variant, "task_rows", 1);
     const std::int64_t tiles = ceil_div(rows, task_rows), stages = choice.variant->schedule == "root" ? 2 : 1;

@@ -100,7 +100,7 @@ Status merge(Context::State &context, const ConstView &out_a, const ConstView &l
     if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
     const std::int64_t *n = call.out.extent;
     const std::array<std::int64_t, 4> sizes{n[0], n[1], n[2], n[3]};
-    const std::int64_t rows = n[0] * n[1] * n[2];
+    const std::int64_t rows = elements_of(call.lse_a);
     if (rows == 0)
         choice = {nullptr, "no queries"};
     else if (Status s = run_kernel(context, call, *choice.variant, rows); !s.ok())
@@ -115,7 +115,9 @@ Status merge(Context::State &context, const ConstView &out_a, const ConstView &l
 
 Status merge_attention(Context &context, const ConstView &out_a, const ConstView &lse_a, const ConstView &out_b,
                        const ConstView &lse_b, const View &out, const View &lse) noexcept {
-    return answer(context, [&](Context::State &state) { return merge(state, out_a, lse_a, out_b, lse_b, out, lse); });
+    const auto body = [](Context::State &state, const ConstView &oa, const ConstView &la, const ConstView &ob,
+                         const ConstView &lb, const View &o, const View &l) { return merge(state, oa, la, ob, lb, o, l); };
+    return answer(context, body, out_a, lse_a, out_b, lse_b, out, lse);
 }
 
 }  // namespace attune

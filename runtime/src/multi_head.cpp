@@ -1,6 +1,5 @@
 // linear, attention and linear again; what lies between them is scratch of the Context, whose strides split and merge heads.
 #include "attune/multi_head.h"
-#include "attune/linear.h"
 #include "multi_head_call.h"
 #include "op_call.h"
 #include "shape_record.h"
@@ -51,22 +50,30 @@ Projections take_projections(const MultiHeadLayer &l, void *data, std::int64_t &
     return p;
 }
 
-Status project(Context &context, const MultiHeadLayer &l, const Projections &p) {
+Status PreparedProjections::prepare(const Context::State &context, const MultiHeadLayer &l, const Projections &p) {
     const MultiHeadWeights &w = l.weights;
+    count_ = l.packed ? 1 : 3;
     if (l.packed) {
         ConstView weight = w.query, bias = w.query_bias;
         weight.extent[0] = p.packed.extent[2];
         if (bias.given()) bias.extent[0] = p.packed.extent[2];
-        return linear(context, l.query, weight, bias, p.packed);
+        return prepare_linear(context, l.query, weight, bias, p.packed, {}, products_[0]);
     }
-    if (Status s = linear(context, l.query, w.query, w.query_bias, p.query); !s.ok()) return s;
-    if (Status s = linear(context, l.key, w.key, w.key_bias, p.key); !s.ok()) return s;
-    return linear(context, l.value, w.value, w.value_bias, p.value);
+    if (Status s = prepare_linear(context, l.query, w.query, w.query_bias, p.query, {}, products_[0]); !s.ok()) return s;
+    if (Status s = prepare_linear(context, l.key, w.key, w.key_bias, p.key, {}, products_[1]); !s.ok()) return s;
+    return prepare_linear(context, l.value, w.value, w.value_bias, p.value, {}, products_[2]);
 }
 
-Status attend(Context &context, const MultiHeadLayer &l, const Projections &p, const SdpaOptions &options) {
-    return scaled_dot_product_attention(context, split_heads(p.query, l.heads), split_heads(p.key, l.key_heads),
-                                        split_heads(p.value, l.key_heads), split_heads(p.mixed, l.heads), options);
+Status PreparedProjections::run(Context::State &context) const {
+    for (std::size_t n = 0; n < count_; n++)
+        if (Status s = run_product(context, products_[n], start_of_call()); !s.ok()) return s;
+    return {};
+}
+
+Status prepare_attention(Context::State &context, const MultiHeadLayer &l, const Projections &p, const SdpaOptions &options,
+                         PreparedSdpa &attention) {
+    return attention.prepare(context, split_heads(p.query, l.heads), split_heads(p.key, l.key_heads),
+                             split_heads(p.value, l.key_heads), split_heads(p.mixed, l.heads), options);
 }
 
 namespace {
@@ -107,11 +114,17 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
     ScratchBlock block(*state.scratch, static_cast<std::size_t>(bytes));
     if (!block.data()) return no_memory();
     const Projections p = take_projections(l, block.data(), at);
-    if (Status s = project(context, l, p); !s.ok()) return s;
-    if (Status s = attend(context, l, p, o); !s.ok()) return s;
-    const std::string variant = state.last_variant;  // that of the attention is what a caller asks for
-    if (Status s = linear(context, p.mixed, l.weights.out, l.weights.out_bias, out); !s.ok()) return s;
-    state.last_variant = variant;
+    PreparedProjections projections;
+    PreparedSdpa attention;
+    ProductCall to_out;
+    if (Status s = projections.prepare(state, l, p); !s.ok()) return s;
+    if (Status s = prepare_attention(state, l, p, o, attention); !s.ok()) return s;
+    if (Status s = prepare_linear(state, p.mixed, l.weights.out, l.weights.out_bias, out, {}, to_out); !s.ok()) return s;
+    if (Status s = projections.run(state); !s.ok()) return s;
+    if (Status s = attention.run(context, start_of_call()); !s.ok()) return s;
+    const std::string_view variant = state.last_name;  // that of the attention is what a caller asks for
+    if (Status s = run_product(state, to_out, start_of_call()); !s.ok()) return s;
+    state.ran(variant);
     record_shape(state, start, [&] { return layer_line(l, o); });
     return {};
 }
@@ -120,10 +133,12 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
 
 Status multi_head_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
                             const MultiHeadWeights &weights, const View &out, const MultiHeadOptions &options) noexcept {
-    return answer(context, [&](Context::State &) -> Status {
-        MultiHeadLayer layer{.query = query, .key = key, .value = value, .weights = weights};
-        return run(context, layer, out, options);
-    });
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v,
+                          const MultiHeadWeights &w, const View &o, const MultiHeadOptions &given) {
+        MultiHeadLayer layer{.query = q, .key = k, .value = v, .weights = w};
+        return run(context, layer, o, given);
+    };
+    return answer(context, body, query, key, value, weights, out, options);
 }
 
 }  // namespace attune

@@ -1,7 +1,6 @@
 // The layer again, then the gradients of its attention and of its linear maps; what lies between them is scratch of the Context.
 #include "attune/multi_head_backward.h"
 #include "attune/linear_backward.h"
-#include "linear_call.h"
 #include "multi_head_call.h"
 #include "op_call.h"
 #include "sdpa_call.h"
@@ -92,22 +91,50 @@ Places take_places(const MultiHeadLayer &l, void *data, std::int64_t &bytes) {
     return p;
 }
 
-Status attend_backward(Context &context, const MultiHeadLayer &l, const Places &p, const std::array<Map, 3> &maps,
-                       const SdpaGradients &of_options, const SdpaOptions &options) {
+Status prepare_gradients(Context::State &context, const MultiHeadLayer &l, const Places &p, const std::array<Map, 3> &maps,
+                         const SdpaGradients &of_options, const SdpaOptions &options, PreparedSdpaBackward &backward) {
     SdpaGradients g = of_options;
     if (maps[0].wanted()) g.query = split_heads(p.grad_query, l.heads);
     if (maps[1].wanted()) g.key = split_heads(p.grad_key, l.key_heads);
     if (maps[2].wanted()) g.value = split_heads(p.grad_value, l.key_heads);
     const SdpaForward forward{split_heads(p.forward.mixed, l.heads), p.lse, split_heads(p.grad_mixed, l.heads)};
-    const Status s = scaled_dot_product_attention_backward(context, split_heads(p.forward.query, l.heads),
-                                                           split_heads(p.forward.key, l.key_heads),
-                                                           split_heads(p.forward.value, l.key_heads), forward, g, options);
+    const Status s = backward.prepare(context, split_heads(p.forward.query, l.heads), split_heads(p.forward.key, l.key_heads),
+                                      split_heads(p.forward.value, l.key_heads), forward, g, options);
     constexpr std::string_view prefix = "gradients.";
     if (s.ok() || !s.message().starts_with(prefix)) return s;
     return {s.code(), "gradients.attention." + s.message().substr(prefix.size())};
 }
 
-// The attention comes first: what it refuses has then written nothing.
+// Every part, checked and its kernels chosen, in the order in which they run.
+struct Parts {
+    PreparedProjections projections;
+    PreparedSdpa attention;
+    LinearBackwardCall of_mixed, of_out;
+    PreparedSdpaBackward gradients;
+    std::array<LinearBackwardCall, 3> of_maps;
+};
+
+Status prepare(Context::State &state, const MultiHeadLayer &l, const Places &p, const std::array<Map, 3> &maps,
+               const ConstView &grad_out, const MultiHeadGradients &g, const SdpaOptions &options, Parts &parts) {
+    if (Status s = parts.projections.prepare(state, l, p.forward); !s.ok()) return s;
+    SdpaOptions forward = options;
+    forward.lse = p.lse, forward.variant = {};
+    if (Status s = prepare_attention(state, l, p.forward, forward, parts.attention); !s.ok()) return s;
+    const MultiHeadWeights &w = l.weights;
+    const LinearGradients of_mixed{.x = p.grad_mixed}, of_out{.weight = g.weights.out, .bias = g.weights.out_bias};
+    if (Status s = prepare_linear_backward(state, {}, w.out, grad_out, of_mixed, {}, parts.of_mixed); !s.ok()) return s;
+    if (Status s = prepare_gradients(state, l, p, maps, g.attention, options, parts.gradients); !s.ok()) return s;
+    if (Status s = prepare_linear_backward(state, p.forward.mixed, {}, grad_out, of_out, {}, parts.of_out); !s.ok()) return s;
+    for (std::size_t n = 0; n < maps.size(); n++) {
+        const Map &m = maps[n];
+        const LinearGradients wanted{m.grad_x, m.grad_weight, m.grad_bias};
+        if (!m.wanted()) continue;
+        if (Status s = prepare_linear_backward(state, m.x, m.weight, m.grad_result, wanted, {}, parts.of_maps[n]); !s.ok())
+            return s;
+    }
+    return {};
+}
+
 Status run(Context &context, MultiHeadLayer &l, const ConstView &grad_out, const MultiHeadGradients &g,
            const MultiHeadOptions &options) {
     if (Status s = check_layer(options, l); !s.ok()) return s;
@@ -121,22 +148,18 @@ Status run(Context &context, MultiHeadLayer &l, const ConstView &grad_out, const
     std::array<Map, 3> maps = maps_of(l, g);
     maps[0].grad_result = p.grad_query, maps[1].grad_result = p.grad_key, maps[2].grad_result = p.grad_value;
 
-    if (Status s = project(context, l, p.forward); !s.ok()) return s;
-    SdpaOptions forward = options.attention;
-    forward.lse = p.lse, forward.variant = {};
-    if (Status s = attend(context, l, p.forward, forward); !s.ok()) return s;
-    const MultiHeadWeights &w = l.weights;
-    if (Status s = linear_backward(context, {}, w.out, grad_out, {.x = p.grad_mixed}); !s.ok()) return s;
-    if (Status s = attend_backward(context, l, p, maps, g.attention, options.attention); !s.ok()) return s;
-    const std::string variant = state.last_variant;  // that of the attention is what a caller asks for
-    const LinearGradients of_out{.weight = g.weights.out, .bias = g.weights.out_bias};
-    if (Status s = linear_backward(context, p.forward.mixed, {}, grad_out, of_out); !s.ok()) return s;
-    for (const Map &m : maps) {
-        const LinearGradients wanted{m.grad_x, m.grad_weight, m.grad_bias};
-        if (!m.wanted()) continue;
-        if (Status s = linear_backward(context, m.x, m.weight, m.grad_result, wanted); !s.ok()) return s;
-    }
-    state.last_variant = variant;
+    Parts parts;
+    if (Status s = prepare(state, l, p, maps, grad_out, g, options.attention, parts); !s.ok()) return s;
+    if (Status s = parts.projections.run(state); !s.ok()) return s;
+    if (Status s = parts.attention.run(context, start_of_call()); !s.ok()) return s;
+    if (Status s = run_linear_backward(state, parts.of_mixed, start_of_call()); !s.ok()) return s;
+    if (Status s = parts.gradients.run(context, start_of_call()); !s.ok()) return s;
+    const std::string_view variant = state.last_name;  // that of the attention is what a caller asks for
+    if (Status s = run_linear_backward(state, parts.of_out, start_of_call()); !s.ok()) return s;
+    for (std::size_t n = 0; n < maps.size(); n++)
+        if (maps[n].wanted())
+            if (Status s = run_linear_backward(state, parts.of_maps[n], start_of_call()); !s.ok()) return s;
+    state.ran(variant);
     return {};
 }
 
@@ -145,10 +168,13 @@ Status run(Context &context, MultiHeadLayer &l, const ConstView &grad_out, const
 Status multi_head_attention_backward(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
                                      const MultiHeadWeights &weights, const ConstView &grad_out,
                                      const MultiHeadGradients &gradients, const MultiHeadOptions &options) noexcept {
-    return answer(context, [&](Context::State &) -> Status {
-        MultiHeadLayer layer{.query = query, .key = key, .value = value, .weights = weights};
-        return run(context, layer, grad_out, gradients, options);
-    });
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v,
+                          const MultiHeadWeights &w, const ConstView &grad, const MultiHeadGradients &g,
+                          const MultiHeadOptions &o) {
+        MultiHeadLayer layer{.query = q, .key = k, .value = v, .weights = w};
+        return run(context, layer, grad, g, o);
+    };
+    return answer(context, body, query, key, value, weights, grad_out, gradients, options);
 }
 
 }  // namespace attune

@@ -1,9 +1,9 @@
 // A checked call of the multi-head layer, and its projections in scratch; what the layer and its gradients share.
 #pragma once
 #include "attune/multi_head.h"
-#include "checks.h"
-#include "context_state.h"
+#include "prepared_sdpa.h"
 #include <algorithm>
+#include <array>
 #include <span>
 
 namespace attune {
@@ -41,8 +41,16 @@ struct Projections {
     View packed;  // query, key and value in one, where they are
 };
 Projections take_projections(const MultiHeadLayer &, void *data, std::int64_t &bytes);
-Status project(Context &, const MultiHeadLayer &, const Projections &);
+class PreparedProjections {
+public:
+    Status prepare(const Context::State &, const MultiHeadLayer &, const Projections &);
+    Status run(Context::State &) const;
+
+private:
+    std::array<ProductCall, 3> products_;
+    std::size_t count_ = 0;
+};
 // From projections to mixed.
-Status attend(Context &, const MultiHeadLayer &, const Projections &, const SdpaOptions &);
+Status prepare_attention(Context::State &, const MultiHeadLayer &, const Projections &, const SdpaOptions &, PreparedSdpa &);
 
 }  // namespace attune

@@ -3,6 +3,7 @@
 #include "context_state.h"
 #include "float_state.h"
 #include "variant_table.h"
+#include "views.h"
 #include <chrono>
 #include <initializer_list>
 #include <new>
@@ -73,20 +74,29 @@ inline CallStart start_of_call() { return std::chrono::steady_clock::now(); }
 void write_call_line(const Choice &, std::string_view op, const std::string &sizes, CallStart);
 template<typename Sizes>
 void record_call(Context::State &context, const Choice &choice, std::string_view op, CallStart start, const Sizes &sizes) {
-    context.last_variant = choice.variant ? choice.variant->name : std::string_view();
+    context.ran(choice.variant ? choice.variant->name : std::string_view());
     if (context.verbose) write_call_line(choice, op, sizes(), start);
 }
 
-// The body of a public function: nothing is thrown out of it, and all that it computes, checks and dispatch included, is
-// computed in the default floating-point state. Helpers have that state from their beginning (thread_team.cpp).
-template<typename Body> Status answer(const Context &context, const Body &body) noexcept {
+// The body of a public function, which gets the arguments that hold views, normalised. Nothing is thrown out of it; all that it
+// computes, checks and dispatch included, is computed in the default floating-point state, which helpers have from their beginning
+// (thread_team.cpp); and the last variant stays that of the last successful call, whatever parts of one that fails have run.
+template<typename Body, typename... Arguments>
+Status answer(const Context &context, const Body &body, const Arguments &...arguments) noexcept {
     const DefaultFloatState of_this_call;
-    try {
-        if (!context.status().ok()) return context.status();
-        return body(context.state());
-    } catch (const std::bad_alloc &) {
-        return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate
-    }
+    if (!context.status().ok()) return context.status();
+    Context::State &state = context.state();
+    const std::string_view last = state.last_name;
+    const auto run = [&]() -> Status {
+        try {
+            return body(state, normalised(arguments)...);
+        } catch (const std::bad_alloc &) {
+            return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate
+        }
+    };
+    Status status = run();
+    if (!status.ok() && state.last_name.data() != last.data()) state.ran(last);
+    return status;
 }
 
 }  // namespace attune

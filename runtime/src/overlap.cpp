@@ -16,6 +16,7 @@ struct Rows {
     bool broadcast = false;  // some dimension of several elements has stride 0
 };
 
+// Of a view whose span fits an address: so no product or sum here overflows.
 Rows rows_of(const ConstView &v) {
     Rows r;
     r.begin = reinterpret_cast<std::intptr_t>(v.data);
@@ -61,7 +62,7 @@ bool span_of(const ConstView &v, Span &span) {
         const __int128 reach = static_cast<__int128>(v.extent[n] - 1) * v.stride[n];
         (reach < 0 ? low : high) += reach;
     }
-    const __int128 size = size_of(v.dtype), most = __int128(1) << 62;
+    const __int128 size = size_of(v.dtype), most = __int128(1) << 60;
     if (high > most / size || low < -most / size) return false;
     const auto base = reinterpret_cast<std::intptr_t>(v.data);
     span = {base + static_cast<std::intptr_t>(low * size), base + static_cast<std::intptr_t>((high + 1) * size)};
@@ -93,6 +94,8 @@ bool same_memory(const ConstView &a, const ConstView &b) {
 }
 
 bool overlaps_itself(const ConstView &v) {
+    Span span;
+    if (!span_of(v, span)) return true;
     const Rows r = rows_of(v);
     if (r.empty) return false;
     if (r.broadcast) return true;

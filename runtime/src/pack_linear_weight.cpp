@@ -26,37 +26,37 @@ Status check(const ConstView &weight, const View &packed) {
 }
 
 Status run_kernel(Context::State &context, const ConstView &weight, const View &packed, const VariantRecord &variant) {
-    ConstView from = weight;
-    for (int n = 0; n < 2; n++)
-        if (from.extent[n] == 1) from.stride[n] = n;
     // The kernel writes words: a pair of bf16 is one of 32 bits.
     const DType word = packed.dtype == DType::bf16 ? DType::i32 : packed.dtype;
     const std::int64_t columns = packed.extent[2] * size_of(packed.dtype) / size_of(word);
     ConstView words(static_cast<const float *>(packed.data), {packed.extent[0], packed.extent[1], columns});
     words.dtype = word;
-    HalideBuffer source(from), target(words);
+    HalideBuffer source(weight), target(words);
     void *args[] = {nullptr, source.get(), target.get()};
     constexpr double multiply_adds_an_element = 8;  // that take as long as it takes to move one
     const double elements = static_cast<double>(weight.extent[0]) * static_cast<double>(weight.extent[1]);
     return call_kernel(context, variant.kernel, args, worthwhile_threads(elements * multiply_adds_an_element, context.threads));
 }
 
+Status run(Context::State &state, const ConstView &weight, const View &packed, const LinearOptions &options) {
+    const CallStart start = start_of_call();
+    if (Status s = check(weight, packed); !s.ok()) return s;
+    Choice choice;
+    const std::array<Wish, 2> wishes{{{"blocks", "", "the order of linear()"}, {"root", "", "nothing else is built"}}};
+    const Forced forced = forced_variant(state, options.variant, op);
+    if (Status s = choose_variant({.op = op, .dtype = weight.dtype}, wishes, forced, choice); !s.ok()) return s;
+    if (Status s = run_kernel(state, weight, packed, *choice.variant); !s.ok()) return s;
+    record_call(state, choice, op, start,
+                [&] { return "columns " + text(weight.extent[0]) + " depth " + text(weight.extent[1]); });
+    return {};
+}
+
 }  // namespace
 
 Status pack_linear_weight(Context &context, const ConstView &weight, const View &packed,
                           const LinearOptions &options) noexcept {
-    return answer(context, [&](Context::State &state) -> Status {
-        const CallStart start = start_of_call();
-        if (Status s = check(weight, packed); !s.ok()) return s;
-        Choice choice;
-        const std::array<Wish, 2> wishes{{{"blocks", "", "the order of linear()"}, {"root", "", "nothing else is built"}}};
-        const Forced forced = forced_variant(state, options.variant, op);
-        if (Status s = choose_variant({.op = op, .dtype = weight.dtype}, wishes, forced, choice); !s.ok()) return s;
-        if (Status s = run_kernel(state, weight, packed, *choice.variant); !s.ok()) return s;
-        record_call(state, choice, op, start,
-                    [&] { return "columns " + text(weight.extent[0]) + " depth " + text(weight.extent[1]); });
-        return {};
-    });
+    const auto body = [&](Context::State &state, const ConstView &w, const View &p) { return run(state, w, p, options); };
+    return answer(context, body, weight, packed);
 }
 
 }  // namespace attune

@@ -1,5 +1,4 @@
 #include "projection.h"
-#include "linear_call.h"
 #include "sdpa_call.h"
 
 namespace attune {
@@ -25,15 +24,11 @@ Status Projection::prepare(Context::State &context) {
     memory_.emplace(*context.scratch, bytes);
     if (!memory_->data()) return no_memory();
     result_.data = memory_->data();
-    return {};
+    return prepare_linear(context, x, w, b, writable(result_), {}, product_.emplace());
 }
 
-Status Projection::run(Context &context) const {
-    if (!weight_.view.given()) return {};
-    View out;
-    out.data = memory_->data(), out.dtype = result_.dtype, out.rank = result_.rank;
-    for (int n = 0; n < max_rank; n++) out.extent[n] = result_.extent[n], out.stride[n] = result_.stride[n];
-    return linear(context, input_.view, weight_.view, bias_.view, out);
+Status Projection::run(Context::State &context) const {
+    return weight_.view.given() ? run_product(context, *product_, start_of_call()) : Status();
 }
 
 Status ProjectionGradient::prepare(Context::State &context, const ConstView &projected) {
@@ -50,9 +45,14 @@ Status ProjectionGradient::prepare(Context::State &context, const ConstView &pro
     return {};
 }
 
-Status ProjectionGradient::run(Context &context) const {
+Status ProjectionGradient::choose(const Context::State &context) {
     if (!weight_.given() || !result_.given()) return {};
-    return linear_backward(context, input_, weight_, result_, wanted_);
+    return prepare_linear_backward(context, input_, weight_, result_, wanted_, {}, call_.emplace());
+}
+
+Status ProjectionGradient::run(Context::State &context) const {
+    if (!weight_.given() || !result_.given()) return {};
+    return run_linear_backward(context, *call_, start_of_call());
 }
 
 }  // namespace attune

@@ -1,8 +1,7 @@
 #include "attune/sdpa.h"
 #include "device_call.h"
 #include "float_state.h"
-#include "projection.h"
-#include "sdpa_call.h"
+#include "prepared_sdpa.h"
 #include "shape_record.h"
 #include <cmath>
 #include <cstdio>
@@ -49,33 +48,45 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
     }
     const CallStart start = start_of_call();
-    if (Status s = check_score(options); !s.ok()) return s;
-    // q . (W k): the keys are projected, and the rest is a dot product.
-    Projection projected({"key", key}, {"score_weight", options.score_weight}, {});
-    if (Status s = projected.prepare(context.state()); !s.ok()) return s;
-    if (options.score == Score::general && query.rank >= 1 && query.rank <= max_rank)
-        if (Status s = check_extent("score_weight", "number of rows (first extent)", options.score_weight.extent[0], "query",
-                                    query.extent[query.rank - 1]);
-            !s.ok())
-            return s;
-    SdpaCall call;
-    const NamedView more_inputs[] = {{"key", key}, {"score_weight", options.score_weight}};
-    if (Status s = check_attention(query, projected.result(), value, out, options, more_inputs, call); !s.ok()) return s;
-    if (Status s = projected.run(context); !s.ok()) return s;
-    call.op = op_of(options.score);
-    call.sizes.score = options.score;
-    set_scale(call, scale_of(options, call.sizes.head_dim));
-    AttentionChoice choice;
-    if (Status s = choose_attention(context.state(), call, options.variant, choice); !s.ok()) return s;
-    if (Status s = run_attention(context, call, choice); !s.ok()) return s;
-    if (!why_here.empty()) choice.values.reason = why_here;
-    record_call(context.state(), choice.values, call.op, start, [&] { return sizes_text(call.sizes); });
-    const std::string_view op = options.score == Score::general ? "general" : call.op;
-    record_shape(context.state(), start, [&] { return shape_line(op, call); });
-    return {};
+    PreparedSdpa prepared;
+    if (Status s = prepared.prepare(context.state(), query, key, value, out, options); !s.ok()) return s;
+    return prepared.run(context, start, why_here);
 }
 
 }  // namespace
+
+Status PreparedSdpa::prepare(Context::State &context, const ConstView &query, const ConstView &key, const ConstView &value,
+                             const View &out, const SdpaOptions &options) {
+    if (Status s = check_score(options); !s.ok()) return s;
+    // q . (W k): the keys are projected, and the rest is a dot product.
+    if (options.score == Score::general) {
+        projected_.emplace(NamedView{"key", key}, NamedView{"score_weight", options.score_weight}, NamedView{});
+        if (Status s = projected_->prepare(context); !s.ok()) return s;
+        if (query.rank >= 1 && query.rank <= max_rank)
+            if (Status s = check_extent("score_weight", "number of rows (first extent)", options.score_weight.extent[0],
+                                        "query", query.extent[query.rank - 1]);
+                !s.ok())
+                return s;
+    }
+    const ConstView &attended = projected_ ? projected_->result() : key;
+    const NamedView more_inputs[] = {{"key", key}, {"score_weight", options.score_weight}};
+    if (Status s = check_attention(query, attended, value, out, options, more_inputs, call_); !s.ok()) return s;
+    call_.op = op_of(options.score);
+    call_.sizes.score = options.score;
+    set_scale(call_, scale_of(options, call_.sizes.head_dim));
+    return choose_attention(context, call_, options.variant, choice_);
+}
+
+Status PreparedSdpa::run(Context &context, CallStart start, std::string_view why_here) {
+    if (projected_)
+        if (Status s = projected_->run(context.state()); !s.ok()) return s;
+    if (Status s = run_attention(context, call_, choice_); !s.ok()) return s;
+    if (!why_here.empty()) choice_.values.reason = why_here;
+    record_call(context.state(), choice_.values, call_.op, start, [&] { return sizes_text(call_.sizes); });
+    const std::string_view op = call_.sizes.score == Score::general ? "general" : call_.op;
+    record_shape(context.state(), start, [&] { return shape_line(op, call_); });
+    return {};
+}
 
 std::string sizes_text(const SdpaProblem &p) {
     char text[160];
@@ -89,7 +100,7 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
     const DefaultFloatState of_this_call;
     std::vector<float> slopes;
     std::int64_t n = 1;
-    while (n * 2 <= heads) n *= 2;
+    while (n <= heads / 2) n *= 2;
     for (std::int64_t h = 0; h < heads; h++) {
         const double power = h < n ? -8.0 * static_cast<double>(h + 1) : -4.0 * static_cast<double>(2 * (h - n) + 1);
         slopes.push_back(static_cast<float>(std::exp2(power / static_cast<double>(n))));
@@ -99,7 +110,9 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
 
 Status scaled_dot_product_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
                                     const View &out, const SdpaOptions &options) noexcept {
-    return answer(context, [&](Context::State &) { return run(context, query, key, value, out, options); });
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
+                          const SdpaOptions &given) { return run(context, q, k, v, o, given); };
+    return answer(context, body, query, key, value, out, options);
 }
 
 Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan) noexcept {
@@ -108,6 +121,10 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         const std::string_view op = op_of(problem.score);
         Choice choice;
         if (Status s = choose_values(op, problem, forced_variant(state, {}, op), choice); !s.ok()) return s;
+        if (problem.batch == 0 || problem.query_heads == 0 || problem.queries == 0 || problem.keys == 0) {
+            plan = {.variant = {}, .reason = problem.keys == 0 ? "no keys" : "no queries"};
+            return {};
+        }
         if (Status s = share_queries(op, problem, choice); !s.ok()) return s;
         plan = {std::string(choice.variant->name), std::string(choice.reason),
                 sdpa_workspace_bytes(state, *choice.variant, problem)};

@@ -1,6 +1,5 @@
 #include "attune/sdpa_backward.h"
-#include "projection.h"
-#include "sdpa_backward_call.h"
+#include "prepared_sdpa.h"
 #include "sdpa_device_call.h"
 #include "shape_record.h"
 
@@ -137,7 +136,7 @@ std::string_view backward_op_of(Score score) {
     return score == Score::gaussian ? "gaussian_backward" : "sdpa_backward";
 }
 
-Status run(Context &context, Arguments &a, std::string_view why_here = {});
+Status run(Context &context, const Arguments &a, std::string_view why_here = {});
 
 Status run_on_device(Context &context, const Arguments &a) {
     std::string instead;
@@ -147,54 +146,71 @@ Status run_on_device(Context &context, const Arguments &a) {
     const SdpaForward forward = as_host(a.forward);
     const SdpaGradients gradients = as_host(a.gradients);
     const SdpaOptions options = as_host(a.options);
-    Arguments here{query, key, value, forward, gradients, options};
+    const Arguments here{query, key, value, forward, gradients, options};
     return run(context, here, instead);
 }
 
-Status run(Context &context, Arguments &a, std::string_view why_here) {
+Status run(Context &context, const Arguments &a, std::string_view why_here) {
     if (a.query.place == Place::device) return run_on_device(context, a);
     const CallStart start = start_of_call();
-    if (Status s = check_score(a.options); !s.ok()) return s;
-    const bool general = a.options.score == Score::general;
-    Projection projected({"key", a.key}, {"score_weight", a.options.score_weight}, {});
-    ProjectionGradient of_key(a.key, a.options.score_weight, {a.gradients.key, a.gradients.score_weight, {}});
+    PreparedSdpaBackward prepared;
+    if (Status s = prepared.prepare(context.state(), a.query, a.key, a.value, a.forward, a.gradients, a.options); !s.ok())
+        return s;
+    return prepared.run(context, start, why_here);
+}
+
+}  // namespace
+
+Status PreparedSdpaBackward::prepare(Context::State &context, const ConstView &query, const ConstView &key,
+                                     const ConstView &value, const SdpaForward &forward, const SdpaGradients &g,
+                                     const SdpaOptions &options) {
+    if (Status s = check_score(options); !s.ok()) return s;
+    Arguments a{query, key, value, forward, g, options};
+    const bool general = options.score == Score::general;
     if (general) {
-        if (Status s = projected.prepare(context.state()); !s.ok()) return s;
+        projected_.emplace(NamedView{"key", key}, NamedView{"score_weight", options.score_weight}, NamedView{});
+        of_key_.emplace(key, options.score_weight, LinearGradients{g.key, g.score_weight, {}});
+        if (Status s = projected_->prepare(context); !s.ok()) return s;
         if (Status s = check_score_weight(a); !s.ok()) return s;
-        if (Status s = of_key.prepare(context.state(), projected.result()); !s.ok()) return s;
-        a.attended = projected.result(), a.grad_attended = of_key.result();
+        if (Status s = of_key_->prepare(context, projected_->result()); !s.ok()) return s;
+        a.attended = projected_->result(), a.grad_attended = of_key_->result();
     }
-    BackwardCall call;
-    if (Status s = check(a, call); !s.ok()) return s;
-    if (Status s = projected.run(context); !s.ok()) return s;
-    call.forward.op = backward_op_of(a.options.score);
-    call.forward.scale = scale_of(a.options, call.forward.sizes.head_dim);
-    BackwardChoice choice;
-    if (Status s = choose_backward(context.state(), call, a.options.variant, choice); !s.ok()) return s;
-    if (!why_here.empty()) choice.tiles.reason = why_here;
-    if (Status s = run_backward(context, call, choice); !s.ok()) return s;
-    if (Status s = of_key.run(context); !s.ok()) return s;
-    record_call(context.state(), choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
-    if (call.forward.op != "sdpa_backward") return {};  // there are no such shapes
+    if (Status s = check(a, call_); !s.ok()) return s;
+    call_.forward.op = backward_op_of(options.score);
+    call_.forward.scale = scale_of(options, call_.forward.sizes.head_dim);
+    is_benchmarked_ = !general && g.query.given() && g.key.given() && g.value.given() && !g.alibi_slopes.given() &&
+                      g.bias.given() == options.bias.given();
+    if (general)
+        if (Status s = of_key_->choose(context); !s.ok()) return s;
+    return choose_backward(context, call_, options.variant, choice_);
+}
+
+Status PreparedSdpaBackward::run(Context &context, CallStart start, std::string_view why_here) {
+    if (projected_)
+        if (Status s = projected_->run(context.state()); !s.ok()) return s;
+    if (!why_here.empty()) choice_.tiles.reason = why_here;
+    if (Status s = run_backward(context, call_, choice_); !s.ok()) return s;
+    if (of_key_)
+        if (Status s = of_key_->run(context.state()); !s.ok()) return s;
+    record_call(context.state(), choice_.tiles, call_.forward.op, start, [&] { return sizes_text(call_.forward.sizes); });
+    if (call_.forward.op != "sdpa_backward") return {};  // there are no such shapes
     record_shape(context.state(), start, [&] {
-        ShapeLine line = shape_line(call.forward.op, call.forward);
-        const SdpaGradients &g = a.gradients;  // of the benchmark: these three, and that of the bias where there is one
-        line.exact = line.exact && !general && g.query.given() && g.key.given() && g.value.given() && !g.alibi_slopes.given() &&
-                     g.bias.given() == a.options.bias.given();
+        ShapeLine line = shape_line(call_.forward.op, call_.forward);
+        line.exact = line.exact && is_benchmarked_;
         return line;
     });
     return {};
 }
 
-}  // namespace
-
 Status scaled_dot_product_attention_backward(Context &context, const ConstView &query, const ConstView &key,
                                              const ConstView &value, const SdpaForward &forward, const SdpaGradients &gradients,
                                              const SdpaOptions &options) noexcept {
-    return answer(context, [&](Context::State &) {
-        Arguments arguments{query, key, value, forward, gradients, options};
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const SdpaForward &f,
+                          const SdpaGradients &g, const SdpaOptions &o) {
+        const Arguments arguments{q, k, v, f, g, o};
         return run(context, arguments);
-    });
+    };
+    return answer(context, body, query, key, value, forward, gradients, options);
 }
 
 }  // namespace attune

@@ -37,6 +37,7 @@ struct BackwardChoice {
     Choice tiles, rows, sinks;
     bool bias_with_tiles = false;          // the gradient of bias is the score's of each pair, which the tiles have
     Choice captures, bias_sum, slope_sum;  // where a gradient of bias or slopes is wanted else
+    Choice user_captures, user_sum, user_sum_of_f64;  // of a user's captures; sums to f32 and to f64
 };
 // Whether a kernel of tiles has that output.
 bool gives_bias(std::string_view op, const VariantRecord &);
@@ -80,6 +81,7 @@ Status run_tiles(Context::State &, const BackwardShared &, const VariantRecord &
 Status run_captures(Context::State &, const BackwardShared &, const BackwardChoice &, int threads);
 
 // The gradients of the captures of a user's attention.
-Status run_user_captures(Context::State &, const BackwardShared &, int threads);
+Status choose_user_captures(const BackwardCall &, BackwardChoice &);
+Status run_user_captures(Context::State &, const BackwardShared &, const BackwardChoice &, int threads);
 
 }  // namespace attune

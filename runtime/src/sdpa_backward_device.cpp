@@ -48,17 +48,6 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
 
 }  // namespace
 
-SdpaForward as_host(const SdpaForward &forward) {
-    SdpaForward f = forward;
-    for (ConstView *v : {&f.out, &f.lse, &f.grad_out, &f.grad_lse}) v->place = Place::host;
-    return f;
-}
-SdpaGradients as_host(const SdpaGradients &gradients) {
-    SdpaGradients g = gradients;
-    for (View *v : {&g.query, &g.key, &g.value, &g.bias, &g.alibi_slopes, &g.sinks, &g.score_weight}) v->place = Place::host;
-    return g;
-}
-
 Status sdpa_backward_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
                                const SdpaForward &forward, const SdpaGradients &gradients, const SdpaOptions &options) {
     const CallStart start = start_of_call();

@@ -1,5 +1,6 @@
 // Which kernels compute the gradients of a call.
 #include "sdpa_backward_call.h"
+#include "user_call.h"
 #include <algorithm>
 
 namespace attune {
@@ -35,6 +36,25 @@ bool gives_bias(std::string_view op, const VariantRecord &variant) {
     return variant.kind != "plain" && (op == "sdpa_backward" || op == "cosine_backward");
 }
 
+namespace {
+
+// What else the kernels of a choice take: refused here, before any of them runs.
+Status check_parts(const BackwardCall &call, const BackwardChoice &choice) {
+    const SdpaCall &c = call.forward;
+    const SdpaProblem &p = c.sizes;
+    if (p.batch * p.query_heads == 0 || p.queries == 0 || p.keys == 0) return {};
+    const VariantRecord &tiles = *choice.tiles.variant;
+    if (tiles.kind != "plain" || choice.captures.variant || choice.user_captures.variant)
+        if (Status s = check_pairs("query", {1, p.query_heads / p.key_heads, p.queries, p.keys}, "scored"); !s.ok()) return s;
+    Choice blocks;
+    for (const VariantRecord *v : {&tiles, choice.user_captures.variant})
+        if (v && c.user && c.user->attention->has_mask)
+            if (Status s = choose_blocks(c, {1, v->tile_q, v->chunk}, blocks); !s.ok()) return s;
+    return {};
+}
+
+}  // namespace
+
 Status choose_backward(const Context::State &context, const BackwardCall &call, std::string_view variant,
                        BackwardChoice &choice) {
     const SdpaProblem &p = call.forward.sizes;
@@ -61,7 +81,9 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
         if (Status s = choose_variant({"capture_sum", p.dtype}, root, {}, choice.bias_sum); !s.ok()) return s;
         if (Status s = choose_variant({slopes, DType::f32}, root, {}, choice.slope_sum); !s.ok()) return s;
     }
-    return choose_variant({"sink_gradient", sum_type(p.dtype)}, root, {}, choice.sinks);
+    if (Status s = choose_variant({"sink_gradient", sum_type(p.dtype)}, root, {}, choice.sinks); !s.ok()) return s;
+    if (Status s = choose_user_captures(call, choice); !s.ok()) return s;
+    return check_parts(call, choice);
 }
 
 }  // namespace attune

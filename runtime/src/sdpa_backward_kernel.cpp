@@ -1,7 +1,7 @@
 // From a checked call of the gradients to tasks, and to the arguments of their kernels.
-#include "attune/linear_backward.h"
 #include "dropout_threshold.h"
 #include "halide_call.h"
+#include "linear_backward_call.h"
 #include "sdpa_arguments.h"
 #include "sdpa_backward_call.h"
 #include "user_call.h"
@@ -155,10 +155,8 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const SdpaCall &c = call.forward;
     const SdpaProblem &p = c.sizes;
     const std::int64_t rows = p.batch * p.query_heads * p.queries;
-    if (rows == 0 || p.keys == 0) {
-        fill_without_pairs(call);
-        choice.tiles = {nullptr, "no pairs of a query and a key"};
-    }
+    const bool pairs = rows != 0 && p.keys != 0;
+    if (!pairs) choice.tiles = {nullptr, "no pairs of a query and a key"};
 
     // One block: lse and delta of each query, the bounds of the lengths, copies of tables, unwanted gradients, a row of zeros.
     std::int64_t bytes = 0;
@@ -167,19 +165,19 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
         bytes += (size + 63) / 64 * 64;
         return at;
     };
-    const std::int64_t sum_size = size_of(sum_type(p.dtype)), keys = p.batch * p.key_heads * p.keys;
+    const std::int64_t sum_size = size_of(sum_type(p.dtype)), keys = pairs ? p.batch * p.key_heads * p.keys : 0;
     const std::int64_t lse_at = reserve(rows * sum_size), delta_at = reserve(rows * sum_size);
-    const std::int64_t bounds_at = reserve(bytes_of_bounds(p));
-    const std::int64_t capture_bounds_at = reserve(choice.captures.variant ? bytes_of_bounds(p) : 0);
-    const std::int64_t bias_at = reserve(bytes_of_expansion(c.bias, p.keys)),
-                       mask_at = reserve(bytes_of_expansion(c.mask, p.keys));
+    const std::int64_t bounds_at = reserve(pairs ? bytes_of_bounds(p) : 0);
+    const std::int64_t capture_bounds_at = reserve(pairs && choice.captures.variant ? bytes_of_bounds(p) : 0);
+    const std::int64_t bias_at = reserve(pairs ? bytes_of_expansion(c.bias, p.keys) : 0),
+                       mask_at = reserve(pairs ? bytes_of_expansion(c.mask, p.keys) : 0);
     const bool key = call.key.given(), value = call.value.given();
     const std::int64_t key_at = reserve(!key ? keys * p.head_dim * size_of(p.dtype) : 0);
     const std::int64_t value_at = reserve(!value ? keys * p.value_dim * size_of(p.dtype) : 0);
     const bool additive = c.pair_weight.given();
     const std::int64_t key_tiles =
         choice.tiles.variant ? ceil_div(p.keys, choice.tiles.variant->chunk) : 0;
-    const std::int64_t weight_at = reserve(additive ? p.batch * p.key_heads * key_tiles * p.head_dim * sum_size : 0);
+    const std::int64_t weight_at = reserve(additive && pairs ? p.batch * p.key_heads * key_tiles * p.head_dim * sum_size : 0);
     const std::int64_t zeros_at = reserve(p.value_dim * size_of(p.dtype));
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bytes));
     if (!block.data()) return no_memory();
@@ -192,6 +190,14 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const BackwardRows row_terms{typed(lse_at, sum_type(p.dtype), {p.batch, p.query_heads, p.queries}),
                                  typed(delta_at, sum_type(p.dtype), {p.batch, p.query_heads, p.queries})};
 
+    TileOutputs own;
+    LinearBackwardCall sum_of_weights;
+    if (pairs && additive) own.weight = typed(weight_at, sum_type(p.dtype), {p.batch, p.key_heads, key_tiles, p.head_dim});
+    if (pairs && call.pair_weight.given()) {
+        const LinearGradients wanted{.x = {}, .weight = {}, .bias = call.pair_weight};
+        if (Status s = prepare_linear_backward(context, {}, {}, own.weight, wanted, {}, sum_of_weights); !s.ok()) return s;
+    }
+
     // Where every weight is dropped, out is zeros and depends on nothing.
     const bool drops_all = c.dropout.probability > 0 && !p.dropout;
     ConstView out = c.out, grad_out = call.grad_out;
@@ -201,9 +207,14 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     }
     if (rows > 0)
         if (Status s = run_rows(context, call, out, grad_out, *choice.rows.variant, row_terms); !s.ok()) return s;
-    if (call.sinks.given())
-        if (Status s = run_sinks(context, call, *choice.sinks.variant, row_terms); !s.ok()) return s;
-    if (!choice.tiles.variant) return {};
+    // Last, since kernels of a user's attention refuse captures that are too small.
+    const auto finish = [&] {
+        return call.sinks.given() ? run_sinks(context, call, *choice.sinks.variant, row_terms) : Status();
+    };
+    if (!pairs) {
+        fill_without_pairs(call);
+        return finish();
+    }
 
     const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
     const VariantRecord &variant = *choice.tiles.variant;
@@ -224,18 +235,18 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
                                            reinterpret_cast<std::int32_t *>(memory + capture_bounds_at));
         if (Status s = run_captures(context, of_captures, choice, threads); !s.ok()) return s;
     }
-    if (Status s = run_user_captures(context, shared, threads); !s.ok()) return s;
-    if (!call.query.given() && !key && !value && !call.pair_weight.given() && !choice.bias_with_tiles) return {};
-    TileOutputs own;
+    if (Status s = run_user_captures(context, shared, choice, threads); !s.ok()) return s;
+    if (!call.query.given() && !key && !value && !call.pair_weight.given() && !choice.bias_with_tiles) return finish();
     if (!key) own.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
     if (!value) own.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
-    if (additive) own.weight = typed(weight_at, sum_type(p.dtype), {p.batch, p.key_heads, key_tiles, p.head_dim});
     const std::vector<TileTask> tasks = tasks_of(call, choice, threads);
     Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
         return run_task(context, shared, variant, own, tasks[static_cast<std::size_t>(n)]);
     });
-    if (!s.ok() || !call.pair_weight.given()) return s;
-    return linear_backward(caller, {}, {}, own.weight, {.x = {}, .weight = {}, .bias = call.pair_weight});
+    if (!s.ok()) return s;
+    if (call.pair_weight.given())
+        if (Status sum = run_linear_backward(context, sum_of_weights, start_of_call()); !sum.ok()) return sum;
+    return finish();
 }
 
 }  // namespace attune

@@ -4,6 +4,7 @@
 #include "checks.h"
 #include "context_state.h"
 #include "op_call.h"
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -85,6 +86,9 @@ SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
 Status share_queries(std::string_view op, const SdpaProblem &, Choice &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
 
+// Kernels of softcap, bias, ALiBi, masks, sinks or dropout count all pairs of these extents, (B, Hq, Sq, Sk), in 32 bits.
+Status check_pairs(std::string_view name, const std::array<std::int64_t, 4> &extents, std::string_view kind);
+
 // Threads that a call of these sizes is worth now, at most `threads`, and at any time.
 int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
 int worthwhile_threads_at_most(const SdpaProblem &, int threads) noexcept;
@@ -132,6 +136,9 @@ inline ConstView typed_view(const void *data, DType type, std::initializer_list<
     v.dtype = type;
     return v;
 }
+
+// Whether a kernel is told which entries have no NaN or Inf among their values, which max_magnitude() finds out.
+bool looks_at_values(const SdpaCall &, const VariantRecord &);
 
 // One kernel: of the values, or of the weights where `to_weights`.
 Status run_kernel(Context::State &, const SdpaCall &, const VariantRecord &, const View *to_weights);

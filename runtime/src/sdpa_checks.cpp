@@ -94,9 +94,7 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
         if (options.offsets.rank != 1) return invalid("offsets", "rank must be 1 (B), got " + text(options.offsets.rank));
         if (Status s = check_batch_ints("offsets", options.offsets, call.sizes.batch); !s.ok()) return s;
     }
-    const std::int64_t left = options.window.left, right = right_of_window(options);
-    if (left >= 0 && right >= 0) call.sizes.window_keys = std::min(left, keys) + std::min(right, keys) + 1;
-    call.sizes.causal = (left >= 0) != (right >= 0);
+    call.sizes = with_band(call.sizes, options.causal, options.window);
     const std::int64_t count = offsets.given() ? call.sizes.batch : 1;
     for (std::int64_t b = 0; b < count; b++) {
         std::optional<std::int64_t> off = options.offset;
@@ -124,6 +122,13 @@ Band band_of(const SdpaOptions &options, std::optional<std::int64_t> given, std:
     return band;
 }
 
+SdpaProblem with_band(SdpaProblem p, Causal causal, Window window) noexcept {
+    const std::int64_t left = window.left, right = causal == Causal::none ? window.right : 0;
+    p.window_keys = left >= 0 && right >= 0 ? std::min(left, p.keys) + std::min(right, p.keys) + 1 : 0;
+    p.causal = (left >= 0) != (right >= 0);
+    return p;
+}
+
 Status check_problem(const SdpaProblem &p) {
     struct Size {
         std::string_view name;
@@ -140,6 +145,16 @@ Status check_problem(const SdpaProblem &p) {
     if (Status s = check_real("dtype", typed); !s.ok()) return s;
     if (Status s = check_score_type(p.score, "dtype", p.dtype); !s.ok()) return s;
     return check_heads(p.query_heads, p.key_heads);
+}
+
+Status check_pairs(std::string_view name, const std::array<std::int64_t, 4> &n, std::string_view kind) {
+    __int128 pairs = 1;
+    for (const std::int64_t extent : n) pairs *= extent;  // of what has elements, each is 31 bits at most
+    if (pairs <= most_elements) return {};
+    return unsupported(
+        name, text(n[0]) + " x " + text(n[1]) + " x " + text(n[2]) + " x " + text(n[3]) +
+                  " pairs of a query and a key (batch, heads, queries, keys) are more than 2^31 - 1, which kernels of kind " +
+                  std::string(kind) + " take at most");
 }
 
 Status check_by_query(std::string_view name, const ConstView &v, int rank, const SdpaProblem &p, ConstView &as3) {
@@ -172,7 +187,8 @@ Status check_inputs(const ConstView &query, const ConstView &key, const ConstVie
     if (Status s = check_tensor(out.name, out.view, rank, query.dtype, out4); !s.ok()) return s;
     call.out = writable(out4);
     if (Status s = check_sizes(call, out.name); !s.ok()) return s;
-    if (options.scale && !std::isfinite(*options.scale)) return invalid("scale", "must be finite, got " + text(*options.scale));
+    if (options.scale)
+        if (Status s = check_number("scale", *options.scale, query.dtype); !s.ok()) return s;
     if (Status s = check_cache_lens(options, call); !s.ok()) return s;
     if (Status s = check_bands(options, call); !s.ok()) return s;
     if (options.valid_lens.given()) {

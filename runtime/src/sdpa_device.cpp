@@ -64,7 +64,7 @@ Status find_device_bands(const SdpaOptions &o, const SdpaProblem &p, DeviceBands
         return s;
     const std::int64_t left = o.window.left, right = right_of_window(o);
     bands.begin = static_cast<std::int32_t>(left < 0 ? -unbounded : -std::min(left, unbounded));
-    bands.end = static_cast<std::int32_t>(right < 0 ? unbounded : std::min(right + 1, unbounded));
+    bands.end = static_cast<std::int32_t>(right < 0 ? unbounded : std::min(right, unbounded - 1) + 1);
     bands.offset = 0;
     return {};
 }
@@ -175,15 +175,6 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
 
 }  // namespace
 
-SdpaOptions as_host(const SdpaOptions &options) {
-    SdpaOptions o = options;
-    for (ConstView *v :
-         {&o.score_weight, &o.bias, &o.alibi_slopes, &o.mask, &o.offsets, &o.valid_lens, &o.cache_lens, &o.sinks})
-        v->place = Place::host;
-    o.lse.place = o.weights.place = Place::host;
-    return o;
-}
-
 SdpaOptions checked_on_host(const SdpaOptions &options) {
     SdpaOptions o = as_host(options);
     o.valid_lens = o.offsets = o.cache_lens = {};
@@ -216,6 +207,9 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
             [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_parts); },
             [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
         if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
+        if (choice.variant->kind != "plain")
+            if (Status s = check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind); !s.ok())
+                return s;
         if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;
     }
     record_call(context, choice, call.op, start, [&] { return sizes_text(p); });

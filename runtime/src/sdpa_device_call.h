@@ -17,9 +17,6 @@ Status find_device_bands(const SdpaOptions &, const SdpaProblem &, DeviceBands &
 Status check_device_options(const SdpaOptions &, DType);
 SdpaOptions checked_on_host(const SdpaOptions &);
 
-SdpaForward as_host(const SdpaForward &);
-SdpaGradients as_host(const SdpaGradients &);
-
 // Rows begin on 16 bytes.
 bool is_aligned(const ConstView &);
 // A variant for the sizes and alignment of the call; and whether the first of two that fit is the better one, where keys are

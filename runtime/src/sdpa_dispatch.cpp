@@ -1,4 +1,6 @@
+#include "max_magnitude.h"
 #include "sdpa_call.h"
+#include "user_call.h"
 #include <algorithm>
 #include <limits>
 
@@ -142,6 +144,23 @@ Status share_queries(std::string_view op, const SdpaProblem &p, Choice &choice) 
     return {};
 }
 
+// What else the kernels of a choice take: refused here, before any of them runs.
+static Status check_parts(const Context::State &context, const SdpaCall &call, const Choice &choice) {
+    const SdpaProblem &p = call.sizes;
+    if (p.batch == 0 || p.query_heads == 0 || p.queries == 0 || p.keys == 0) return {};
+    Choice part;
+    for (const VariantRecord *v : {choice.variant, choice.of_last}) {
+        if (!v) continue;
+        if (v->kind != "plain" && v->kind != "weights")
+            if (Status s = check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, v->kind); !s.ok()) return s;
+        if (v->kind != "weights" && looks_at_values(call, *v))
+            if (Status s = choose_max_magnitude(context, p.dtype, part); !s.ok()) return s;
+        if (call.user && call.user->attention->has_mask)
+            if (Status s = choose_blocks(call, block_sides(call, *v), part); !s.ok()) return s;
+    }
+    return {};
+}
+
 Status choose_attention(const Context::State &context, const SdpaCall &call, std::string_view variant,
                         AttentionChoice &choice) {
     const SdpaProblem &p = call.sizes;
@@ -151,10 +170,14 @@ Status choose_attention(const Context::State &context, const SdpaCall &call, std
     if (Status s = choose_values(call.op, p, forced, choice.values); !s.ok()) return s;
     if (!call.user)
         if (Status s = share_queries(call.op, p, choice.values); !s.ok()) return s;
+    if (Status s = check_parts(context, call, choice.values); !s.ok()) return s;
     if (!call.weights.given()) return {};
     static constexpr Wish rows[] = {{"rows", "", "weights are wanted"}, {"root", "", "nothing else is built"}};
-    return choose_variant({call.op, p.dtype, "weights", p.head_dim, p.head_dim}, rows,
-                          forced_variant(context, variant, call.op, true), choice.weights);
+    if (Status s = choose_variant({call.op, p.dtype, "weights", p.head_dim, p.head_dim}, rows,
+                                  forced_variant(context, variant, call.op, true), choice.weights);
+        !s.ok())
+        return s;
+    return check_parts(context, call, choice.weights);
 }
 
 static double work_of(const SdpaProblem &p) {

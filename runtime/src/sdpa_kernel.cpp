@@ -17,10 +17,11 @@ bool masks_keys(const SdpaCall &c) {
     return user_masks || length_of_each || c.bias.given() || c.mask.given() || !band_is_open(c);
 }
 
-// Whether to find out which entries have no NaN or Inf among their values. In chunks that a mask touches, values that may hold
-// them cost time again for each tile of queries; looking at all of them once pays where there are several tiles, or where the
-// chunks are packed as pairs. Plain kernels of prefill know which blocks of keys every query of a tile sees, so the end of all
-// keys costs them one block, which is not worth it.
+}  // namespace
+
+// In chunks that a mask touches, values that may hold NaN or Inf cost time again for each tile of queries; looking at all of
+// them once pays where there are several tiles, or where the chunks are packed as pairs. Plain kernels of prefill know which
+// blocks of keys every query of a tile sees, so the end of all keys costs them one block, which is not worth it.
 bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (!may_look_at_values(variant, p)) return false;
@@ -28,15 +29,13 @@ bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     return leaves_keys_out(c) || p.keys % variant.chunk != 0;
 }
 
-// A tile of the split form holds the queries of all heads that share a key head. root has no tiles and asks no blocks.
+// root has no tiles and asks no blocks.
 BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (variant.schedule == "root") return {p.query_heads, p.queries, p.keys};
     if (is_prefill(variant) || variant.schedule == "rows") return {1, variant.tile_q, variant.chunk};
     return {p.query_heads / p.key_heads, p.queries, variant.chunk};
 }
-
-}  // namespace
 
 bool leaves_keys_out(const SdpaCall &c) { return c.lengths.given() || masks_keys(c); }
 

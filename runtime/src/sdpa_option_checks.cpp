@@ -85,6 +85,12 @@ Status check_score_options(const SdpaOptions &options, int rank, SdpaCall &call)
     const std::int64_t shape[4] = {p.batch, p.query_heads, p.queries, p.keys};
     if (!(options.softcap >= 0) || !std::isfinite(options.softcap))
         return invalid("softcap", "must be positive, or 0 for none, got " + text(options.softcap));
+    // Scores are divided by it, as products with its inverse.
+    if (Status s = check_number("softcap", options.softcap, p.dtype); !s.ok()) return s;
+    if (options.softcap > 0)
+        if (Status s = check_number("softcap", 1 / options.softcap, p.dtype); !s.ok())
+            return invalid("softcap",
+                           "is " + text(options.softcap) + ", whose inverse " + name_of(sum_type(p.dtype)) + " cannot hold");
     call.softcap = options.softcap;
     if (options.bias.given())
         if (Status s = check_broadcast("bias", options.bias, p.dtype, rank, shape, call.bias); !s.ok()) return s;

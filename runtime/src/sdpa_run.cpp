@@ -1,6 +1,6 @@
 // What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
-#include "attune/linear.h"
 #include "halide_call.h"
+#include "linear_call.h"
 #include "max_magnitude.h"
 #include "sdpa_call.h"
 #include <algorithm>
@@ -26,16 +26,19 @@ void fill_lse_without_keys(const SdpaCall &call) {
             }
 }
 
+// The kernel that takes means over heads; chosen before the first kernel of a call writes.
+Status choose_head_mean(const Context::State &context, DType dtype, Choice &choice) {
+    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
+    const VariantNeeds needs{.op = "head_mean", .dtype = dtype};
+    return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
+}
+
 // out (B, 1, Sq, Sk): the mean of `all` over its heads.
-Status mean_over_heads(Context::State &context, const View &all, const View &out) {
+Status mean_over_heads(Context::State &context, const Choice &choice, const View &all, const View &out) {
     // Where the rows of all queries follow each other they are one.
     const std::int64_t batch = all.extent[0], heads = all.extent[1], queries = all.extent[2], keys = all.extent[3];
     const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
     const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
-    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
-    Choice choice;
-    const VariantNeeds needs{.op = "head_mean", .dtype = all.dtype};
-    if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
     HalideBuffer by_row(
         typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1})),
         mean(typed_view(out.data, out.dtype, {batch, rows, width}, {out.stride[0], out.stride[2], 1}));
@@ -70,9 +73,17 @@ bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View 
     return fold_group(weights, group) && fold_group(out, group);
 }
 
+Status prepare_multiply_weights(const Context::State &context, const SdpaCall &call, const View &weights, const View &out,
+                                ProductCall &product) {
+    Choice magnitude;
+    if (leaves_keys_out(call))
+        if (Status s = choose_max_magnitude(context, call.value.dtype, magnitude); !s.ok()) return s;
+    return prepare_batch_dot(context, weights, call.value, out, {}, product);
+}
+
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
-                        const View &out) {
-    if (Status s = batch_dot(caller, weights, call.value, out); !s.ok() || !leaves_keys_out(call)) return s;
+                        const View &out, const ProductCall &product) {
+    if (Status s = run_product(caller.state(), product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
     // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
     if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;
@@ -103,12 +114,15 @@ Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice 
     View weights, out;
     from_weights = values_from_weights(call, choice, weights, out);
     const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
+    ProductCall product;
+    if (from_weights)
+        if (Status s = prepare_multiply_weights(context, call, weights, out, product); !s.ok()) return s;
     if (!from_weights && (!drops_all || call.lse.given()))
         if (Status s = run_values(context, call, choice.values); !s.ok()) return s;
     if (drops_all) fill_zeros(call.out);
     if (!call.weights.given()) return {};
     if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
-    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out) : Status();
+    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out, product) : Status();
 }
 
 // Weights of each head go through scratch memory, of so many batch entries at a time that they stay in the cache.
@@ -119,13 +133,16 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
     const std::int64_t together = std::clamp<std::int64_t>(bytes_together / entry_bytes, 1, p.batch);
     const ScratchBlock block(*caller.state().scratch, static_cast<std::size_t>(together * entry_bytes));
     if (!block.data()) return no_memory();
+    Choice of_mean;
+    if (Status s = choose_head_mean(caller.state(), p.dtype, of_mean); !s.ok()) return s;
     for (std::int64_t begin = 0; begin < p.batch; begin += together) {
         const std::int64_t end = std::min(begin + together, p.batch);
         SdpaCall part = slice(call, begin, end);
         part.weights = View(static_cast<float *>(block.data()), {end - begin, p.query_heads, p.queries, p.keys});
         part.weights.dtype = p.dtype;
         if (Status s = run_kernels(caller, part, choice, from_weights); !s.ok()) return s;
-        if (Status s = mean_over_heads(caller.state(), part.weights, entries(call.weights, begin, end)); !s.ok()) return s;
+        const View mean = entries(call.weights, begin, end);
+        if (Status s = mean_over_heads(caller.state(), of_mean, part.weights, mean); !s.ok()) return s;
     }
     return {};
 }
@@ -135,6 +152,7 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
 Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
     const SdpaProblem &p = call.sizes;
     if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) {
+        if (call.weights.given()) fill_zeros(call.weights);  // averaged over no heads
         choice.values = {nullptr, "no queries"};
         return {};
     }

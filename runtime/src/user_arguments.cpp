@@ -30,17 +30,37 @@ public:
     }
 };
 
+namespace {
+// Extents of the table: those of entries and heads are 1 where the mask does not know them.
+struct Blocks {
+    std::int64_t batch, heads, in_heads, tiles, chunks;
+    Blocks(const SdpaCall &call, const BlockSides &sides) {
+        const SdpaProblem &p = call.sizes;
+        const AttentionRecord &attention = *call.user->attention;
+        batch = attention.mask_by_batch || call.offset.size() > 1 ? p.batch : 1;
+        in_heads = attention.mask_by_head ? sides.heads : 1;
+        heads = attention.mask_by_head ? p.query_heads / sides.heads : 1;
+        tiles = ceil_div(p.queries, sides.queries), chunks = ceil_div(p.keys, sides.keys);
+    }
+};
+}  // namespace
+
+Status choose_blocks(const SdpaCall &call, const BlockSides &sides, Choice &choice) {
+    const Blocks n(call, sides);
+    if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.chunks > most_elements)
+        return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
+    const std::string op = std::string(call.user->attention->name) + "_mask_blocks";
+    static constexpr Wish wishes[] = {{"blocks", "", ""}};
+    return choose_variant({op, sum_type(call.sizes.dtype)}, wishes, {}, choice);
+}
+
 Status BlockTable::make(Context::State &context, const SdpaCall &call, const BlockSides &sides) {
     const SdpaProblem &p = call.sizes;
-    const AttentionRecord &attention = *call.user->attention;
     const bool same_offset = call.offset.size() == 1;
-    const std::int64_t batch = attention.mask_by_batch || !same_offset ? p.batch : 1;
-    // All heads have the same blocks where the mask does not know them.
-    const std::int64_t block_heads = attention.mask_by_head ? sides.heads : 1;
-    const std::int64_t heads = attention.mask_by_head ? p.query_heads / sides.heads : 1;
-    const std::int64_t tiles = ceil_div(p.queries, sides.queries), chunks = ceil_div(p.keys, sides.keys);
+    Choice choice;
+    if (Status s = choose_blocks(call, sides, choice); !s.ok()) return s;
+    const auto [batch, heads, block_heads, tiles, chunks] = Blocks(call, sides);
     const std::int64_t count = batch * heads * tiles * chunks;
-    if (count > most_elements) return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
 
     std::int32_t *blocks = nullptr;
     bool known = false;
@@ -59,10 +79,6 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
     }
     view_ = ConstView(blocks, {batch, heads, tiles, chunks});
     if (!known) {
-        Choice choice;
-        const std::string op = std::string(attention.name) + "_mask_blocks";
-        static constexpr Wish wishes[] = {{"blocks", "", ""}};
-        if (Status s = choose_variant({op, sum_type(p.dtype)}, wishes, {}, choice); !s.ok()) return s;
         auto count32 = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
         std::int32_t query_heads = count32(p.query_heads), key_heads = count32(p.key_heads), queries = count32(p.queries),
                      keys = count32(p.keys), in_heads = count32(block_heads), in_queries = count32(sides.queries),

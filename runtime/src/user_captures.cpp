@@ -32,19 +32,9 @@ std::pair<std::int64_t, std::int64_t> unit_of(const CaptureRecord &record, const
     return record.by_head ? std::pair(u, g) : std::pair(u / p.query_heads, u % p.query_heads);
 }
 
-std::int64_t elements_of(const ConstView &v) {
-    std::int64_t count = 1;
-    for (int d = 0; d < v.rank; d++) count *= v.extent[d];
-    return count;
-}
-
 // gradient = the sum of the copies, each in `size` elements, a dense run at a time.
-Status sum_copies(Context::State &context, const double *copies, std::int64_t size, std::int64_t lanes, const View &gradient) {
-    const bool wide = gradient.dtype == DType::f64;
-    static constexpr Wish wishes[] = {{"root", "", ""}};
-    Choice choice;
-    const VariantNeeds needs = wide ? VariantNeeds{"capture_sum", DType::f64} : VariantNeeds{"capture_sum_of_f64", DType::f32};
-    if (Status s = choose_variant(needs, wishes, {}, choice); !s.ok()) return s;
+Status sum_copies(Context::State &context, const VariantRecord &sum, const double *copies, std::int64_t size,
+                  std::int64_t lanes, const View &gradient) {
     const View g = as_rank4(gradient, false);
     const std::int64_t run = g.extent[3];
     for (std::int64_t at = 0; at < elements_of(gradient); at += run) {
@@ -56,22 +46,18 @@ Status sum_copies(Context::State &context, const double *copies, std::int64_t si
         HalideBuffer from(ConstView(copies + at, {run, lanes}, {1, size})), to(part);
         bool sums_keys = true;
         void *args[] = {nullptr, from.get(), &sums_keys, to.get()};
-        if (Status s = call_kernel(context, choice.variant->kernel, args, 1); !s.ok()) return s;
+        if (Status s = call_kernel(context, sum.kernel, args, 1); !s.ok()) return s;
     }
     return {};
 }
 
-Status run_capture(Context::State &context, const BackwardShared &all, std::size_t n, int threads) {
+Status run_capture(Context::State &context, const BackwardShared &all, const BackwardChoice &choice, std::size_t n,
+                   int threads) {
     const SdpaCall &c = all.call.forward;
     const SdpaProblem &p = c.sizes;
     const CaptureRecord &record = c.user->attention->captures[n];
     const View &gradient = all.call.user_captures[n];
-    const std::string op = std::string(c.user->attention->name) + "_captures";
-    static constexpr Wish wishes[] = {{"tiles", "", ""}, {"root", "", ""}};
-    Choice choice;
-    const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
-    if (Status s = choose_variant({op, p.dtype, kind, p.head_dim, p.value_dim}, wishes, {}, choice); !s.ok()) return s;
-    const VariantRecord &kernel = *choice.variant;
+    const VariantRecord &kernel = *choice.user_captures.variant;
 
     // A kernel is one for all captures, and asks for memory for the largest of them.
     std::int64_t count = 1;
@@ -110,16 +96,37 @@ Status run_capture(Context::State &context, const BackwardShared &all, std::size
         return {};
     });
     if (!ran.ok()) return ran;
-    return sum_copies(context, static_cast<const double *>(copies.data()), count, division.lanes, gradient);
+    const Choice &sum = gradient.dtype == DType::f64 ? choice.user_sum_of_f64 : choice.user_sum;
+    return sum_copies(context, *sum.variant, static_cast<const double *>(copies.data()), count, division.lanes, gradient);
 }
 
 }  // namespace
 
-Status run_user_captures(Context::State &context, const BackwardShared &shared, int threads) {
+Status choose_user_captures(const BackwardCall &call, BackwardChoice &choice) {
+    const SdpaCall &c = call.forward;
+    const SdpaProblem &p = c.sizes;
+    const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
+    static constexpr Wish tiles[] = {{"tiles", "", ""}, {"root", "", ""}}, root[] = {{"root", "", ""}};
+    for (const View &gradient : call.user_captures) {
+        if (!gradient.given()) continue;
+        if (!choice.user_captures.variant) {
+            const std::string op = std::string(c.user->attention->name) + "_captures";
+            const VariantNeeds needs{op, p.dtype, kind, p.head_dim, p.value_dim};
+            if (Status s = choose_variant(needs, tiles, {}, choice.user_captures); !s.ok()) return s;
+        }
+        const bool wide = gradient.dtype == DType::f64;
+        const VariantNeeds sum =
+            wide ? VariantNeeds{"capture_sum", DType::f64} : VariantNeeds{"capture_sum_of_f64", DType::f32};
+        if (Status s = choose_variant(sum, root, {}, wide ? choice.user_sum_of_f64 : choice.user_sum); !s.ok()) return s;
+    }
+    return {};
+}
+
+Status run_user_captures(Context::State &context, const BackwardShared &shared, const BackwardChoice &choice, int threads) {
     const std::span<const View> gradients = shared.call.user_captures;
     for (std::size_t n = 0; n < gradients.size(); n++)
         if (gradients[n].given())
-            if (Status s = run_capture(context, shared, n, threads); !s.ok()) return s;
+            if (Status s = run_capture(context, shared, choice, n, threads); !s.ok()) return s;
     return {};
 }
 

@@ -1,6 +1,7 @@
 // A packed batch is one call of attention for each sequence, on rows of the same arrays.
 #include "attune/varlen.h"
 #include "halide_call.h"
+#include "max_magnitude.h"
 #include "sdpa_call.h"
 #include "shape_record.h"
 #include <algorithm>
@@ -240,6 +241,9 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         if (Status chosen = choose_attention(context.state(), sizes_of_one, options.variant, s.choice); !chosen.ok())
             return chosen;
     }
+    Choice magnitude;
+    if (query.dtype != DType::f64)  // whether a sequence needs it is known when it runs
+        if (Status s = choose_max_magnitude(context.state(), query.dtype, magnitude); !s.ok()) return s;
     if (Status s = run_sequences(context, p, options); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};
     if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;
@@ -254,10 +258,12 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
 Status variable_length_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
                                  const ConstView &cu_seqlens_q, const ConstView &cu_seqlens_k, const View &out,
                                  const SdpaOptions &options) noexcept {
-    return answer(context, [&](Context::State &) {
-        PackedCall packed{{}, cu_seqlens_q, cu_seqlens_k, {}, {}};
-        return run(context, query, key, value, out, options, packed);
-    });
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
+                          const ConstView &query_ends, const ConstView &key_ends, const SdpaOptions &given) {
+        PackedCall packed{{}, query_ends, key_ends, {}, {}};
+        return run(context, q, k, v, o, given, packed);
+    };
+    return answer(context, body, query, key, value, out, cu_seqlens_q, cu_seqlens_k, options);
 }
 
 }  // namespace attune

@@ -116,6 +116,37 @@ TEST_CASE("plan: which options are given changes the variant, and the bound hold
                 }
 }
 
+TEST_CASE("plan: over random sizes and options it names the variant that runs", "[runtime][plan]") {
+    const unsigned seed = 470007;
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const auto one_of = [&](auto... choices) {
+        const std::common_type_t<decltype(choices)...> all[] = {choices...};
+        return all[random() % std::size(all)];
+    };
+    for (int n = 0; n < 300; n++) {
+        SdpaCase c;
+        c.batch = one_of(1, 1, 2), c.key_heads = one_of(1, 2), c.query_heads = c.key_heads * one_of(1, 1, 3, 4);
+        c.queries = one_of(0, 1, 2, 4, 7, 17, 40, 70, 130, 200), c.keys = one_of(0, 1, 9, 64, 65, 200, 400, 650);
+        c.head_dim = one_of(64, 64, 32, 17), c.value_dim = one_of(64, 64, int(c.head_dim), 20);
+        c.causal = one_of(attune::Causal::none, attune::Causal::top_left, attune::Causal::bottom_right, attune::Causal::offset);
+        if (c.causal == attune::Causal::offset || random() % 4 == 0) c.offset = int(random() % 500) - 100;
+        c.window = {one_of(-1, 0, 5, 70, 600), one_of(-1, -1, 0, 3, 100, 600)};
+        if (random() % 3 == 0) c.softcap = 4;
+        if (random() % 4 == 0) c.alibi = Alibi::standard;
+        if (random() % 4 == 0) c.bias = one_of("bhij", "ij", "1hi1");
+        if (random() % 5 == 0) c.sinks = true;
+        if (random() % 5 == 0) c.dropout.probability = 0.25;
+        const bool halves = random() % 3 == 0;
+        if (!halves && random() % 4 == 0) c.score = one_of(attune::Score::cosine, attune::Score::general);
+        INFO(describe(c));
+        if (halves)
+            plan_and_run<BFloat16>(c, 2);
+        else
+            plan_and_run<float>(c, 2);
+    }
+}
+
 TEST_CASE("plan: keys that a window hides do not count", "[runtime][plan]") {
     SdpaCase c{.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 256, .keys = 2048};
     const auto variants = [&] {

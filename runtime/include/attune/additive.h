@@ -10,7 +10,7 @@ struct AdditiveOptions {
     ConstView w_query = {}, w_key = {};
     ConstView b_query = {}, b_key = {};
     ConstView w_score = {};  // (h); left out: all ones
-    double b_score = 0;      // moves every score: seen in lse and in raw scores, never in out
+    double b_score = 0;      // moves every score: seen in lse and in raw scores, never in out; in f32 a number that f32 holds
     // Masks, bias, dropout, lse, weights, variant... of the score above: each as in sdpa.h. Its scale multiplies the sum
     // over h, default 1. score and score_weight must be left as they are.
     SdpaOptions attention = {};

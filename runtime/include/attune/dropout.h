@@ -7,7 +7,8 @@
 namespace attune {
 
 // Each weight after the softmax is kept with probability 1 - p and multiplied by 1 / (1 - p), or becomes 0. p = 0 is no
-// dropout, p = 1 makes every weight 0. Weight (b, h, i, j) of Hq query heads is kept iff word j mod 4 of Philox4x32-10
+// dropout, p = 1 gives zeros. A weight that becomes 0 still multiplies its value, so a value that is NaN or infinite gives NaN
+// there too; only with p = 1 it has no effect. Weight (b, h, i, j) of Hq query heads is kept iff word j mod 4 of Philox4x32-10
 // (Salmon et al., 2011), key (seed's low 32 bits, its high 32 bits), counter (j div 4, i, b * Hq + h, offset), is at least
 // ceil(p * 2^32).
 struct Dropout {

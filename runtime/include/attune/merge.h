@@ -11,8 +11,9 @@ namespace attune {
 //   out_a, out_b, out (B, Hq, Sq, Dv)   lse_a, lse_b, lse (B, Hq, Sq), natural logarithm
 //
 // or all without B, or without B and Hq. out_a, out_b and out are of one type of f32, f64, bf16, f16; lse_a, lse_b and lse f64
-// for f64, else f32. An lse of -inf means a query without keys: the other part counts alone, whatever this one holds; both -inf
-// give 0 and -inf. NaN propagates. lse need not be given. out may be the very view out_a or out_b, and lse lse_a or lse_b (the
+// for f64, else f32. An lse of -inf means a query without keys: the result is the other part, out and lse as they are, NaN too,
+// whatever this row holds; both -inf give 0 and -inf. Otherwise an lse that is NaN makes its row of out and lse NaN, and NaN in
+// out_a or out_b its element. lse need not be given. out may be the very view out_a or out_b, and lse lse_a or lse_b (the
 // same memory and strides); otherwise outputs must not overlap inputs. Any strides with a dense last dimension of out_a, out_b
 // and out.
 Status merge_attention(Context &, const ConstView &out_a, const ConstView &lse_a, const ConstView &out_b,

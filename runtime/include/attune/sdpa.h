@@ -45,10 +45,10 @@ enum class WeightsMode { scaled, capped, masked, probabilities };
 struct SdpaOptions {
     Score score = Score::dot_product;
     ConstView score_weight = {};       // of Score::general: (Dq, Dk), type of query
-    std::optional<double> scale = {};  // see Score
-    double softcap = 0;                // c > 0: x becomes c tanh(x / c); 0: off
+    std::optional<double> scale = {};  // see Score; of types but f64 a number that f32 holds, 0 only where it is 0
+    double softcap = 0;                // c > 0: x becomes c tanh(x / c); 0: off. As scale, and so is 1 / c
     ConstView bias = {};               // broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks, numbers are added
-    bool alibi = false;                // add -slope(h) |i + off - j| with the standard slopes; off Sk - Sq if not given
+    bool alibi = false;                // add -slope(h) |i + off - j|, standard slopes; off as of causal, without it Sk - Sq
     ConstView alibi_slopes = {};       // the same with these: f32 (Hq) or (B, Hq)
     ConstView mask = {};               // bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is true take part
     Causal causal = Causal::none;
@@ -70,7 +70,7 @@ struct SdpaOptions {
     // last stride 1.
     View weights = {};
     WeightsMode weights_mode = WeightsMode::probabilities;
-    bool average_weights = false;   // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads
+    bool average_weights = false;   // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads, 0 of no heads
     std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch
 };
 
@@ -82,8 +82,10 @@ struct SdpaOptions {
 // 3, (B, S, D), for one head, or of rank 2, (S, D). Any strides with a dense last dimension, so an array laid out (B, S, H, D)
 // is only strides. Hq is a multiple of Hkv: query head h uses key head h * Hkv / Hq. Any extents from 1, and 0 for B, Hq, Sq or
 // Sk. A query without keys gives 0. What masked keys and values hold has no effect; NaN in others propagates. Scores of
-// -inf, or below -3e38 (f64: -1e308), mask; all others are numbers. Bits do not depend on threads or on other batch entries. At
-// most 2^31 - 1 elements between the first and the last of a tensor. Outputs must not overlap each other or an input.
+// -inf, or below -3e38 (f64: -1e308), mask; all others are numbers. A value times the number of keys must stay within the range
+// of f32 (f64), in which weighted values are summed. Bits do not depend on threads or on other batch entries. A tensor spans at
+// most what tensor.h says; with any of softcap, bias, ALiBi, mask, sinks and dropout there are at most 2^31 - 1 pairs,
+// B * Hq * Sq * Sk. Outputs must not overlap each other or an input. A call that is refused has written nothing.
 Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                     const View &out, const SdpaOptions & = {}) noexcept;
 
@@ -96,14 +98,19 @@ struct SdpaProblem {
     DType dtype = DType::f32;
     std::int64_t batch = 1, query_heads = 1, key_heads = 1, queries = 1, keys = 1, head_dim = 1, value_dim = 1;
     // Which options are given: `scored` for any of softcap, bias, ALiBi, mask or sinks, and for a scale below 2^-100 (0 and
-    // negative ones among them) or above 2^100; `tables` too for bias or mask; dropout for 0 < p < 1.
+    // negative ones among them) or above 2^100; `tables` too for bias or mask; dropout for 0 < p <= 1 - 2^-32 (beyond, no weight
+    // is left).
     Score score = Score::dot_product;
     bool scored = false, dropout = false, tables = false;
-    std::int64_t window_keys = 0;  // that a window bounded on both sides leaves a query, left + right + 1; 0 for no such window
-    bool causal = false;           // bounded on one side: Causal other than none, or a window that is
+    // What window and causal leave a query, as with_band() sets them. window_keys: the keys of a band that is bounded on both
+    // sides, left + right + 1, where causal makes right 0; 0 for no such band. causal: it is bounded on one side.
+    std::int64_t window_keys = 0;
+    bool causal = false;
 };
+// The problem with window_keys and causal of these options.
+SdpaProblem with_band(SdpaProblem, Causal, Window) noexcept;
 struct Plan {
-    std::string variant = {};  // name of the variant that would run
+    std::string variant = {};  // name of the variant that would run; empty where there is nothing to compute
     std::string reason = {};   // why this one
     // Upper bound of the scratch that the call holds at a time, all threads together, under any causal mask, window and lengths; but
     // for averaged weights, and for copies of a bias or mask whose last extent is 1 where there are more keys: as many elements as it

@@ -1,5 +1,8 @@
 // Views of memory that the caller owns. Extents and strides are outermost first, as in C and NumPy; strides are in
-// elements and may be anything, also 0 or negative, where an operation does not say otherwise.
+// elements and may be anything, also 0 or negative, where an operation does not say otherwise. The stride of an extent of one,
+// and all of a view without elements, mean nothing. Kernels index with 32 bits: a view has at most 2^31 - 1 elements, and so
+// far is its last from its first; extent times |stride| is at most 2^31 - 1, too, where an extent is not one. What goes beyond
+// is `unsupported`. (2^31 elements of f32 are 8 GiB, of bf16 and f16 4 GiB.)
 #pragma once
 #include <cstdint>
 #include <initializer_list>
