@@ -60,7 +60,7 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
     view_ = ConstView(blocks, {batch, heads, tiles, chunks});
     if (!known) {
         Choice choice;
-        const std::string op = std::string(attention.name) + "_mask_blocks";
+        const std::string op = std::string(attention.op) + "_mask_blocks";
         static constexpr Wish wishes[] = {{"blocks", "", ""}};
         if (Status s = choose_variant({op, sum_type(p.dtype)}, wishes, {}, choice); !s.ok()) return s;
         auto count32 = [](std::int64_t n) { return static_cast<std::int32_t>(n); };

@@ -57,7 +57,7 @@ Status in_words(const AttentionRecord &attention, Status status) {
 
 Status run_user_attention(Context &context, const AttentionRecord &attention, const ConstView &query, const ConstView &key,
                           const ConstView &value, const View &out, const SdpaOptions &options,
-                          std::span<const CaptureArgument> captures, BlockMask *block_mask) noexcept {
+                          ArrayView<const CaptureArgument> captures, BlockMask *block_mask) noexcept {
     return answer(context, [&](Context::State &state) -> Status {
         const CallStart start = start_of_call();
         const UserCall user{&attention, captures, block_mask};
@@ -67,7 +67,7 @@ Status run_user_attention(Context &context, const AttentionRecord &attention, co
         if (Status s = check_captures(user, query.dtype, inputs); !s.ok()) return s;
         SdpaCall call;
         if (Status s = check_attention(query, key, value, out, options, inputs, call); !s.ok()) return s;
-        call.op = attention.name;
+        call.op = attention.op;
         call.user = &user;
         call.scale = scale_of(options, call.sizes.head_dim);
         AttentionChoice choice;
@@ -80,8 +80,8 @@ Status run_user_attention(Context &context, const AttentionRecord &attention, co
 
 Status run_user_attention_backward(Context &context, const AttentionRecord &attention, const ConstView &query,
                                    const ConstView &key, const ConstView &value, const SdpaForward &forward,
-                                   const SdpaGradients &gradients, std::span<const View> grad_captures,
-                                   const SdpaOptions &options, std::span<const CaptureArgument> captures,
+                                   const SdpaGradients &gradients, ArrayView<const View> grad_captures,
+                                   const SdpaOptions &options, ArrayView<const CaptureArgument> captures,
                                    BlockMask *block_mask) noexcept {
     return answer(context, [&](Context::State &state) -> Status {
         const CallStart start = start_of_call();

@@ -66,7 +66,7 @@ Status run_capture(Context::State &context, const BackwardShared &all, std::size
     const SdpaProblem &p = c.sizes;
     const CaptureRecord &record = c.user->attention->captures[n];
     const View &gradient = all.call.user_captures[n];
-    const std::string op = std::string(c.user->attention->name) + "_captures";
+    const std::string op = std::string(c.user->attention->op) + "_captures";
     static constexpr Wish wishes[] = {{"tiles", "", ""}, {"root", "", ""}};
     Choice choice;
     const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
