@@ -1,5 +1,5 @@
 # Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
-attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp)
+attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp generators/private_runtime.cpp)
 set_target_properties(attune_device_kernel PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
 # What kernels call that Halide's own module does not have. Without clang there are no variants of it.
