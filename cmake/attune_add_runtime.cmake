@@ -1,4 +1,4 @@
-# attune_add_runtime(name halide-target): the static library <name> of Halide's runtime, as kernels of the library call it: under
+# attune_add_runtime(name halide-target): the static library <name> of Halide's runtime as kernels of the library call it, under
 # names of its own (generators/private_runtime.h).
 add_executable(attune_private_runtime generators/private_runtime_main.cpp generators/private_runtime.cpp)
 target_include_directories(attune_private_runtime PRIVATE ${ATTUNE_SOURCE_DIR})

@@ -1,8 +1,9 @@
-# attune_choose_part(PART noun package/versions/debian...): ATTUNE_BUILD_<PART> as ON or OFF in the caller, from the cache's ON, OFF
-# or AUTO, and its packages found. ON insists on its packages; AUTO, the default, leaves the part out where one is missing, and in
-# the build of another project. Versions: alternatives, the first that is found; none means any.
+# attune_choose_part(PART noun package/versions/debian...): ATTUNE_BUILD_<PART> as ON or OFF in the caller, from the cache's ON,
+# OFF or AUTO, and its packages found. ON insists on its packages; AUTO, the default, leaves the part out where one is missing,
+# and in the build of another project. Versions: alternatives, the first that is found; none means any.
 macro(attune_choose_part part noun)
-  set(ATTUNE_BUILD_${part} AUTO CACHE STRING "${noun}: ON, OFF, or AUTO: unless its packages are missing or this is part of another project")
+  set(ATTUNE_BUILD_${part} AUTO CACHE STRING
+    "${noun}: ON, OFF, or AUTO: unless its packages are missing or this is part of another project")
   set_property(CACHE ATTUNE_BUILD_${part} PROPERTY STRINGS AUTO ON OFF)
   set(wanted $CACHE{ATTUNE_BUILD_${part}})
   set(ATTUNE_BUILD_${part} OFF)
@@ -32,7 +33,8 @@ macro(attune_choose_part part noun)
     if(missing)
       list(JOIN missing ", " missing)
       if(NOT wanted STREQUAL "AUTO")
-        message(FATAL_ERROR "ATTUNE_BUILD_${part}=${wanted}: not found for the ${noun}: ${missing}. The library needs no package: ATTUNE_BUILD_${part}=OFF")
+        message(FATAL_ERROR "ATTUNE_BUILD_${part}=${wanted}: not found for the ${noun}: ${missing}. "
+          "The library needs no package: ATTUNE_BUILD_${part}=OFF")
       endif()
       message(STATUS "attune: without the ${noun}, for want of ${missing}")
       set(ATTUNE_BUILD_${part} OFF)

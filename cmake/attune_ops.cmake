@@ -106,8 +106,8 @@ set(attune_needs_linear_packed linear pack_linear_weight)
 set(attune_needs_pack_linear_weight linear_packed)
 set(attune_needs_transposed_dot batch_dot)
 
-# attune_choose_ops(result_ops result_dtypes): of ATTUNE_ONLY_OPS and what they need, and of ATTUNE_ONLY_DTYPES; all where these are
-# empty.
+# attune_choose_ops(result_ops result_dtypes): of ATTUNE_ONLY_OPS and what they need, and of ATTUNE_ONLY_DTYPES; all where
+# these are empty.
 function(attune_choose_ops result_ops result_dtypes)
   set(ops ${ATTUNE_ONLY_OPS})
   if(NOT ops)

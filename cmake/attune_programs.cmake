@@ -139,7 +139,7 @@ endfunction()
 function(attune_list_generator list line)
   get_property(given GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
   if(NOT given)
-    # A deferred call, its arguments too, reads variables in the scope of that folder, which need know neither Halide nor Attune.
+    # A deferred call, its arguments too, reads variables in the scope of that folder, which may know neither of Halide nor of us.
     set_property(GLOBAL PROPERTY ATTUNE_LISTED_HALIDE "${Halide_VERSION}")
     cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL attune_write_generators)
   endif()

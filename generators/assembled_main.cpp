@@ -1,5 +1,5 @@
-// Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others (schedules/stand_ins.h);
-// and each object calls the library's own copy of Halide's runtime (private_runtime.h).
+// Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others
+// (schedules/stand_ins.h); and each object calls the library's own copy of Halide's runtime (private_runtime.h).
 #include "generators/private_runtime.h"
 #include "schedules/stand_ins.h"
 #include <algorithm>

@@ -60,8 +60,10 @@ bool make_runtime_private(const std::string &object_file) {
     std::ifstream in(object_file, std::ios::binary);
     std::string bytes{std::istreambuf_iterator<char>(in), {}};
     const bool read = in.is_open() && rename_symbols(bytes);
-    if (read && std::ofstream(object_file, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size())).flush()) return true;
-    std::fprintf(stderr, "attune: %s: %s\n", object_file.c_str(), read ? "cannot be written" : "is no object of ELF for 64 bits");
+    if (read && std::ofstream(object_file, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size())).flush())
+        return true;
+    std::fprintf(stderr, "attune: %s: %s\n", object_file.c_str(),
+                 read ? "cannot be written" : "is no object of ELF for 64 bits");
     return false;
 }
 

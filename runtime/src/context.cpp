@@ -1,8 +1,10 @@
 #include "attune/context.h"
+#include "attune/variants.h"
 #include "context_state.h"
 #include "shape_record.h"
 #include "thread_team.h"
 #include "variant_table.h"
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -41,6 +43,9 @@ Context::Context(const ContextOptions &options) : state_(std::make_unique<State>
         }
     }
     if (const char *v = std::getenv("ATTUNE_VERBOSE")) s.verbose = *v && std::strcmp(v, "0") != 0;
+    if (s.verbose)
+        if (const std::string missing = missing_variants(); !missing.empty())
+            std::fprintf(stderr, "attune: %s\n", missing.c_str());
     if (const char *file = std::getenv("ATTUNE_RECORD_SHAPES"); file && *file) {
         s.shapes = std::make_unique<ShapeRecord>(file);
         if (const std::string defect = s.shapes->defect(); !defect.empty()) {

@@ -122,6 +122,33 @@ std::vector<TargetInfo> targets() {
     return infos;
 }
 
+std::string missing_variants(std::span<const std::string_view> usable, std::span<const std::string_view> tuned) {
+    if (usable.empty()) return {};
+    const std::string_view best = usable.front();
+    for (const std::string_view target : usable) {
+        if (std::find(tuned.begin(), tuned.end(), target) == tuned.end()) continue;
+        if (target == best) return {};
+        return "no kernels of this CPU's target " + std::string(best) + " are linked in, those of " + std::string(target) +
+               " run in their place: build Attune with ATTUNE_TARGETS=" + std::string(best) + " or the preset portable";
+    }
+    return "no tuned kernels that this CPU runs are linked in, every call takes the slow root schedule on one thread: build "
+           "Attune "
+           "with ATTUNE_TARGETS=" +
+           std::string(best) + " or the preset portable";
+}
+
+std::string missing_variants() {
+    std::vector<std::string_view> usable, tuned;
+    const VariantRecords records = variant_records();
+    for (const std::string_view target : cpu_targets()) {
+        if (!runs_here(target)) continue;
+        usable.push_back(target);
+        const auto of_target = [&](const VariantRecord *v) { return v->target == target && v->schedule != "root"; };
+        if (std::any_of(records->begin(), records->end(), of_target)) tuned.push_back(target);
+    }
+    return missing_variants(usable, tuned);
+}
+
 int number_of(const VariantRecord &v, std::string_view name, int otherwise) {
     const std::string_view all = v.numbers;
     for (std::size_t at = all.find(name); at != all.npos; at = all.find(name, at + 1)) {

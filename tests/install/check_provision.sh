@@ -19,7 +19,10 @@ for shell in bash zsh; do
 done
 # What fails is not passed over: a package that cannot be installed.
 printf '#!/bin/sh\nexit 1\n' >"$work/bin/dpkg-query"
-for program in apt-get sudo; do printf '#!/bin/sh\necho none >&2\nexit 1\n' >"$work/bin/$program"; chmod +x "$work/bin/$program"; done
+for program in apt-get sudo; do
+  printf '#!/bin/sh\necho none >&2\nexit 1\n' >"$work/bin/$program"
+  chmod +x "$work/bin/$program"
+done
 for shell in bash zsh; do
   command -v $shell >/dev/null || continue
   if PATH=$work/bin:$PATH $shell -c ". $source/scripts/provision && attune_root=$work && attune_provision" >/dev/null 2>&1; then

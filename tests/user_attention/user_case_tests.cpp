@@ -58,7 +58,8 @@ template<typename F> std::string error_of(const F &f) {
 TEST_CASE("user case: attention and gradients with captures are right by root's word", "[tune]") {
     const TemporaryFolder folder;
     const Captures captures = {{"slopes", npy(folder, "slopes.npy", {0.5f, 0.25f, 0.125f, 0.0625f})}};
-    for (const auto &[op, schedule] : {std::pair("user_alibi_attention", "prefill"), {"user_alibi_attention_backward", "tiles"}}) {
+    for (const auto &[op, schedule] :
+         {std::pair("user_alibi_attention", "prefill"), {"user_alibi_attention_backward", "tiles"}}) {
         const attune::VariantInfo v = prefill_of(op, schedule);
         INFO(v.name);
         CHECK(defect(*make_user_case(op, shape(), captures), v.name) == "");

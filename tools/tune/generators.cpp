@@ -124,7 +124,8 @@ std::string Generators::tunable() const {
     std::string library, users;
     for (const auto &[name, value] : json_.at("ops").items()) {
         std::string &names = is_users(name) ? users : library;
-        if (is_users(name) || fs::exists(shapes_folder() + "/" + name + ".csv")) names += (names.empty() ? "" : ", ") + name_of_op(name);
+        if (is_users(name) || fs::exists(shapes_folder() + "/" + name + ".csv"))
+            names += (names.empty() ? "" : ", ") + name_of_op(name);
     }
     return library.empty() ? users : library;  // a project of a user has no op of the library
 }

@@ -167,7 +167,8 @@ private:
 
     std::string numbers_file(const Cell &cell) const {
         if (a_.dry) return "";
-        return a_.out ? *a_.out + "/" + Generators::name_of_op(cell.op) + "/" + cell.target + ".json" : generators_.numbers_file(cell.op, cell.target);
+        return a_.out ? *a_.out + "/" + Generators::name_of_op(cell.op) + "/" + cell.target + ".json"
+                      : generators_.numbers_file(cell.op, cell.target);
     }
 
     void write_numbers(const CellReport &report, const Numbers &best, const GeneratorProgram &program) {

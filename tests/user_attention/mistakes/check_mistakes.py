@@ -78,7 +78,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 
     def add_attention(name, arguments, words):
-        script.write_text(f'include("{source}/cmake/attune_add_op.cmake")\ninclude("{source}/cmake/attune_add_attention.cmake")\n'
+        script.write_text("".join(f'include("{source}/cmake/attune_add_{file}.cmake")\n' for file in ("op", "attention")) +
                           f"attune_add_attention({name} {arguments})\n")
         code, text = run([cmake, "-P", script], folder)
         check(f"{name} {arguments}", code, " ".join(text.split()), f"attune_add_attention({name}): {words}")
