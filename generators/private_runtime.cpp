@@ -1,4 +1,5 @@
 #include "generators/private_runtime.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <elf.h>
@@ -9,22 +10,28 @@
 namespace attune {
 namespace {
 
-// The begin of a name of C, or the namespace of one of C++.
+// Where it stands in a name: at the begin of a function of C, anywhere in others. The table of names may keep one as the end of
+// another, so each stays as long as it is.
 struct Renamed {
     std::string_view from, to;
-    bool of_cpp;
 };
-constexpr Renamed renamed[] = {{"halide_", "attune_", false},
-                               {"copy_to_device_already_locked", "attune_device_already_locked", false},
-                               {"6Halide7Runtime", "6Attune7Runtime", true}};
+constexpr Renamed renamed[] = {{"halide_", "attune_"},
+                               {"6Halide", "6Attune"},  // the namespace, of C++
+                               {"copy_to_device_already_locked", "attune_device_already_locked_"},
+                               {"cuda_allocation_pool", "attune_cuda_memories"},
+                               {"cuda_device_crop", "attune_cuda_crop"},
+                               {"cuda_do_multidimensional", "attune_cuda_of_many_dims"},
+                               {"opencl_device_crop", "attune_opencl_crop"},
+                               {"opencl_do_multidimensional", "attune_opencl_of_many_dims"}};
+static_assert(std::all_of(std::begin(renamed), std::end(renamed), [](Renamed r) { return r.from.size() == r.to.size(); }));
 
 void rename(char *name) {
     const std::string_view is = name;
-    for (const auto &[from, to, of_cpp] : renamed) {
+    if (is.starts_with("attune_")) return;
+    for (const auto &[from, to] : renamed) {
         const std::size_t at = is.find(from);
-        if (at == is.npos || of_cpp != is.starts_with("_Z") || (!of_cpp && at != 0)) continue;
+        if (at == is.npos || (from == "halide_" && at != 0) || (from == "6Halide" && !is.starts_with("_Z"))) continue;
         std::memcpy(name + at, to.data(), to.size());
-        std::memmove(name + at + to.size(), name + at + from.size(), is.size() - at - from.size() + 1);
         return;
     }
 }
