@@ -24,6 +24,8 @@ function(attune_add_op op)
       attune_describe_variant(${op} ${target} "${key}")
       if(NOT target IN_LIST ATTUNE_BUILT_TARGETS AND NOT schedule STREQUAL "root")
         continue()
+      elseif(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES AND NOT op MATCHES "^(sink_gradient|capture_sum.*)$")  # for all types
+        continue()
       endif()
       attune_add_kernel(${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
         PARAMS ${params})

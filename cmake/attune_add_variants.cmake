@@ -7,6 +7,7 @@
 #
 # Needs Halide 21.0.0 and its CMake package; programs that link the library do not.
 function(attune_add_variants name)
+  attune_load_ops()
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "FOLDERS;OPS;TARGETS")
   set(who "attune_add_variants(${name})")
   if(A_UNPARSED_ARGUMENTS)
@@ -37,13 +38,15 @@ function(attune_add_variants name)
         continue()
       endif()
       attune_describe_variant(${op} ${target} "${key}")
-      # The library's own kernel of that name stands beside it, and so may that of another such library.
-      list(APPEND linked ${name}_${variant})
-      string(APPEND symbols "int ${name}_${variant}_argv(void **);\n")
+      # The library's own kernel of that name stands beside it, and so may that of another such library: a symbol says of which
+      # it is, and no symbol of the library begins so.
+      set(symbol variants_${variant}_in_${name})
+      list(APPEND linked ${symbol})
+      string(APPEND symbols "int ${symbol}_argv(void **);\n")
       attune_table_row(row ${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
-        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${op}_${target}_${key}}" true ${name}_${variant})
+        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${op}_${target}_${key}}" true ${symbol})
       string(APPEND rows "${row}")
-      set(params_${name}_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
+      set(params_${symbol} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
         PARAMS ${params})
     endforeach()
   endforeach()

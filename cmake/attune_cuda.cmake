@@ -1,5 +1,5 @@
 # Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
-attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp)
+attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp generators/private_runtime.cpp)
 set_target_properties(attune_device_kernel PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
 # What kernels call that Halide's own module does not have. Without clang there are no variants of it.
@@ -83,7 +83,7 @@ function(attune_add_device_kernels library)
   set(rows "")
   set(names "")
   foreach(op IN LISTS ATTUNE_OPS)
-    if(NOT ATTUNE_DEVICE_PROGRAM_${op})
+    if(NOT ATTUNE_DEVICE_PROGRAM_${op} OR NOT op IN_LIST ATTUNE_BUILT_OPS)
       continue()
     endif()
     set(program ${ATTUNE_DEVICE_PROGRAM_${op}})
@@ -91,7 +91,7 @@ function(attune_add_device_kernels library)
     foreach(key IN LISTS ATTUNE_KEYS)
       attune_describe_variant(${op} ${target} "${key}")
       # Without clang, none for tensor cores.
-      if((A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule MATCHES "^mma" AND NOT ATTUNE_CLANG))
+      if(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR (A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule MATCHES "^mma" AND NOT ATTUNE_CLANG))
         continue()
       endif()
       set(instruction "")

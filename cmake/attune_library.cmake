@@ -17,8 +17,11 @@ add_library(attune STATIC ${attune_sources})
 add_library(attune::attune ALIAS attune)
 # A clean build reads headers longer than it compiles this; so a name in one file is that of its neighbours, too.
 set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+# The archive becomes part of a shared object wherever a user makes one that calls it.
+set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include FILES ${attune_headers})
-target_compile_features(attune PUBLIC cxx_std_20)
+# The headers are C++17, so that a project's own standard stays as it is.
+target_compile_features(attune PUBLIC cxx_std_17 PRIVATE cxx_std_20)
 target_compile_options(attune PRIVATE ${ATTUNE_WARNINGS})
-target_include_directories(attune PRIVATE runtime/src)
+target_include_directories(attune PRIVATE runtime/src $<TARGET_PROPERTY:Halide::Runtime,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(attune PRIVATE attune_halide_runtime)

@@ -24,7 +24,7 @@ set(attune_part_linear_stages generators/linear/linear_stages.cpp generators/lin
   schedules/linear/root.cpp schedules/linear/panels.cpp schedules/linear/passes.cpp schedules/linear/tiles.cpp
   schedules/linear/fetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
-set(attune_part_assembled_main generators/assembled_main.cpp)  # of every program
+set(attune_part_assembled_main generators/assembled_main.cpp generators/private_runtime.cpp)  # of every program
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
 set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)
@@ -63,6 +63,9 @@ endforeach()
 
 # Ops. A generator gets schedule=, dtype=, the numbers and PARAMS; one of ATTENTION also head_dim= and kind=.
 macro(attune_describe_op op program)
+  if("${op}" MATCHES "^(user|variants)_")  # of attune_add_attention() and attune_add_variants()
+    message(FATAL_ERROR "attune_describe_op(${op}): no op of the library may begin with ${CMAKE_MATCH_0}")
+  endif()
   cmake_parse_arguments(A "ATTENTION" "" "PARAMS" ${ARGN})
   list(APPEND ATTUNE_OPS ${op})
   set(ATTUNE_OP_PROGRAM_${op} ${program})
@@ -89,3 +92,48 @@ foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax mas
     merge head_mean)
   attune_describe_op(${op} ${op})
 endforeach()
+
+# Ops whose kernels a call of an op runs, too.
+set(attune_needs_backward backward_rows sink_gradient capture_sum capture_sum_of_f64)
+set(attune_needs_additive additive_separable max_magnitude linear)
+set(attune_needs_additive_separable additive)
+foreach(op sdpa cosine gaussian)
+  set(attune_needs_${op} batch_dot max_magnitude)
+endforeach()
+set(attune_needs_sdpa_backward sdpa capture_gradient ${attune_needs_backward})
+foreach(pair cosine gaussian additive)
+  set(attune_needs_${pair}_backward ${pair} ${pair}_capture_gradient ${attune_needs_backward})
+endforeach()
+set(attune_needs_linear_packed linear pack_linear_weight)
+set(attune_needs_pack_linear_weight linear_packed)
+set(attune_needs_transposed_dot batch_dot)
+
+# attune_choose_ops(result_ops result_dtypes): of ATTUNE_ONLY_OPS and what they need, and of ATTUNE_ONLY_DTYPES; all where
+# these are empty.
+function(attune_choose_ops result_ops result_dtypes)
+  set(ops ${ATTUNE_ONLY_OPS})
+  if(NOT ops)
+    set(ops ${ATTUNE_OPS})
+  endif()
+  set(chosen "")
+  while(ops)
+    list(POP_FRONT ops op)
+    if(NOT op IN_LIST ATTUNE_OPS)
+      message(FATAL_ERROR "ATTUNE_ONLY_OPS: no op ${op} in cmake/attune_ops.cmake (${ATTUNE_OPS})")
+    elseif(NOT op IN_LIST chosen)
+      list(APPEND chosen ${op})
+      list(APPEND ops ${attune_needs_${op}})
+    endif()
+  endwhile()
+  foreach(dtype IN LISTS ATTUNE_ONLY_DTYPES)
+    if(NOT dtype MATCHES "^(f32|f64|bf16|f16)$")
+      message(FATAL_ERROR "ATTUNE_ONLY_DTYPES: ${dtype}: must be of f32, f64, bf16, f16")
+    endif()
+  endforeach()
+  set(dtypes f32 f64 bf16 f16)
+  if(ATTUNE_ONLY_DTYPES)
+    set(dtypes ${ATTUNE_ONLY_DTYPES})
+  endif()
+  set(${result_ops} ${chosen} PARENT_SCOPE)
+  set(${result_dtypes} ${dtypes} bool PARENT_SCOPE)
+endfunction()

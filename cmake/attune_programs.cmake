@@ -2,6 +2,13 @@
 # first needed. And attune_generators.json in the build folder, from which the tuner knows them.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_ops.cmake)
 
+# attune_load_ops(): ATTUNE_SOURCE_DIR and the variables of the files of CMake, in a function that any folder may call: also one
+# beside that which has added Attune, or found it.
+macro(attune_load_ops)
+  cmake_path(GET CMAKE_CURRENT_FUNCTION_LIST_DIR PARENT_PATH ATTUNE_SOURCE_DIR)
+  include(${ATTUNE_SOURCE_DIR}/cmake/attune_add_op.cmake)
+endmacro()
+
 # attune_add_generator_objects(library source...): objects of such programs. Halide.h takes seconds to compile, so it is
 # compiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
 function(attune_add_generator_objects library)
@@ -132,9 +139,9 @@ endfunction()
 function(attune_list_generator list line)
   get_property(given GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
   if(NOT given)
-    # What is deferred reads variables in the scope of the folder, which need not know Halide.
+    # A deferred call, its arguments too, reads variables in the scope of that folder, which may know neither of Halide nor of us.
     set_property(GLOBAL PROPERTY ATTUNE_LISTED_HALIDE "${Halide_VERSION}")
-    cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL attune_write_generators "${ATTUNE_SOURCE_DIR}")
+    cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL attune_write_generators)
   endif()
   get_property(given GLOBAL PROPERTY ATTUNE_LISTED_${list})
   if(given)
@@ -143,8 +150,8 @@ function(attune_list_generator list line)
   set_property(GLOBAL PROPERTY ATTUNE_LISTED_${list} "${line}")
 endfunction()
 
-function(attune_write_generators source_dir)
-  set(ATTUNE_SOURCE_DIR ${source_dir})
+function(attune_write_generators)
+  attune_load_ops()
   attune_read_targets()
   set(targets "")
   foreach(target IN LISTS ATTUNE_ALL_TARGETS)
@@ -165,7 +172,7 @@ function(attune_write_generators source_dir)
   \"cmake\": \"${CMAKE_COMMAND}\",
   \"compiler\": \"${CMAKE_CXX_COMPILER}\",
   \"config\": \"$<CONFIG>\",
-  \"source_dir\": \"${source_dir}\",
+  \"source_dir\": \"${ATTUNE_SOURCE_DIR}\",
   \"targets\": {
     ${targets}
   },

@@ -1,5 +1,6 @@
-// Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others (schedules/stand_ins.h),
-// and without a warning that says what is meant.
+// Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others (schedules/stand_ins.h), and
+// without a warning that says what is meant; and each object calls the library's own copy of Halide's runtime (private_runtime.h).
+#include "generators/private_runtime.h"
 #include "schedules/stand_ins.h"
 #include <Halide.h>
 #include <algorithm>
@@ -82,7 +83,12 @@ extern "C" int __wrap_main(int argc, char **argv) {
     const bool assembles = has(products, "object"), keeps = has(products, "assembly");
     bool by_assembly = (assembles || keeps) && std::any_of(words.begin(), words.end(), attune::wants_stand_ins);
     for (const char *other : {"bitcode", "llvm_assembly", "static_library"}) by_assembly &= !has(products, other);
-    if (!by_assembly) return __real_main(argc, argv);
+    const std::string file = complete ? operand(words, "-o") + "/" + operand(words, "-n") : "";
+    const auto made_private = [&] { return !assembles || attune::make_runtime_private(file + ".o"); };
+    if (!by_assembly) {
+        const int failed = __real_main(argc, argv);
+        return failed || !made_private();
+    }
 
     attune::leave_as_assembly();
     if (assembles) {
@@ -90,10 +96,10 @@ extern "C" int __wrap_main(int argc, char **argv) {
         std::string &list = operand(words, "-e") = keeps ? "" : "assembly";
         for (const std::string &product : products) list += (list.empty() ? "" : ",") + product;
     }
-    const std::string file = operand(words, "-o") + "/" + operand(words, "-n");
     int failed = __real_main(argc, pointers(words).data());
     failed = failed || name_what_is_meant(file + ".s");
     failed = failed || (assembles && assemble(file + ".s", file + ".o"));
+    failed = failed || !made_private();
     if (!keeps) std::remove((file + ".s").c_str());
     return failed;
 }

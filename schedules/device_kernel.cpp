@@ -6,6 +6,7 @@
 // writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a block takes. Fails where
 // the PTX lacks that instruction, or has what would be slow or would not load. registers: the most that a lane may have, so that
 // a multiprocessor has room for more blocks; 0, as many as it likes.
+#include "generators/private_runtime.h"
 #include "schedules/require.h"
 #include <cstdlib>
 #include <cstring>
@@ -150,6 +151,7 @@ void make(const Arguments &a) {
     for (const auto &[name, value] : a.parameters)
         if (name != "target") generator->set_generatorparam_value(name, value);
     with_image(generator->build_module(a.name), a).compile({{OutputFileType::object, a.folder + "/" + a.name + ".o"}});
+    attune::require(attune::make_runtime_private(a.folder + "/" + a.name + ".o"), "the object cannot be changed");
 }
 
 }  // namespace

@@ -188,6 +188,7 @@ std::string doctor_text() {
     out += "\nvariants\n";
     out += line_of("linked in", std::to_string(all.size()));
     out += line_of("run here", std::to_string(here) + (here ? "" : "; build the preset native on this machine"));
+    if (const std::string missing = missing_variants(); !missing.empty()) out += line_of("warning", missing);
     for (const char *name : {"ATTUNE_FORCE_VARIANT", "ATTUNE_VERBOSE"})
         if (const char *value = std::getenv(name)) out += line_of("set", std::string(name) + "=" + value);
     if (const Context context; !context.status().ok()) out += line_of("problem", context.status().message());

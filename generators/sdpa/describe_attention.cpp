@@ -92,8 +92,9 @@ std::string source_of(const attune::UserAttention &user, const std::string &name
     }
     attune::MaskDependence mask{};
     if (user.mask) mask = attune::dependence_of(user.mask);
-    s << "constexpr AttentionRecord record{\"" << name << "\", \"" << (backward ? name + "_backward" : "") << "\", "
-      << (user.captures.empty() ? "{}" : "captures") << ", " << bool(user.mask) << ", " << mask.on_batch << ", " << mask.on_head
+    s << "constexpr AttentionRecord record{\"" << name << "\", \"user_" << name << "\", \""
+      << (backward ? "user_" + name + "_backward" : "") << "\", " << (user.captures.empty() ? "{}" : "captures") << ", "
+      << bool(user.mask) << ", " << mask.on_batch << ", " << mask.on_head
       << ", variants};\nconst AttentionRegistration registration(record);\n\n}  // namespace\n\n"
       << "Status forward(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View "
          "&out,\n"
@@ -103,7 +104,7 @@ std::string source_of(const attune::UserAttention &user, const std::string &name
         for (const auto &c : user.captures)
             s << (c->dimensions > 0 ? "{options." + c->name + ", {}}, " : "{{}, options." + c->name + "}, ");
         s << "{}};\n";
-        return "std::span(given, " + std::to_string(user.captures.size()) + "), " +
+        return "ArrayView<const CaptureArgument>(given, " + std::to_string(user.captures.size()) + "), " +
                (user.mask ? "options.block_mask" : "nullptr");
     };
     std::string more = arguments();
@@ -115,8 +116,8 @@ std::string source_of(const attune::UserAttention &user, const std::string &name
         s << "    const View captured[] = {";
         for (const auto &c : user.captures) s << (known_of(user, *c).has_gradient ? "gradients." + c->name : "{}") << ", ";
         s << "{}};\n    return run_user_attention_backward(context, record, query, key, value, forward, gradients.sdpa,\n"
-          << "                                       std::span(captured, " << user.captures.size() << "), options.sdpa, "
-          << more << ");\n}\n";
+          << "                                       ArrayView<const View>(captured, " << user.captures.size()
+          << "), options.sdpa, " << more << ");\n}\n";
     }
     s << "\n}  // namespace " << name << "\n";
     return s.str();

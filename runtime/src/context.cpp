@@ -1,9 +1,11 @@
 #include "attune/context.h"
+#include "attune/variants.h"
 #include "context_state.h"
 #include "float_state.h"
 #include "processors.h"
 #include "shape_record.h"
 #include "variant_table.h"
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -41,6 +43,9 @@ Status Context::read(const ContextOptions &options) {
             return {StatusCode::invalid_argument, "ATTUNE_FORCE_VARIANT: there is no variant " + std::string(name)};
     }
     if (const char *v = std::getenv("ATTUNE_VERBOSE")) s.verbose = *v && std::strcmp(v, "0") != 0;
+    if (s.verbose)
+        if (const std::string missing = missing_variants(); !missing.empty())
+            std::fprintf(stderr, "attune: %s\n", missing.c_str());
     if (const char *file = std::getenv("ATTUNE_RECORD_SHAPES"); file && *file) {
         s.shapes = std::make_unique<ShapeRecord>(file);
         if (const std::string defect = s.shapes->defect(); !defect.empty())

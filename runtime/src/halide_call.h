@@ -1,9 +1,9 @@
 // A call of a kernel: its arguments in Halide's order, and Halide's process-wide handlers for errors, threads and memory,
 // which act for our calls only and pass every other on to the handler that was there before.
 #pragma once
-#include "HalideRuntime.h"
 #include "attune/tensor.h"
 #include "context_state.h"
+#include "halide_runtime.h"
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -49,7 +49,7 @@ Status choose_blocks(const SdpaCall &call, const BlockSides &sides, Choice &choi
     const Blocks n(call, sides);
     if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.chunks > most_elements)
         return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
-    const std::string op = std::string(call.user->attention->name) + "_mask_blocks";
+    const std::string op = std::string(call.user->attention->op) + "_mask_blocks";
     static constexpr Wish wishes[] = {{"blocks", "", ""}};
     return choose_variant({op, sum_type(call.sizes.dtype)}, wishes, {}, choice);
 }

@@ -66,7 +66,7 @@ Status run(Context &context, Context::State &state, const UserCall &user, const 
     if (Status s = check_captures(user, query.dtype, inputs); !s.ok()) return s;
     SdpaCall call;
     if (Status s = check_attention(query, key, value, out, options, inputs, call); !s.ok()) return s;
-    call.op = attention.name;
+    call.op = attention.op;
     call.user = &user;
     set_scale(call, scale_of(options, call.sizes.head_dim));
     AttentionChoice choice;
@@ -78,7 +78,7 @@ Status run(Context &context, Context::State &state, const UserCall &user, const 
 
 Status run_gradients(Context &context, Context::State &state, const UserCall &user, const ConstView &query,
                      const ConstView &key, const ConstView &value, const SdpaForward &forward, const SdpaGradients &gradients,
-                     std::span<const View> grad_captures, const SdpaOptions &options) {
+                     ArrayView<const View> grad_captures, const SdpaOptions &options) {
     const CallStart start = start_of_call();
     const AttentionRecord &attention = *user.attention;
     if (Status s = check_options(attention, options); !s.ok()) return s;
@@ -130,7 +130,7 @@ Status run_gradients(Context &context, Context::State &state, const UserCall &us
 
 Status run_user_attention(Context &context, const AttentionRecord &attention, const ConstView &query, const ConstView &key,
                           const ConstView &value, const View &out, const SdpaOptions &options,
-                          std::span<const CaptureArgument> captures, BlockMask *block_mask) noexcept {
+                          ArrayView<const CaptureArgument> captures, BlockMask *block_mask) noexcept {
     const auto body = [&](Context::State &state, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
                           const SdpaOptions &given, std::span<const CaptureArgument> of_captures) {
         return run(context, state, {&attention, of_captures, block_mask}, q, k, v, o, given);
@@ -140,8 +140,8 @@ Status run_user_attention(Context &context, const AttentionRecord &attention, co
 
 Status run_user_attention_backward(Context &context, const AttentionRecord &attention, const ConstView &query,
                                    const ConstView &key, const ConstView &value, const SdpaForward &forward,
-                                   const SdpaGradients &gradients, std::span<const View> grad_captures,
-                                   const SdpaOptions &options, std::span<const CaptureArgument> captures,
+                                   const SdpaGradients &gradients, ArrayView<const View> grad_captures,
+                                   const SdpaOptions &options, ArrayView<const CaptureArgument> captures,
                                    BlockMask *block_mask) noexcept {
     const auto body = [&](Context::State &state, const ConstView &q, const ConstView &k, const ConstView &v,
                           const SdpaForward &f, const SdpaGradients &g, std::span<const View> of_captures, const SdpaOptions &o,

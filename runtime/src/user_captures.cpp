@@ -110,7 +110,7 @@ Status choose_user_captures(const BackwardCall &call, BackwardChoice &choice) {
     for (const View &gradient : call.user_captures) {
         if (!gradient.given()) continue;
         if (!choice.user_captures.variant) {
-            const std::string op = std::string(c.user->attention->name) + "_captures";
+            const std::string op = std::string(c.user->attention->op) + "_captures";
             const VariantNeeds needs{op, p.dtype, kind, p.head_dim, p.value_dim};
             if (Status s = choose_variant(needs, tiles, {}, choice.user_captures); !s.ok()) return s;
         }

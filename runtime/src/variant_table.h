@@ -3,6 +3,7 @@
 #include "attune/attention_library.h"
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,9 @@ const VariantRecords &variant_records();
 int variant_generation() noexcept;
 
 const SdpaShapeClasses &sdpa_shape_classes() noexcept;
+
+// missing_variants() of a CPU that runs the targets `usable`, with kernels of the targets `tuned`: the most specific first.
+std::string missing_variants(std::span<const std::string_view> usable, std::span<const std::string_view> tuned);
 
 // Null if there is none.
 const VariantRecord *find_variant(std::string_view name) noexcept;

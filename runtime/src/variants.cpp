@@ -39,13 +39,13 @@ const VariantRecord *find_registered(std::string_view name) noexcept {
 
 }  // namespace
 
-VariantRegistration::VariantRegistration(std::span<const VariantRecord> variants) noexcept { add(variants, nullptr); }
+VariantRegistration::VariantRegistration(ArrayView<const VariantRecord> variants) noexcept { add(variants, nullptr); }
 
 AttentionRegistration::AttentionRegistration(const AttentionRecord &attention) noexcept { add(attention.variants, &attention); }
 
 const AttentionRecord *find_attention(std::string_view op) noexcept {
     for (const Registered *r = first_registered; r; r = r->next)
-        if (r->attention && (r->attention->name == op || (r->attention->backward_op == op && !op.empty()))) return r->attention;
+        if (r->attention && !op.empty() && (r->attention->op == op || r->attention->backward_op == op)) return r->attention;
     return nullptr;
 }
 
@@ -107,6 +107,33 @@ std::vector<TargetInfo> targets() {
     std::vector<TargetInfo> infos;
     for (const char *target : cpu_targets()) infos.push_back({target, missing_for(target)});
     return infos;
+}
+
+std::string missing_variants(std::span<const std::string_view> usable, std::span<const std::string_view> tuned) {
+    if (usable.empty()) return {};
+    const std::string_view best = usable.front();
+    for (const std::string_view target : usable) {
+        if (std::find(tuned.begin(), tuned.end(), target) == tuned.end()) continue;
+        if (target == best) return {};
+        return "no kernels of this CPU's target " + std::string(best) + " are linked in, those of " + std::string(target) +
+               " run in their place: build Attune with ATTUNE_TARGETS=" + std::string(best) + " or the preset portable";
+    }
+    return "no tuned kernels that this CPU runs are linked in, every call takes the slow root schedule on one thread: build "
+           "Attune "
+           "with ATTUNE_TARGETS=" +
+           std::string(best) + " or the preset portable";
+}
+
+std::string missing_variants() {
+    std::vector<std::string_view> usable, tuned;
+    const VariantRecords records = variant_records();
+    for (const std::string_view target : cpu_targets()) {
+        if (!runs_here(target)) continue;
+        usable.push_back(target);
+        const auto of_target = [&](const VariantRecord *v) { return v->target == target && v->schedule != "root"; };
+        if (std::any_of(records->begin(), records->end(), of_target)) tuned.push_back(target);
+    }
+    return missing_variants(usable, tuned);
 }
 
 int number_of(const VariantRecord &v, std::string_view name, int otherwise) {

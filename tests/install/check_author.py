@@ -33,7 +33,7 @@ int main() {
     auto *volatile forward = &recency::forward;  // so that the library is linked in
     (void)forward;
     for (const attune::VariantInfo &v : attune::variants())
-        if (v.op == "recency" && v.dtype == attune::DType::f32)
+        if (v.op == "user_recency" && v.dtype == attune::DType::f32)
             std::printf("%s %s\n", std::string(v.name).c_str(), std::string(v.numbers).c_str());
 }
 """

@@ -34,5 +34,16 @@ eval "$command"
 if eval "${command/-lattune -lattune_halide_runtime/-lattune_halide_runtime -lattune}" 2>"$work/order.log"; then
   echo "the archives link in any order, docs/link-by-hand.md says they do not"; exit 1
 fi
-grep -q 'undefined reference to .halide_' "$work/order.log"
+grep -q 'undefined reference to .attune_' "$work/order.log"
+# A library of a target above avx2 has kernels of that one, too, for other CPUs.
+if [ -e "$work/prefix"/lib*/libattune_fallback.a ]; then
+  ATTUNE_FORCE_VARIANT=sdpa_f32_dany_avx2_prefill_short_training "$work/build/consumer" | cmp - "$work/out"
+  if [ -x "$work/prefix/bin/attune" ]; then
+    "$work/prefix/bin/attune" variants --json >"$work/variants.json"
+    for name in sdpa_bf16_dany_avx2_prefill_long_training sdpa_backward_f16_dany_avx2_tiles_training \
+      linear_f64_avx2_panels_many masked_softmax_f32_avx2_rows; do
+      grep -q "\"$name\"" "$work/variants.json" || { echo "the installed program has no $name"; exit 1; }
+    done
+  fi
+fi
 if ldd "$work/build/consumer" | grep -iE 'halide|python'; then echo "the consumer needs Halide or Python at run time"; exit 1; fi

@@ -1,4 +1,5 @@
 // ATTUNE_FORCE_VARIANT and ATTUNE_VERBOSE, read once by each Context.
+#include "runtime/src/variant_table.h"
 #include "tests/support/environment.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
@@ -127,6 +128,24 @@ TEST_CASE("environment: ATTUNE_VERBOSE writes one line for each call", "[runtime
     CHECK(written[1].find("forced") != std::string::npos);
     CHECK(written[2].find("no keys") != std::string::npos);
     for (const std::string &line : written) CHECK(line.find(" us") != std::string::npos);
+}
+
+TEST_CASE("environment: a CPU without kernels of its own target is told so", "[runtime]") {
+    using Targets = std::vector<std::string_view>;
+    const auto missing = [](const Targets &usable, const Targets &tuned) { return attune::missing_variants(usable, tuned); };
+    const Targets zen5 = {"zen5", "zen4", "avx512", "avx2", "generic"}, old = {"avx2", "generic"};
+    CHECK(missing(zen5, {"zen5"}) == "");
+    CHECK(missing(old, {"avx2"}) == "");
+    CHECK(missing(zen5, {"avx2", "generic"}).find("no kernels of this CPU's target zen5 are linked in, those of avx2 run") ==
+          0);
+    CHECK(missing(zen5, {"sapphirerapids", "zen4", "avx2"}).find("those of zen4 run in their place") != std::string::npos);
+    CHECK(missing(old, {"zen5"}).find("no tuned kernels that this CPU runs are linked in, every call takes the slow root") ==
+          0);
+    CHECK(missing(old, {}).find("ATTUNE_TARGETS=avx2 or the preset portable") != std::string::npos);
+    // What is linked in here: a context says the same, once, before its calls.
+    Environment verbose("ATTUNE_VERBOSE", "1");
+    const std::string expected = attune::missing_variants();
+    CHECK(stderr_of([] { attune::Context context; }) == (expected.empty() ? "" : "attune: " + expected + "\n"));
 }
 
 TEST_CASE("environment: nothing is written without ATTUNE_VERBOSE, also where a call fails", "[runtime]") {

@@ -10,6 +10,13 @@
 #define INFO(...) static_cast<void>(0)
 #elif __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_all.hpp>
+using Catch::Approx;  // as version 2 has it
+namespace attune_test {
+inline auto contains_text(const std::string &text) { return Catch::Matchers::ContainsSubstring(text); }
+}  // namespace attune_test
 #else
 #include <catch2/catch.hpp>
+namespace attune_test {
+inline auto contains_text(const std::string &text) { return Catch::Matchers::Contains(text); }
+}  // namespace attune_test
 #endif

@@ -95,7 +95,7 @@ TEST_CASE("neighbours are one step away in a knob, and legal", "[tune]") {
 }
 
 TEST_CASE("what is wrong with the file of a space is said with its place", "[tune]") {
-    auto says = [](const std::string &what) { return Catch::Matchers::Contains(what); };
+    auto says = [](const std::string &what) { return attune_test::contains_text(what); };
     CHECK_THAT(why_no_space("{"), says("parse error"));
     CHECK_THAT(why_no_space(changed("\"schema\": 1", "\"schema\": 2")), says("schema 2, expected 1"));
     CHECK_THAT(why_no_space(changed("\"dot\"", "\"dots\"")), says("\"op\" is dots, expected dot"));

@@ -2,7 +2,7 @@
 // that are wrong in one way each: <name>_argv for each line of wrong_candidates.h. It takes keys in chunks, whose partial
 // results lie in scratch memory until they are merged; a task is a tile of queries of one head.
 #include "wrong_candidates.h"
-#include "HalideRuntime.h"
+#include "runtime/src/halide_runtime.h"
 #include <atomic>
 #include <chrono>
 #include <cmath>

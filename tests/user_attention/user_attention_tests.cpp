@@ -8,6 +8,7 @@
 #include "tests/user_attention/user_attention_case.h"
 #include <attune/variants.h>
 #include <memory>
+#include <set>
 
 using namespace attune_test;
 
@@ -156,7 +157,7 @@ TEMPLATE_TEST_CASE("every variant of a user's attention agrees with its formula"
     attune::Context context({.threads = 1});
     int tried = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
-        const bool forward = v.op == "alibi_attention", backward = v.op == "alibi_attention_backward";
+        const bool forward = v.op == "user_alibi_attention", backward = v.op == "user_alibi_attention_backward";
         if (v.dtype != attune::dtype_of<TestType>() || !v.runs_here || !(forward || backward)) continue;
         for (const auto &[queries, keys] : {std::pair(1, 65), {17, 131}}) {
             CAPTURE(v.name, queries, keys);
@@ -174,7 +175,7 @@ TEST_CASE("variants of one head size agree with the formula, by matrix tiles whe
     attune::Context context({.threads = 2});
     int tried = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
-        if (v.op != "alibi_by_tiles" || v.schedule == "blocks" || !v.runs_here) continue;
+        if (v.op != "user_alibi_by_tiles" || v.schedule == "blocks" || !v.runs_here) continue;
         for (const auto &[queries, keys] : {std::pair(1, 65), {67, 131}, {40, 300}}) {
             CAPTURE(v.name, queries, keys);
             UserArrays<float> a(sizes_of(1, 2, 1, queries, keys, 64), {{0.25f, 0.125f}}, 7);
@@ -302,7 +303,7 @@ TEST_CASE("bad captures are refused in their words before anything is written", 
     o = a.options(), o.table = attune::ConstView(a.captures[0].data(), {1, 11});
     CHECK(refused(o).find("table: is too small: everything reads beyond its extents") == 0);
     o = a.options(), o.sdpa.softcap = 1;
-    CHECK(refused(o).find("everything: no variant for f32 with the options of this call (scored) is linked in") == 0);
+    CHECK(refused(o).find("user_everything: no variant for f32 with the options of this call (scored) is linked in") == 0);
     o = a.options(), o.sdpa.score = attune::Score::cosine;
     CHECK(refused(o).find("score: must be dot_product") == 0);
     o = a.options(), o.table = attune::ConstView(a.out.data(), {2, 11});
@@ -312,9 +313,22 @@ TEST_CASE("bad captures are refused in their words before anything is written", 
 TEST_CASE("variants of a user's attention are listed", "[user_attention]") {
     int forward = 0, backward = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
-        forward += v.op == "alibi_attention" && v.runs_here;
-        backward += v.op == "alibi_attention_backward" && v.runs_here;
+        forward += v.op == "user_alibi_attention" && v.runs_here;
+        backward += v.op == "user_alibi_attention_backward" && v.runs_here;
     }
     CHECK(forward > 0);
     CHECK(backward > 0);
+}
+
+TEST_CASE("names of users' attentions and of the library never meet", "[user_attention]") {
+    std::set<std::string_view> names;
+    for (const attune::VariantInfo &v : attune::variants()) {
+        CAPTURE(v.name, v.op);
+        CHECK(names.insert(v.name).second);
+        CHECK(v.name.substr(0, v.op.size()) == v.op);
+        if (attune::find_attention(v.op)) CHECK(v.op.starts_with("user_"));
+    }
+    CHECK(attune::find_attention("user_alibi_attention"));
+    CHECK_FALSE(attune::find_attention("alibi_attention"));  // as an op of the library might be named
+    CHECK_FALSE(attune::find_attention(""));
 }

@@ -58,7 +58,8 @@ template<typename F> std::string error_of(const F &f) {
 TEST_CASE("user case: attention and gradients with captures are right by root's word", "[tune]") {
     const TemporaryFolder folder;
     const Captures captures = {{"slopes", npy(folder, "slopes.npy", {0.5f, 0.25f, 0.125f, 0.0625f})}};
-    for (const auto &[op, schedule] : {std::pair("alibi_attention", "prefill"), {"alibi_attention_backward", "tiles"}}) {
+    for (const auto &[op, schedule] :
+         {std::pair("user_alibi_attention", "prefill"), {"user_alibi_attention_backward", "tiles"}}) {
         const attune::VariantInfo v = prefill_of(op, schedule);
         INFO(v.name);
         CHECK(defect(*make_user_case(op, shape(), captures), v.name) == "");
@@ -77,8 +78,8 @@ TEST_CASE("user case: other captures than those of the call are wrong", "[tune]"
     const TemporaryFolder folder;
     const Captures one = {{"slopes", npy(folder, "one.npy", {0.5f, 0.25f, 0.125f, 0.0625f})}},
                    other = {{"slopes", npy(folder, "other.npy", {0.5f, 0.25f, 0.125f, 0.07f})}};
-    const auto right = make_user_case("alibi_attention", shape(), one),
-               wrong = make_user_case("alibi_attention", shape(), other);
+    const auto right = make_user_case("user_alibi_attention", shape(), one),
+               wrong = make_user_case("user_alibi_attention", shape(), other);
     CHECK(defect(*right, {}) == "");
     // What is expected of one, of the output of the other.
     wrong->sample(1e12, 1), right->sample(1e12, 1);
@@ -90,7 +91,7 @@ TEST_CASE("user case: other captures than those of the call are wrong", "[tune]"
 TEST_CASE("user case: captures that are not as the struct has them are refused", "[tune]") {
     const TemporaryFolder folder;
     const auto made = [&](const Captures &captures, attune::DType dtype = attune::DType::f32) {
-        return error_of([&] { make_user_case("alibi_attention", shape(dtype), captures); });
+        return error_of([&] { make_user_case("user_alibi_attention", shape(dtype), captures); });
     };
     const std::string slopes = npy(folder, "slopes.npy", {0.5f, 0.25f, 0.125f, 0.0625f});
     CHECK(made({}).find("--capture slopes: must be given") == 0);
@@ -104,19 +105,20 @@ TEST_CASE("user case: the module that the tuner loads has the attention and its 
     // every_other is linked in with prefill alone, in f32.
     const auto roots = [] {
         int count = 0;
-        for (const attune::VariantInfo &v : attune::variants()) count += v.op == "every_other" && v.schedule == "root";
+        for (const attune::VariantInfo &v : attune::variants()) count += v.op == "user_every_other" && v.schedule == "root";
         return count;
     };
     CHECK(roots() == 0);
-    const attune::AttentionRecord *linked = attune::find_attention("every_other");
+    const attune::AttentionRecord *linked = attune::find_attention("user_every_other");
     REQUIRE(linked);
     load_attention(EVERY_OTHER_MODULE);
     CHECK(roots() == 2);
-    const attune::AttentionRecord *loaded = attune::find_attention("every_other_backward");
+    const attune::AttentionRecord *loaded = attune::find_attention("user_every_other_backward");
     REQUIRE(loaded);
     CHECK(loaded != linked);
     CHECK(loaded->name == "every_other");
-    for (const char *op : {"every_other", "every_other_backward"})
+    CHECK(loaded->op == "user_every_other");
+    for (const char *op : {"user_every_other", "user_every_other_backward"})
         CHECK(defect(*make_user_case(op, shape(), {{"step", "3"}}), {}) == "");
     CHECK_THROWS_AS(load_attention("/there/is/no/module.so"), attune::program::MachineError);
 }
@@ -139,7 +141,7 @@ std::vector<Json> work(const Json &job) {
 
 // every_other's own prefill kernel, as a candidate.
 Json job_of_module(const std::string &step) {
-    const attune::VariantInfo v = prefill_of("every_other", "prefill");
+    const attune::VariantInfo v = prefill_of("user_every_other", "prefill");
     const auto text = [](std::string_view of) { return std::string(of); };
     const Json shape = {{"b", 2}, {"h", 4}, {"kv", 2}, {"q", 37}, {"k", 70}, {"d", 16}, {"dv", 24}};
     Json wide = shape;
@@ -201,8 +203,8 @@ TEST_CASE("worker: a user's attention is checked with its captures, and what is 
 
 TEST_CASE("gate: a user's attention that is wrong is refused", "[tune]") {
     const TemporaryFolder folder;
-    const attune::VariantInfo v = prefill_of("alibi_attention", "prefill");
-    const attune::AttentionRecord *attention = attune::find_attention("alibi_attention");
+    const attune::VariantInfo v = prefill_of("user_alibi_attention", "prefill");
+    const attune::AttentionRecord *attention = attune::find_attention("user_alibi_attention");
     REQUIRE(attention);
     static attune::VariantRecord wrong;
     for (const attune::VariantRecord &record : attention->variants)
@@ -235,23 +237,23 @@ TEST_CASE("user case: captures that are not given are made up, as large as calls
             attune::program::NpyFile(name, captures.at(name), attune::program::ElementKind::floats).read();
         return attune::program::text_of(array.shape);
     };
-    const Captures alibi = complete_captures("alibi_attention_backward", {}, {small, large}, folder / "made", made_up);
+    const Captures alibi = complete_captures("user_alibi_attention_backward", {}, {small, large}, folder / "made", made_up);
     CHECK(extents(alibi, "slopes") == "(6,)");
     CHECK(made_up == std::vector<std::string>{"slopes (6,)"});
-    CHECK(defect(*make_user_case("alibi_attention_backward", large, alibi), {}) == "");
+    CHECK(defect(*make_user_case("user_alibi_attention_backward", large, alibi), {}) == "");
     made_up.clear();
     const Captures everything =
-        complete_captures("everything", {{"cap", "2"}, {"reach", "5"}}, {shape()}, folder / "made", made_up);
+        complete_captures("user_everything", {{"cap", "2"}, {"reach", "5"}}, {shape()}, folder / "made", made_up);
     CHECK(extents(everything, "table") == "(4, 11)");
     CHECK(extents(everything, "temperature") == "(2, 4)");
     CHECK(everything.at("cap") == "2");
     CHECK(made_up.size() == 5);
     attune::Context context;
-    CHECK(make_user_case("everything", shape(), everything)->call(context, "").message() == "");
+    CHECK(make_user_case("user_everything", shape(), everything)->call(context, "").message() == "");
     // One that is given stays, even where it is too small.
     made_up.clear();
     const Captures given = {{"slopes", npy(folder, "two.npy", {0.5f, 0.25f})}};
-    CHECK(complete_captures("alibi_attention", given, {large}, folder / "made", made_up) == given);
+    CHECK(complete_captures("user_alibi_attention", given, {large}, folder / "made", made_up) == given);
     CHECK(made_up.empty());
-    CHECK(captures_key("alibi_attention", given) != captures_key("alibi_attention", alibi));
+    CHECK(captures_key("user_alibi_attention", given) != captures_key("user_alibi_attention", alibi));
 }

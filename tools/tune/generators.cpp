@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <string_view>
 #include <thread>
 
 namespace attune::tune {
@@ -16,6 +17,7 @@ using program::InputError, program::MachineError;
 namespace {
 
 constexpr const char *list = "attune_generators.json";
+constexpr std::string_view users_prefix = "user_";  // of ops of attune_add_attention()
 constexpr double build_limit = 1800;  // seconds; a minute where nothing else runs
 
 std::string tail_of(const std::string &text, std::size_t lines) {
@@ -98,8 +100,17 @@ Generators Generators::find(const std::string &op, const std::optional<std::stri
     Generators found(folder.lexically_normal().string());
     found.installed_ =
         fs::exists(fs::path(found.source_dir_) / "cmake/tune") && !fs::exists(fs::path(found.source_dir_) / "CMakeLists.txt");
-    found.of_op(op);
+    found.of_op(found.op_of(op));
     return found;
+}
+
+std::string Generators::op_of(const std::string &name) const {
+    const std::string users = std::string(users_prefix) + name;
+    return json_.at("ops").contains(users) ? users : name;
+}
+
+std::string Generators::name_of_op(const std::string &op) {
+    return op.starts_with(users_prefix) ? op.substr(users_prefix.size()) : op;
 }
 
 const nlohmann::json &Generators::of_op(const std::string &op) const {
@@ -113,7 +124,8 @@ std::string Generators::tunable() const {
     std::string library, users;
     for (const auto &[name, value] : json_.at("ops").items()) {
         std::string &names = is_users(name) ? users : library;
-        if (is_users(name) || fs::exists(shapes_folder() + "/" + name + ".csv")) names += (names.empty() ? "" : ", ") + name;
+        if (is_users(name) || fs::exists(shapes_folder() + "/" + name + ".csv"))
+            names += (names.empty() ? "" : ", ") + name_of_op(name);
     }
     return library.empty() ? users : library;  // a project of a user has no op of the library
 }

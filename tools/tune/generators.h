@@ -42,6 +42,10 @@ public:
     // The op whose numbers and space serve where there are none of this one: sdpa for a user's attention; else itself.
     std::string like(const std::string &op) const;
     bool is_users(const std::string &op) const;  // an attention of attune_add_attention(), or its gradients
+    // The op of a name that attune_add_attention() was given ("recency": user_recency); of other names the name.
+    std::string op_of(const std::string &name) const;
+    // The name again, of which the files of numbers are.
+    static std::string name_of_op(const std::string &op);
     std::string tunable() const;                 // ops that have shapes or, of a user's project, its attentions
     // Of a user's attention: the shared object that knows it (attune_add_attention), made up to date. Throws InputError for
     // other ops.

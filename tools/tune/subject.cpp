@@ -23,9 +23,10 @@ Captures parse_captures(const std::vector<std::string> &given) {
 
 }  // namespace
 
-Subject find_subject(const std::string &op, const Generators &generators, const std::optional<std::string> &shapes,
+Subject find_subject(const std::string &name, const Generators &generators, const std::optional<std::string> &shapes,
                      const std::vector<std::string> &captures, Lengths lengths) {
     Subject subject;
+    const std::string op = generators.op_of(name);
     const auto group = [&] {
         subject.given = subject.shapes.size();
         if (lengths == Lengths::grouped) subject.shapes = group_lengths(subject.shapes);
@@ -33,7 +34,7 @@ Subject find_subject(const std::string &op, const Generators &generators, const 
     subject.op = op, subject.like = generators.like(op);
     subject.file = shapes ? *shapes : generators.shapes_folder() + "/" + subject.like + ".csv";
     if (!shapes && !std::filesystem::exists(subject.file))
-        throw InputError(op, "has no shapes of its own, name a file with --shapes; ops that have: " + generators.tunable());
+        throw InputError(name, "has no shapes of its own, name a file with --shapes; ops that have: " + generators.tunable());
     subject.shapes = read_weighted_shapes(subject.file);
     const Captures given = parse_captures(captures);
     if (!generators.is_users(op)) {

@@ -22,7 +22,7 @@ struct Subject {
 
 // The shapes of the file, or those that the op has by itself; of a user's attention rows of `like`. Its module is made and
 // loaded, and what is not given of its captures is made up. captures: "name=file.npy" or "name=number".
-Subject find_subject(const std::string &op, const Generators &, const std::optional<std::string> &shapes,
+Subject find_subject(const std::string &name, const Generators &, const std::optional<std::string> &shapes,
                      const std::vector<std::string> &captures, Lengths);
 
 }  // namespace attune::tune

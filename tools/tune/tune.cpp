@@ -191,7 +191,8 @@ private:
 
     std::string numbers_file(const Cell &cell) const {
         if (a_.dry) return "";
-        return a_.out ? *a_.out + "/" + cell.op + "/" + cell.target + ".json" : generators_.numbers_file(cell.op, cell.target);
+        return a_.out ? *a_.out + "/" + Generators::name_of_op(cell.op) + "/" + cell.target + ".json"
+                      : generators_.numbers_file(cell.op, cell.target);
     }
 
     void write_numbers(const CellReport &report, const GeneratorProgram &program) {
@@ -201,7 +202,7 @@ private:
             notes_ += cell.variant + ": " + text_of(report.now()) + " (not written)\n";
             return;
         }
-        NumbersFile numbers(file, cell.op, cell.target);
+        NumbersFile numbers(file, Generators::name_of_op(cell.op), cell.target);
         numbers.set(cell, report.now(),
                     {{"hardware", hardware()},
                      {"halide", program.halide},

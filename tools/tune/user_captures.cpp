@@ -181,7 +181,7 @@ Captures complete_captures(const std::string &op, const Captures &given, const s
     for (const bench::Shape &shape : shapes)
         while (true) {
             Context context;
-            const Status status = make_user_case(std::string(attention.name), shape, all)->call(context, "");
+            const Status status = make_user_case(std::string(attention.op), shape, all)->call(context, "");
             const std::optional<Lack> lack = lack_in(status.message(), attention);
             if (!lack || is_given(attention.captures[lack->capture])) break;
             const CaptureRecord &c = attention.captures[lack->capture];

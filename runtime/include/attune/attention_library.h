@@ -3,13 +3,38 @@
 // this one only BlockMask is meant to be used by hand.
 #pragma once
 #include "attune/sdpa_backward.h"
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace attune {
+
+// Elements that the caller owns, one after another: std::span for headers of C++17.
+template<typename T> class ArrayView {
+public:
+    constexpr ArrayView() = default;
+    constexpr ArrayView(T *data, std::size_t size) : data_(data), size_(size) {}
+    template<std::size_t count> constexpr ArrayView(T (&array)[count]) : ArrayView(array, count) {}
+    // A vector, or a std::span.
+    template<typename Elements,
+             typename = std::enable_if_t<std::is_convertible_v<decltype(std::declval<Elements &>().data()), T *>>>
+    constexpr ArrayView(Elements &&elements) : ArrayView(elements.data(), elements.size()) {}
+
+    constexpr T *data() const { return data_; }
+    constexpr std::size_t size() const { return size_; }
+    constexpr bool empty() const { return size_ == 0; }
+    constexpr T *begin() const { return data_; }
+    constexpr T *end() const { return data_ + size_; }
+    constexpr T &operator[](std::size_t n) const { return data_[n]; }
+
+private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
 
 // Which blocks of pairs a mask leaves out, kept from call to call: what a user's mask says is asked once and not in each call.
 // Give the same object to calls of the same sizes with the same captures; clear() it when a captured buffer changes. One call at
@@ -49,17 +74,17 @@ struct CaptureRecord {
 };
 
 struct AttentionRecord {
-    std::string_view name, backward_op;  // ops of the variants
-    std::span<const CaptureRecord> captures;
+    std::string_view name, op, backward_op;  // ops of the variants: user_<name>, which no op of the library is named
+    ArrayView<const CaptureRecord> captures;
     bool has_mask, mask_by_batch, mask_by_head;
-    std::span<const VariantRecord> variants;
+    ArrayView<const VariantRecord> variants;
 };
 
 // Registers variants: variants() lists them, and dispatch finds them. One that has the name of a variant of the library, or of
 // one that was registered before, takes its place. The records are kept by reference and are never given back.
 class VariantRegistration {
 public:
-    explicit VariantRegistration(std::span<const VariantRecord>) noexcept;
+    explicit VariantRegistration(ArrayView<const VariantRecord>) noexcept;
 };
 
 // The same of an attention's, which find_attention() gives from then on.
@@ -67,7 +92,7 @@ class AttentionRegistration {
 public:
     explicit AttentionRegistration(const AttentionRecord &) noexcept;
 };
-// By its name, or that of its gradients; the latest registered. Null if there is none.
+// By its op, or that of its gradients; the latest registered. Null if there is none.
 const AttentionRecord *find_attention(std::string_view op) noexcept;
 
 // What the caller gives for a capture: a buffer, or a number.
@@ -77,12 +102,12 @@ struct CaptureArgument {
 };
 
 Status run_user_attention(Context &, const AttentionRecord &, const ConstView &query, const ConstView &key,
-                          const ConstView &value, const View &out, const SdpaOptions &, std::span<const CaptureArgument>,
+                          const ConstView &value, const View &out, const SdpaOptions &, ArrayView<const CaptureArgument>,
                           BlockMask *) noexcept;
 // grad_captures: one for each capture; not given where it is not wanted.
 Status run_user_attention_backward(Context &, const AttentionRecord &, const ConstView &query, const ConstView &key,
                                    const ConstView &value, const SdpaForward &, const SdpaGradients &,
-                                   std::span<const View> grad_captures, const SdpaOptions &, std::span<const CaptureArgument>,
+                                   ArrayView<const View> grad_captures, const SdpaOptions &, ArrayView<const CaptureArgument>,
                                    BlockMask *) noexcept;
 
 }  // namespace attune

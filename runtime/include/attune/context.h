@@ -50,8 +50,9 @@ DefaultThreads default_threads();
 // Contexts are independent: different threads may use different Contexts at the same time. One Context serves one call
 // at a time. Environment, read once here: ATTUNE_FORCE_VARIANT=name runs that variant for every call of its op, or fails
 // if it can't (a name that no variant has makes status() say so); ATTUNE_VERBOSE=1 writes a line to stderr for each call:
-// variant, why, microseconds; ATTUNE_RECORD_SHAPES=file appends a line for each shape that was called to a file, with the calls
-// and seconds of it, when the Context goes (a file that cannot be written makes status() say so).
+// variant, why, microseconds, and first what missing_variants() (variants.h) says; ATTUNE_RECORD_SHAPES=file appends a line for
+// each shape that was called to a file, with the calls and seconds of it, when the Context goes (a file that cannot be written
+// makes status() say so).
 //
 // Each call computes in the default floating-point state, on every thread: rounding to nearest, subnormal numbers kept, no
 // traps. The caller's rounding mode, flush-to-zero, denormals-are-zero, trap masks and exception flags are back when it

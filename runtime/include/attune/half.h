@@ -1,12 +1,14 @@
 // Conversions of the 16-bit types: exact to float, and rounded once, to the nearest and ties to even, from float or double.
 #pragma once
 #include "attune/tensor.h"
-#include <bit>
 #include <cstdint>
 
 namespace attune {
 
-constexpr float to_float(bfloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+// std::bit_cast, which C++17 has not; GCC 11 and clang 9 know the builtin in any version of the language.
+template<typename To, typename From> constexpr To bits_as(From x) { return __builtin_bit_cast(To, x); }
+
+constexpr float to_float(bfloat16 x) { return bits_as<float>(static_cast<std::uint32_t>(x.bits) << 16); }
 
 constexpr float to_float(float16 x) {
     const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
@@ -16,7 +18,7 @@ constexpr float to_float(float16 x) {
         return sign ? -magnitude : magnitude;
     }
     const std::uint32_t wide = exponent == 31 ? 255u : exponent + (127u - 15u);
-    return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+    return bits_as<float>(sign | wide << 23 | fraction << 13);
 }
 
 // The bits of x in a format of 16 bits. What is beyond the largest number becomes infinite, NaN stays NaN (and quiet).
@@ -25,7 +27,7 @@ template<int exponent_bits> constexpr std::uint16_t rounded_to_16_bits(double x)
     constexpr std::uint64_t infinity = (std::uint64_t{1} << 15) - (std::uint64_t{1} << fraction_bits);
     constexpr int lowest =
         1023 - ((1 << (exponent_bits - 1)) - 2);  // the double's exponent field of the smallest normal number
-    const auto bits = std::bit_cast<std::uint64_t>(x);
+    const auto bits = bits_as<std::uint64_t>(x);
     const std::uint64_t magnitude = bits & ~(std::uint64_t{1} << 63);
     const auto sign = static_cast<std::uint16_t>(bits >> 48 & 0x8000u);
     const int exponent = static_cast<int>(magnitude >> 52);

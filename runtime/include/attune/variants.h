@@ -36,4 +36,8 @@ struct TargetInfo {
 };
 std::vector<TargetInfo> targets();
 
+// One line on what this CPU misses among the variants that are linked in: kernels of its own target, or any tuned ones, without
+// which every call takes the slow root schedule on one thread. Empty if it misses nothing.
+std::string missing_variants();
+
 }  // namespace attune

@@ -1,5 +1,6 @@
 #include "cuda_backend.h"
 #include "HalideRuntimeCuda.h"
+#include "halide_runtime.h"
 #include "published.h"
 #include <cstdlib>
 #include <dlfcn.h>

@@ -110,11 +110,26 @@ with tempfile.TemporaryDirectory() as folder:
     script = pathlib.Path(folder, "call.cmake")
     for header in ("a.h", "made.h"):
         pathlib.Path(folder, header).touch()
-    for arguments, words in CALLS.items():
-        script.write_text(f'set(ATTUNE_SOURCE_DIR "{source}")\ninclude("{source}/cmake/attune_add_op.cmake")\n'
-                          f'include("{source}/cmake/attune_add_attention.cmake")\nattune_add_attention(made {arguments})\n')
-        code, text = run([cmake, "-P", script], folder)
-        check(arguments, code, " ".join(text.split()), f"attune_add_attention(made): {words}")
 
-print("\n".join(failures) or f"{len(SIGNATURES) + len(STRUCTS) + len(NAMES) + len(FLOATS) + len(CALLS)} mistakes are told")
+
+    def add_attention(name, arguments, words):
+        script.write_text("".join(f'include("{source}/cmake/attune_add_{file}.cmake")\n' for file in ("op", "attention")) +
+                          f"attune_add_attention({name} {arguments})\n")
+        code, text = run([cmake, "-P", script], folder)
+        check(f"{name} {arguments}", code, " ".join(text.split()), f"attune_add_attention({name}): {words}")
+
+    for arguments, words in CALLS.items():
+        add_attention("made", arguments, words)
+
+    # Names that the library has, and those that it makes of others.
+    TAKEN = "sdpa cosine gaussian additive_separable sdpa_backward linear merge capture_gradient".split()
+    RESERVED = {"user_alibi": "user_", "attune": "attune", "std": "std", "alibi_backward": "_backward",
+                "alibi_captures": "_captures", "alibi_mask_blocks": "_mask_blocks"}
+    for name in TAKEN:
+        add_attention(name, "SOURCE a.h TYPE A", "the name is taken by an op of the library; choose another")
+    for name, part in RESERVED.items():
+        add_attention(name, "SOURCE a.h TYPE A", f"the name is reserved: {part} is of names that are made")
+
+print("\n".join(failures) or f"{len(SIGNATURES) + len(STRUCTS) + len(NAMES) + len(FLOATS) + len(CALLS) + len(TAKEN) + len(RESERVED)} "
+      "mistakes are told")
 sys.exit(bool(failures))

@@ -1,0 +1,19 @@
+# attune_add_runtime(name halide-target): the static library <name> of Halide's runtime as kernels of the library call it, under
+# names of its own (generators/private_runtime.h).
+add_executable(attune_private_runtime generators/private_runtime_main.cpp generators/private_runtime.cpp)
+target_include_directories(attune_private_runtime PRIVATE ${ATTUNE_SOURCE_DIR})
+target_compile_options(attune_private_runtime PRIVATE ${ATTUNE_WARNINGS})
+set_target_properties(attune_private_runtime PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)
+
+function(attune_add_runtime name target)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND Halide::GenRT -r ${name} -o ${CMAKE_CURRENT_BINARY_DIR} -e object target=${target}
+    COMMAND attune_private_runtime ${object}
+    DEPENDS Halide::GenRT attune_private_runtime COMMENT "runtime ${name}" VERBATIM)
+  add_library(${name} STATIC ${object})
+  set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  # Not Halide::Runtime, which is only an include path: every user of attune would need Halide.
+  target_link_libraries(${name} INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()

@@ -1,0 +1,71 @@
+# attune_fallback: kernels of the target avx2 for an installed library that comes to another CPU than it was built for, where only the
+# root schedule would run, slowly and on one thread. For each op and type one or two that take any sizes and options; of keys that
+# the built targets have, too, so that on their CPUs dispatch chooses as without. No part of a default build: `cmake --install`
+# makes it, and the program that is installed with it.
+option(ATTUNE_FALLBACK "an installed library also has kernels of avx2, for CPUs other than those it was built for" ${PROJECT_IS_TOP_LEVEL})
+set(attune_fallback_keys
+  "/0/(prefill/(short|long)/training|decode/g4/(training|scored)|rows//(weights|none)|tiles//training|blocks//none|panels/(many|row)/none)$")
+
+# Sets ATTUNE_HAS_FALLBACK: whether some built target is above avx2, and avx2 not built.
+macro(attune_choose_fallback)
+  set(ATTUNE_HAS_FALLBACK OFF)
+  if(ATTUNE_FALLBACK AND NOT ATTUNE_SANITIZE AND NOT avx2 IN_LIST ATTUNE_BUILT_TARGETS)
+    foreach(target IN LISTS ATTUNE_BUILT_TARGETS)
+      if(avx2 IN_LIST ATTUNE_FALLBACK_${target})
+        set(ATTUNE_HAS_FALLBACK ON)
+      endif()
+    endforeach()
+  endif()
+endmacro()
+
+# attune_install_after_building(target): the target, which `all` leaves out, is made before what follows is installed. Tests, which
+# install side by side, have made it before: ATTUNE_INSTALL_AS_BUILT=1 in the environment.
+function(attune_install_after_building target)
+  install(CODE "
+    if(NOT \"\$ENV{ATTUNE_INSTALL_AS_BUILT}\")
+      message(STATUS \"Building ${target}\")
+      execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --config \"\${CMAKE_INSTALL_CONFIG_NAME}\"
+        --target ${target} --parallel OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+    endif()")
+endfunction()
+
+function(attune_add_fallback)
+  set(name attune_fallback)
+  set(symbols "int attune_variants_of_${name} = 0;\n")
+  set(rows "")
+  set(kernels "")
+  foreach(op IN LISTS ATTUNE_BUILT_OPS)
+    set(own "")
+    foreach(target IN LISTS ATTUNE_BUILT_TARGETS)
+      attune_list_variants(${op} ${target})
+      list(APPEND own ${ATTUNE_KEYS})
+    endforeach()
+    attune_list_variants(${op} avx2)
+    foreach(key IN LISTS ATTUNE_KEYS)
+      attune_describe_variant(${op} avx2 "${key}")
+      if(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR NOT key MATCHES "${attune_fallback_keys}" OR NOT key IN_LIST own)
+        continue()
+      endif()
+      list(APPEND kernels ${variant})
+      set(kernel_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_avx2} PARAMS ${params})
+      attune_table_row(row ${variant} ${op} ${dtype} ${head_dim} avx2 "${schedule}" "${class}" "${kind}"
+        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
+      string(APPEND symbols "int ${variant}_argv(void **);\n")
+      string(APPEND rows "${row}")
+    endforeach()
+  endforeach()
+  set(source ${PROJECT_BINARY_DIR}/${name}.cpp)
+  configure_file(${ATTUNE_SOURCE_DIR}/cmake/registered_variants.cpp.in ${source} @ONLY)
+  add_library(${name} STATIC EXCLUDE_FROM_ALL ${source})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME fallback POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${name} PRIVATE $<TARGET_PROPERTY:attune,INTERFACE_INCLUDE_DIRECTORIES>)
+  foreach(kernel IN LISTS kernels)
+    attune_add_kernel(${kernel} LIBRARY ${name} ${kernel_${kernel}})
+  endforeach()
+  # Each calls the other. Nobody calls the registration: without a symbol that is asked for, the linker would leave it out.
+  target_link_libraries(${name} INTERFACE $<INSTALL_INTERFACE:attune::attune>)
+  target_link_libraries(attune INTERFACE $<INSTALL_INTERFACE:attune::fallback>)
+  target_link_options(attune INTERFACE $<INSTALL_INTERFACE:LINKER:--undefined=attune_variants_of_${name}>)
+  list(LENGTH kernels count)
+  message(STATUS "attune: an installed library has ${count} kernels of avx2 beside")
+endfunction()

@@ -1,0 +1,21 @@
+// Every public header, as C++17 and without a warning.
+#include <attune/attention_library.h>
+#include <attune/attune.h>
+static_assert(__cplusplus == 201703L, "attune::attune has changed the standard of a project");
+
+const char *normalise(const float *scores, float *out, int rows, int columns) {
+    static attune::Context context;
+    const attune::Status status = attune::masked_softmax(context, {scores, {rows, columns}}, {out, {rows, columns}});
+    static std::string message;
+    message = status.message();
+    return message.c_str();
+}
+
+const char *refused(const double *scores, double *out) {
+    static attune::Context context;
+    static std::string message;
+    message = attune::masked_softmax(context, {scores, {1, 1}}, {out, {1, 1}}).message();
+    return message.c_str();
+}
+
+float back(float x) { return attune::to_float(attune::to_bfloat16(x)); }
