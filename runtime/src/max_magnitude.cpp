@@ -16,18 +16,22 @@ Status choose_max_magnitude(const Context::State &context, DType dtype, Choice &
     return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
 }
 
-Status max_magnitude(Context::State &context, const ConstView &x, float *per_batch) {
+Status max_magnitude(Context::State &context, const VariantRecord &variant, const ConstView &x, float *per_batch) {
     const std::int64_t batch = x.extent[0], elements = elements_of(x);
     if (elements == 0) {
         std::fill(per_batch, per_batch + batch, 0.f);
         return {};
     }
-    Choice choice;
-    if (Status s = choose_max_magnitude(context, x.dtype, choice); !s.ok()) return s;
     HalideBuffer in(x), out(ConstView(per_batch, {batch}));
     void *args[] = {nullptr, in.get(), out.get()};
     const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / read_per_thread, 1, context.threads));
-    return call_kernel(context, choice.variant->kernel, args, threads);
+    return call_kernel(context, variant.kernel, args, threads);
+}
+
+Status max_magnitude(Context::State &context, const ConstView &x, float *per_batch) {
+    Choice choice;
+    if (Status s = choose_max_magnitude(context, x.dtype, choice); !s.ok()) return s;
+    return max_magnitude(context, *choice.variant, x, per_batch);
 }
 
 std::size_t max_magnitude_bytes(const Context::State &context, DType dtype, std::int64_t batch, std::int64_t heads,

@@ -11,6 +11,8 @@ namespace attune {
 // per_batch[b] = max |x(b, h, s, d)|, infinite if there is a NaN, 0 of nothing. x is f32, bf16 or f16, of rank 4, its last
 // dimension dense.
 Status max_magnitude(Context::State &, const ConstView &x, float *per_batch);
+// The same by a kernel that has been chosen.
+Status max_magnitude(Context::State &, const VariantRecord &, const ConstView &x, float *per_batch);
 // Which kernel that takes; called beforehand by functions that must not refuse it between kernels.
 Status choose_max_magnitude(const Context::State &, DType, Choice &);
 // Scratch that a call for x of these extents holds, but for what the Context adds to each block.

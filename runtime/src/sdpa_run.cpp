@@ -73,27 +73,32 @@ bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View 
     return fold_group(weights, group) && fold_group(out, group);
 }
 
-Status prepare_multiply_weights(const Context::State &context, const SdpaCall &call, const View &weights, const View &out,
-                                ProductCall &product) {
+// The product of the weights and the values, and what finds out whether masked ones are finite.
+struct ValuesFromWeights {
+    ProductCall product;
     Choice magnitude;
+};
+Status prepare_multiply_weights(const Context::State &context, const SdpaCall &call, const View &weights, const View &out,
+                                ValuesFromWeights &parts) {
     if (leaves_keys_out(call))
-        if (Status s = choose_max_magnitude(context, call.value.dtype, magnitude); !s.ok()) return s;
-    return prepare_batch_dot(context, weights, call.value, out, {}, product);
+        if (Status s = choose_max_magnitude(context, call.value.dtype, parts.magnitude); !s.ok()) return s;
+    return prepare_batch_dot(context, weights, call.value, out, {}, parts.product);
 }
 
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
-                        const View &out, const ProductCall &product) {
-    if (Status s = run_product(caller.state(), product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
+                        const View &out, const ValuesFromWeights &parts) {
+    if (Status s = run_product(caller.state(), parts.product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
     // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
-    if (Status s = max_magnitude(caller.state(), call.value, largest.data()); !s.ok()) return s;
+    const VariantRecord &magnitude = *parts.magnitude.variant;
+    if (Status s = max_magnitude(caller.state(), magnitude, call.value, largest.data()); !s.ok()) return s;
     for (std::int64_t b = 0; b < call.sizes.batch; b++) {
         float &of_entry = largest[static_cast<std::size_t>(b)];
         if (all_finite(of_entry)) continue;
         const std::int64_t keys = int_at(call.lengths, b);
         ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
         w.extent[3] = v.extent[2] = keys;
-        if (Status s = max_magnitude(caller.state(), v, &of_entry); !s.ok()) return s;
+        if (Status s = max_magnitude(caller.state(), magnitude, v, &of_entry); !s.ok()) return s;
         Status s = all_finite(of_entry) ? batch_dot(caller, w, v, entries(out, b, b + 1))
                                         : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
         if (!s.ok()) return s;
@@ -114,15 +119,15 @@ Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice 
     View weights, out;
     from_weights = values_from_weights(call, choice, weights, out);
     const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
-    ProductCall product;
+    std::optional<ValuesFromWeights> product;
     if (from_weights)
-        if (Status s = prepare_multiply_weights(context, call, weights, out, product); !s.ok()) return s;
+        if (Status s = prepare_multiply_weights(context, call, weights, out, product.emplace()); !s.ok()) return s;
     if (!from_weights && (!drops_all || call.lse.given()))
         if (Status s = run_values(context, call, choice.values); !s.ok()) return s;
     if (drops_all) fill_zeros(call.out);
     if (!call.weights.given()) return {};
     if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
-    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out, product) : Status();
+    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out, *product) : Status();
 }
 
 // Weights of each head go through scratch memory, of so many batch entries at a time that they stay in the cache.

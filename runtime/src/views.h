@@ -7,7 +7,6 @@
 #include "attune/masked_softmax.h"
 #include "attune/multi_head_backward.h"
 #include "attune/sdpa_backward.h"
-#include <span>
 #include <vector>
 
 namespace attune {
@@ -65,7 +64,7 @@ template<typename Argument> Argument normalised(const Argument &argument) {
     each_view(a, [](auto &v) { normalise(v); });
     return a;
 }
-template<typename Argument> std::vector<Argument> normalised(const std::span<const Argument> &arguments) {
+template<typename Argument> std::vector<Argument> normalised(const ArrayView<const Argument> &arguments) {
     std::vector<Argument> all(arguments.begin(), arguments.end());
     for (Argument &a : all) each_view(a, [](auto &v) { normalise(v); });
     return all;
