@@ -119,19 +119,18 @@ std::string missing_variants(std::span<const std::string_view> usable, std::span
                " run in their place: build Attune with ATTUNE_TARGETS=" + std::string(best) + " or the preset portable";
     }
     return "no tuned kernels that this CPU runs are linked in, every call takes the slow root schedule on one thread: build "
-           "Attune "
-           "with ATTUNE_TARGETS=" +
+           "Attune with ATTUNE_TARGETS=" +
            std::string(best) + " or the preset portable";
 }
 
 std::string missing_variants() {
     std::vector<std::string_view> usable, tuned;
-    const VariantRecords records = variant_records();
+    const VariantRecords &records = variant_records();
     for (const std::string_view target : cpu_targets()) {
         if (!runs_here(target)) continue;
         usable.push_back(target);
         const auto of_target = [&](const VariantRecord *v) { return v->target == target && v->schedule != "root"; };
-        if (std::any_of(records->begin(), records->end(), of_target)) tuned.push_back(target);
+        if (std::any_of(records.begin(), records.end(), of_target)) tuned.push_back(target);
     }
     return missing_variants(usable, tuned);
 }
