@@ -251,7 +251,8 @@ TEST_CASE("views: captured numbers that kernels cannot hold", "[views][bad_input
     static constexpr attune::CaptureRecord captures[] = {{"cap", true, DType::f32, 0, false, false, false},
                                                          {"reach", false, DType::i32, 0, false, false, false},
                                                          {"table", true, DType::f32, 2, false, false, false}};
-    const attune::AttentionRecord record{"attention_of_no_kernels", "", captures, false, false, false, {}};
+    const attune::AttentionRecord record{
+        "attention_of_no_kernels", "user_attention_of_no_kernels", "", captures, false, false, false, {}};
     attune::Context context({.threads = 1});
     const auto message = [&](auto zero, double cap, double reach) {
         using T = decltype(zero);
