@@ -25,8 +25,7 @@ template<typename F> void for_each_device_variant(std::string_view op, const std
         return;
     }
     int found = 0;
-    const attune::VariantRecords records = attune::variant_records();
-    for (const attune::VariantRecord *v : *records) {
+    for (const attune::VariantRecord *v : attune::variant_records()) {
         if (v->target != attune::device_backend()->target || v->op != op) continue;
         if (std::find(kinds.begin(), kinds.end(), v->kind) == kinds.end()) continue;
         INFO(v->name);
