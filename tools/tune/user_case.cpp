@@ -116,7 +116,7 @@ private:
         const bench::AttentionInputs<W> in = inputs_as<W>(in_);
         const bench::MappedArray out = array_of<W>(s.b * s.h * s.q * s.dv);
         const DType dtype = attune::dtype_of<W>();
-        const std::string root = root_of(attention_.name, dtype, s.options);
+        const std::string root = root_of(attention_.op, dtype, s.options);
         Context context;
         BlockMask blocks;
         require(run_user_attention(context, attention_, in.query_view(), in.key_view(), in.value_view(),
