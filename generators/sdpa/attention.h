@@ -42,13 +42,14 @@ struct Score {
     PairTerm pair;
     std::vector<ScoreStep> steps;                            // in order; empty: the scaled number is the score
     std::function<Halide::Expr(const Index &)> probability;  // a factor of the weights behind the softmax; empty: 1
-    bool any_scale = false;                                  // the kernel takes scales of 0 and below, too
+    bool scaled_first = false;                               // scores are scaled before the softmax in any case
 
-    // Scores are scaled before the softmax. Else their differences are, which takes a scale above 0 and a product less.
+    // Scores are scaled before the softmax. Else their differences are, by the magnitude of the scale, which takes a product
+    // less; its sign is then the query's, which only a score that is linear in the query has.
     bool scales_scores() const {
         for (const ScoreStep &step : steps)
             if (step.score) return true;
-        return any_scale;
+        return scaled_first;
     }
     // `all`, and no step masks any of it. `whole_block` says so of steps in blocks; another that is asked can mask any key.
     Halide::Expr and_unmasked(Halide::Expr all, const Halide::Expr &whole_block) const {

@@ -46,10 +46,15 @@ Expr weighted_term(const PairTerm &pair, const Expr &query, const Expr &key, con
 // Strict: a difference may be -inf, and distributed over it the factor would round both scores.
 Expr Builder::base2(const Expr &difference) const { return strict_float(difference * per_score()); }
 Expr Builder::per_score() const {
-    const Expr log2e = make_const(Float(64), std::numbers::log2e);
-    return cast(type, score.scales_scores() ? log2e : in.scale * log2e);
+    const Expr log2e = make_const(Float(64), std::numbers::log2e), most = cast(Float(64), type.max());
+    return cast(type, score.scales_scores() ? log2e : min(abs(in.scale) * log2e, most));
 }
-Expr Builder::natural(const Expr &x) const { return score.scales_scores() ? x : x * cast(type, in.scale); }
+Expr Builder::signed_query(const Expr &x) const {
+    if (score.scales_scores()) return x;
+    const Type bits = UInt(x.type().bits());
+    return reinterpret(x.type(), bits_of(x) ^ select(in.scale < 0, sign_bit(x.type()), make_const(bits, 0)));
+}
+Expr Builder::natural(const Expr &x) const { return score.scales_scores() ? x : x * cast(type, abs(in.scale)); }
 // "Less": code generation makes "less or equal" of "not greater", which a NaN is.
 Expr Builder::is_masked(Expr logit) const { return strict_float(logit < lowest_score(type)); }
 
@@ -128,7 +133,7 @@ void Builder::queries() {
     auto channel = [&](Expr r, Expr d) {
         Rows row = rows(r, t, h);
         if (shape.channel_group || shape.query_block) d = min(likely(d), in.head_dim - 1);
-        return cast(type, in.query(d, row.query, row.query_head, b));
+        return cast(type, signed_query(in.query(d, row.query, row.query_head, b)));
     };
     if (shape.query_block) s.query_blocks.emplace("query_block", shape.query_block, std::vector<Var>{t, h, b}, channel);
     Expr q = s.query_blocks ? (*s.query_blocks)(r, d, {t, h, b}) : channel(r, d);

@@ -68,7 +68,9 @@ struct Builder {
     Expr base2(const Expr &difference) const;
     // 2^ of the exponent of such a difference, which is not above 0: the weight of a score beside the maximum.
     Expr power_of(const Expr &difference) const { return exp2_nonpositive(difference, per_score(), shape.powers); }
-    Expr per_score() const;  // what a score is multiplied by as an exponent of 2
+    Expr per_score() const;  // what a score is multiplied by as an exponent of 2, not below 0
+    // An element of a query, negated where scores are not scaled and the scale is negative.
+    Expr signed_query(const Expr &element) const;
     // A score in natural units, as lse and raw scores have it.
     Expr natural(const Expr &score) const;
     // Below every score that counts. False for NaN.

@@ -91,7 +91,8 @@ void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_
     SdpaStages &s = build.s;
     Rows row = build.rows(s.r, s.t, s.h);
     s.query_t = Func("query_t");
-    s.query_t(stages.e, s.r, s.d, s.t, s.h, s.b) = build.in.query(s.d * 2 + stages.e, row.query, row.query_head, s.b);
+    s.query_t(stages.e, s.r, s.d, s.t, s.h, s.b) =
+        build.signed_query(build.in.query(s.d * 2 + stages.e, row.query, row.query_head, s.b));
     stages.packed_value = Func("packed_value");
     stages.packed_value(stages.e, s.d, s.k, s.h, s.b) =
         build.in.value(s.d, min(s.k * 2 + stages.e, build.in.keys - 1), s.h, s.b);

@@ -275,7 +275,7 @@ private:
     attune::Score score_of(attune::SdpaInputs &in) {
         attune::Score score{pair_term(in), {}, {}};
         const attune::UserAttention *user = attune::user_attention();
-        score.any_scale = user != nullptr;
+        score.scaled_first = user || pair != Pair::dot_product;
         user_inputs.connect();
         if (kind != Kind::plain)
             score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),

@@ -31,7 +31,8 @@ struct TileBuilder {
         const Rows row = build.rows(r, t, h);
         auto query = [&](Expr channel) {
             return filled(channel, [&](Expr channel) {
-                return parts > 1 ? s.query_t(r, channel, t, h, b) : in.query(channel, row.query, row.query_head, b);
+                return parts > 1 ? s.query_t(r, channel, t, h, b)
+                                 : build.signed_query(in.query(channel, row.query, row.query_head, b));
             });
         };
         for (int n = 0; n < parts; n++) {

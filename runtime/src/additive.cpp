@@ -56,7 +56,7 @@ AdditiveWeight::AdditiveWeight(const AdditiveOptions &options, SdpaCall &call) {
         ones64_.assign(channels, 1);
         call.pair_weight = ConstView(ones64_.data(), {call.sizes.head_dim});
     }
-    set_scale(call, options.attention.scale.value_or(1));
+    call.scale = options.attention.scale.value_or(1);
     call.pair_bias = options.b_score;
 }
 
@@ -153,7 +153,7 @@ Status run_on_device(Context &context, const ConstView &query, const ConstView &
     const NamedView w_score[] = {{"w_score", options.w_score}};
     return attention_on_device(context, query, key, value, out, options.attention, w_score, [&](SdpaCall &call) {
         call.op = per_pair;
-        set_scale(call, options.attention.scale.value_or(1));
+        call.scale = options.attention.scale.value_or(1);
         call.pair_weight = as_host(options.w_score), call.pair_bias = options.b_score;
         return options.w_score.given() ? check_w_score(call.pair_weight, call.sizes) : Status();
     });

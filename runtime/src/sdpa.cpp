@@ -27,12 +27,6 @@ double scale_of(const SdpaOptions &options, std::int64_t head_dim) {
     return options.score == Score::dot_product ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
 }
 
-void set_scale(SdpaCall &call, double scale) {
-    constexpr double least = 0x1p-100, most = 0x1p100;
-    call.scale = scale;
-    if (!call.user && !(scale >= least && scale <= most)) call.sizes.scored = true;
-}
-
 namespace {
 
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
@@ -42,7 +36,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
         if (instead.empty())
             return attention_on_device(context, query, key, value, out, options, {}, [&](SdpaCall &call) {
-                set_scale(call, scale_of(options, call.sizes.head_dim));
+                call.scale = scale_of(options, call.sizes.head_dim);
                 return Status();
             });
         return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
@@ -73,7 +67,7 @@ Status PreparedSdpa::prepare(Context::State &context, const ConstView &query, co
     if (Status s = check_attention(query, attended, value, out, options, more_inputs, call_); !s.ok()) return s;
     call_.op = op_of(options.score);
     call_.sizes.score = options.score;
-    set_scale(call_, scale_of(options, call_.sizes.head_dim));
+    call_.scale = scale_of(options, call_.sizes.head_dim);
     return choose_attention(context, call_, options.variant, choice_);
 }
 

@@ -54,9 +54,6 @@ Band band_of(const SdpaOptions &, std::optional<std::int64_t> offset, std::int64
 std::string_view op_of(Score);
 Status check_score(const SdpaOptions &);
 double scale_of(const SdpaOptions &, std::int64_t head_dim);
-// Plain kernels of the library scale differences of scores, which takes a positive scale that has room for log2(e) in f32; the
-// other kinds, and a user's attention, scale the scores themselves.
-void set_scale(SdpaCall &, double scale);
 
 // Checks everything, in the order of the arguments, and fills `call` but for op, scale and pair; more_inputs are those of
 // the op itself, which outputs must not overlap either.

@@ -68,7 +68,7 @@ Status run(Context &context, Context::State &state, const UserCall &user, const 
     if (Status s = check_attention(query, key, value, out, options, inputs, call); !s.ok()) return s;
     call.op = attention.op;
     call.user = &user;
-    set_scale(call, scale_of(options, call.sizes.head_dim));
+    call.scale = scale_of(options, call.sizes.head_dim);
     AttentionChoice choice;
     if (Status s = choose_attention(state, call, options.variant, choice); !s.ok()) return s;
     if (Status s = run_attention(context, call, choice); !s.ok()) return in_words(attention, std::move(s));

@@ -140,7 +140,7 @@ Status check(const ConstView &query, const ConstView &key, const ConstView &valu
         return s;
     p.rows.op = op_of(options.score);
     p.rows.sizes.score = options.score;
-    set_scale(p.rows, scale_of(options, p.rows.sizes.head_dim));
+    p.rows.scale = scale_of(options, p.rows.sizes.head_dim);
     p.offsets = options.offsets;
     if (options.alibi_slopes.rank == 2) p.rows.slopes.stride[0] = options.alibi_slopes.stride[0];
     list_sequences(batch, p);

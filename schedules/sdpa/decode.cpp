@@ -212,9 +212,10 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
             }
             mixed.split(r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
                 .split(d, vectors, di, lanes, TailStrategy::RoundUp)
-                .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf)
-                .reorder(di, vectors, row, in_block, some_rows, dO, block);
-            if (!in_sums) mixed.reorder(block, p.mixed_keys[n].block);
+                .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf);
+            std::vector<VarOrRVar> loops = {di, vectors, row, in_block, some_rows, dO, block};
+            if (!in_sums) loops.push_back(p.mixed_keys[n].block);  // else it is a loop of the sums' sums
+            mixed.reorder(loops);
             fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);
             if (pairs) mixed.reorder(of_pairs->mixed[n], di).atomic().vectorize(of_pairs->mixed[n]);
             mixed.vectorize(di).unroll(vectors).unroll(row);

@@ -97,9 +97,8 @@ std::vector<float> alibi_slopes(std::int64_t heads);
 struct SdpaProblem {
     DType dtype = DType::f32;
     std::int64_t batch = 1, query_heads = 1, key_heads = 1, queries = 1, keys = 1, head_dim = 1, value_dim = 1;
-    // Which options are given: `scored` for any of softcap, bias, ALiBi, mask or sinks, and for a scale below 2^-100 (0 and
-    // negative ones among them) or above 2^100; `tables` too for bias or mask; dropout for 0 < p <= 1 - 2^-32 (beyond, no weight
-    // is left).
+    // Which options are given: `scored` for any of softcap, bias, ALiBi, mask or sinks, and `tables` too for bias or mask;
+    // dropout for 0 < p <= 1 - 2^-32 (beyond, no weight is left).
     Score score = Score::dot_product;
     bool scored = false, dropout = false, tables = false;
     // What window and causal leave a query, as with_band() sets them. window_keys: the keys of a band that is bounded on both
