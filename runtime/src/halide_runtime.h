@@ -1,7 +1,8 @@
 // HalideRuntime.h, of the library's own copy of that runtime: its functions are called attune_... in objects
 // (generators/private_runtime.h), so that a program's other copy is another.
+//
+// Before any other header of Halide's runtime: a name that a header has used already, in an inline function, is not changed any more.
 #pragma once
-#include "HalideRuntime.h"
 
 // One that is missing here is undefined where it is linked.
 #pragma redefine_extname halide_set_error_handler attune_set_error_handler
@@ -22,3 +23,5 @@
 #pragma redefine_extname halide_device_free attune_device_free
 #pragma redefine_extname halide_copy_to_host attune_copy_to_host
 #pragma redefine_extname halide_opencl_device_interface attune_opencl_device_interface
+
+#include "HalideRuntime.h"

@@ -1,7 +1,7 @@
 // A device of OpenCL, such as PoCL's, which is this CPU: tensors are the host's own, and copied there and back.
+#include "halide_runtime.h"  // before others of the runtime
 #include "HalideRuntimeOpenCL.h"
 #include "device_call.h"
-#include "halide_runtime.h"
 #include <cstring>
 
 namespace {

@@ -1,6 +1,6 @@
 #include "cuda_backend.h"
+#include "halide_runtime.h"  // before others of the runtime
 #include "HalideRuntimeCuda.h"
-#include "halide_runtime.h"
 #include "published.h"
 #include <cstdlib>
 #include <dlfcn.h>
