@@ -63,12 +63,13 @@ struct Builder {
     KeyShare share = {};
 
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
-    // The exponent of 2 of a difference of two scores. A score is not scaled where no step follows (Score::scales_scores): the
-    // scale then joins log2(e) behind the difference, so that neither rounds a score before the maximum is taken off.
-    Expr base2(const Expr &difference) const;
-    // 2^ of the exponent of such a difference, which is not above 0: the weight of a score beside the maximum.
+    // 2^ of the exponent of a difference of two scores, which is not above 0: the weight of a score beside the maximum. A score
+    // is not scaled where no step follows (Score::scales_scores): the scale then joins log2(e) behind the difference, so that
+    // neither rounds a score before the maximum is taken off.
     Expr power_of(const Expr &difference) const { return exp2_nonpositive(difference, per_score(), shape.powers); }
     Expr per_score() const;  // what a score is multiplied by as an exponent of 2, not below 0
+    // The exponent itself, of devices' scores (Score::scaled_to_base2), for their instruction.
+    Expr base2(const Expr &difference) const;
     // An element of a query, negated where scores are not scaled and the scale is negative.
     Expr signed_query(const Expr &element) const;
     // A score in natural units, as lse and raw scores have it.

@@ -84,8 +84,7 @@ bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" ||
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
-    // Plain kernels scale differences of scores, and take queries to their products as they lie.
-    if (v.kind == "plain" && (p.scored || !(c.scale > 0))) return false;
+    if (v.kind == "plain" && p.scored) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
