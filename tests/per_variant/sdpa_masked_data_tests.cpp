@@ -80,7 +80,7 @@ std::vector<MaskedCase> array_masked_cases(const attune::VariantInfo &v) {
     const std::vector<std::int64_t> last = {keys - 1}, several = {1, chunk, keys - 1};
     with([](SdpaCase &c) { c.mask = "bhij"; }, several);
     with([](SdpaCase &c) { c.mask = "ij", c.softcap = 4, c.sinks = true; }, last);
-    for (double hole : {-std::numeric_limits<double>::infinity(), -3.4e38}) {
+    for (double hole : {-std::numeric_limits<double>::infinity(), v.dtype == attune::DType::f64 ? -1.1e308 : -3.4e38}) {
         with([&](SdpaCase &c) { c.bias = "hij", c.hole = hole; }, several);
         with([&](SdpaCase &c) { c.bias = "ij", c.hole = hole, c.alibi = Alibi::standard, c.softcap = 20; }, last);
     }

