@@ -2,6 +2,7 @@
 #include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 #include "generators/math/precise.h"
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <numbers>
@@ -331,8 +332,13 @@ SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
     // of keys of which every row sees all. These are the first of the chunk in both cases, so it changes no result.
     const bool apart = shape.whole_blocks && !share.keys;
     const Expr finite = in.finite_values.defined() ? in.finite_values(b) != 0 : const_false();
-    auto behind_whole = [&](const ChunkKeys &keys) { return apart ? keys.dom.y >= whole_blocks(c, keys.width) : const_true(); };
-    if (apart) mix(true, false, [&](const ChunkKeys &keys) { return keys.dom.y < whole_blocks(c, keys.width); });
+    // Nor do they cut the keys of one sum: else its order would depend on which keys the other rows see.
+    auto whole = [&](const ChunkKeys &keys) {
+        const int of_sum = std::max(shape.sum_keys / keys.width, 1);
+        return whole_blocks(c, keys.width) / of_sum * of_sum;
+    };
+    auto behind_whole = [&](const ChunkKeys &keys) { return apart ? keys.dom.y >= whole(keys) : const_true(); };
+    if (apart) mix(true, false, [&](const ChunkKeys &keys) { return keys.dom.y < whole(keys); });
     if (in.finite_values.defined()) mix(false, false, [&](const ChunkKeys &keys) { return behind_whole(keys) && finite; });
     mix(false, true, [&](const ChunkKeys &keys) { return behind_whole(keys) && !finite; });
     return p;
