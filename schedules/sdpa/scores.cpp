@@ -87,11 +87,11 @@ void schedule_softmax(const SdpaStages &s, const SdpaPartials &partials, const L
 // The sum of every key_blocks blocks of keys, which is added to that of the chunk at its end.
 static Func sum_in_blocks(const SdpaStages &s, Func mixed_func, Stage mixed, const RVar &block, int key_blocks, int lanes,
                           const OneTask &one_task) {
-    RVar sum("sum");
+    RVar sum_of_blocks("sum");
     Var of_sum("of_sum");
-    Func sums = mixed.split(block, sum, block, key_blocks).rfactor(sum, of_sum);
-    mixed.reorder(s.r, s.d, sum).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
-    one_task(sums.compute_at(mixed_func, sum).store_in(MemoryType::Stack).bound_extent(of_sum, 1));
+    Func sums = mixed.split(block, sum_of_blocks, block, key_blocks).rfactor(sum_of_blocks, of_sum);
+    mixed.reorder(s.r, s.d, sum_of_blocks).vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
+    one_task(sums.compute_at(mixed_func, sum_of_blocks).store_in(MemoryType::Stack).bound_extent(of_sum, 1));
     sums.vectorize(s.r, lanes).unroll(s.r).unroll(s.d);
     return sums;
 }
