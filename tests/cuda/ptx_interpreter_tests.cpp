@@ -120,3 +120,20 @@ TEST_CASE("ptx: lanes that part meet again", "[ptx]") {
         CHECK(out[2 * lane + 1] == std::max(lane, 1u));
     }
 }
+
+TEST_CASE("ptx: the sign of a 16-bit float is a bit, of infinity and NaN too", "[ptx]") {
+    const std::string load = "mul.wide.u32 %rd4, %r1, 4;\nadd.s64 %rd4, %rd1, %rd4;\nld.global.b16 %rs1, [%rd4];\n";
+    const std::string store = "cvt.u32.u16 %r3, %rs2;\nst.global.b32 [%rd3], %r3;\n";
+    const Words in = [] {
+        const std::uint32_t f16[] = {0x0000, 0x8000, 0x3c00, 0xbc00, 0x8001, 0xfc00, 0x7c00, 0xfe01};
+        Words words(32);
+        for (std::size_t n = 0; n < words.size(); n++) words[n] = f16[n % 8];
+        return words;
+    }();
+    const Words magnitude = run(load + "abs.f16 %rs2, %rs1;\n" + store, in, 1);
+    const Words negated = run(load + "neg.f16 %rs2, %rs1;\n" + store, in, 1);
+    for (std::size_t n = 0; n < in.size(); n++) {
+        CHECK(magnitude[n] == (in[n] & 0x7fff));
+        CHECK(negated[n] == (in[n] ^ 0x8000));
+    }
+}

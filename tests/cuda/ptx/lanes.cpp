@@ -92,6 +92,13 @@ template<typename T> Lanewise of_integers(const Instruction &in) {
     return {};
 }
 
+// Signs of 16-bit floats. LLVM takes a sign away before it widens a value; kernels compute nothing else in f16.
+Lanewise sign_of_f16(const std::string &op) {
+    if (op == "abs") return computes<u16, u16>([](u16 x) { return u16(x & 0x7fff); });
+    if (op == "neg") return computes<u16, u16>([](u16 x) { return u16(x ^ 0x8000); });
+    return {};
+}
+
 // How values compare, "u" at the end: or one of them is a NaN.
 template<typename T> Lanewise comparison(const std::string &name) {
     if constexpr (std::is_floating_point_v<T>) {
@@ -194,6 +201,7 @@ Lanewise lanewise(const Instruction &in) {
     Lanewise result;
     if (op == "cvta") return [](Registers &r, const Instruction &i, std::uint32_t mask) { move(r, i, mask, 8); };
     if (op == "cvt") return conversion(in);
+    if (in.type == "f16") return sign_of_f16(op);
     with_type(in.type, [&]<typename T>(T) {
         if (op == "mov") {
             result = [](Registers &r, const Instruction &i, std::uint32_t mask) { move(r, i, mask, sizeof(T)); };
