@@ -6,7 +6,7 @@ set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/ex
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
   schedules/matrix_tiles.cpp)
 # Of every program.
-set(attune_part_lowering lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp lowering/instructions/amx.cpp
+set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp lowering/instructions/amx.cpp
   lowering/instructions/powers.cpp lowering/instructions/stand_ins.cpp lowering/passes/async_copies.cpp
   lowering/passes/join_matrix_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp

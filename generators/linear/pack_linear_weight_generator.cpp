@@ -1,5 +1,5 @@
 // Wiring only: parameters, inputs, outputs.
-#include "lowering/passes/whole_vectors.h"
+#include "lowering/lower.h"
 #include "schedules/linear/pack_schedules.h"
 
 namespace {
@@ -35,7 +35,7 @@ public:
             attune::schedule_blocks(stages, packed, {block}, target);
         else
             attune::schedule_root(stages, packed);
-        attune::shuffle_whole_vectors(get_pipeline());
+        attune::lower(get_pipeline(), {.whole_vectors = true}, target);
     }
 
 private:

@@ -62,9 +62,6 @@ PowerInstructions power_instructions(const Target &target) {
             }};
 }
 
-void write_power_instructions(Pipeline pipeline, const PowerInstructions &instructions) {
-    if (!instructions.nearest) return;
-    pipeline.add_custom_lowering_pass(new WriteInstructions);
-}
+void write_power_instructions(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new WriteInstructions); }
 
 }  // namespace attune

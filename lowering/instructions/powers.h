@@ -9,6 +9,6 @@ namespace attune {
 PowerInstructions power_instructions(const Halide::Target &);
 
 // Writes them (lowering/instructions/stand_ins.h), once the pipeline is lowered.
-void write_power_instructions(Halide::Pipeline, const PowerInstructions &);
+void write_power_instructions(Halide::Pipeline);
 
 }  // namespace attune

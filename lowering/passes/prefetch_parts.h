@@ -7,6 +7,12 @@
 #include <string>
 #include <vector>
 
+namespace attune {
+// prefetch_next.cpp.
+Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRuns &);
+Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRows &);
+}  // namespace attune
+
 namespace attune::prefetch_parts {
 using namespace Halide;
 using namespace Halide::Internal;
