@@ -6,8 +6,8 @@ set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/ex
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
   schedules/matrix_tiles.cpp)
 # Of every program.
-set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp lowering/instructions/amx.cpp
-  lowering/instructions/powers.cpp lowering/instructions/stand_ins.cpp lowering/passes/async_copies.cpp
+set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp
+  lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/load_tiles_past_l1.cpp
   lowering/passes/join_matrix_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)

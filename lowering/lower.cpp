@@ -1,7 +1,7 @@
 #include "lowering/lower.h"
-#include "lowering/instructions/powers.h"
 #include "lowering/passes/async_copies.h"
 #include "lowering/passes/join_matrix_tiles.h"
+#include "lowering/passes/load_tiles_past_l1.h"
 #include "lowering/passes/mask_tail_loads.h"
 #include "lowering/passes/pin_stack_slots.h"
 #include "lowering/passes/thread_local_registers.h"
@@ -17,7 +17,8 @@ void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target
     if (passes.thread_local_registers) keep_registers_private(pipeline);
     if (passes.async_copies) take_shared_addresses(pipeline);
     if (passes.join_matrix_tiles) join_matrix_tiles(pipeline);
-    if (passes.power_instructions) write_power_instructions(pipeline);
+    // After the join, which knows the loads by Halide's name.
+    if (passes.load_tiles_past_l1) load_tiles_past_l1(pipeline);
     if (passes.whole_vectors) shuffle_whole_vectors(pipeline);
     // After whole_vectors, which makes indices constant.
     if (passes.pin_stack_slots) keep_in_registers(pipeline, target);
