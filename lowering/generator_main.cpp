@@ -1,5 +1,5 @@
-// main() of the programs that make kernels for CPUs: Halide's, without a warning that says what is meant, and each object calls the
-// library's own copy of Halide's runtime (halide_patches/private_runtime.h).
+// main() of the programs that make kernels for CPUs: Halide's, without a warning that says what is meant, and each object calls
+// the library's own copy of Halide's runtime (halide_patches/private_runtime.h).
 #include "lowering/halide_patches/private_runtime.h"
 #include <Halide.h>
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace {
 
-// Tensors of 16 bits are stored as such and computed in f32: that their few conversions are emulated where the CPU has none is no
-// news, and would be said once for each function of each kernel.
+// Tensors of 16 bits are stored as such and computed in f32: that their few conversions are emulated where the CPU has none is
+// no news, and would be said once for each function of each kernel.
 class Reporter : public Halide::CompileTimeErrorReporter {
 public:
     void warning(const char *message) override {

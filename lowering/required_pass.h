@@ -6,8 +6,8 @@
 
 namespace attune {
 
-// An IRMutator that refuses a kernel in which it finds nothing to do: a schedule asked for it, so either the schedule or the pass no
-// longer fits the code that Halide makes.
+// An IRMutator that refuses a kernel in which it finds nothing to do: a schedule asked for it, so either the schedule or the
+// pass no longer fits the code that Halide makes.
 class RequiredPass : public Halide::Internal::IRMutator {
     const std::string nothing_found_;
     bool begun_ = false;

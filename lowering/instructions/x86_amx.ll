@@ -1,5 +1,5 @@
-; Instructions of AMX that Halide 21 has no expression for, as functions that a Call names. They are assembled with the functions of
-; Halide's own module (halide/x86_amx.ll), whose place both take together in the programs that make kernels.
+; Instructions of AMX that Halide 21 has no expression for, as functions that a Call names. They are assembled with the
+; functions of Halide's own module (halide/x86_amx.ll), whose place both take together in the programs that make kernels.
 
 ; Halide's tileloadd64_bf16 with tileloaddt1, which loads a tile of 512 bf16 without keeping its lines in L1.
 declare x86_amx @llvm.x86.tileloaddt164.internal(i16, i16, i8*, i64)

@@ -1,6 +1,7 @@
-; Instructions of AVX-512 that Halide 21 and LLVM 21 have no expression for, as functions that a Call names. They are assembled with the
-; functions of Halide's own module (halide/x86_avx512.ll), whose place both take together in the programs that make kernels.
-; A Call of vector type finds the function whose name ends in x16 and calls it once for each 16 lanes; a scalar finds that without.
+; Instructions of AVX-512 that Halide 21 and LLVM 21 have no expression for, as functions that a Call names. They are assembled
+; with the functions of Halide's own module (halide/x86_avx512.ll), whose place both take together in the programs that make
+; kernels. A Call of vector type finds the function whose name ends in x16 and calls it once for each 16 lanes; a scalar finds
+; that without.
 
 ; The nearest integer, ties to even, of a float of any size: vrndscaleps. 8: ties to even, and no exception for a lost fraction.
 declare <16 x float> @llvm.x86.avx512.mask.rndscale.ps.512(<16 x float>, i32, <16 x float>, i16, i32)
