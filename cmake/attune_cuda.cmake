@@ -32,11 +32,12 @@ endfunction()
 
 # Ops that have variants for devices, and the program of each: lanes and warps are other forms than the CPU's.
 set(attune_part_private_registers schedules/private_registers.cpp)
-set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/sdpa/fragments.cpp
-  generators/sdpa/fragment_stages.cpp generators/sdpa/running_chunks.cpp generators/sdpa/gradient_pairs.cpp generators/sdpa/lane_gradient_stages.cpp
-  generators/sdpa/fragment_gradient_stages.cpp
-  generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp
-  schedules/sdpa/cuda_simt.cpp schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
+set(attune_part_sdpa_lanes_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
+  generators/attention/gpu/mma_stages.cpp generators/attention/gpu/online_softmax.cpp
+  generators/attention/gpu/gradient_pairs.cpp generators/attention/gpu/simt_gradient_stages.cpp
+  generators/attention/gpu/mma_gradient_stages.cpp generators/programs/sdpa_lanes_generator.cpp
+  schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp schedules/sdpa/cuda_simt.cpp
+  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
   schedules/sdpa/cuda_mma_gradient.cpp schedules/shared_memory.cpp schedules/taken_iterations.cpp)
 attune_add_device_program(sdpa_lanes private_registers attention_generator backward_rows_stages generator_math)
 foreach(op sdpa sdpa_backward additive)
@@ -44,7 +45,7 @@ foreach(op sdpa sdpa_backward additive)
 endforeach()
 set(ATTUNE_DEVICE_PARAMS_sdpa_backward gradients=true)
 set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_softmax_lane_stages.cpp
-  generators/masked_softmax/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
+  generators/programs/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
   schedules/masked_softmax/cuda_simt.cpp)
 attune_add_device_program(masked_softmax_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)

@@ -1,6 +1,6 @@
 """The three layers hold what they may, by reading the sources.
 
-generators/  no target, vector width, tile or scheduling directive; <op>_generator.cpp is wiring and never branches on a target
+generators/  no target, vector width, tile or scheduling directive; programs/*_generator.cpp is wiring and never branches on a target
 schedules/   no equation: no Func but wrappers, no arithmetic on Func values
 runtime/ tools/ bench/ examples/  no Halide.h
 """
