@@ -1,6 +1,7 @@
 // Wiring only: parameters, inputs, outputs.
+#include "lowering/instructions/powers.h"
+#include "lowering/lower.h"
 #include "schedules/masked_softmax/masked_softmax_schedules.h"
-#include "schedules/power_instructions.h"
 
 namespace {
 enum class Schedule { root, rows };
@@ -36,7 +37,7 @@ public:
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Halide::Expr());
         out.dim(0).set_extent(scores.dim(0).extent());
-        attune::write_power_instructions(get_pipeline(), powers);
+        attune::lower(get_pipeline(), {.power_instructions = bool(powers.nearest)}, target);
         if (schedule_name == Schedule::rows)
             attune::schedule_rows(stages, out, scores, {task_rows, block, prefetch_rows}, target);
         else

@@ -3,9 +3,10 @@
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/accumulator.h"
+#include "lowering/instructions/bf16.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/lower.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/power_instructions.h"
-#include "schedules/rounding.h"
 #include "schedules/sdpa/backward_schedules.h"
 #include "schedules/transpose.h"
 
@@ -143,9 +144,11 @@ public:
     }
 
     void schedule() {
-        if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
-        attune::write_power_instructions(get_pipeline(), powers);
-        attune::shuffle_whole_vectors(get_pipeline());
+        attune::lower(get_pipeline(),
+                      {.join_matrix_tiles = schedule_name == Schedule::matrix_tiles,
+                       .power_instructions = bool(powers.nearest),
+                       .whole_vectors = true},
+                      target);
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
         for (auto *in : {&key, &value, &row_lse, &row_delta})

@@ -1,6 +1,6 @@
-#include "schedules/power_instructions.h"
-#include "schedules/require.h"
-#include "schedules/stand_ins.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/instructions/stand_ins.h"
+#include "lowering/require.h"
 #include <functional>
 #include <vector>
 
@@ -62,9 +62,6 @@ PowerInstructions power_instructions(const Target &target) {
             }};
 }
 
-void write_power_instructions(Pipeline pipeline, const PowerInstructions &instructions) {
-    if (!instructions.nearest) return;
-    pipeline.add_custom_lowering_pass(new WriteInstructions);
-}
+void write_power_instructions(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new WriteInstructions); }
 
 }  // namespace attune

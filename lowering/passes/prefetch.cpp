@@ -1,4 +1,4 @@
-#include "schedules/prefetch_parts.h"
+#include "lowering/passes/prefetch_parts.h"
 
 namespace attune {
 using namespace prefetch_parts;
@@ -84,17 +84,15 @@ public:
 
 }  // namespace
 
-bool LoweredLoop::is(const std::string &name) const {
-    // Halide's names: fused. for loops that compute_with joins, one more part for each split.
-    const std::string of_stage = func.name() + ".s" + std::to_string(stage) + ".";
-    for (const std::string &begin : {of_stage + var, of_stage + "fused." + var})
-        if (name == begin || starts_with(name, begin + ".")) return true;
-    return false;
-}
-
-void fetch_for_later(Pipeline pipeline, const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer,
-                     int rounds) {
-    if (rounds > 0) pipeline.add_custom_lowering_pass(new FetchLines(input, inner, outer, rounds));
+void add_prefetch(Pipeline pipeline, const Prefetch &prefetch) {
+    if (const auto *lines = std::get_if<PrefetchLines>(&prefetch.what)) {
+        if (lines->rounds == 0) return;
+        pipeline.add_custom_lowering_pass(new FetchLines(prefetch.input, lines->inner, lines->outer, lines->rounds));
+    } else if (const auto *runs = std::get_if<PrefetchRuns>(&prefetch.what)) {
+        pipeline.add_custom_lowering_pass(prefetch_pass(prefetch.input, *runs));
+    } else {
+        pipeline.add_custom_lowering_pass(prefetch_pass(prefetch.input, std::get<PrefetchRows>(prefetch.what)));
+    }
 }
 
 void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rounds) {

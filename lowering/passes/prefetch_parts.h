@@ -1,11 +1,17 @@
 // What the passes that fetch share.
 #pragma once
-#include "schedules/prefetch.h"
-#include "schedules/require.h"
+#include "lowering/passes/prefetch.h"
+#include "lowering/require.h"
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
+
+namespace attune {
+// prefetch_next.cpp.
+Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRuns &);
+Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRows &);
+}  // namespace attune
 
 namespace attune::prefetch_parts {
 using namespace Halide;

@@ -1,5 +1,5 @@
 // Fetches of what loops read when those around them go on.
-#include "schedules/prefetch_parts.h"
+#include "lowering/passes/prefetch_parts.h"
 #include <algorithm>
 #include <numeric>
 
@@ -177,7 +177,7 @@ protected:
 
 // Run by run: a run is what one load reads in all rounds of a loop.
 class FetchRuns : public FetchNext {
-    const FetchedRuns runs_;
+    const PrefetchRuns runs_;
     // Of the loops over which the lines are spread: how many rounds there were, and whether those count.
     Expr round_, within_;
     Expr step_;  // of lines, in parts of `whole_line`, a round; not defined where that is a constant
@@ -185,7 +185,7 @@ class FetchRuns : public FetchNext {
 
     bool begins_inside(const For *op) const override { return runs_.spread.front().loop.is(op->name); }
     Stmt inside(const For *op) override {
-        for (const FetchedRuns::Spread &spread : runs_.spread)
+        for (const PrefetchRuns::Spread &spread : runs_.spread)
             if (spread.loop.is(op->name)) return spread_over(spread, op);
         return IRMutator::visit(op);
     }
@@ -198,7 +198,7 @@ class FetchRuns : public FetchNext {
     }
 
     int lines() const { return runs_of_table_ * runs_.lines; }
-    Stmt spread_over(const FetchedRuns::Spread &spread, const For *op) {
+    Stmt spread_over(const PrefetchRuns::Spread &spread, const For *op) {
         const Expr round = round_, within = within_, n = counter(op->name) - op->min;
         const auto extent = as_const_int(op->extent);
         std::string step;
@@ -220,7 +220,7 @@ class FetchRuns : public FetchNext {
     }
     int rounds() const {
         int all = 1;
-        for (const FetchedRuns::Spread &s : runs_.spread) all *= s.rounds;
+        for (const PrefetchRuns::Spread &s : runs_.spread) all *= s.rounds;
         return all;
     }
     Stmt fetch_line(const Expr &run, const Expr &line, int neighbours) const {
@@ -247,12 +247,12 @@ class FetchRuns : public FetchNext {
     }
 
 public:
-    FetchRuns(const ImageParam &input, const FetchedRuns &runs) : FetchNext(input, runs.reads, runs.around), runs_(runs) {}
+    FetchRuns(const ImageParam &input, const PrefetchRuns &runs) : FetchNext(input, runs.reads, runs.around), runs_(runs) {}
 };
 
 // Row after row. Where the next line is goes on from round to round: a division in each would hold its fetches up.
 class FetchRows : public FetchNext {
-    const FetchedRows rows_;
+    const PrefetchRows rows_;
     std::string address_, left_, row_;  // of the next line, how many of its row are left, and which row that is
 
     static Stmt set(const std::string &name, const Expr &value) { return Store::make(name, value, 0, {}, const_true(), {}); }
@@ -293,18 +293,14 @@ class FetchRows : public FetchNext {
     }
 
 public:
-    FetchRows(const ImageParam &input, const FetchedRows &rows)
+    FetchRows(const ImageParam &input, const PrefetchRows &rows)
         : FetchNext(input, rows.reads.front(), rows.around), rows_(rows) {}
 };
 
 }  // namespace
 
-void fetch_runs(Pipeline pipeline, const ImageParam &input, const FetchedRuns &runs) {
-    pipeline.add_custom_lowering_pass(new FetchRuns(input, runs));
-}
+IRMutator *prefetch_pass(const ImageParam &input, const PrefetchRuns &runs) { return new FetchRuns(input, runs); }
 
-void fetch_rows(Pipeline pipeline, const ImageParam &input, const FetchedRows &rows) {
-    pipeline.add_custom_lowering_pass(new FetchRows(input, rows));
-}
+IRMutator *prefetch_pass(const ImageParam &input, const PrefetchRows &rows) { return new FetchRows(input, rows); }
 
 }  // namespace attune
