@@ -1,5 +1,5 @@
 // Wiring only: parameters, inputs, outputs.
-#include "schedules/edge_loads.h"
+#include "lowering/passes/mask_tail_loads.h"
 #include "schedules/head_mean/head_mean_schedules.h"
 
 namespace {

@@ -1,8 +1,8 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/math/accumulator.h"
-#include "schedules/edge_loads.h"
+#include "lowering/passes/mask_tail_loads.h"
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
-#include "schedules/require.h"
 
 namespace {
 enum class Schedule { root, panels };

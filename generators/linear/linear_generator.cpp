@@ -1,10 +1,12 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/linear/packed_panels.h"
 #include "generators/math/accumulator.h"
-#include "schedules/edge_loads.h"
+#include "lowering/passes/join_matrix_tiles.h"
+#include "lowering/passes/mask_tail_loads.h"
+#include "lowering/passes/whole_vectors.h"
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 
 namespace {

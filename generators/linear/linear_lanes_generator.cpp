@@ -1,8 +1,8 @@
 // Wiring only: products with a matrix in the form of linear_lane_stages.h. Its inputs differ from those of
 // linear_generator.cpp, because nothing of a call may be copied from host memory here: a bias is what the caller gave, or none.
 #include "generators/math/bf16_bits.h"
+#include "lowering/passes/thread_local_registers.h"
 #include "schedules/linear/lane_schedules.h"
-#include "schedules/private_registers.h"
 
 namespace {
 using namespace Halide;

@@ -1,6 +1,6 @@
 // Wiring only: parameters, inputs, outputs.
+#include "lowering/passes/whole_vectors.h"
 #include "schedules/linear/pack_schedules.h"
-#include "schedules/transpose.h"
 
 namespace {
 enum class Schedule { root, blocks };

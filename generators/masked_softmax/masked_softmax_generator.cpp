@@ -1,6 +1,6 @@
 // Wiring only: parameters, inputs, outputs.
+#include "lowering/instructions/powers.h"
 #include "schedules/masked_softmax/masked_softmax_schedules.h"
-#include "schedules/power_instructions.h"
 
 namespace {
 enum class Schedule { root, rows };

@@ -3,9 +3,11 @@
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
+#include "lowering/instructions/bf16.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/passes/join_matrix_tiles.h"
+#include "lowering/passes/whole_vectors.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/power_instructions.h"
-#include "schedules/rounding.h"
 #include "schedules/sdpa/backward_schedules.h"
 #include "schedules/transpose.h"
 

@@ -4,11 +4,11 @@
 #include "generators/backward_rows/backward_rows_stages.h"
 #include "generators/math/bf16_bits.h"
 #include "generators/sdpa/scores.h"
-#include "schedules/private_registers.h"
+#include "lowering/passes/async_copies.h"
+#include "lowering/passes/thread_local_registers.h"
+#include "lowering/passes/trim_gpu_loops.h"
 #include "schedules/sdpa/fragment_schedules.h"
 #include "schedules/sdpa/lane_schedules.h"
-#include "schedules/shared_memory.h"
-#include "schedules/taken_iterations.h"
 
 namespace {
 using namespace Halide;

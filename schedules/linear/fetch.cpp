@@ -1,7 +1,7 @@
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/prefetch.h"
-#include "schedules/require.h"
+#include "lowering/passes/prefetch.h"
+#include "lowering/require.h"
 #include <algorithm>
 
 namespace attune {

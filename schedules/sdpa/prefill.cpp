@@ -1,8 +1,8 @@
 // One task is one tile of queries of one head. Lanes are queries: K and V are read as scalars in their own layout, nothing
 // of them is packed, and the softmax of a row needs no operation across lanes. A chunk's scores stay in L1 or L2 between
 // the two products.
-#include "schedules/prefetch.h"
-#include "schedules/require.h"
+#include "lowering/passes/prefetch.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <algorithm>
 

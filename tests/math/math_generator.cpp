@@ -2,7 +2,8 @@
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/tanh.h"
-#include "schedules/power_instructions.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/passes/whole_vectors.h"
 #include "schedules/transpose.h"
 #include <optional>
 

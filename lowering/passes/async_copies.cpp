@@ -1,6 +1,6 @@
-#include "schedules/shared_memory.h"
-#include "schedules/device_instructions.h"
-#include "schedules/require.h"
+#include "lowering/passes/async_copies.h"
+#include "lowering/instructions/nvptx.h"
+#include "lowering/require.h"
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,7 +12,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-// Of schedules/device_module.cl. The value of a copy stands for itself until its store is known.
+// Of lowering/instructions/nvptx.cl. The value of a copy stands for itself until its store is known.
 const std::string matrices = "attune_matrices", matrices_transposed = "attune_matrices_transposed";
 const std::string copied = "attune_copied", copy = "attune_copy", close_group = "attune_close_copies",
                   wait = "attune_wait_for_copies";

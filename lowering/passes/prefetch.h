@@ -1,6 +1,6 @@
 // How memory is asked for before it is read.
 #pragma once
-#include "Halide.h"
+#include "lowering/lowered_loop.h"
 
 namespace attune {
 
@@ -10,14 +10,6 @@ constexpr int cache_line_bytes = 64;
 // into more than the first cache.
 void fetch_ahead(Halide::Stage stage, const Halide::ImageParam &input, const Halide::RVar &loop, int rounds);
 
-// A loop of a lowered pipeline: that of a stage of `func` (0: its pure definition, n: update n - 1) over `var`, or over the outer part
-// of it where it is split.
-struct LoweredLoop {
-    Halide::Func func;
-    int stage;
-    std::string var;
-    bool is(const std::string &name) const;
-};
 // Each round of `inner` fetches, into all caches, what it will read of `input` when `outer`, that loop or one around it, is `rounds`
 // further; none for 0. Spread so over the sums of a register tile, lines come while it is computed; all those of the next tile at its begin would
 // be waited for.

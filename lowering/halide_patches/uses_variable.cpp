@@ -1,4 +1,4 @@
-#include "generators/halide/uses_variable.h"
+#include "lowering/halide_patches/uses_variable.h"
 #include <unordered_set>
 
 namespace attune {

@@ -8,7 +8,7 @@ namespace attune {
 // such instructions. Takes write_power_instructions(). Zen 5 alone: nobody has timed them elsewhere.
 PowerInstructions power_instructions(const Halide::Target &);
 
-// Writes them (schedules/stand_ins.h), once the pipeline is lowered.
+// Writes them (lowering/instructions/stand_ins.h), once the pipeline is lowered.
 void write_power_instructions(Halide::Pipeline, const PowerInstructions &);
 
 }  // namespace attune

@@ -1,4 +1,4 @@
-#include "schedules/private_registers.h"
+#include "lowering/passes/thread_local_registers.h"
 #include <map>
 
 namespace attune {

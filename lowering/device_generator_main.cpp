@@ -6,8 +6,8 @@
 // writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a block takes. Fails where
 // the PTX lacks that instruction, or has what would be slow or would not load. registers: the most that a lane may have, so that
 // a multiprocessor has room for more blocks; 0, as many as it likes.
-#include "generators/private_runtime.h"
-#include "schedules/require.h"
+#include "lowering/halide_patches/private_runtime.h"
+#include "lowering/require.h"
 #include <cstdlib>
 #include <cstring>
 #include <fstream>

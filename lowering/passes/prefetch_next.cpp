@@ -1,5 +1,5 @@
 // Fetches of what loops read when those around them go on.
-#include "schedules/prefetch_parts.h"
+#include "lowering/passes/prefetch_parts.h"
 #include <algorithm>
 #include <numeric>
 

@@ -20,7 +20,7 @@ inline Halide::Expr cuda_exchange(const Halide::Expr &x, int bits) {
 }
 
 // An integer x itself, of which LLVM knows nothing else than which turn of a loop it belongs to: what follows from it is no value
-// that outlives the loop or, of a turn, the turn. Of schedules/device_module.cl.
+// that outlives the loop or, of a turn, the turn. Of lowering/instructions/nvptx.cl.
 inline Halide::Expr cuda_opaque(const Halide::Expr &x, const Halide::Expr &turn = 0) {
     return Halide::Internal::Call::make(x.type(), "attune_opaque", {x, Halide::cast<uint32_t>(turn)},
                                         Halide::Internal::Call::PureExtern);

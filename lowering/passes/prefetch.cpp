@@ -1,4 +1,4 @@
-#include "schedules/prefetch_parts.h"
+#include "lowering/passes/prefetch_parts.h"
 
 namespace attune {
 using namespace prefetch_parts;
@@ -83,14 +83,6 @@ public:
 };
 
 }  // namespace
-
-bool LoweredLoop::is(const std::string &name) const {
-    // Halide's names: fused. for loops that compute_with joins, one more part for each split.
-    const std::string of_stage = func.name() + ".s" + std::to_string(stage) + ".";
-    for (const std::string &begin : {of_stage + var, of_stage + "fused." + var})
-        if (name == begin || starts_with(name, begin + ".")) return true;
-    return false;
-}
 
 void fetch_for_later(Pipeline pipeline, const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer,
                      int rounds) {

@@ -1,4 +1,4 @@
-#include "schedules/matrix_tiles.h"
+#include "lowering/passes/join_matrix_tiles.h"
 #include <optional>
 
 namespace attune {

@@ -1,5 +1,5 @@
 // Instructions that Halide 21 cannot ask LLVM for. A schedule asks for one that it can, of the same operands, for which the kernel has no
-// other use: a stand-in. The kernel leaves as assembly (generators/assembled_main.cpp), where what is meant gets its name, and the
+// other use: a stand-in. The kernel leaves as assembly (lowering/generator_main.cpp), where what is meant gets its name, and the
 // system's assembler makes the object.
 #pragma once
 #include <map>

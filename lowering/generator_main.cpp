@@ -1,7 +1,7 @@
-// Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others (schedules/stand_ins.h), and
+// Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others (lowering/instructions/stand_ins.h), and
 // without a warning that says what is meant; and each object calls the library's own copy of Halide's runtime (private_runtime.h).
-#include "generators/private_runtime.h"
-#include "schedules/stand_ins.h"
+#include "lowering/halide_patches/private_runtime.h"
+#include "lowering/instructions/stand_ins.h"
 #include <Halide.h>
 #include <algorithm>
 #include <cstdio>

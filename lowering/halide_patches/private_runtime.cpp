@@ -1,4 +1,4 @@
-#include "generators/private_runtime.h"
+#include "lowering/halide_patches/private_runtime.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

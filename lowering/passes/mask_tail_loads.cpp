@@ -1,4 +1,4 @@
-#include "schedules/edge_loads.h"
+#include "lowering/passes/mask_tail_loads.h"
 #include <set>
 #include <string>
 #include <utility>

@@ -1,5 +1,5 @@
-#include "schedules/taken_iterations.h"
-#include "schedules/device_instructions.h"
+#include "lowering/passes/trim_gpu_loops.h"
+#include "lowering/instructions/nvptx.h"
 #include <algorithm>
 #include <map>
 #include <optional>

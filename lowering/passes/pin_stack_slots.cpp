@@ -1,4 +1,4 @@
-#include "schedules/register_storage.h"
+#include "lowering/passes/pin_stack_slots.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,6 +1,6 @@
-#include "schedules/power_instructions.h"
-#include "schedules/require.h"
-#include "schedules/stand_ins.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/instructions/stand_ins.h"
+#include "lowering/require.h"
 #include <functional>
 #include <vector>
 

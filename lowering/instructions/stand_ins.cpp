@@ -1,4 +1,4 @@
-#include "schedules/stand_ins.h"
+#include "lowering/instructions/stand_ins.h"
 #include "Halide.h"
 
 namespace attune {

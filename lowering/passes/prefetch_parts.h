@@ -1,7 +1,7 @@
 // What the passes that fetch share.
 #pragma once
-#include "schedules/prefetch.h"
-#include "schedules/require.h"
+#include "lowering/passes/prefetch.h"
+#include "lowering/require.h"
 #include <cstdlib>
 #include <map>
 #include <string>
