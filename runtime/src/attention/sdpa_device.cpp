@@ -84,7 +84,8 @@ bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" ||
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
-    if (v.kind == "plain" && p.scored) return false;
+    // Plain kernels scale differences of scores, by a factor above 0, and take queries to their products as they lie.
+    if (v.kind == "plain" && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);

@@ -108,10 +108,10 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
 }
 
 Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
-    if (!choice.of_last) return run_kernel(context, call, *choice.variant, nullptr);
+    if (!choice.of_last) return run_by_key_heads(context, call, *choice.variant);
     const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
-    if (Status s = run_kernel(context, slice_queries(call, 0, first), *choice.variant, nullptr); !s.ok()) return s;
-    return run_kernel(context, slice_queries(call, first, queries), *choice.of_last, nullptr);
+    if (Status s = run_by_key_heads(context, slice_queries(call, 0, first), *choice.variant); !s.ok()) return s;
+    return run_by_key_heads(context, slice_queries(call, first, queries), *choice.of_last);
 }
 
 // With keys, and weights of each head where any are wanted.
@@ -175,6 +175,20 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
     return s;
 }
 
+Status run_by_key_heads(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
+    const SdpaProblem &p = call.sizes;
+    const std::int64_t together = key_heads_together(variant, p, context.threads);
+    if (call.user || together >= p.batch * p.key_heads) return run_kernel(context, call, variant, nullptr);
+    for (std::int64_t b = 0; b < p.batch; b++) {
+        const SdpaCall entry = slice(call, b, b + 1);
+        for (std::int64_t h = 0; h < p.key_heads; h += together) {
+            const SdpaCall part = slice_key_heads(entry, h, std::min(h + together, p.key_heads));
+            if (Status s = run_kernel(context, part, variant, nullptr); !s.ok()) return s;
+        }
+    }
+    return {};
+}
+
 SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     SdpaCall part = call;
     auto cut = [&](auto &view) {
@@ -186,6 +200,21 @@ SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
         if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
     part.sizes.batch = end - begin;
     part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    return part;
+}
+
+SdpaCall slice_key_heads(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    const std::int64_t group = call.sizes.query_heads / call.sizes.key_heads, first = begin * group, heads = (end - begin) * group;
+    auto cut = [](auto &view, int dimension, std::int64_t from, std::int64_t extent) {
+        if (view.given()) view = part_of(view, dimension, from, extent);
+    };
+    cut(part.key, 1, begin, end - begin), cut(part.value, 1, begin, end - begin);
+    cut(part.query, 1, first, heads), cut(part.out, 1, first, heads), cut(part.lse, 1, first, heads);
+    cut(part.bias, 1, first, heads), cut(part.mask, 1, first, heads);
+    cut(part.slopes, 1, first, heads), cut(part.sinks, 0, first, heads);
+    part.sizes.query_heads = heads, part.sizes.key_heads = end - begin;
+    part.first_head += static_cast<std::uint32_t>(first);
     return part;
 }
 
