@@ -24,7 +24,8 @@ set(attune_part_linear_stages generators/linear/linear_stages.cpp generators/lin
   schedules/linear/root.cpp schedules/linear/panels.cpp schedules/linear/passes.cpp schedules/linear/tiles.cpp
   schedules/linear/fetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
-set(attune_part_assembled_main generators/assembled_main.cpp generators/private_runtime.cpp)  # of every program
+set(attune_part_assembled_main generators/assembled_main.cpp generators/private_runtime.cpp)  # of every program, with
+set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
 set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)

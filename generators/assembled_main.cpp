@@ -1,5 +1,7 @@
 // Halide's own main() of a generator, but for kernels whose schedule has instructions stand in for others (schedules/stand_ins.h), and
-// without a warning that says what is meant; and each object calls the library's own copy of Halide's runtime (private_runtime.h).
+// without a warning that says what is meant; each object calls the library's own copy of Halide's runtime (private_runtime.h), and
+// takes the arguments that the runtime passes (check_arguments.h).
+#include "generators/arguments/check_arguments.h"
 #include "generators/private_runtime.h"
 #include "schedules/stand_ins.h"
 #include <Halide.h>
@@ -84,10 +86,12 @@ extern "C" int __wrap_main(int argc, char **argv) {
     bool by_assembly = (assembles || keeps) && std::any_of(words.begin(), words.end(), attune::wants_stand_ins);
     for (const char *other : {"bitcode", "llvm_assembly", "static_library"}) by_assembly &= !has(products, other);
     const std::string file = complete ? operand(words, "-o") + "/" + operand(words, "-n") : "";
-    const auto made_private = [&] { return !assembles || attune::make_runtime_private(file + ".o"); };
+    const auto callable = [&] {
+        return !assembles || (attune::make_runtime_private(file + ".o") && attune::arguments_match({argv, argv + argc}));
+    };
     if (!by_assembly) {
         const int failed = __real_main(argc, argv);
-        return failed || !made_private();
+        return failed || !callable();
     }
 
     attune::leave_as_assembly();
@@ -99,7 +103,7 @@ extern "C" int __wrap_main(int argc, char **argv) {
     int failed = __real_main(argc, pointers(words).data());
     failed = failed || name_what_is_meant(file + ".s");
     failed = failed || (assembles && assemble(file + ".s", file + ".o"));
-    failed = failed || !made_private();
+    failed = failed || !callable();
     if (!keeps) std::remove((file + ".s").c_str());
     return failed;
 }
