@@ -20,7 +20,7 @@ install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/att
   DESTINATION ${attune_cmake_dir})
 
 # In the folders that they have here, so that includes and CMake read the same.
-foreach(folder generators schedules cmake/tune)
+foreach(folder generators lowering schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
 install(DIRECTORY tools/tune/shapes DESTINATION ${attune_sources_dir}/tools/tune OPTIONAL)

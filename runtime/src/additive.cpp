@@ -12,7 +12,7 @@ namespace attune {
 namespace {
 
 constexpr std::string_view per_pair = "additive", separable = "additive_separable";
-// Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/sdpa/scores.h).
+// Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/attention/equations/scores.h).
 constexpr float separable_limit = 22;
 
 }  // namespace

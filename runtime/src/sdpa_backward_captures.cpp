@@ -128,7 +128,7 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
 }  // namespace
 
 Status run_captures(Context::State &context, const BackwardShared &shared, const BackwardChoice &choice, int threads) {
-    // Numbers of steps: the order of the generator's (generators/sdpa/backward_generator.cpp).
+    // Numbers of steps: the order of the generator's (generators/programs/sdpa_backward_generator.cpp).
     for (const Capture &capture : {Capture{shared.call.bias, 1, choice.bias_sum.variant},
                                    Capture{shared.call.alibi_slopes, 2, choice.slope_sum.variant}}) {
         if (!capture.gradient.given() || (capture.step == 1 && choice.bias_with_tiles)) continue;

@@ -124,7 +124,7 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
     std::uint32_t dropout_offset = c.dropout.offset,
                   first_head = static_cast<std::uint32_t>(t.entry * p.query_heads + t.key_head * group + t.first_head);
 
-    // The order of the generator's inputs (generators/sdpa/backward_generator.cpp).
+    // The order of the generator's inputs (generators/programs/sdpa_backward_generator.cpp).
     std::vector<void *> args;
     args.reserve(40);
     args = {nullptr,       query.get(),     grad_out.get(), key.get(),    value.get(), row_lse.get(), row_delta.get(),
@@ -175,8 +175,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const std::int64_t key_at = reserve(!key ? keys * p.head_dim * size_of(p.dtype) : 0);
     const std::int64_t value_at = reserve(!value ? keys * p.value_dim * size_of(p.dtype) : 0);
     const bool additive = c.pair_weight.given();
-    const std::int64_t key_tiles =
-        choice.tiles.variant ? ceil_div(p.keys, choice.tiles.variant->chunk) : 0;
+    const std::int64_t key_tiles = choice.tiles.variant ? ceil_div(p.keys, choice.tiles.variant->chunk) : 0;
     const std::int64_t weight_at = reserve(additive && pairs ? p.batch * p.key_heads * key_tiles * p.head_dim * sum_size : 0);
     const std::int64_t zeros_at = reserve(p.value_dim * size_of(p.dtype));
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bytes));

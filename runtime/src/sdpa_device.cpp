@@ -1,5 +1,5 @@
 // Attention of tensors on a device: checks of what can be known without reading them, choice, and arguments of the kernel
-// (generators/sdpa/sdpa_lanes_generator.cpp).
+// (generators/programs/sdpa_lanes_generator.cpp).
 #include "sdpa_device_call.h"
 #include "variant_table.h"
 #include <limits>

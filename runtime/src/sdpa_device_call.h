@@ -24,7 +24,7 @@ bool is_aligned(const ConstView &);
 bool fits_on_device(const VariantRecord &, const SdpaCall &);
 bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_parts);
 
-// The arguments that all kernels begin with (generators/sdpa/sdpa_lanes_generator.cpp). Without queries or keys a kernel sees
+// The arguments that all kernels begin with (generators/programs/sdpa_lanes_generator.cpp). Without queries or keys a kernel sees
 // one that nothing is valid for.
 void add_attention_inputs(DeviceCall &, const SdpaCall &, const DeviceBands &, const VariantRecord &);
 

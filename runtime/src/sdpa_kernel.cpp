@@ -111,7 +111,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     double keep_scale = 1 / (1 - probability), scale = c.scale, pair_bias = c.pair_bias;
     std::uint32_t first_head = c.first_head, dropout_offset = c.dropout.offset;
 
-    // The order of the generator's inputs (generators/sdpa/sdpa_generator.cpp).
+    // The order of the generator's inputs (generators/programs/sdpa_generator.cpp).
     std::vector<void *> args;
     args.reserve(40);
     args = {nullptr,      query.get(),       key.get(),      band_begin.get(), band_end.get(),

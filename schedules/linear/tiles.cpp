@@ -1,7 +1,8 @@
 // Products of matrix tiles (AMX).
+#include "lowering/instructions/amx.h"
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 
 namespace attune {

@@ -2,7 +2,8 @@
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/tanh.h"
-#include "schedules/power_instructions.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/lower.h"
 #include "schedules/transpose.h"
 #include <optional>
 
@@ -43,7 +44,7 @@ public:
         const int vectors = function == Function::exp2by ? 2 : 1;  // for one instruction each
         static_cast<Halide::Func>(out).vectorize(i, vectors * natural_vector_size(out.type()),
                                                  Halide::TailStrategy::GuardWithIf);
-        attune::write_power_instructions(get_pipeline(), powers);
+        attune::lower(get_pipeline(), {.power_instructions = bool(powers.nearest)}, target);
     }
 
 private:
@@ -93,7 +94,7 @@ public:
         Halide::Var in_block("in_block"), column_block("column_block");
         out.split(column, column_block, in_block, side, Halide::TailStrategy::RoundUp).align_bounds(row, side);
         attune::schedule_blocks(Halide::Stage(out), out, row, in_block, column_block, {*blocks});
-        attune::shuffle_whole_vectors(get_pipeline());
+        attune::lower(get_pipeline(), {.whole_vectors = true}, target);
     }
 
 private:
