@@ -1,11 +1,11 @@
 // Kernels that multiply with matrix tiles (AMX), by the arguments that the library gives them, against the definition
 // (conventions.md): where the CPU has no AMX its instructions are emulated, so that these run on any with AVX-512 and bf16.
-#include "halide_call.h"
-#include "sdpa_call.h"
+#include "attention/sdpa_call.h"
+#include "dispatch/variant_table.h"
+#include "execution/halide_call.h"
 #include "tests/amx/amx_machine.h"
 #include "tests/support/linear_case.h"
 #include "tests/support/sdpa_arrays.h"
-#include "variant_table.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>

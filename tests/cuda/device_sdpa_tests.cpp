@@ -1,5 +1,5 @@
 // Every variant of sdpa for a device against the reference, by whichever backend this program is linked with.
-#include "device_call.h"
+#include "device/device_call.h"
 #include "tests/cuda/device_variants.h"
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_arrays.h"
