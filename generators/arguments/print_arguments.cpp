@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
     std::ofstream file(argv[1]);
     file << "// Made by attune_print_arguments of generators/arguments/kernel_arguments.cpp: the arguments of kernels, in "
             "their order.\n"
-            "#pragma once\n#include \"argument_list.h\"\n\nnamespace attune {\n\n";
+            "#pragma once\n#include \"execution/argument_list.h\"\n\nnamespace attune {\n\n";
     for (const ArgumentLists &lists : all_argument_lists()) {
         if (!lists.form.empty()) file << form_struct(lists);
         for (const ArgumentPart &part : lists.parts) file << part_struct(lists, part);
