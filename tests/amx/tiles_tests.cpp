@@ -60,7 +60,7 @@ template<class T> attune::Status run(attune::Context &context, SdpaArrays<T> &a,
         check_attention(a.query.view(), a.key.view(), a.value.view(), a.out.view(), options, {}, call);
     if (!checked.ok()) return checked;
     call.scale = attune::scale_of(options, a.the.head_dim);
-    return run_kernel(context.state(), call, sdpa_kernel<T>(kind, a.the.head_dim), nullptr);
+    return run_kernel(state_of(context), call, sdpa_kernel<T>(kind, a.the.head_dim), nullptr);
 }
 
 template<class T> void check_sdpa(attune::Context &context, SdpaArrays<T> &a, std::string_view kind = "plain") {
@@ -83,7 +83,7 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
     std::int32_t ahead = 0, task_tiles = 2;
     void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, &task_tiles, out_buffer.get()};
     if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv;
-    return call_kernel(context.state(), kernel, args, threads);
+    return call_kernel(state_of(context), kernel, args, threads);
 }
 
 }  // namespace
