@@ -1,7 +1,6 @@
 # cmake --install: libattune.a and Halide's runtime, or libattune.so, which holds it; headers, CMake package, attune.pc for
-# pkg-config. A consumer needs neither Halide nor Python. Beside
-# them, for attune_add_attention(), attune_add_variants() and the tuner, what programs that make kernels are built from; those
-# do need Halide.
+# pkg-config. A consumer needs neither Halide nor Python. Beside them, for attune_add_attention(), attune_add_variants() and the
+# tuner, what programs that make kernels are built from; those do need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
@@ -45,12 +44,13 @@ configure_file(cmake/attune.pc.in ${PROJECT_BINARY_DIR}/attune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/attune.pc DESTINATION ${attune_pc_dir})
 
 # In the folders that they have here, so that includes and CMake read the same.
-foreach(folder generators schedules cmake/tune)
+foreach(folder generators lowering schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
 install(DIRECTORY tools/tune/shapes DESTINATION ${attune_sources_dir}/tools/tune OPTIONAL)
 foreach(module add_attention add_op add_variants choose_targets numbers ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
-install(FILES cmake/check_numbers.py cmake/print_native_target.cpp cmake/registered_variants.cpp.in DESTINATION ${attune_sources_dir}/cmake)
-install(FILES runtime/src/cpu_features.cpp runtime/src/cpu_features.h DESTINATION ${attune_sources_dir}/runtime/src)
+install(FILES cmake/check_numbers.py cmake/embed_module.cmake cmake/print_native_target.cpp cmake/registered_variants.cpp.in DESTINATION ${attune_sources_dir}/cmake)
+install(FILES runtime/src/dispatch/cpu_features.cpp runtime/src/dispatch/cpu_features.h
+  DESTINATION ${attune_sources_dir}/runtime/src/dispatch)
