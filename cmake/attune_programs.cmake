@@ -42,14 +42,15 @@ function(attune_need_parts result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
-# attune_need_instruction_modules(result): the objects that take the place of Halide's modules for AVX-512 and AMX in a program: its
-# functions and those of lowering/instructions.
+# attune_need_instruction_modules(result): the objects that take the place of Halide's modules for AVX-512 and AMX in a program:
+# its functions and those of lowering/instructions.
 function(attune_need_instruction_modules result)
   if(NOT TARGET attune_instruction_modules)
-    find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15 llvm-as-14)
+    find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15
+      llvm-as-14)
     if(NOT ATTUNE_LLVM_AS)
-      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) or "
-        "name it in ATTUNE_LLVM_AS")
+      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) "
+        "or name it in ATTUNE_LLVM_AS")
     endif()
     set(folder ${ATTUNE_SOURCE_DIR}/lowering/instructions)
     set(script ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake)
@@ -59,8 +60,8 @@ function(attune_need_instruction_modules result)
       list(JOIN sources "," list)
       set(file ${CMAKE_CURRENT_BINARY_DIR}/${module})
       add_custom_command(OUTPUT ${file}.cpp BYPRODUCTS ${file}.bc ${file}.bc.ll
-        COMMAND ${CMAKE_COMMAND} -DMODULE=${module} -DSOURCES=${list} -DLLVM_AS=${ATTUNE_LLVM_AS} -DBITCODE=${file}.bc -DOUT=${file}.cpp
-          -P ${script}
+        COMMAND ${CMAKE_COMMAND} -DMODULE=${module} -DSOURCES=${list} -DLLVM_AS=${ATTUNE_LLVM_AS} -DBITCODE=${file}.bc
+          -DOUT=${file}.cpp -P ${script}
         DEPENDS ${sources} ${script} COMMENT "module ${module}" VERBATIM)
       list(APPEND objects ${file}.cpp)
     endforeach()

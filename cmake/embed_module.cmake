@@ -1,6 +1,6 @@
-# cmake -DMODULE=ptx_dev -DBITCODE=module.bc [-DSOURCES=a.ll,b.ll -DLLVM_AS=llvm-as] -DOUT=module.cpp -P: the bitcode, assembled of the
-# sources where they are given, as the symbols by which Halide's library asks for its module of that name. A program that defines them
-# is asked first.
+# cmake -DMODULE=ptx_dev -DBITCODE=module.bc [-DSOURCES=a.ll,b.ll -DLLVM_AS=llvm-as] -DOUT=module.cpp -P: the bitcode, assembled
+# of the sources where they are given, as the symbols by which Halide's library asks for its module of that name. A program that
+# defines them is asked first.
 if(SOURCES)
   string(REPLACE "," ";" sources "${SOURCES}")
   set(text "")
