@@ -21,7 +21,7 @@ endif()
 # attune_add_device_program(name part...): the program <name>.generator, which holds a generator of that name, of the part
 # <name>_generator and others of cmake/attune_ops.cmake.
 function(attune_add_device_program name)
-  attune_need_parts(objects ${name}_generator lowering ${ARGN})
+  attune_need_parts(objects ${name}_generator argument_check lowering ${ARGN})
   add_executable(${name}.generator $<TARGET_OBJECTS:attune_device_kernel> ${objects})
   if(TARGET attune_device_module)
     target_sources(${name}.generator PRIVATE $<TARGET_OBJECTS:attune_device_module>)

@@ -42,8 +42,8 @@ function(attune_need_parts result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
-# attune_need_instruction_modules(result): the objects that take the place of Halide's modules for AVX-512 and AMX in a program:
-# its functions and those of lowering/instructions.
+# attune_need_instruction_modules(result): the objects of lowering/instructions that take the place of Halide's modules for AVX-512
+# and AMX in a program.
 function(attune_need_instruction_modules result)
   if(NOT TARGET attune_instruction_modules)
     find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15
@@ -56,13 +56,12 @@ function(attune_need_instruction_modules result)
     set(script ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake)
     set(objects "")
     foreach(module IN LISTS attune_instruction_modules)
-      set(sources ${folder}/${module}.ll ${folder}/halide/${module}.ll)
-      list(JOIN sources "," list)
+      set(source ${folder}/${module}.ll)
       set(file ${CMAKE_CURRENT_BINARY_DIR}/${module})
-      add_custom_command(OUTPUT ${file}.cpp BYPRODUCTS ${file}.bc ${file}.bc.ll
-        COMMAND ${CMAKE_COMMAND} -DMODULE=${module} -DSOURCES=${list} -DLLVM_AS=${ATTUNE_LLVM_AS} -DBITCODE=${file}.bc
-          -DOUT=${file}.cpp -P ${script}
-        DEPENDS ${sources} ${script} COMMENT "module ${module}" VERBATIM)
+      add_custom_command(OUTPUT ${file}.cpp BYPRODUCTS ${file}.bc
+        COMMAND ${ATTUNE_LLVM_AS} ${source} -o ${file}.bc
+        COMMAND ${CMAKE_COMMAND} -DMODULE=${module} -DBITCODE=${file}.bc -DOUT=${file}.cpp -P ${script}
+        DEPENDS ${source} ${script} COMMENT "module ${module}" VERBATIM)
       list(APPEND objects ${file}.cpp)
     endforeach()
     add_library(attune_instruction_modules OBJECT ${objects})
@@ -72,7 +71,7 @@ endfunction()
 
 # attune_add_generator(program source...): a program that makes kernels, of sources and objects.
 function(attune_add_generator program)
-  attune_need_parts(main lowering generator_main)
+  attune_need_parts(main lowering generator_main argument_check)
   attune_need_instruction_modules(modules)
   add_executable(${program} ${ARGN} ${main} ${modules})
   target_link_libraries(${program} PRIVATE Halide::Halide)
@@ -130,11 +129,11 @@ endfunction()
 function(attune_list_program target)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES")
   set(sources "")
-  foreach(part IN LISTS A_UNPARSED_ARGUMENTS ITEMS lowering generator_main)
+  foreach(part IN LISTS A_UNPARSED_ARGUMENTS ITEMS lowering generator_main argument_check)
     list(APPEND sources ${attune_part_${part}})
   endforeach()
   foreach(module IN LISTS attune_instruction_modules)
-    list(APPEND sources lowering/instructions/${module}.ll lowering/instructions/halide/${module}.ll)
+    list(APPEND sources lowering/instructions/${module}.ll)
   endforeach()
   attune_json_strings(sources ${sources} ${A_SOURCES})
   attune_list_generator(PROGRAMS "\"${target}\": {\"file\": \"$<TARGET_FILE:${target}>\", \"sources\": ${sources}}")
