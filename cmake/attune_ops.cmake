@@ -12,7 +12,7 @@ set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/h
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
-set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions, each with Halide's of its name
+set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions
 set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
 set(attune_part_attention_generator generators/attention/forward/builder.cpp generators/attention/forward/builder_dropout.cpp
   generators/attention/forward/builder_merge.cpp generators/attention/equations/scores.cpp
