@@ -127,7 +127,6 @@ endfunction()
 # Preset cuda: kernels and the backend that runs them, in the library.
 if(ATTUNE_CUDA)
   attune_add_device_kernels(attune TARGET cuda80)
-  target_sources(attune PRIVATE runtime/src/cuda/cuda_backend.cpp)
-  target_include_directories(attune PRIVATE runtime/src/cuda)
+  target_sources(attune PRIVATE runtime/src/device/cuda_backend.cpp)
   target_compile_definitions(attune PRIVATE ATTUNE_CUDA)
 endif()

@@ -16,9 +16,10 @@ struct ScoreUnits {
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
     Expr scaled(const Expr &product) const;        // where scores are scaled, else the product
     Expr per_score() const;                        // by which a score is an exponent of 2, not below 0
-    Expr base2(const Expr &difference) const;      // the exponent itself, of devices' scores (Score::scaled_to_base2)
     Expr natural(const Expr &score) const;         // as lse and raw scores have it
     Expr signed_query(const Expr &element) const;  // negated where scores are not scaled and the scale is negative
+    // The exponent of 2 of a difference, for devices' instruction.
+    Expr base2(const Expr &difference) const { return strict_float(difference * per_score()); }
 };
 
 }  // namespace attune
