@@ -3,6 +3,7 @@
 #include "lowering/instructions/powers.h"
 #include "lowering/require.h"
 #include "schedules/matrix_tiles.h"
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -146,7 +147,8 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Targe
 }
 
 SdpaForm split_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
-    const SdpaNumerics numerics = split_numerics_of(kernel, n, target);
+    SdpaNumerics numerics = split_numerics_of(kernel, n, target);
+    numerics.sum_weights = numerics.sum_keys;
     PrefillTuning tuning{n.chunk, n.tile_q, n.key_tile, n.channel_tile};
     tuning.sum_keys = numerics.sum_keys;
     return form_of<SdpaStages>(numerics, hints_for_split(tuning, kernel), sdpa_split_stages,

@@ -35,7 +35,7 @@ struct ScoreUpdate {
 struct SdpaPartials {
     Halide::Func score, logit, row_max, weight, row_sum, mixed;
     Halide::Func made_weight;           // what weight stores
-    Halide::Func block_sum;             // (r, block of sum_keys, c, t, h, b) of weights, where they are summed as they are made
+    Halide::Func block_sum;             // (r, block of sum_weights, c, t, h, b)
     Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_chunks
     Halide::Func random, dropped;       // with dropout: four words for four keys, and the weights that are left
     Halide::RVar channel;

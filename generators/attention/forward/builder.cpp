@@ -299,12 +299,12 @@ void Builder::weigh(SdpaPartials &p, const std::string &suffix, bool masked) con
     p.weight(r, joined(weight_keys.key()), c, t, h, b) = p.made_weight(r, weight_keys.key(), c, t, h, b);
     const Expr counted = (hints.joins_passes ? p.made_weight : p.weight)(r, sum_keys.key(), c, t, h, b);
     p.row_sum(r, c, t, h, b) = value_of(0);
-    if (hints.joins_passes && numerics.sum_keys) {
+    if (numerics.sum_weights) {
         Var block("block");
-        RDom blocks(0, numerics.chunk / numerics.sum_keys, "sum_block" + suffix);
+        RDom blocks(0, numerics.chunk / numerics.sum_weights, "sum_block" + suffix);
         p.block_sum = Func("block_sum" + suffix);
         p.block_sum(r, block, c, t, h, b) = value_of(0);
-        FuncRef l = p.block_sum(r, sum_keys.key() / numerics.sum_keys, c, t, h, b);
+        FuncRef l = p.block_sum(r, sum_keys.key() / numerics.sum_weights, c, t, h, b);
         l = softmax.l(l, counted);
         p.row_sum(r, c, t, h, b) = softmax.l(p.row_sum(r, c, t, h, b), p.block_sum(r, blocks, c, t, h, b));
     } else {
