@@ -50,7 +50,6 @@ public:
         key_tiles{"key_tiles"};
     Input<bool> wants_query{"wants_query"}, wants_key{"wants_key"}, wants_bias{"wants_bias"};
     Input<double> scale{"scale"};
-    // The order of these and of what configure() adds is that of the arguments (runtime/src/sdpa_backward_kernel.cpp).
 
     void configure() {
         for (auto *in : {&query, &grad_out}) in->set_type(dtype);
@@ -135,11 +134,7 @@ public:
     }
 
     void schedule() {
-        attune::lower(get_pipeline(),
-                      {.join_matrix_tiles = numerics.matrix_tiles,
-                       .power_instructions = bool(numerics.powers.nearest),
-                       .whole_vectors = true},
-                      target);
+        attune::lower(get_pipeline(), {.join_matrix_tiles = numerics.matrix_tiles, .whole_vectors = true}, target);
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
         for (auto *in : {&key, &value, &row_lse, &row_delta})

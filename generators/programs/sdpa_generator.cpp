@@ -51,7 +51,6 @@ public:
     Input<Buffer<int32_t, 2>> lengths{"lengths"}, shortest{"shortest"}, longest{"longest"};
     Input<double> scale{"scale"};
 
-    // The order of these is that of the arguments (runtime/src/sdpa_kernel.cpp).
     void configure() {
         query.set_type(dtype), key.set_type(dtype);
         if (kind != Kind::weights) value = add_input<Buffer<>>("value", dtype, 4);
@@ -107,7 +106,6 @@ public:
             set_estimates();
         else
             form.schedule(*out, tensors, passes);
-        passes.power_instructions = bool(form.numerics.powers.nearest);
         passes.whole_vectors = passes.pin_stack_slots = true;
         if (head_dim == 0) passes.masked_tail_loads = {query, key};
         if (head_dim == 0 && value) passes.masked_tail_loads.push_back(*value);

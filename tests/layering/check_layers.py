@@ -2,10 +2,10 @@
 
 generators/  no target, vector width, tile or scheduling directive, and nothing of schedules/ or lowering/;
              programs/ and *_generator.cpp are wiring: they include all of them and never branch on a target
-  attention/equations/  nothing but itself and generators/math: no form, no block, no lane
+  attention/equations/  nothing but itself, generators/math and generators/arguments: no form, no block, no lane
   attention/forward/    equations; attention/backward/ and attention/gpu/ forms of forward/ too, and none of each other
 schedules/   no equation: no Func but wrappers, no arithmetic on Func values
-lowering/    no schedule, and of the equations generators/math alone
+lowering/    no schedule, and of generators/ the folders math and arguments alone
 runtime/ tools/ bench/ examples/  no Halide.h
 """
 import pathlib
@@ -63,7 +63,7 @@ PARTS = {"equations": (), "forward": ("equations",), "backward": ("equations", "
 for part, others in PARTS.items():
     for path in sources(f"generators/attention/{part}"):
         known = "|".join((part, *others))
-        forbid_include(path, rf"generators/(?!math/|attention/({known})/)", f"{part}/ includes another part")
+        forbid_include(path, rf"generators/(?!math/|arguments/|attention/({known})/)", f"{part}/ includes another part")
         if part == "equations":
             forbid(path, r"(?i)\b\w*(chunk|lane|warp|hint|tile)\w*\b", "an equation knows how it is computed")
 for path in (ROOT / "generators/programs").glob("sdpa*"):
@@ -80,7 +80,7 @@ for path in sources("schedules"):
 
 for path in sources("lowering"):
     checked += 1
-    forbid_include(path, r"(schedules|generators/(?!math/))", "includes a schedule or an equation in lowering")
+    forbid_include(path, r"(schedules|generators/(?!(math|arguments)/))", "includes a schedule or an equation in lowering")
 
 for folder in ("runtime", "tools", "bench", "examples"):
     for path in sources(folder):
