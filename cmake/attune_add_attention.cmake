@@ -41,6 +41,7 @@ function(attune_add_attention name)
     DEPENDS ${name}.describe COMMENT "library ${name}" VERBATIM)
 
   add_library(${name} STATIC ${folder}/${name}.cpp)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # as libattune.a
   target_link_libraries(${name} PUBLIC attune::attune)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${folder}>)
   add_custom_target(${name}_header DEPENDS ${folder}/${name}.h)

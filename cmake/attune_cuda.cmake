@@ -9,9 +9,9 @@ if(ATTUNE_CLANG)
   add_custom_command(OUTPUT ${device_module}.cpp BYPRODUCTS ${device_module}.bc
     COMMAND ${ATTUNE_CLANG} -x cl -cl-std=CL1.2 -target nvptx64-nvidia-cuda -O2 -emit-llvm
       -c ${ATTUNE_SOURCE_DIR}/lowering/instructions/nvptx.cl -o ${device_module}.bc
-    COMMAND ${CMAKE_COMMAND} -DIN=${device_module}.bc -DOUT=${device_module}.cpp
-      -P ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake
-    DEPENDS ${ATTUNE_SOURCE_DIR}/lowering/instructions/nvptx.cl ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake VERBATIM)
+    COMMAND ${CMAKE_COMMAND} -DMODULE=ptx_dev -DBITCODE=${device_module}.bc -DOUT=${device_module}.cpp
+      -P ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake
+    DEPENDS ${ATTUNE_SOURCE_DIR}/lowering/instructions/nvptx.cl ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake VERBATIM)
   add_library(attune_device_module OBJECT ${device_module}.cpp)
   set_target_properties(attune_device_module PROPERTIES EXCLUDE_FROM_ALL TRUE)
 else()

@@ -7,11 +7,12 @@ set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/ex
   schedules/matrix_tiles.cpp)
 # Of every program.
 set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp
-  lowering/instructions/amx.cpp lowering/instructions/powers.cpp lowering/instructions/stand_ins.cpp
-  lowering/passes/async_copies.cpp lowering/passes/join_matrix_tiles.cpp lowering/passes/mask_tail_loads.cpp
-  lowering/passes/pin_stack_slots.cpp lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp
-  lowering/passes/thread_local_registers.cpp lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
+  lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/load_tiles_past_l1.cpp
+  lowering/passes/join_matrix_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
+  lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
+  lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
+set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions, each with Halide's of its name
 set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
 set(attune_part_attention_generator generators/attention/forward/builder.cpp generators/attention/forward/builder_dropout.cpp
   generators/attention/forward/builder_merge.cpp generators/attention/equations/scores.cpp

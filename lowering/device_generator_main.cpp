@@ -2,10 +2,9 @@
 // given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX: nothing is compiled at the first call.
 //
 // <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] [--instruction TEXT] target=TARGET [registers=N]
-// [parameter=value...]
-// writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a block takes. Fails where
-// the PTX lacks that instruction, or has what would be slow or would not load. registers: the most that a lane may have, so that
-// a multiprocessor has room for more blocks; 0, as many as it likes.
+// [parameter=value...] writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a
+// block takes. Fails where the PTX lacks that instruction, or has what would be slow or would not load. registers: the most
+// that a lane may have, so that a multiprocessor has room for more blocks; 0, as many as it likes.
 #include "generators/arguments/check_arguments.h"
 #include "lowering/halide_patches/private_runtime.h"
 #include "lowering/require.h"

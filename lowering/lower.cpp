@@ -1,7 +1,7 @@
 #include "lowering/lower.h"
-#include "lowering/instructions/powers.h"
 #include "lowering/passes/async_copies.h"
 #include "lowering/passes/join_matrix_tiles.h"
+#include "lowering/passes/load_tiles_past_l1.h"
 #include "lowering/passes/mask_tail_loads.h"
 #include "lowering/passes/pin_stack_slots.h"
 #include "lowering/passes/thread_local_registers.h"
@@ -12,17 +12,18 @@ namespace attune {
 
 void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target &target) {
     // Loop bounds first: the other passes for CUDA look at what an iteration does.
-    if (passes.trim_gpu_loops) count_taken_iterations(pipeline);
+    if (passes.trim_gpu_loops) trim_gpu_loops(pipeline);
     // Copies know an array of a thread by its indices, which are constants once it is the thread's own.
-    if (passes.thread_local_registers) keep_registers_private(pipeline);
-    if (passes.async_copies) take_shared_addresses(pipeline);
+    if (passes.thread_local_registers) use_thread_local_registers(pipeline);
+    if (passes.async_copies) pipeline_async_copies(pipeline);
     if (passes.join_matrix_tiles) join_matrix_tiles(pipeline);
-    if (passes.power_instructions) write_power_instructions(pipeline);
+    // After the join, which knows the loads by Halide's name.
+    if (passes.load_tiles_past_l1) load_tiles_past_l1(pipeline);
     if (passes.whole_vectors) shuffle_whole_vectors(pipeline);
     // After whole_vectors, which makes indices constant.
-    if (passes.pin_stack_slots) keep_in_registers(pipeline, target);
-    if (!passes.masked_tail_loads.empty()) mask_loads_beyond_end(pipeline, passes.masked_tail_loads, target);
-    if (passes.prefetch_into_all_caches) fetch_into_caches(pipeline);
+    if (passes.pin_stack_slots) pin_stack_slots(pipeline, target);
+    if (!passes.masked_tail_loads.empty()) mask_tail_loads(pipeline, passes.masked_tail_loads, target);
+    if (passes.prefetch_into_all_caches) prefetch_into_all_caches(pipeline);
     for (const Prefetch &prefetch : passes.prefetches) add_prefetch(pipeline, prefetch);
 }
 

@@ -12,9 +12,9 @@ struct Passes {
     bool trim_gpu_loops = false;          // passes/trim_gpu_loops.h
     bool thread_local_registers = false;  // passes/thread_local_registers.h
     bool async_copies = false;            // passes/async_copies.h
-    // Instructions.
+    // AMX.
     bool join_matrix_tiles = false;   // passes/join_matrix_tiles.h
-    bool power_instructions = false;  // instructions/powers.h
+    bool load_tiles_past_l1 = false;  // passes/load_tiles_past_l1.h
     // Storage and loads. These apply wherever their pattern occurs, and a kernel without it stays as it is.
     bool whole_vectors = false;                         // passes/whole_vectors.h
     bool pin_stack_slots = false;                       // passes/pin_stack_slots.h

@@ -5,8 +5,8 @@
 
 namespace attune {
 
-// A loop of a lowered pipeline: that of a stage of `func` (0: its pure definition, n: update n - 1) over `var`, or over the outer part
-// of it where it is split.
+// A loop of a lowered pipeline: that of a stage of `func` (0: its pure definition, n: update n - 1) over `var`, or over the
+// outer part of it where it is split.
 struct LoweredLoop {
     Halide::Func func;
     int stage;

@@ -99,7 +99,11 @@ public:
         else
             attune::schedule_panels(stages, out, tuning, target);
         attune::Passes passes{
-            .join_matrix_tiles = schedule_name == Schedule::tiles, .whole_vectors = true, .masked_tail_loads = {x, weight}};
+            .join_matrix_tiles = schedule_name == Schedule::tiles,
+            // Rows of a tile are in L1, where they were just laid; weights of a whole depth would drive them out.
+            .load_tiles_past_l1 = schedule_name == Schedule::tiles && tile_chunks == 0,
+            .whole_vectors = true,
+            .masked_tail_loads = {x, weight}};
         attune::fetch_weights_ahead(stages, out, passes, weight, tuning, prefetch_depth, prefetch_runs == 1);
         attune::lower(get_pipeline(), passes, target);
         if (packed && schedule_name != Schedule::root)

@@ -124,7 +124,7 @@ public:
         shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
         shape.every_tile_in_full = schedule_name == Schedule::root;
         if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
-        if (schedule_name != Schedule::root) shape.powers = powers = attune::power_instructions(target);
+        if (schedule_name != Schedule::root) shape.powers = attune::power_instructions(target);
         if (captured) {
             stages = attune::captured_stages(in, shape, score, {user_inputs.buffers(), *which});
             *captured = stages.captured;
@@ -143,10 +143,7 @@ public:
     }
 
     void schedule() {
-        attune::lower(get_pipeline(),
-                      {.join_matrix_tiles = schedule_name == Schedule::matrix_tiles,
-                       .power_instructions = bool(powers.nearest),
-                       .whole_vectors = true},
+        attune::lower(get_pipeline(), {.join_matrix_tiles = schedule_name == Schedule::matrix_tiles, .whole_vectors = true},
                       target);
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
@@ -220,7 +217,6 @@ private:
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
                      *grad_bias = nullptr, *grad_weight = nullptr, *captured = nullptr;
     attune::UserInputs user_inputs;
-    attune::PowerInstructions powers;
     attune::BackwardStages stages;
 
     // With the others, where pairs are computed once for all of them. Users' attention has captures instead.

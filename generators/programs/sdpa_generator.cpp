@@ -116,7 +116,7 @@ public:
             shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
         if (split && accumulator() == dtype) shape.sum_keys = sum_keys();
         if (schedule_name == Schedule::prefill || schedule_name == Schedule::pairs || schedule_name == Schedule::rows || split)
-            shape.powers = powers = attune::power_instructions(target);
+            shape.powers = attune::power_instructions(target);
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
@@ -184,7 +184,6 @@ public:
             };
             fetch(*bias, *has_bias), fetch(*mask, *has_mask);
         }
-        passes.power_instructions = bool(powers.nearest);
         passes.whole_vectors = passes.pin_stack_slots = true;
         if (head_dim == 0) passes.masked_tail_loads = {query, key};
         if (head_dim == 0 && value) passes.masked_tail_loads.push_back(*value);
@@ -200,7 +199,6 @@ private:
                     *threshold = nullptr;
     Output<Func> *out = nullptr;
     attune::UserInputs user_inputs;
-    attune::PowerInstructions powers;
     attune::SdpaStages stages;
     attune::PairStages pair_stages;
     std::optional<attune::TileStages> tile_stages;

@@ -237,7 +237,7 @@ private:
 
     attune::Score score() {
         attune::Score score;
-        score.scaled_to_base2 = true;
+        score.scaled_first = pair != Pair::dot_product;
         if (pair == Pair::additive) {
             Func weight("pair_weight_f32");
             Var d("d");

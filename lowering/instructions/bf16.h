@@ -1,4 +1,4 @@
-// Rounding by the instruction of a target.
+// bf16 by instructions: which targets have dot products of pairs, and rounding.
 #pragma once
 #include "Halide.h"
 #include <functional>

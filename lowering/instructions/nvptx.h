@@ -19,8 +19,8 @@ inline Halide::Expr cuda_exchange(const Halide::Expr &x, int bits) {
     return cuda_instruction("llvm.nvvm.shfl.sync.bfly.f32", {-1, x, bits, 31});
 }
 
-// An integer x itself, of which LLVM knows nothing else than which turn of a loop it belongs to: what follows from it is no value
-// that outlives the loop or, of a turn, the turn. Of lowering/instructions/nvptx.cl.
+// An integer x itself, of which LLVM knows nothing else than which turn of a loop it belongs to: what follows from it is no
+// value that outlives the loop or, of a turn, the turn. Of lowering/instructions/nvptx.cl.
 inline Halide::Expr cuda_opaque(const Halide::Expr &x, const Halide::Expr &turn = 0) {
     return Halide::Internal::Call::make(x.type(), "attune_opaque", {x, Halide::cast<uint32_t>(turn)},
                                         Halide::Internal::Call::PureExtern);

@@ -321,6 +321,6 @@ Expr copied_to_shared_memory(const Expr &address, const Expr &given) {
     return Call::make(UInt(32), copied, {address, given}, Call::Extern);
 }
 
-void take_shared_addresses(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new SharedAddresses); }
+void pipeline_async_copies(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new SharedAddresses); }
 
 }  // namespace attune

@@ -1,4 +1,5 @@
 #include "lowering/passes/join_matrix_tiles.h"
+#include "lowering/required_pass.h"
 #include <optional>
 
 namespace attune {
@@ -71,8 +72,8 @@ public:
     Renamed(const std::string &from, const std::string &to) : from_(from), to_(to) {}
 };
 
-class JoinTiles : public IRMutator {
-    using IRMutator::visit;
+class JoinTiles : public RequiredPass {
+    using RequiredPass::visit;
 
     static std::optional<LoweredTile> tile_of(const Stmt &s) {
         const Allocate *allocate = s.as<Allocate>();
@@ -132,11 +133,19 @@ class JoinTiles : public IRMutator {
             const auto tile = tile_of(first);
             if (!tile) end_of_tiles();
             if (!tile || tiles.empty()) result.push_back(mutate(first));
-            if (tile) tiles.push_back(*tile);
+            if (tile) tiles.push_back(*tile), found_ = true;
         }
         end_of_tiles();
         return Block::make(result);
     }
+    // A tile that stands alone in its block.
+    Stmt visit(const Allocate *op) override {
+        found_ = found_ || op->memory_type == MemoryType::AMXTile;
+        return RequiredPass::visit(op);
+    }
+
+public:
+    JoinTiles() : RequiredPass("a kernel whose matrix tiles are to be joined has none") {}
 };
 
 }  // namespace

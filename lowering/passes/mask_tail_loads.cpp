@@ -43,7 +43,7 @@ public:
 
 }  // namespace
 
-void mask_loads_beyond_end(Pipeline pipeline, const std::vector<ImageParam> &inputs, const Target &target) {
+void mask_tail_loads(Pipeline pipeline, const std::vector<ImageParam> &inputs, const Target &target) {
     const bool all_types = target.has_feature(Target::AVX512_Skylake), words = target.has_feature(Target::AVX2);
     std::set<std::string> names;
     for (const ImageParam &input : inputs)

@@ -38,7 +38,7 @@ public:
     }
 };
 
-class RegisterStorage : public IRMutator {
+class PinStackSlots : public IRMutator {
     using IRMutator::visit;
 
     // Storage is taken over by what has the same type, which no other stage's storage has: its elements are vectors.
@@ -60,9 +60,9 @@ class RegisterStorage : public IRMutator {
 
 }  // namespace
 
-void keep_in_registers(Pipeline pipeline, const Target &target) {
+void pin_stack_slots(Pipeline pipeline, const Target &target) {
     // Of 16 registers a register tile takes all, and what else LLVM would keep there, sums of the tile make way for.
-    if (target.has_feature(Target::AVX512_Skylake)) pipeline.add_custom_lowering_pass(new RegisterStorage);
+    if (target.has_feature(Target::AVX512_Skylake)) pipeline.add_custom_lowering_pass(new PinStackSlots);
 }
 
 }  // namespace attune

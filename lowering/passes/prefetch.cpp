@@ -5,8 +5,8 @@ using namespace prefetch_parts;
 
 namespace {
 
-class IntoCaches : public IRMutator {
-    using IRMutator::visit;
+class IntoCaches : public RequiredPass {
+    using RequiredPass::visit;
 
     static const Call *prefetch_in(const Stmt &s) {
         const Evaluate *evaluate = s.as<Evaluate>();
@@ -22,12 +22,15 @@ class IntoCaches : public IRMutator {
 
     Stmt visit(const Evaluate *op) override {
         const Call *prefetch = prefetch_in(op);
-        return prefetch ? fetched(prefetch, prefetch->args[1], 0) : op;
+        if (!prefetch) return op;
+        found_ = true;
+        return fetched(prefetch, prefetch->args[1], 0);
     }
     // Halide 21 counts the lines of a row in bytes and steps through them in elements.
     Stmt visit(const For *op) override {
         const Call *prefetch = prefetch_in(op->body);
-        if (!prefetch || !starts_with(op->name, "prefetch_split")) return IRMutator::visit(op);
+        if (!prefetch || !starts_with(op->name, "prefetch_split")) return RequiredPass::visit(op);
+        found_ = true;
         const Expr row = substitute(op->name, 0, prefetch->args[1]);
         const auto lines = as_const_int(op->extent);
         if (!lines)
@@ -37,6 +40,9 @@ class IntoCaches : public IRMutator {
         for (int n = 0; n < *lines; n++) all.push_back(fetched(prefetch, row, n));
         return Block::make(all);
     }
+
+public:
+    IntoCaches() : RequiredPass("a kernel whose prefetches are to go into all caches has none") {}
 };
 
 // One prefetch for each line, ahead of the loads of a round.
@@ -46,8 +52,8 @@ class FetchLines : public Fetch {
     const int rounds_;
     std::map<std::string, Expr> later_;  // what depends on the outer loop, as it will be
 
-    // A let that depends on the outer loop is there once more, with its value of later: so what it divides is divided outside the
-    // inner loops.
+    // A let that depends on the outer loop is there once more, with its value of later: so what it divides is divided outside
+    // the inner loops.
     Stmt visit(const LetStmt *op) override {
         const Expr value = substitute(later_, op->value);
         if (equal(value, op->value)) return IRMutator::visit(op);
@@ -99,6 +105,6 @@ void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rou
     if (rounds > 0) stage.prefetch(input, loop, loop, rounds, PrefetchBoundStrategy::NonFaulting);
 }
 
-void fetch_into_caches(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new IntoCaches); }
+void prefetch_into_all_caches(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new IntoCaches); }
 
 }  // namespace attune

@@ -57,7 +57,8 @@ public:
     RunBegins(const std::string &buffer, const LoweredLoop &loop) : buffer_(buffer), loop_(loop) {}
 };
 
-// Puts a fetch before each statement that loads from a buffer: in one burst, a processor may find no free line buffer for some of them.
+// Puts a fetch before each statement that loads from a buffer: in one burst, a processor may find no free line buffer for some
+// of them.
 class BesideLoads : public IRMutator {
     using IRMutator::visit;
     const std::string &buffer_;

@@ -1,7 +1,7 @@
 // What the passes that fetch share.
 #pragma once
 #include "lowering/passes/prefetch.h"
-#include "lowering/require.h"
+#include "lowering/required_pass.h"
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -57,14 +57,11 @@ public:
 };
 
 // What `inner` reads of an input is fetched for when loops around it are further.
-class Fetch : public IRMutator {
-    bool begun_ = false;
-
+class Fetch : public RequiredPass {
 protected:
-    using IRMutator::visit;
+    using RequiredPass::visit;
     const std::string input_;
     const LoweredLoop inner_;
-    bool found_ = false;
 
     Expr address(const Expr &bytes) const {
         return reinterpret(UInt(64), Variable::make(Handle(), input_)) + reinterpret(UInt(64), bytes);
@@ -75,17 +72,9 @@ protected:
     }
 
 public:
-    Fetch(const ImageParam &input, const LoweredLoop &inner) : input_(input.name()), inner_(inner) {}
-
-    using IRMutator::mutate;
-    Stmt mutate(const Stmt &s) override {
-        if (begun_) return IRMutator::mutate(s);
-        begun_ = true, found_ = false;
-        const Stmt whole = IRMutator::mutate(s);
-        begun_ = false;
-        require(found_, "nothing to fetch: no loop over " + inner_.var + " of " + inner_.func.name() + " reads " + input_);
-        return whole;
-    }
+    Fetch(const ImageParam &input, const LoweredLoop &inner)
+        : RequiredPass("nothing to fetch: no loop over " + inner.var + " of " + inner.func.name() + " reads " + input.name()),
+          input_(input.name()), inner_(inner) {}
 };
 
 }  // namespace attune::prefetch_parts

@@ -19,7 +19,7 @@ public:
     bool found = false;
 };
 
-class PrivateRegisters : public IRMutator {
+class ThreadLocalRegisters : public IRMutator {
     using IRMutator::visit;
     std::map<std::string, Expr> lets_;    // those that depend on the thread
     std::map<std::string, Expr> arrays_;  // and the part of their indices that does
@@ -90,6 +90,6 @@ class PrivateRegisters : public IRMutator {
 
 }  // namespace
 
-void keep_registers_private(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new PrivateRegisters); }
+void use_thread_local_registers(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new ThreadLocalRegisters); }
 
 }  // namespace attune

@@ -129,7 +129,7 @@ Stmt without_conditions(const Stmt &s, Taken &taken, const std::map<std::string,
     return is_const_one(rest) ? body : IfThenElse::make(rest, body);
 }
 
-class CountTaken : public IRMutator {
+class TrimLoops : public IRMutator {
     using IRMutator::visit;
     Stmt visit(const For *op) override {
         const Stmt inner = IRMutator::visit(op);
@@ -167,6 +167,6 @@ class CountTaken : public IRMutator {
 
 }  // namespace
 
-void count_taken_iterations(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new CountTaken); }
+void trim_gpu_loops(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new TrimLoops); }
 
 }  // namespace attune

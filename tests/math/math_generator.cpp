@@ -32,7 +32,7 @@ public:
     void generate() {
         const Halide::Expr at = x(i);
         const Halide::Expr one = Halide::Internal::make_one(at.type());
-        powers = attune::power_instructions(target);
+        const attune::PowerInstructions powers = attune::power_instructions(target);
         out(i) = function == Function::tanh         ? attune::tanh_precise(at)
                  : function == Function::exp        ? attune::exp_of(at)
                  : function == Function::exp2by     ? attune::exp2_nonpositive(at, one, powers)
@@ -44,12 +44,10 @@ public:
         const int vectors = function == Function::exp2by ? 2 : 1;  // for one instruction each
         static_cast<Halide::Func>(out).vectorize(i, vectors * natural_vector_size(out.type()),
                                                  Halide::TailStrategy::GuardWithIf);
-        attune::lower(get_pipeline(), {.power_instructions = bool(powers.nearest)}, target);
     }
 
 private:
     Halide::Var i{"i"};
-    attune::PowerInstructions powers;
 };
 
 // words(i, n) = word n for the counter (first + i, and the other three given).

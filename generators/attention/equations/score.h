@@ -44,11 +44,6 @@ struct Score {
     std::function<Halide::Expr(const Index &)> probability;  // a factor of the weights behind the softmax; empty: 1
     bool scaled_first = false;                               // scores are scaled before the softmax in any case
 
-    // Scores are scaled to base 2 before the softmax where no step follows, on devices: registers of their loops are full. Of
-    // scores far from 0 a weight then has the rounding of the score.
-    bool scaled_to_base2 = false;
-    bool in_base2() const { return scaled_to_base2 && !changes_scores(); }
-
     // Some step changes scores that count.
     bool changes_scores() const {
         for (const ScoreStep &step : steps)
@@ -57,7 +52,7 @@ struct Score {
     }
     // Scores are scaled before the softmax. Else their differences are, by the magnitude of the scale, which takes a product
     // less; its sign is then the query's, which only a score that is linear in the query has.
-    bool scales_scores() const { return scaled_first || scaled_to_base2 || changes_scores(); }
+    bool scales_scores() const { return scaled_first || changes_scores(); }
     // `all`, and no step masks any of it. `whole_block` says so of steps in blocks; another that is asked can mask any key.
     Halide::Expr and_unmasked(Halide::Expr all, const Halide::Expr &whole_block) const {
         for (const ScoreStep &step : steps) {

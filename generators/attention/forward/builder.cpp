@@ -44,9 +44,7 @@ Expr weighted_term(const PairTerm &pair, const Expr &query, const Expr &key, con
     return pair.weight ? pair.weight(channel) * term : term;
 }
 
-Expr Builder::base2(const Expr &x) const { return score.in_base2() ? x : x * value_of(std::numbers::log2e); }
 Expr Builder::per_score() const {
-    if (score.in_base2()) return value_of(1);
     const Expr log2e = make_const(Float(64), std::numbers::log2e), most = cast(Float(64), type.max());
     return cast(type, score.scales_scores() ? log2e : min(abs(in.scale) * log2e, most));
 }
@@ -56,7 +54,6 @@ Expr Builder::signed_query(const Expr &x) const {
     return reinterpret(x.type(), bits_of(x) ^ select(in.scale < 0, sign_bit(x.type()), make_const(bits, 0)));
 }
 Expr Builder::natural(const Expr &x) const {
-    if (score.in_base2()) return x * value_of(std::numbers::ln2);
     return score.scales_scores() ? x : x * cast(type, abs(in.scale));
 }
 // "Less": code generation makes "less or equal" of "not greater", which a NaN is.
@@ -216,7 +213,6 @@ void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool mas
     auto scaled = [&](Expr k) {
         Expr x = p.score(r, k, c, t, h, b);
         if (score.pair.finish) x = score.pair.finish(x, index(k, !masked));
-        if (score.in_base2()) return x * cast(type, in.scale * make_const(Float(64), std::numbers::log2e));
         return score.scales_scores() ? x * cast(type, in.scale) : x;
     };
     auto scaled_and_masked = [&](Expr k) { return masked ? select(kept(k), scaled(k), masked_score(type)) : scaled(k); };

@@ -68,8 +68,8 @@ struct Builder {
     // neither rounds a score before the maximum is taken off.
     Expr power_of(const Expr &difference) const { return exp2_nonpositive(difference, per_score(), shape.powers); }
     Expr per_score() const;  // what a score is multiplied by as an exponent of 2, not below 0
-    // The exponent itself, of devices' scores (Score::scaled_to_base2), for their instruction.
-    Expr base2(const Expr &difference) const;
+    // The exponent of 2 of such a difference, for devices' instruction.
+    Expr base2(const Expr &difference) const { return Halide::strict_float(difference * per_score()); }
     // An element of a query, negated where scores are not scaled and the scale is negative.
     Expr signed_query(const Expr &element) const;
     // A score in natural units, as lse and raw scores have it.

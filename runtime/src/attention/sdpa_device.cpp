@@ -83,7 +83,8 @@ bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" ||
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
-    if (v.kind == "plain" && p.scored) return false;
+    // Plain kernels scale differences of scores, by a factor above 0, and take queries to their products as they lie.
+    if (v.kind == "plain" && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
@@ -220,7 +221,7 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
                            const View &out, const SdpaOptions &options, std::span<const NamedView> more,
                            const std::function<Status(SdpaCall &)> &complete) {
     const CallStart start = start_of_call();
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     if (Status s = check_places(all_views(query, key, value, out, options), "query"); !s.ok()) return s;
     if (Status s = check_places(more, "query"); !s.ok()) return s;
     if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;
