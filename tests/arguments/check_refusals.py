@@ -10,12 +10,12 @@ import sys
 program, folder = sys.argv[1:]
 SAYS = "; generators/arguments/kernel_arguments.cpp says "
 WRONG = {
-    "swapped": "argument 1 of generator capture_sum is sums_keys, a bool" + SAYS + "sums, a buffer of rank 2",
-    "missing": "argument 2 of generator capture_sum is grad_capture, a buffer of rank 2" + SAYS + "sums_keys, a bool",
-    "extra": "argument 3 of generator capture_sum is more, a bool" + SAYS + "grad_capture, a buffer of rank 2",
-    "type": "argument 2 of generator capture_sum is sums_keys, a int32" + SAYS + "sums_keys, a bool",
-    "rank": "argument 1 of generator capture_sum is sums, a buffer of rank 3" + SAYS + "sums, a buffer of rank 2",
-    "name": "argument 1 of generator capture_sum is sum, a buffer of rank 2" + SAYS + "sums, a buffer of rank 2",
+    "swapped": "argument 1 of generator capture_sum is sums_keys (bool)" + SAYS + "sums (buffer of rank 2)",
+    "missing": "argument 2 of generator capture_sum is grad_capture (buffer of rank 2)" + SAYS + "sums_keys (bool)",
+    "extra": "argument 3 of generator capture_sum is more (bool)" + SAYS + "grad_capture (buffer of rank 2)",
+    "type": "argument 2 of generator capture_sum is sums_keys (int32)" + SAYS + "sums_keys (bool)",
+    "rank": "argument 1 of generator capture_sum is sums (buffer of rank 3)" + SAYS + "sums (buffer of rank 2)",
+    "name": "argument 1 of generator capture_sum is sum (buffer of rank 2)" + SAYS + "sums (buffer of rank 2)",
 }
 
 
