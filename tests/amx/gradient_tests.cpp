@@ -1,8 +1,8 @@
 // Gradients of attention by matrix tiles (AMX), by the arguments that the library gives their kernels, against the definition.
-#include "sdpa_backward_call.h"
+#include "attention_backward/sdpa_backward_call.h"
+#include "dispatch/variant_table.h"
 #include "tests/amx/amx_machine.h"
 #include "tests/support/sdpa_backward_case.h"
-#include "variant_table.h"
 #include <algorithm>
 
 using namespace attune_test;
@@ -51,7 +51,7 @@ attune::Status run(attune::Context &context, SdpaBackwardArrays<T> &a, std::stri
     call.forward.scale = attune::scale_of(options, a.f().head_dim);
     attune::BackwardChoice choice;
     // All but the tiles; those that are chosen give the gradient of a bias, or not, where these do: their chunk is the same.
-    if (status = attune::choose_backward(context.state(), call, {}, choice); !status.ok()) return status;
+    if (status = attune::choose_backward(state_of(context), call, {}, choice); !status.ok()) return status;
     choice.tiles = {&gradient_kernel(call.forward.sizes.dtype, kind, a.f().head_dim), "the kernel under test"};
     return run_backward(context, call, choice);
 }

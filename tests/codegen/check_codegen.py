@@ -1,8 +1,9 @@
 """Makes a kernel by a generator, or takes a file, and says which instructions it should have or lack, and how often it has them.
 
-usage: check_codegen.py NAME [--file FILE | --generator PROGRAM --folder FOLDER --products P,P] [--in assembly|object]
+usage: check_codegen.py NAME [--file FILE | --generator PROGRAM --folder FOLDER --products P,P] [--in assembly|object|bitcode]
          [--contains REGEX]... [--lacks REGEX]... [--at-most N REGEX]... [-- PARAMETER...]
-An expectation is of the last --in before it: of the assembly, at first, or of the object, disassembled.
+An expectation is of the last --in before it: of the assembly, at first, of the object, disassembled, or of the strings of the
+bitcode, which names intrinsics.
 """
 import argparse
 import pathlib
@@ -33,7 +34,7 @@ def read_options(arguments):
     parser.add_argument("--generator", type=pathlib.Path)
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--products", default="assembly")
-    parser.add_argument("--in", dest="product", choices=("assembly", "object"))
+    parser.add_argument("--in", dest="product", choices=("assembly", "object", "bitcode"))
     parser.add_argument("--contains", action=Expect, dest="expected")
     parser.add_argument("--lacks", action=Expect, dest="expected")
     parser.add_argument("--at-most", action=Expect, dest="expected", nargs=2)
@@ -68,6 +69,8 @@ def instructions(kernel, product):
     file = kernel.with_suffix(SUFFIX[product])
     if product == "assembly":
         return file.read_text().splitlines()
+    if product == "bitcode":
+        return re.findall(r"[ -~]+", file.read_bytes().decode("latin-1"))
     return subprocess.run(["objdump", "-d", file], check=True, capture_output=True, text=True).stdout.splitlines()
 
 

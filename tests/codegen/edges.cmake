@@ -1,5 +1,5 @@
-# Vectors that reach beyond the last column or channel are read by masked loads (schedules/edge_loads.h), and not element by
-# element.
+# Vectors that reach beyond the last column or channel are read by masked loads (lowering/passes/mask_tail_loads.h), and not
+# element by element.
 set(product schedule=panels chunk=64 task_rows=8 tile_rows=8 tile_columns=16 tile_chunks=0)
 set(decode schedule=decode chunk=512 tile_q=4 key_tile=4 value_block=16 channel_tile=2 key_block=64)
 set(masked_load "vmov.*{%k[1-7]} {z}")

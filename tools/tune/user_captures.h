@@ -1,13 +1,15 @@
 // What a user's attention captures, from files and numbers, as its calls take it.
 #pragma once
-#include "attune/attention_library.h"
-#include "tools/npy.h"
+#include "attune/detail/user_attention.h"
+#include "tools/files/npy.h"
 #include "user_case.h"
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace attune::tune {
+
+using detail::AttentionRecord, detail::CaptureArgument, detail::CaptureRecord;
 
 // Captures of the type of the scores are rounded to f32 first, so that f64 computes with the same values.
 class CaptureSet {

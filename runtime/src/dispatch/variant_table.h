@@ -1,0 +1,50 @@
+// What CMake knows of the kernels that are linked in (cmake/attune_add_op.cmake writes the definitions).
+#pragma once
+#include "attune/detail/registration.h"
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attune {
+
+using detail::AttentionRecord, detail::VariantRecord;
+
+// Boundaries of the classes of shapes, from schedules/targets.json.
+struct SdpaShapeClasses {
+    std::int64_t decode_rows_at_most, decode_keys_at_least, decode_keys_of_one_row_at_least;
+    std::int64_t decode_rows_of_few_keys_at_most, decode_few_keys_at_most, decode_few_keys_of_any_size_at_most;
+    std::int64_t split_queries_at_most, short_queries_at_most, short_keys_at_most;
+    std::int64_t short_band_keys_at_most, short_band_keys_of_f16_at_most;  // that a query sees on average
+    std::int64_t medium_queries_at_least, medium_queries_of_few_keys_at_least, deep_keys_at_least;
+    std::int64_t queries_of_a_tile_of_few_keys;  // a tile takes as long as its queries and so many more
+    std::int64_t long_padding_percent_at_most;   // queries that the last tile is padded with, of all
+    std::int64_t device_split_rows_at_most, device_split_keys_at_least;
+};
+
+// Those of the library; and all: with what was registered (detail/registration.h), also later than others ran. Listed once for
+// each generation, since every call on a device asks; a list is never destroyed.
+std::span<const VariantRecord> library_variants() noexcept;
+using VariantRecords = std::vector<const VariantRecord *>;
+const VariantRecords &variant_records();
+// Goes up with each registration.
+int variant_generation() noexcept;
+
+const SdpaShapeClasses &sdpa_shape_classes() noexcept;
+
+// missing_variants() of a CPU that runs the targets `usable`, with kernels of the targets `tuned`: the most specific first.
+std::string missing_variants(std::span<const std::string_view> usable, std::span<const std::string_view> tuned);
+
+// Null if there is none.
+const VariantRecord *find_variant(std::string_view name) noexcept;
+
+// A number called `name` of a variant, as CMake wrote it: "chunk=128 tile_q=64".
+int number_of(const VariantRecord &, std::string_view name, int otherwise);
+
+// Whether this machine runs a target.
+bool runs_here(std::string_view target) noexcept;
+// Or a device's.
+bool is_cpu_target(std::string_view target) noexcept;
+
+}  // namespace attune

@@ -1,0 +1,117 @@
+// Checks that the ops share. Messages name the argument as the public headers do.
+#pragma once
+#include "attune/status.h"
+#include "attune/tensor.h"
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace attune {
+
+// Kernels index with 32 bits.
+constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max();
+
+Status invalid(std::string_view argument, std::string what);
+Status unsupported(std::string_view argument, std::string what);
+// The allocator of the Context gave nothing.
+Status no_memory();
+
+template<std::integral T> std::string text(T n) { return std::to_string(n); }
+std::string text(double x);
+// "(2, 3)"
+std::string shape_of(const ConstView &);
+
+// What sums over elements of a type are kept in, lse among them: f64 for f64, else f32.
+constexpr DType sum_type(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+constexpr bool is_widened(DType t) { return sum_type(t) != t; }
+
+// Parts of `size` that n is cut into, the last of which may be smaller.
+constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+
+// What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, and that the
+// memory has, if that is known.
+Status check_memory(std::string_view name, const ConstView &);
+// Of a view that passed it.
+std::int64_t elements_of(const ConstView &);
+
+// A number that kernels compute with in the type of sums for tensors of this type: finite there, and 0 only if it is 0.
+Status check_number(std::string_view name, double, DType);
+
+// f32, f64, bf16 or f16.
+Status check_real(std::string_view name, const ConstView &);
+// f32 or f64.
+Status check_wide(std::string_view name, const ConstView &);
+// The same where it is only `what` that has no kernels of 16 bits: "<name>: <what> takes f32 or f64, got bf16"
+Status check_wide_for(std::string_view what, std::string_view name, DType);
+// "<name>: type is ..., that of <other> is ..."
+Status check_same_type(std::string_view name, DType given, std::string_view other, DType expected);
+// "<name>: <what> is ..., that of <other> is ..."
+Status check_extent(std::string_view name, std::string_view what, std::int64_t given, std::string_view other,
+                    std::int64_t expected);
+// The same for each, until one does not match.
+struct ExtentMatch {
+    std::string_view name, what;
+    std::int64_t given;
+    std::string_view other;
+    std::int64_t expected;
+};
+Status check_extents(std::span<const ExtentMatch>);
+// The last dimension is dense.
+Status check_dense(std::string_view name, const ConstView &);
+
+// The same memory as rank 4, with extents of 1 in front; a dimension of one element gets the stride that a dense
+// array would have. Rank 3 is (B, S, D) and becomes (B, 1, S, D), where `heads_second`.
+template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool heads_second);
+
+// `count` of dimension n of a view, from `first` on.
+template<typename Data> BasicView<Data> part_of(BasicView<Data> v, int n, std::int64_t first, std::int64_t count) {
+    using Bytes = std::conditional_t<std::is_const_v<Data>, const char, char>;
+    v.data = static_cast<Bytes *>(v.data) + first * v.stride[n] * size_of(v.dtype);
+    v.extent[n] = count;
+    return v;
+}
+
+// int32 (B) or (B, rows), whatever it holds; `as2` is the same memory as (B, rows).
+Status check_row_ints(std::string_view name, const ConstView &, std::string_view other, std::int64_t batch, std::int64_t rows,
+                      ConstView &as2);
+// valid_lens: the same, each from 0 to `keys`.
+Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
+                        ConstView &as2);
+
+// int32, and what check_memory() asks; entry (n) of such a view.
+Status check_ints(std::string_view name, const ConstView &);
+inline std::int32_t int_at(const ConstView &v, std::int64_t n) {
+    return static_cast<const std::int32_t *>(v.data)[n * v.stride[0]];
+}
+
+// Sets all elements of a view of rank 4 with a dense last dimension to 0, as bytes.
+void fill_zeros(const View &);
+
+// Dimensions 0 and 1 join dimension 2, the rows, where all of these views of rank 3 or 4 and of equal such extents allow it:
+// one after the other in memory, of one element, or beside a single row, whose place they take.
+template<typename First, typename... Rest> void join_rows(First &first, Rest &...rest) {
+    constexpr int rows = 2;
+    for (int n = rows - 1; n >= 0; n--) {
+        const bool one_row = first.extent[rows] == 1;
+        const auto follows = [=](const auto &v) { return v.stride[n] == v.stride[rows] * v.extent[rows]; };
+        if (first.extent[n] != 1 && !one_row && !(follows(first) && ... && follows(rest))) return;
+        const auto join = [=](auto &v) {
+            if (one_row) v.stride[rows] = v.stride[n];
+            v.extent[rows] *= v.extent[n];
+            v.extent[n] = 1, v.stride[n] = 0;
+        };
+        join(first), (join(rest), ...);
+    }
+}
+
+struct NamedView {
+    std::string_view name;
+    ConstView view;  // may be not given
+};
+// No output overlaps itself, an input or another output.
+Status check_overlaps(std::span<const NamedView> inputs, std::span<const NamedView> outputs);
+
+}  // namespace attune
