@@ -20,9 +20,10 @@ set(attune_part_sdpa_backward_generator generators/sdpa/backward_generator.cpp g
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/mask_blocks/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/sdpa/describe_attention.cpp)
-set(attune_part_linear_stages generators/linear/linear_stages.cpp generators/linear/linear_tile_stages.cpp
-  schedules/linear/root.cpp schedules/linear/panels.cpp schedules/linear/passes.cpp schedules/linear/tiles.cpp
-  schedules/linear/fetch.cpp)
+set(attune_part_linear_stages generators/linear/linear_parts.cpp generators/linear/panel_stages.cpp
+  generators/linear/row_stages.cpp generators/linear/amx_stages.cpp schedules/linear/linear_tasks.cpp schedules/linear/root.cpp
+  schedules/linear/panels.cpp schedules/linear/bf16_dot_panels.cpp schedules/linear/rows.cpp schedules/linear/pair_rows.cpp
+  schedules/linear/passes.cpp schedules/linear/amx.cpp schedules/linear/prefetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
 set(attune_part_assembled_main generators/assembled_main.cpp generators/private_runtime.cpp)  # of every program
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
