@@ -11,7 +11,7 @@ set(attune_part_attention_generator generators/sdpa/builder.cpp generators/sdpa/
   generators/sdpa/builder_merge.cpp generators/sdpa/scores.cpp generators/sdpa/score_derivative.cpp generators/sdpa/user_attention.cpp)
 set(attune_part_sdpa_generator generators/sdpa/sdpa_stages.cpp generators/sdpa/pair_stages.cpp generators/sdpa/tile_stages.cpp
   generators/sdpa/weights_stages.cpp generators/sdpa/sdpa_generator.cpp schedules/sdpa/root.cpp schedules/sdpa/scores.cpp
-  schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp
+  schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp schedules/sdpa/decode_values.cpp
   schedules/sdpa/split.cpp schedules/sdpa/weights.cpp schedules/sdpa/autoscheduled.cpp)
 set(attune_part_sdpa_backward_generator generators/sdpa/backward_generator.cpp generators/sdpa/backward_stages.cpp
   generators/sdpa/backward_scores.cpp generators/sdpa/backward_pairs.cpp generators/sdpa/backward_tiles.cpp
