@@ -20,12 +20,12 @@ install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/att
   DESTINATION ${attune_cmake_dir})
 
 # In the folders that they have here, so that includes and CMake read the same.
-foreach(folder generators schedules cmake/tune)
+foreach(folder generators lowering schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
 install(DIRECTORY tools/tune/shapes DESTINATION ${attune_sources_dir}/tools/tune OPTIONAL)
 foreach(module add_attention add_op add_variants choose_targets numbers ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
-install(FILES cmake/check_numbers.py cmake/print_native_target.cpp cmake/registered_variants.cpp.in DESTINATION ${attune_sources_dir}/cmake)
+install(FILES cmake/check_numbers.py cmake/embed_module.cmake cmake/print_native_target.cpp cmake/registered_variants.cpp.in DESTINATION ${attune_sources_dir}/cmake)
 install(FILES runtime/src/cpu_features.cpp runtime/src/cpu_features.h DESTINATION ${attune_sources_dir}/runtime/src)

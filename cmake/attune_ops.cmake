@@ -2,11 +2,16 @@
 # library's own build, and by projects that make kernels with an installed one.
 
 # Parts: sources that are compiled once, for every program that has them.
-set(attune_part_generator_math generators/halide/uses_variable.cpp generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
+set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
-  schedules/register_storage.cpp schedules/edge_loads.cpp
-  schedules/matrix_tiles.cpp schedules/matrix_tile_join.cpp schedules/power_instructions.cpp schedules/stand_ins.cpp
-  schedules/prefetch.cpp schedules/prefetch_next.cpp)
+  schedules/matrix_tiles.cpp)
+# Of every program.
+set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp
+  lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/load_tiles_past_l1.cpp
+  lowering/passes/join_matrix_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
+  lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
+  lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
+set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
 set(attune_part_attention_generator generators/sdpa/builder.cpp generators/sdpa/builder_dropout.cpp
   generators/sdpa/builder_merge.cpp generators/sdpa/scores.cpp generators/sdpa/score_derivative.cpp generators/sdpa/user_attention.cpp)
 set(attune_part_sdpa_generator generators/sdpa/sdpa_stages.cpp generators/sdpa/pair_stages.cpp generators/sdpa/tile_stages.cpp
@@ -25,7 +30,6 @@ set(attune_part_linear_stages generators/linear/linear_parts.cpp generators/line
   schedules/linear/panels.cpp schedules/linear/bf16_dot_panels.cpp schedules/linear/rows.cpp schedules/linear/pair_rows.cpp
   schedules/linear/passes.cpp schedules/linear/amx.cpp schedules/linear/prefetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
-set(attune_part_assembled_main generators/assembled_main.cpp generators/private_runtime.cpp)  # of every program
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
 set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)

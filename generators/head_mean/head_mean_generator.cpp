@@ -1,5 +1,5 @@
 // Wiring only: parameters, inputs, outputs.
-#include "schedules/edge_loads.h"
+#include "lowering/lower.h"
 #include "schedules/head_mean/head_mean_schedules.h"
 
 namespace {
@@ -29,7 +29,7 @@ public:
             attune::schedule_rows(stages, out, {task_keys, block}, target);
         else
             attune::schedule_root(stages, out);
-        attune::mask_loads_beyond_end(get_pipeline(), {x}, target);
+        attune::lower(get_pipeline(), {.masked_tail_loads = {x}}, target);
     }
 
 private:

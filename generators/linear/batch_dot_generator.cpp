@@ -1,8 +1,8 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/math/accumulator.h"
-#include "schedules/edge_loads.h"
+#include "lowering/lower.h"
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
-#include "schedules/require.h"
 
 namespace {
 enum class Schedule { root, panels };
@@ -55,18 +55,19 @@ public:
                                          .tile_chunks = tile_chunks,
                                          .tiles_of_call = task_tiles,
                                          .one_chunk = a.dim(0).extent() <= chunk};
-        std::visit([&](auto &stages) { schedule_stages(stages, tuning); }, form);
-        attune::mask_loads_beyond_end(get_pipeline(), {a, x}, target);
+        attune::Passes passes{.masked_tail_loads = {a, x}};
+        std::visit([&](auto &stages) { schedule_stages(stages, tuning, passes); }, form);
+        attune::lower(get_pipeline(), passes, target);
     }
 
 private:
     std::variant<attune::PanelStages, attune::PassStages> form;
 
-    void schedule_stages(attune::PanelStages &stages, const attune::PanelTuning &tuning) {
+    void schedule_stages(attune::PanelStages &stages, const attune::PanelTuning &tuning, attune::Passes &passes) {
         attune::schedule_form(stages, out, tuning, target);
-        if (prefetch_tiles) attune::prefetch_rows(stages, out, get_pipeline(), a, tuning);
+        if (prefetch_tiles) attune::prefetch_rows(stages, out, passes, a, tuning);
     }
-    void schedule_stages(attune::PassStages &stages, const attune::PanelTuning &tuning) {
+    void schedule_stages(attune::PassStages &stages, const attune::PanelTuning &tuning, attune::Passes &) {
         attune::require(few == 1, "pass_depth is for few, which reads x as it lies");
         attune::require(prefetch_tiles == 0, "prefetch_tiles is not for pass_depth");
         attune::schedule_form(stages, out, tuning, target);

@@ -1,10 +1,10 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/linear/packed_panels.h"
 #include "generators/math/accumulator.h"
-#include "schedules/edge_loads.h"
+#include "lowering/lower.h"
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 
 namespace {
@@ -72,14 +72,16 @@ public:
         const attune::PanelTuning tuning = {chunk,       task_rows, tile_rows, tile_columns, block,
                                             tile_chunks, strands,   turns,     task_tiles};
         std::visit([&](auto &stages) { schedule_stages(stages, tuning); }, form);
-        if (schedule_name == Schedule::tiles) attune::join_matrix_tiles(get_pipeline());
-        attune::shuffle_whole_vectors(get_pipeline());
-        attune::mask_loads_beyond_end(get_pipeline(), {x, weight}, target);
-        std::visit(
-            [&](auto &stages) {
-                attune::prefetch_weights(stages, out, get_pipeline(), tuning, {weight, prefetch_depth, prefetch_runs == 1});
-            },
-            form);
+        const bool tiles = schedule_name == Schedule::tiles;
+        attune::Passes passes{
+            .join_matrix_tiles = tiles,
+            // Rows of a tile are in L1, where they were just laid; weights of a whole depth would drive them out.
+            .load_tiles_past_l1 = tiles && tile_chunks == 0,
+            .whole_vectors = true,
+            .masked_tail_loads = {x, weight}};
+        const attune::WeightPrefetch prefetch{weight, prefetch_depth, prefetch_runs == 1};
+        std::visit([&](auto &stages) { attune::prefetch_weights(stages, out, passes, tuning, prefetch); }, form);
+        attune::lower(get_pipeline(), passes, target);
         if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }

@@ -1,6 +1,6 @@
 // Wiring only: parameters, inputs, outputs.
+#include "lowering/instructions/powers.h"
 #include "schedules/masked_softmax/masked_softmax_schedules.h"
-#include "schedules/power_instructions.h"
 
 namespace {
 enum class Schedule { root, rows };
@@ -26,7 +26,7 @@ public:
     void generate() {
         attune::MaskedSoftmaxInputs in{scores, lengths, scores.dim(0).extent(), seed};
         if (read_ahead) in.destination = destination, in.rows = scores.dim(1).extent(), in.no_bits = no_bits;
-        if (schedule_name == Schedule::rows) in.powers = powers = attune::power_instructions(target);
+        if (schedule_name == Schedule::rows) in.powers = attune::power_instructions(target);
         stages = attune::masked_softmax_stages(in, block);
         out = stages.out;
     }
@@ -36,7 +36,6 @@ public:
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Halide::Expr());
         out.dim(0).set_extent(scores.dim(0).extent());
-        attune::write_power_instructions(get_pipeline(), powers);
         if (schedule_name == Schedule::rows)
             attune::schedule_rows(stages, out, scores, {task_rows, block, prefetch_rows}, target);
         else
@@ -44,7 +43,6 @@ public:
     }
 
 private:
-    attune::PowerInstructions powers;
     attune::MaskedSoftmaxStages stages;
 };
 }  // namespace

@@ -3,9 +3,10 @@
 #include "generators/sdpa/backward_stages.h"
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
+#include "lowering/instructions/bf16.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/lower.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/power_instructions.h"
-#include "schedules/rounding.h"
 #include "schedules/sdpa/backward_schedules.h"
 #include "schedules/transpose.h"
 
@@ -124,7 +125,7 @@ public:
         shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
         shape.every_tile_in_full = schedule_name == Schedule::root;
         if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
-        if (schedule_name != Schedule::root) shape.powers = powers = attune::power_instructions(target);
+        if (schedule_name != Schedule::root) shape.powers = attune::power_instructions(target);
         if (captured) {
             stages = attune::captured_stages(in, shape, score, {user_inputs.buffers(), *which});
             *captured = stages.captured;
@@ -143,9 +144,8 @@ public:
     }
 
     void schedule() {
-        if (schedule_name == Schedule::matrix_tiles) attune::join_matrix_tiles(get_pipeline());
-        attune::write_power_instructions(get_pipeline(), powers);
-        attune::shuffle_whole_vectors(get_pipeline());
+        attune::lower(get_pipeline(), {.join_matrix_tiles = schedule_name == Schedule::matrix_tiles, .whole_vectors = true},
+                      target);
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
         for (auto *in : {&key, &value, &row_lse, &row_delta})
@@ -218,7 +218,6 @@ private:
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
                      *grad_bias = nullptr, *grad_weight = nullptr, *captured = nullptr;
     attune::UserInputs user_inputs;
-    attune::PowerInstructions powers;
     attune::BackwardStages stages;
 
     // With the others, where pairs are computed once for all of them. Users' attention has captures instead.

@@ -2,13 +2,11 @@
 #include "generators/math/accumulator.h"
 #include "generators/sdpa/scores.h"
 #include "generators/sdpa/user_attention.h"
-#include "schedules/edge_loads.h"
+#include "lowering/instructions/bf16.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/lower.h"
+#include "lowering/require.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/power_instructions.h"
-#include "schedules/prefetch.h"
-#include "schedules/register_storage.h"
-#include "schedules/require.h"
-#include "schedules/rounding.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"
 #include <optional>
@@ -119,7 +117,7 @@ public:
             shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
         if (split && accumulator() == dtype) shape.sum_keys = sum_keys();
         if (schedule_name == Schedule::prefill || schedule_name == Schedule::pairs || schedule_name == Schedule::rows || split)
-            shape.powers = powers = attune::power_instructions(target);
+            shape.powers = attune::power_instructions(target);
         if (kind == Kind::weights) {
             weights = attune::weights_stages(in, shape, score, *probabilities);
             *out = weights.out;
@@ -140,6 +138,7 @@ public:
 
     void schedule() {
         constrain_layout();
+        attune::Passes passes;
         const Expr value_dim = in_value_dim();
         attune::require(prefetch_tiles == 0 || schedule_name == Schedule::prefill, "prefetch_tiles is for prefill");
         attune::require(prefetch_queries == 0 || schedule_name == Schedule::prefill, "prefetch_queries is for prefill");
@@ -154,18 +153,18 @@ public:
                 attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
         } else if (schedule_name == Schedule::prefill) {
             attune::schedule_prefill(stages, *out, prefill_tuning(), target, value_dim);
-            if (prefetch_tiles) attune::fetch_next_tiles(stages, get_pipeline(), key, *value, channel_tile);
-            if (prefetch_queries) attune::fetch_next_queries(stages, *out, get_pipeline(), query, head_dim);
+            if (prefetch_tiles) attune::fetch_next_tiles(stages, passes, key, *value, channel_tile);
+            if (prefetch_queries) attune::fetch_next_queries(stages, *out, passes, query, head_dim);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(
                 in_pairs() ? pair_stages.s : stages, *out,
                 {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows, prefetch_keys}, target,
                 value_dim, key, *value, in_pairs() ? &pair_stages : nullptr);
-            if (prefetch_keys > 0) attune::fetch_into_caches(get_pipeline());
+            passes.prefetch_into_all_caches = prefetch_keys > 0;
         } else if (schedule_name == Schedule::tiles) {
             attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target,
                                           value_dim);
-            attune::join_matrix_tiles(get_pipeline());
+            passes.join_matrix_tiles = true;
         } else if (in_pairs()) {
             attune::schedule_pairs(pair_stages, *out, prefill_tuning(), target, value_dim);
         } else if (schedule_name == Schedule::split) {
@@ -181,17 +180,15 @@ public:
         }
         if (prefetch_tables) {
             const auto fetch = [&](const Input<Buffer<>> &table, const Expr &given) {
-                attune::fetch_tables(in_pairs() ? pair_stages.s : stages, get_pipeline(), table, Halide::Func(table).name(),
-                                     given, prefill_tuning());
+                attune::fetch_tables(in_pairs() ? pair_stages.s : stages, passes, table, Halide::Func(table).name(), given,
+                                     prefill_tuning());
             };
             fetch(*bias, *has_bias), fetch(*mask, *has_mask);
         }
-        attune::write_power_instructions(get_pipeline(), powers);
-        attune::shuffle_whole_vectors(get_pipeline());
-        attune::keep_in_registers(get_pipeline(), target);
-        std::vector<Halide::ImageParam> inputs = {query, key};
-        if (value) inputs.push_back(*value);
-        if (head_dim == 0) attune::mask_loads_beyond_end(get_pipeline(), inputs, target);
+        passes.whole_vectors = passes.pin_stack_slots = true;
+        if (head_dim == 0) passes.masked_tail_loads = {query, key};
+        if (head_dim == 0 && value) passes.masked_tail_loads.push_back(*value);
+        attune::lower(get_pipeline(), passes, target);
     }
 
 private:
@@ -203,7 +200,6 @@ private:
                     *threshold = nullptr;
     Output<Func> *out = nullptr;
     attune::UserInputs user_inputs;
-    attune::PowerInstructions powers;
     attune::SdpaStages stages;
     attune::PairStages pair_stages;
     std::optional<attune::TileStages> tile_stages;

@@ -4,11 +4,9 @@
 #include "generators/backward_rows/backward_rows_stages.h"
 #include "generators/math/bf16_bits.h"
 #include "generators/sdpa/scores.h"
-#include "schedules/private_registers.h"
+#include "lowering/lower.h"
 #include "schedules/sdpa/fragment_schedules.h"
 #include "schedules/sdpa/lane_schedules.h"
-#include "schedules/shared_memory.h"
-#include "schedules/taken_iterations.h"
 
 namespace {
 using namespace Halide;
@@ -143,10 +141,9 @@ public:
         } else {
             attune::schedule_lanes(stages, *out, lanes_tuning());
         }
-        attune::count_taken_iterations(get_pipeline());
-        if (!by_fragments()) return;
-        attune::keep_registers_private(get_pipeline());
-        attune::take_shared_addresses(get_pipeline());
+        attune::lower(get_pipeline(),
+                      {.trim_gpu_loops = true, .thread_local_registers = by_fragments(), .async_copies = by_fragments()},
+                      target);
     }
 
 private:

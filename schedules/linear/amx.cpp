@@ -1,7 +1,7 @@
 // Products of matrix tiles (AMX).
+#include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 
 namespace attune {
@@ -62,8 +62,6 @@ void schedule_whole_depth(AmxStages &s, Func out, const PanelTuning &tuning, int
     schedule_start(s, out, tuning, lanes);
     s.product.compute_at(out, columns).bound_extent(n, width).bound_extent(m, tuning.tile_rows).vectorize(n, lanes).unroll(n);
     s.product.update().reorder(n, m, s.product_chunk, h, b).vectorize(n, lanes).unroll(n);
-    // Rows of a tile are in L1, where they were just laid; weights of a whole depth would drive them out.
-    load_tiles_past_l1();
     schedule_tiles(s, LoopLevel(s.product, s.product_chunk), LoopLevel(out, tile), LoopLevel(out, task), width, tuning, lanes);
 }
 

@@ -1,6 +1,6 @@
 // Weights in panels of bf16 pairs, read by register tiles of dot products.
+#include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
-#include "schedules/require.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,6 +1,7 @@
 // How products with a matrix are computed: one free function for each form of their sums. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/linear/linear_forms.h"
+#include "lowering/lower.h"
 
 namespace attune {
 
@@ -66,18 +67,18 @@ struct WeightPrefetch {
     int depth;
     bool in_runs;
 };
-void prefetch_weights(LinearSums &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(PanelStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(WidenedPanelStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(Bf16DotPanelStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(RowStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(InterleavedRowStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(Bf16DotLineStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(AmxStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
-void prefetch_weights(AmxWeightStages &, Halide::Func out, Halide::Pipeline, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(LinearSums &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(PanelStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(WidenedPanelStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(Bf16DotPanelStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(RowStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(InterleavedRowStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(Bf16DotLineStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(AmxStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
+void prefetch_weights(AmxWeightStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
 
 // While a register tile of panels is computed, rows of x are prefetched for the next: of the same chunk, or of the next one where
 // tile_chunks is 0.
-void prefetch_rows(PanelStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &);
+void prefetch_rows(PanelStages &, Halide::Func out, Passes &, const Halide::ImageParam &x, const PanelTuning &);
 
 }  // namespace attune

@@ -1,5 +1,5 @@
 #include "schedules/linear/linear_tasks.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/transpose.h"
 
 namespace attune {

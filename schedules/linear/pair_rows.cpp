@@ -1,6 +1,6 @@
 // Few rows of bf16 pairs: lanes are the accumulators of some columns, whose neighbouring pairs are read as they lie.
+#include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Weights in panels: packed for a task, read by register tiles of rows by columns.
+#include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
-#include "schedules/require.h"
 
 namespace attune {
 using namespace Halide;

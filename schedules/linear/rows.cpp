@@ -1,6 +1,6 @@
 // Few rows: whole blocks of weights go through registers alone; one of which the chunk has a part is summed from where it was transposed.
+#include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 #include <algorithm>
 

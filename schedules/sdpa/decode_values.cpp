@@ -1,5 +1,5 @@
 // Weighted values of split-KV for few rows: register tiles of rows by vectors of channels.
-#include "schedules/prefetch.h"
+#include "lowering/passes/prefetch.h"
 #include "schedules/sdpa/decode_parts.h"
 
 namespace attune {
