@@ -6,7 +6,7 @@ function(attune_choose_targets)
   elseif(ATTUNE_TARGETS STREQUAL "native")
     if(NOT DEFINED CACHE{ATTUNE_NATIVE_TARGET})
       try_run(ran compiled
-        SOURCES ${ATTUNE_SOURCE_DIR}/cmake/print_native_target.cpp ${ATTUNE_SOURCE_DIR}/runtime/src/cpu_features.cpp
+        SOURCES ${ATTUNE_SOURCE_DIR}/cmake/print_native_target.cpp ${ATTUNE_SOURCE_DIR}/runtime/src/dispatch/cpu_features.cpp
         CMAKE_FLAGS -DINCLUDE_DIRECTORIES=${ATTUNE_SOURCE_DIR}/runtime/src
         CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON
         COMPILE_OUTPUT_VARIABLE compile_output RUN_OUTPUT_STDOUT_VARIABLE native)

@@ -31,11 +31,12 @@ function(attune_add_device_program name)
 endfunction()
 
 # Ops that have variants for devices, and the program of each: lanes and warps are other forms than the CPU's.
-set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/sdpa/fragments.cpp
-  generators/sdpa/fragment_stages.cpp generators/sdpa/running_chunks.cpp generators/sdpa/gradient_pairs.cpp generators/sdpa/lane_gradient_stages.cpp
-  generators/sdpa/fragment_gradient_stages.cpp
-  generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp
-  schedules/sdpa/cuda_simt.cpp schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
+set(attune_part_sdpa_lanes_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
+  generators/attention/gpu/mma_stages.cpp generators/attention/gpu/online_softmax.cpp
+  generators/attention/gpu/gradient_pairs.cpp generators/attention/gpu/simt_gradient_stages.cpp
+  generators/attention/gpu/mma_gradient_stages.cpp generators/programs/sdpa_lanes_generator.cpp
+  schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp schedules/sdpa/cuda_simt.cpp
+  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
   schedules/sdpa/cuda_mma_gradient.cpp)
 attune_add_device_program(sdpa_lanes attention_generator backward_rows_stages generator_math)
 foreach(op sdpa sdpa_backward additive)
@@ -43,7 +44,7 @@ foreach(op sdpa sdpa_backward additive)
 endforeach()
 set(ATTUNE_DEVICE_PARAMS_sdpa_backward gradients=true)
 set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_softmax_lane_stages.cpp
-  generators/masked_softmax/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
+  generators/programs/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
   schedules/masked_softmax/cuda_simt.cpp)
 attune_add_device_program(masked_softmax_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)
@@ -126,7 +127,6 @@ endfunction()
 # Preset cuda: kernels and the backend that runs them, in the library.
 if(ATTUNE_CUDA)
   attune_add_device_kernels(attune TARGET cuda80)
-  target_sources(attune PRIVATE runtime/src/cuda/cuda_backend.cpp)
-  target_include_directories(attune PRIVATE runtime/src/cuda)
+  target_sources(attune PRIVATE runtime/src/device/cuda_backend.cpp)
   target_compile_definitions(attune PRIVATE ATTUNE_CUDA)
 endif()

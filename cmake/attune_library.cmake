@@ -1,13 +1,23 @@
 # The library: checks, dispatch, memory, threads. Included and not a subdirectory, because the kernels join it as objects
 # made by custom commands, and CMake wants those in the directory of the target.
-set(attune_sources additive.cpp additive_backward.cpp checks.cpp constant_pages.cpp context.cpp cpu_features.cpp device_backend.cpp device_call.cpp
-  dropout_mask.cpp halide_call.cpp kv_append.cpp linear.cpp linear_backward.cpp linear_checks.cpp linear_dispatch.cpp masked_softmax.cpp
-  masked_softmax_backward.cpp max_magnitude.cpp merge.cpp multi_head.cpp multi_head_backward.cpp multi_head_checks.cpp
-  op_call.cpp overlap.cpp pack_linear_weight.cpp processors.cpp projection.cpp scratch.cpp sdpa.cpp sdpa_arguments.cpp
-  sdpa_backward.cpp sdpa_backward_captures.cpp sdpa_backward_device.cpp sdpa_backward_dispatch.cpp sdpa_backward_kernel.cpp
-  sdpa_backward_tasks.cpp sdpa_checks.cpp sdpa_device.cpp sdpa_dispatch.cpp sdpa_kernel.cpp sdpa_option_checks.cpp sdpa_run.cpp
-  sdpa_workspace.cpp shape_line.cpp shape_record.cpp tensor.cpp thread_team.cpp user_arguments.cpp user_attention.cpp
-  user_captures.cpp variants.cpp varlen.cpp)
+set(attune_sources
+  attention/dropout_mask.cpp attention/sdpa.cpp attention/sdpa_arguments.cpp attention/sdpa_checks.cpp
+  attention/sdpa_device.cpp attention/sdpa_dispatch.cpp attention/sdpa_kernel.cpp attention/sdpa_option_checks.cpp
+  attention/sdpa_run.cpp attention/sdpa_workspace.cpp
+  serving/kv_append.cpp serving/merge.cpp serving/varlen.cpp
+  attention_backward/sdpa_backward.cpp attention_backward/sdpa_backward_captures.cpp
+  attention_backward/sdpa_backward_device.cpp attention_backward/sdpa_backward_dispatch.cpp
+  attention_backward/sdpa_backward_kernel.cpp attention_backward/sdpa_backward_tasks.cpp
+  user_attention/user_arguments.cpp user_attention/user_attention.cpp user_attention/user_captures.cpp
+  layers/additive.cpp layers/additive_backward.cpp layers/linear.cpp layers/linear_backward.cpp layers/linear_checks.cpp
+  layers/linear_dispatch.cpp layers/multi_head.cpp layers/multi_head_backward.cpp layers/multi_head_checks.cpp
+  layers/pack_linear_weight.cpp layers/projection.cpp
+  softmax/masked_softmax.cpp softmax/masked_softmax_backward.cpp
+  dispatch/cpu_features.cpp dispatch/op_call.cpp dispatch/shape_line.cpp dispatch/shape_record.cpp dispatch/variants.cpp
+  execution/constant_pages.cpp execution/context.cpp execution/halide_call.cpp execution/processors.cpp execution/scratch.cpp
+  execution/thread_team.cpp
+  tensors/checks.cpp tensors/max_magnitude.cpp tensors/overlap.cpp tensors/tensor.cpp
+  device/device_backend.cpp device/device_call.cpp)
 set(attune_headers additive.h additive_backward.h attention_library.h attune.h context.h dropout.h half.h kv_cache.h linear.h linear_backward.h
   masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h sdpa.h sdpa_backward.h status.h
   tensor.h variants.h varlen.h)

@@ -1,6 +1,6 @@
 // A picture of attention weights (B, Sq, Sk): the one that the attune program draws.
 #pragma once
-#include "../tools/heatmap.h"
+#include "../tools/picture/heatmap.h"
 #include "show.h"
 #include <fstream>
 

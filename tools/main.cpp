@@ -1,9 +1,9 @@
 // The program `attune`: wiring of the command line. What a command does stands in its own file.
-#include "commands.h"
-#include "error.h"
-#include "run_command_line.h"
-#include "text.h"
-#include "tune_command_line.h"
+#include "tools/command_line/run_command_line.h"
+#include "tools/command_line/tune_command_line.h"
+#include "tools/commands/commands.h"
+#include "tools/error.h"
+#include "tools/text.h"
 #include <cstdio>
 #include <new>
 

@@ -1,7 +1,7 @@
 // Numbers, labels, UTF-8 and XML.
-#include "text.h"
-#include "error.h"
-#include "input_file.h"
+#include "tools/text.h"
+#include "tools/error.h"
+#include "tools/files/input_file.h"
 #include <charconv>
 #include <cstdio>
 

@@ -1,7 +1,7 @@
 // How attention is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
-#include "generators/sdpa/tile_stages.h"
-#include "generators/sdpa/weights_stages.h"
+#include "generators/attention/forward/amx_stages.h"
+#include "generators/attention/forward/weights_stages.h"
 #include "lowering/lower.h"
 #include <functional>
 

@@ -1,6 +1,6 @@
 // What the tests of kernels of matrix tiles share: what runs them, and cases.
 #pragma once
-#include "cpu_features.h"
+#include "dispatch/cpu_features.h"
 #include "tests/amx/amx_emulator.h"
 #include "tests/support/catch.h"
 #include "tests/support/sdpa_arrays.h"

@@ -1,8 +1,8 @@
 // Gradients of attention by matrix tiles (AMX), by the arguments that the library gives their kernels, against the definition.
-#include "sdpa_backward_call.h"
+#include "attention_backward/sdpa_backward_call.h"
+#include "dispatch/variant_table.h"
 #include "tests/amx/amx_machine.h"
 #include "tests/support/sdpa_backward_case.h"
-#include "variant_table.h"
 #include <algorithm>
 
 using namespace attune_test;

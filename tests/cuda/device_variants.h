@@ -1,9 +1,9 @@
 // The variants for the device of the backend that a program is linked with.
 #pragma once
-#include "device_call.h"
+#include "device/device_call.h"
+#include "dispatch/variant_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/half_elements.h"
-#include "variant_table.h"
 #include <algorithm>
 
 namespace attune_test {

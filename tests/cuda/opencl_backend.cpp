@@ -1,7 +1,8 @@
 // A device of OpenCL, such as PoCL's, which is this CPU: tensors are the host's own, and copied there and back.
-#include "halide_runtime.h"  // before others of the runtime
+#include "execution/halide_runtime.h"  // before others of the runtime
+
 #include "HalideRuntimeOpenCL.h"
-#include "device_call.h"
+#include "device/device_call.h"
 #include <cstring>
 
 namespace {

@@ -1,6 +1,6 @@
 // The library's own backend, of kernels that are PTX. LD_LIBRARY_PATH says which driver it finds: the interpreter, whose device
 // is this CPU, or that of a GPU. With a GPU, what tests allocate is managed memory, which both reach, and calls are waited for.
-#include "cuda_backend.h"
+#include "device/cuda_backend.h"
 #include <array>
 #include <bit>
 #include <cstdlib>

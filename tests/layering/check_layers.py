@@ -1,6 +1,6 @@
 """The layers hold what they may, by reading the sources.
 
-generators/  no target, vector width, tile or scheduling directive; <op>_generator.cpp is wiring and never branches on a target
+generators/  no target, vector width, tile or scheduling directive; programs/*_generator.cpp is wiring and never branches on a target
              and no equation includes lowering/
 schedules/   no equation: no Func but wrappers, no arithmetic on Func values
 lowering/    no schedule, and of the equations generators/math alone

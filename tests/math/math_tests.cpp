@@ -1,9 +1,9 @@
 // The expressions of generators/math, compiled for every target of this build, against the C library in a wider type.
-#include "cpu_features.h"
-#include "halide_call.h"
+#include "dispatch/cpu_features.h"
+#include "dispatch/variant_table.h"
+#include "execution/halide_call.h"
 #include "tests/reference/philox_reference.h"
 #include "tests/support/catch.h"
-#include "variant_table.h"
 #include <cmath>
 #include <limits>
 #include <random>

@@ -1,4 +1,4 @@
-// Constants are mapped when a kernel runs (runtime/src/constant_pages.h).
+// Constants are mapped when a kernel runs (runtime/src/execution/constant_pages.h).
 #include "tests/support/catch.h"
 #include <attune/attune.h>
 #include <cstdint>

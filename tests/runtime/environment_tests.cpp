@@ -1,5 +1,5 @@
 // ATTUNE_FORCE_VARIANT and ATTUNE_VERBOSE, read once by each Context.
-#include "runtime/src/variant_table.h"
+#include "runtime/src/dispatch/variant_table.h"
 #include "tests/support/environment.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"

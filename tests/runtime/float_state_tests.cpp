@@ -1,5 +1,5 @@
 // The caller's floating-point state: it changes no bit, comes back as it was, and raises no trap. conventions.md row 51.
-#include "runtime/src/thread_team.h"
+#include "runtime/src/execution/thread_team.h"
 #include "tests/support/array.h"
 #include "tests/support/catch.h"
 #include "tests/support/op_calls.h"

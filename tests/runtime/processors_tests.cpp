@@ -1,5 +1,5 @@
 // How many threads a Context has by default: affinity, CPU quota of control groups, and the library's own limit.
-#include "runtime/src/processors.h"
+#include "runtime/src/execution/processors.h"
 #include "tests/support/catch.h"
 #include <attune/context.h>
 #include <filesystem>

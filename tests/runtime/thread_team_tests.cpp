@@ -1,6 +1,6 @@
 // Threads that help calls.
-#include "runtime/src/processors.h"
-#include "runtime/src/thread_team.h"
+#include "runtime/src/execution/processors.h"
+#include "runtime/src/execution/thread_team.h"
 #include "tests/support/catch.h"
 #include "tests/support/sdpa_case.h"
 #include <algorithm>

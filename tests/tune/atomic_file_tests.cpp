@@ -1,8 +1,8 @@
 // Files that are written whole or not at all: whose they are, and what is left of them when the process is killed.
 #include "temporary.h"
 #include "tests/support/catch.h"
-#include "tools/atomic_file.h"
 #include "tools/error.h"
+#include "tools/files/atomic_file.h"
 #include <csignal>
 #include <iterator>
 #include <set>

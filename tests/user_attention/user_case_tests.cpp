@@ -3,7 +3,7 @@
 #include "tests/support/catch.h"
 #include "tests/tune/temporary.h"
 #include "tools/error.h"
-#include "tools/npy.h"
+#include "tools/files/npy.h"
 #include "tools/tune/gate.h"
 #include "tools/tune/user_captures.h"
 #include "tools/tune/worker.h"

@@ -1,8 +1,8 @@
 #include "candidates.h"
 #include "hash.h"
 #include "subprocess.h"
-#include "tools/atomic_file.h"
 #include "tools/error.h"
+#include "tools/files/atomic_file.h"
 #include <cstdlib>
 #include <memory>
 

@@ -5,7 +5,7 @@
 #include "machine.h"
 #include "report.h"
 #include "tools/error.h"
-#include "tools/outputs.h"
+#include "tools/files/outputs.h"
 #include "tools/text.h"
 #include "workers.h"
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "numbers_file.h"
-#include "tools/atomic_file.h"
 #include "tools/error.h"
+#include "tools/files/atomic_file.h"
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

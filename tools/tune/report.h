@@ -1,7 +1,7 @@
 // What a run of the tuner found: a table, and a picture of the candidates.
 #pragma once
 #include "setting.h"
-#include "tools/outputs.h"
+#include "tools/files/outputs.h"
 #include <string>
 #include <vector>
 

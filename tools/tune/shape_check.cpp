@@ -4,8 +4,8 @@
 #include "gate.h"
 #include "hash.h"
 #include "tests/support/variant_grid.h"
-#include "tools/atomic_file.h"
 #include "tools/error.h"
+#include "tools/files/atomic_file.h"
 #include "user_captures.h"
 #include <cstdint>
 #include <filesystem>

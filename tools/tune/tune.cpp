@@ -7,7 +7,7 @@
 #include "report.h"
 #include "subject.h"
 #include "tools/error.h"
-#include "tools/outputs.h"
+#include "tools/files/outputs.h"
 #include "tools/text.h"
 #include "tune_command.h"
 #include "user_captures.h"

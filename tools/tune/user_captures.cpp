@@ -1,7 +1,7 @@
 #include "user_captures.h"
 #include "hash.h"
-#include "tools/atomic_file.h"
 #include "tools/error.h"
+#include "tools/files/atomic_file.h"
 #include "tools/text.h"
 #include <algorithm>
 #include <charconv>

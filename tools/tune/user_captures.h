@@ -1,7 +1,7 @@
 // What a user's attention captures, from files and numbers, as its calls take it.
 #pragma once
 #include "attune/attention_library.h"
-#include "tools/npy.h"
+#include "tools/files/npy.h"
 #include "user_case.h"
 #include <optional>
 #include <string>

@@ -1,0 +1,37 @@
+// Calls of scaled_dot_product_attention() and its gradients on the host, in two steps: prepare() refuses whatever is refused,
+// run() computes. So functions of several kernels refuse before the first of these has written anything. Of the tensors only
+// those that options hold are read before run().
+#pragma once
+#include "attention_backward/sdpa_backward_call.h"
+#include "layers/projection.h"
+
+namespace attune {
+
+class PreparedSdpa {
+public:
+    Status prepare(Context::State &, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                   const SdpaOptions &);
+    // Records the call, with `why_here` as the reason where that is given.
+    Status run(Context &, CallStart, std::string_view why_here = {});
+
+private:
+    std::optional<Projection> projected_;  // of Score::general
+    SdpaCall call_;
+    AttentionChoice choice_;
+};
+
+class PreparedSdpaBackward {
+public:
+    Status prepare(Context::State &, const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &,
+                   const SdpaGradients &, const SdpaOptions &);
+    Status run(Context &, CallStart, std::string_view why_here = {});
+
+private:
+    std::optional<Projection> projected_;
+    std::optional<ProjectionGradient> of_key_;
+    BackwardCall call_;
+    BackwardChoice choice_;
+    bool is_benchmarked_ = false;  // all gradients that the benchmark wants, and no other
+};
+
+}  // namespace attune

@@ -1,0 +1,133 @@
+#include "attune/sdpa.h"
+#include "attention/prepared_sdpa.h"
+#include "device/device_call.h"
+#include "dispatch/shape_record.h"
+#include "execution/float_state.h"
+#include <cmath>
+#include <cstdio>
+
+namespace attune {
+
+std::string_view op_of(Score score) {
+    if (score == Score::cosine) return "cosine";
+    return score == Score::gaussian ? "gaussian" : "sdpa";
+}
+
+Status check_score(const SdpaOptions &options) {
+    if (static_cast<unsigned>(options.score) > static_cast<unsigned>(Score::gaussian))
+        return invalid("score", "must be from 0 to 3, got " + text(static_cast<int>(options.score)));
+    const bool general = options.score == Score::general;
+    if (general && !options.score_weight.given()) return invalid("score_weight", "must be given with Score::general");
+    if (!general && options.score_weight.given()) return invalid("score_weight", "given without Score::general");
+    return {};
+}
+
+double scale_of(const SdpaOptions &options, std::int64_t head_dim) {
+    if (options.scale) return *options.scale;
+    return options.score == Score::dot_product ? 1 / std::sqrt(static_cast<double>(head_dim)) : 1;
+}
+
+namespace {
+
+Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+           const SdpaOptions &options, std::string_view why_here = {}) {
+    if (query.place == Place::device) {
+        std::string instead;
+        if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
+        if (instead.empty())
+            return attention_on_device(context, query, key, value, out, options, {}, [&](SdpaCall &call) {
+                call.scale = scale_of(options, call.sizes.head_dim);
+                return Status();
+            });
+        return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
+    }
+    const CallStart start = start_of_call();
+    PreparedSdpa prepared;
+    if (Status s = prepared.prepare(context.state(), query, key, value, out, options); !s.ok()) return s;
+    return prepared.run(context, start, why_here);
+}
+
+}  // namespace
+
+Status PreparedSdpa::prepare(Context::State &context, const ConstView &query, const ConstView &key, const ConstView &value,
+                             const View &out, const SdpaOptions &options) {
+    if (Status s = check_score(options); !s.ok()) return s;
+    // q . (W k): the keys are projected, and the rest is a dot product.
+    if (options.score == Score::general) {
+        projected_.emplace(NamedView{"key", key}, NamedView{"score_weight", options.score_weight}, NamedView{});
+        if (Status s = projected_->prepare(context); !s.ok()) return s;
+        if (query.rank >= 1 && query.rank <= max_rank)
+            if (Status s = check_extent("score_weight", "number of rows (first extent)", options.score_weight.extent[0],
+                                        "query", query.extent[query.rank - 1]);
+                !s.ok())
+                return s;
+    }
+    const ConstView &attended = projected_ ? projected_->result() : key;
+    const NamedView more_inputs[] = {{"key", key}, {"score_weight", options.score_weight}};
+    if (Status s = check_attention(query, attended, value, out, options, more_inputs, call_); !s.ok()) return s;
+    call_.op = op_of(options.score);
+    call_.sizes.score = options.score;
+    call_.scale = scale_of(options, call_.sizes.head_dim);
+    return choose_attention(context, call_, options.variant, choice_);
+}
+
+Status PreparedSdpa::run(Context &context, CallStart start, std::string_view why_here) {
+    if (projected_)
+        if (Status s = projected_->run(context.state()); !s.ok()) return s;
+    if (Status s = run_attention(context, call_, choice_); !s.ok()) return s;
+    if (!why_here.empty()) choice_.values.reason = why_here;
+    record_call(context.state(), choice_.values, call_.op, start, [&] { return sizes_text(call_.sizes); });
+    const std::string_view op = call_.sizes.score == Score::general ? "general" : call_.op;
+    record_shape(context.state(), start, [&] { return shape_line(op, call_); });
+    return {};
+}
+
+std::string sizes_text(const SdpaProblem &p) {
+    char text[160];
+    std::snprintf(text, sizeof text, "b %lld h %lld/%lld q %lld k %lld d %lld/%lld", static_cast<long long>(p.batch),
+                  static_cast<long long>(p.query_heads), static_cast<long long>(p.key_heads), static_cast<long long>(p.queries),
+                  static_cast<long long>(p.keys), static_cast<long long>(p.head_dim), static_cast<long long>(p.value_dim));
+    return text;
+}
+
+std::vector<float> alibi_slopes(std::int64_t heads) {
+    const DefaultFloatState of_this_call;
+    std::vector<float> slopes;
+    std::int64_t n = 1;
+    while (n <= heads / 2) n *= 2;
+    for (std::int64_t h = 0; h < heads; h++) {
+        const double power = h < n ? -8.0 * static_cast<double>(h + 1) : -4.0 * static_cast<double>(2 * (h - n) + 1);
+        slopes.push_back(static_cast<float>(std::exp2(power / static_cast<double>(n))));
+    }
+    return slopes;
+}
+
+Status scaled_dot_product_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
+                                    const View &out, const SdpaOptions &options) noexcept {
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
+                          const SdpaOptions &given) { return run(context, q, k, v, o, given); };
+    return answer(context, body, query, key, value, out, options);
+}
+
+Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan) noexcept {
+    return answer(context, [&](Context::State &state) -> Status {
+        if (Status sizes = check_problem(problem); !sizes.ok()) return sizes;
+        const std::string_view op = op_of(problem.score);
+        Choice choice;
+        if (Status s = choose_values(op, problem, forced_variant(state, {}, op), choice); !s.ok()) return s;
+        if (problem.batch == 0 || problem.query_heads == 0 || problem.queries == 0 || problem.keys == 0) {
+            plan = {.variant = {}, .reason = problem.keys == 0 ? "no keys" : "no queries"};
+            return {};
+        }
+        if (Status s = share_queries(op, problem, choice); !s.ok()) return s;
+        plan = {std::string(choice.variant->name), std::string(choice.reason),
+                sdpa_workspace_bytes(state, *choice.variant, problem)};
+        if (!choice.of_last) return {};
+        plan.variant_of_last_queries = choice.of_last->name;
+        // Blocks of the first are kept while the second asks for its own.
+        plan.workspace_bytes += sdpa_workspace_bytes(state, *choice.of_last, last_queries(*choice.variant, problem));
+        return {};
+    });
+}
+
+}  // namespace attune

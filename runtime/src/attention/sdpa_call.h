@@ -1,0 +1,157 @@
+// A checked call of an attention, and the steps between the public functions and the kernels.
+#pragma once
+#include "attune/sdpa.h"
+#include "dispatch/op_call.h"
+#include "execution/context_state.h"
+#include "tensors/checks.h"
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace attune {
+
+struct UserCall;
+
+// All views of rank 4 (lse: 3), all extents agree.
+struct SdpaCall {
+    std::string_view op = "sdpa";
+    const UserCall *user = nullptr;  // of a user's attention (user_call.h)
+    SdpaProblem sizes;
+    ConstView query, key, value;
+    View out, lse;
+    double scale = 0;
+    ConstView pair_weight;  // of additive scores: (h), and their bias
+    double pair_bias = 0;
+    // Keys of query i of batch entry b: [i + band_begin[b], i + band_end[b]) within [0, length); one entry, or one a batch.
+    std::vector<std::int32_t> band_begin, band_end, offset;
+    ConstView lengths;                                               // int32 (B, Sq), any strides; not given: every key
+    std::shared_ptr<const std::vector<std::int32_t>> cache_lengths;  // what lengths points to where cache_lens was given
+    double softcap = 0;
+    ConstView bias, mask;  // (B, Hq, Sq, Sk), strides 0 where they broadcast; the last extent may be 1
+    std::shared_ptr<const std::vector<float>> standard_slopes;  // what slopes may point to
+    ConstView slopes, sinks;                                    // f32 (B, Hq), (Hq)
+    Dropout dropout;
+    std::uint32_t first_head = 0;  // b * Hq + h of the first head, where this is a slice of a call
+    View weights;                  // (B, Hq or 1, Sq, Sk)
+    WeightsMode weights_mode = WeightsMode::probabilities;
+    bool average_weights = false;
+};
+
+// Keys of query i: [i + begin, i + end) within [0, keys). `offset` is where ALiBi counts from.
+struct Band {
+    std::int32_t begin, end, offset;
+};
+// Queries of all heads that share a key head.
+inline std::int64_t rows_of_key_head(const SdpaProblem &p) { return p.key_heads ? p.query_heads / p.key_heads * p.queries : 0; }
+// Keys behind the one that a query stands at that it may see; -1: unbounded. A causal mask leaves none.
+inline std::int64_t right_of_window(const SdpaOptions &options) {
+    return options.causal != Causal::none ? 0 : options.window.right;
+}
+// What causal, window and an offset that the caller gave leave of one batch entry.
+Band band_of(const SdpaOptions &, std::optional<std::int64_t> offset, std::int64_t queries, std::int64_t keys);
+
+// The score of SdpaOptions: its op, its checks, and its scale where none is given.
+std::string_view op_of(Score);
+Status check_score(const SdpaOptions &);
+double scale_of(const SdpaOptions &, std::int64_t head_dim);
+
+// Checks everything, in the order of the arguments, and fills `call` but for op, scale and pair; more_inputs are those of
+// the op itself, which outputs must not overlap either.
+Status check_attention(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                       const SdpaOptions &, std::span<const NamedView> more_inputs, SdpaCall &call);
+// Parts of it. check_inputs: all but the outputs, call.out among what is checked. check_by_query: a tensor (B, Hq, Sq), or of
+// lower rank where query is, as lse.
+Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const NamedView &out,
+                    const SdpaOptions &, SdpaCall &call);
+Status check_by_query(std::string_view name, const ConstView &, int rank, const SdpaProblem &, ConstView &as3);
+std::vector<NamedView> named_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaOptions &);
+Status check_score_options(const SdpaOptions &, int rank, SdpaCall &call);
+Status check_weights(const SdpaOptions &, int rank, SdpaCall &call);
+Status check_dropout(const Dropout &);
+
+// The sizes of a problem that no tensor has checked.
+Status check_problem(const SdpaProblem &);
+
+// Which variant computes the values, and which the weights where they are wanted.
+struct AttentionChoice {
+    Choice values, weights;
+};
+Status choose_values(std::string_view op, const SdpaProblem &, const Forced &, Choice &);
+// Those of its queries that do not fill a tile of the variant.
+SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
+// Where a better variant was not taken for its last tile alone: it is, and what a call of the last queries would take is for these.
+Status share_queries(std::string_view op, const SdpaProblem &, Choice &);
+Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
+
+// Kernels of softcap, bias, ALiBi, masks, sinks or dropout count all pairs of these extents, (B, Hq, Sq, Sk), in 32 bits.
+Status check_pairs(std::string_view name, const std::array<std::int64_t, 4> &extents, std::string_view kind);
+
+// Threads that a call of these sizes is worth now, at most `threads`, and at any time.
+int worthwhile_threads(const SdpaProblem &, int threads) noexcept;
+int worthwhile_threads_at_most(const SdpaProblem &, int threads) noexcept;
+
+// Upper bound of the scratch of a call in a Context: at any number of threads that are then worth waking, under any mask.
+std::size_t sdpa_workspace_bytes(const Context::State &, const VariantRecord &, const SdpaProblem &);
+// Key heads of an entry whose keys and values a kernel lays out anew at a time (matrix tiles): all of the batch where the
+// copies take at most 64 MiB, or one head for each thread where those take more.
+std::int64_t key_heads_together(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
+// Whether a call may find out which entries have no NaN or Inf among their values, of which values of others may be masked.
+bool may_look_at_values(const VariantRecord &, const SdpaProblem &) noexcept;
+// How many bf16 stand for a number in matrix tiles, 0 if none do.
+int matrix_tile_parts_of(DType) noexcept;
+
+// Batch entries [begin, end) of a view, and of a call.
+template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::int64_t begin, std::int64_t end) {
+    return part_of(v, 0, begin, end - begin);
+}
+SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
+// Key heads [begin, end) of a call of one entry, and the query heads that share them; not of a user's attention.
+SdpaCall slice_key_heads(const SdpaCall &, std::int64_t begin, std::int64_t end);
+// Queries [begin, end) of a call; not of one with dropout or a user's attention, to which a query is known by its number.
+SdpaCall slice_queries(const SdpaCall &, std::int64_t begin, std::int64_t end);
+
+// Scores but the dot product have no kernels of 16 bits.
+Status check_score_type(Score, std::string_view name, DType);
+
+// A tile is some queries of one head, as in `prefill`.
+inline bool is_prefill(const VariantRecord &v) {
+    return v.schedule == "prefill" || v.schedule == "pairs" || v.schedule == "tiles";
+}
+
+// No causal mask, window or offset leaves out a key.
+bool band_is_open(const SdpaCall &);
+// Some query may leave out a key.
+bool leaves_keys_out(const SdpaCall &);
+
+// The same memory as an output.
+inline View writable(const ConstView &v) {
+    View w;
+    w.data = const_cast<void *>(v.data), w.dtype = v.dtype, w.place = v.place, w.rank = v.rank;
+    for (int n = 0; n < max_rank; n++) w.extent[n] = v.extent[n], w.stride[n] = v.stride[n];
+    return w;
+}
+
+// A view of elements whose type is known only now.
+inline ConstView typed_view(const void *data, DType type, std::initializer_list<std::int64_t> extents,
+                            std::initializer_list<std::int64_t> strides) {
+    ConstView v(static_cast<const float *>(data), extents, strides);
+    v.dtype = type;
+    return v;
+}
+
+// Whether a kernel is told which entries have no NaN or Inf among their values, which max_magnitude() finds out.
+bool looks_at_values(const SdpaCall &, const VariantRecord &);
+
+// One kernel: of the values, or of the weights where `to_weights`.
+Status run_kernel(Context::State &, const SdpaCall &, const VariantRecord &, const View *to_weights);
+
+// The same of the values, key_heads_together() at a time, which changes no bit.
+Status run_by_key_heads(Context::State &, const SdpaCall &, const VariantRecord &);
+
+// Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.
+Status run_attention(Context &, const SdpaCall &, AttentionChoice &);
+
+// What ATTUNE_VERBOSE says of the sizes.
+std::string sizes_text(const SdpaProblem &);
+
+}  // namespace attune

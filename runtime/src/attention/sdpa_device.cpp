@@ -1,0 +1,220 @@
+// Attention of tensors on a device: checks of what can be known without reading them, choice, and arguments of the kernel
+// (generators/programs/sdpa_lanes_generator.cpp).
+#include "attention/sdpa_device_call.h"
+#include "dispatch/variant_table.h"
+#include <limits>
+
+namespace attune {
+namespace {
+
+// Kernels keep offsets on the device within `far`; an end of a band at `unbounded` is then still beyond all keys.
+constexpr std::int64_t far = std::int64_t(1) << 29, unbounded = 2 * far;
+
+std::vector<NamedView> all_views(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                                 const SdpaOptions &o) {
+    std::vector<NamedView> all = named_inputs(query, key, value, o);
+    all.insert(all.end(), {{"out", out}, {"lse", o.lse}, {"weights", o.weights}, {"score_weight", o.score_weight}});
+    return all;
+}
+
+}  // namespace
+
+Status check_device_options(const SdpaOptions &o, DType type) {
+    if (type == DType::f64) return unsupported("query", "there are no kernels for f64 on a device");
+    if (o.score != Score::dot_product) return unsupported("score", "tensors on a device take dot_product");
+    if (o.weights.given()) return unsupported("weights", "are not computed on a device");
+    if (o.dropout.probability != 0) return unsupported("dropout", "is not computed on a device");
+    if (o.alibi && !o.alibi_slopes.given())
+        return unsupported("alibi", "tensors on a device take alibi_slopes, on the device as well");
+    return {};
+}
+
+namespace {
+
+// int32 (B) or, if by_query, (B, Sq), as (B, Sq). What it holds is not looked at: kernels keep to the keys whatever it is.
+Status check_device_ints(std::string_view name, const ConstView &v, const SdpaProblem &p, bool by_query, ConstView &as2) {
+    if (!by_query && v.rank != 1) return invalid(name, "rank must be 1 (B), got " + text(v.rank));
+    return check_row_ints(name, as_host(v), "query", p.batch, p.queries, as2);
+}
+
+}  // namespace
+
+Status find_device_bands(const SdpaOptions &o, const SdpaProblem &p, DeviceBands &bands) {
+    const ConstView &offsets = o.cache_lens.given() ? o.cache_lens : o.offsets;
+    const ConstView &lengths = o.cache_lens.given() ? o.cache_lens : o.valid_lens;
+    if (p.queries + p.keys > far) return unsupported("key", "more than 2^29 queries and keys together");
+    if (o.cache_lens.given() && (o.valid_lens.given() || o.offset || o.offsets.given()))
+        return invalid("cache_lens", "given beside valid_lens, offset or offsets, which it implies");
+    if (o.offset && o.offsets.given()) return invalid("offsets", "given beside offset; give one of them");
+    bands.length = static_cast<std::int32_t>(o.cache_lens.given() ? p.queries : o.valid_lens.given() ? 0 : p.keys);
+    if (lengths.given())
+        if (Status s = check_device_ints(o.cache_lens.given() ? "cache_lens" : "valid_lens", lengths, p, !o.cache_lens.given(),
+                                         bands.lengths);
+            !s.ok())
+            return s;
+    if (!offsets.given()) {
+        if (o.causal == Causal::offset && !o.offset) return invalid("offset", "must be given with Causal::offset");
+        const Band band = band_of(o, o.offset, p.queries, p.keys);
+        bands.begin = band.begin, bands.end = band.end;
+        bands.offset = static_cast<std::int32_t>(std::clamp<std::int64_t>(band.offset, -far, far));
+        return {};
+    }
+    if (Status s = check_device_ints(o.cache_lens.given() ? "cache_lens" : "offsets", offsets, p, false, bands.offsets);
+        !s.ok())
+        return s;
+    const std::int64_t left = o.window.left, right = right_of_window(o);
+    bands.begin = static_cast<std::int32_t>(left < 0 ? -unbounded : -std::min(left, unbounded));
+    bands.end = static_cast<std::int32_t>(right < 0 ? unbounded : std::min(right, unbounded - 1) + 1);
+    bands.offset = 0;
+    return {};
+}
+
+bool is_aligned(const ConstView &v) {
+    const std::int64_t size = size_of(v.dtype);
+    bool all = reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
+    for (int n = 0; n < v.rank - 1; n++) all = all && v.stride[n] * size % 16 == 0;
+    return all;
+}
+
+namespace {
+int channels_of(const VariantRecord &v) { return number_of(v, "channels", v.head_dim); }
+bool cuts_keys(const VariantRecord &v) { return v.schedule == "split" || v.schedule == "mma_split"; }
+bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" || v.schedule == "mma_split"; }
+}  // namespace
+
+bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
+    const SdpaProblem &p = c.sizes;
+    // Plain kernels scale differences of scores, by a factor above 0, and take queries to their products as they lie.
+    if (v.kind == "plain" && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
+    if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
+    return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
+           is_aligned(c.value);
+}
+
+// The one that cuts keys in parts, or else not; of this head size, else the smallest of any size; rather one that multiplies
+// matrices; and rather one that knows no more options than the call has.
+bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_parts) {
+    if (cuts_keys(a) != cuts_keys(b)) return cuts_keys(a) == in_parts;
+    if (channels_of(a) != channels_of(b)) return channels_of(a) < channels_of(b);
+    if ((a.head_dim == 0) != (b.head_dim == 0)) return b.head_dim == 0;
+    if (multiplies_matrices(a) != multiplies_matrices(b)) return multiplies_matrices(a);
+    return a.kind == "plain" && b.kind != "plain";
+}
+
+void add_attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands &bands, const VariantRecord &variant) {
+    const SdpaProblem &p = c.sizes;
+    const ConstView &memory = p.queries ? c.query : c.key;
+    auto instead = [&](DType type, std::initializer_list<std::int64_t> extents) { return stand_in(memory, type, extents); };
+    auto row_instead = [&](std::int64_t heads, std::int64_t channels) {
+        ConstView row = instead(p.dtype, {p.batch, heads, 1, channels});
+        row.stride[3] = 1;
+        return row;
+    };
+    auto table = [&](const ConstView &v, DType type) {
+        ConstView t = given_or(v, instead(type, {p.batch, p.query_heads, p.queries, p.keys}));
+        t.extent[3] = p.keys;
+        return t;
+    };
+    const bool none = p.queries == 0 || p.keys == 0;
+    DeviceBands b = bands;
+    if (none) b.length = 0, b.lengths = {};
+    ConstView offsets = given_or(b.offsets, instead(DType::i32, {p.batch, 1}));
+    offsets.rank = 1;
+    const ConstView query = p.queries ? c.query : row_instead(p.query_heads, p.head_dim);
+    const ConstView key = p.keys ? c.key : row_instead(p.key_heads, p.head_dim);
+    const ConstView value = p.keys ? c.value : row_instead(p.key_heads, p.value_dim);
+    for (const ConstView &v : {query, key, value}) call.buffer(v);
+    call.number(static_cast<float>(c.scale));
+    for (const std::int32_t n : {b.begin, b.end, b.offset, b.length}) call.number(n);
+    call.number(b.offsets.given()), call.number(b.lengths.given());
+    call.buffer(offsets),
+        call.buffer(given_or(b.lengths, instead(DType::i32, {p.batch, std::max<std::int64_t>(p.queries, 1)})));
+    if (c.op == "additive") {
+        call.number(c.pair_weight.given()), call.buffer(given_or(c.pair_weight, instead(DType::f32, {p.head_dim})));
+        call.number(static_cast<float>(c.pair_bias));
+    }
+    // Kernels that copy rows themselves take where they are.
+    if (multiplies_matrices(variant))
+        for (const ConstView &v : {query, key, value}) call.number(reinterpret_cast<std::uint64_t>(v.data));
+    if (variant.kind != "scored") return;
+    call.number(static_cast<float>(c.softcap));
+    call.number(c.bias.given()), call.buffer(table(c.bias, p.dtype));
+    call.number(c.slopes.given()), call.buffer(given_or(c.slopes, instead(DType::f32, {p.batch, p.query_heads})));
+    call.number(c.mask.given()), call.buffer(table(c.mask, DType::boolean));
+    call.number(c.sinks.given()), call.buffer(given_or(c.sinks, instead(DType::f32, {p.query_heads})));
+}
+
+namespace {
+
+// Blocks of as few rows as a call with few queries has would leave most of a GPU idle: then parts of the keys have blocks of
+// their own. Not by the number of heads and batch entries, so that bits do not depend on neighbours in the batch.
+bool few_rows(const SdpaProblem &p) {
+    const SdpaShapeClasses &c = sdpa_shape_classes();
+    return p.query_heads / p.key_heads * p.queries <= c.device_split_rows_at_most && p.keys >= c.device_split_keys_at_least;
+}
+
+Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
+    const SdpaProblem &p = c.sizes;
+    DeviceCall call(variant);
+    add_attention_inputs(call, c, bands, variant);
+    call.buffer(c.out);
+    if (c.lse.given())
+        call.buffer(c.lse, p.value_dim);
+    else
+        call.scratch_buffer({p.batch, p.query_heads, p.queries}, p.value_dim);
+    if (cuts_keys(variant)) {
+        // Of each row the parts side by side.
+        const std::int64_t part = number_of(variant, "part", 1), parts = (std::max<std::int64_t>(p.keys, 1) + part - 1) / part;
+        const std::int64_t of_head = p.query_heads / p.key_heads * p.queries * parts;
+        if (of_head * p.value_dim > std::numeric_limits<std::int32_t>::max() / p.key_heads)
+            return unsupported("key", "too many queries and parts of keys for " + std::string(variant.name));
+        call.scratch_buffer({p.batch, p.key_heads, of_head, p.value_dim});
+        for (int n = 0; n < 2; n++) call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
+    }
+    return device_backend()->run(context, call);
+}
+
+}  // namespace
+
+SdpaOptions checked_on_host(const SdpaOptions &options) {
+    SdpaOptions o = as_host(options);
+    o.valid_lens = o.offsets = o.cache_lens = {};
+    if (options.offsets.given() || options.cache_lens.given()) o.causal = Causal::none;
+    return o;
+}
+
+Status attention_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
+                           const View &out, const SdpaOptions &options, std::span<const NamedView> more,
+                           const std::function<Status(SdpaCall &)> &complete) {
+    const CallStart start = start_of_call();
+    Context::State &context = caller.state();
+    if (Status s = check_places(all_views(query, key, value, out, options), "query"); !s.ok()) return s;
+    if (Status s = check_places(more, "query"); !s.ok()) return s;
+    if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;
+    SdpaCall call;
+    if (Status s =
+            check_attention(as_host(query), as_host(key), as_host(value), as_host(out), checked_on_host(options), more, call);
+        !s.ok())
+        return s;
+    if (Status s = complete(call); !s.ok()) return s;
+    DeviceBands bands;
+    if (Status s = find_device_bands(options, call.sizes, bands); !s.ok()) return s;
+    const SdpaProblem &p = call.sizes;
+    Choice choice = {nullptr, "no queries"};
+    if (p.batch > 0 && p.query_heads > 0 && p.queries > 0) {
+        const bool in_parts = few_rows(p);
+        const DeviceNeeds needs{
+            call.op, p.dtype, [&](const VariantRecord &v) { return fits_on_device(v, call); },
+            [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_parts); },
+            [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
+        if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
+        if (choice.variant->kind != "plain")
+            if (Status s = check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind); !s.ok())
+                return s;
+        if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;
+    }
+    record_call(context, choice, call.op, start, [&] { return sizes_text(p); });
+    return {};
+}
+
+}  // namespace attune

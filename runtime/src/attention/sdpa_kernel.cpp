@@ -1,0 +1,143 @@
+// From a checked call to the arguments of its kernels.
+#include "attention/dropout_threshold.h"
+#include "attention/sdpa_arguments.h"
+#include "execution/halide_call.h"
+#include "tensors/max_magnitude.h"
+#include "user_attention/user_call.h"
+#include <algorithm>
+#include <cstring>
+
+namespace attune {
+namespace {
+
+// Other keys for each query.
+bool masks_keys(const SdpaCall &c) {
+    const bool user_masks = c.user && c.user->attention->has_mask;
+    const bool length_of_each = c.lengths.given() && c.lengths.stride[1] != 0;
+    return user_masks || length_of_each || c.bias.given() || c.mask.given() || !band_is_open(c);
+}
+
+}  // namespace
+
+// In chunks that a mask touches, values that may hold NaN or Inf cost time again for each tile of queries; looking at all of
+// them once pays where there are several tiles, or where the chunks are packed as pairs. Plain kernels of prefill know which
+// blocks of keys every query of a tile sees, so the end of all keys costs them one block, which is not worth it.
+bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
+    const SdpaProblem &p = c.sizes;
+    if (!may_look_at_values(variant, p)) return false;
+    if (variant.schedule == "prefill" && variant.kind == "plain") return masks_keys(c);
+    return leaves_keys_out(c) || p.keys % variant.chunk != 0;
+}
+
+// root has no tiles and asks no blocks.
+BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
+    const SdpaProblem &p = c.sizes;
+    if (variant.schedule == "root") return {p.query_heads, p.queries, p.keys};
+    if (is_prefill(variant) || variant.schedule == "rows") return {1, variant.tile_q, variant.chunk};
+    return {p.query_heads / p.key_heads, p.queries, variant.chunk};
+}
+
+bool leaves_keys_out(const SdpaCall &c) { return c.lengths.given() || masks_keys(c); }
+
+bool band_is_open(const SdpaCall &c) {
+    const auto all = [](const std::vector<std::int32_t> &ends, std::int64_t end) {
+        return std::all_of(ends.begin(), ends.end(), [=](std::int32_t e) { return e == end; });
+    };
+    return all(c.band_begin, -c.sizes.queries) && all(c.band_end, c.sizes.keys);
+}
+
+Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const View *to_weights) {
+    const SdpaProblem &p = c.sizes;
+    const std::int32_t every_key = static_cast<std::int32_t>(p.keys), none = -static_cast<std::int32_t>(p.queries);
+    const bool masked = !to_weights || c.weights_mode >= WeightsMode::masked;
+    ConstView lengths = c.lengths;
+    if (!masked || !lengths.given()) lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
+
+    // One block: the bounds of the lengths, two for each query at most, copies of tables, and lse, which the kernel of the
+    // values always writes.
+    auto rounded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
+    const std::int64_t bounds_bytes = rounded(bytes_of_bounds(p));
+    const std::int64_t bias_bytes = bytes_of_expansion(c.bias, p.keys), mask_bytes = bytes_of_expansion(c.mask, p.keys);
+    const DType lse_type = sum_type(p.dtype);
+    const std::int64_t lse_bytes = to_weights || c.lse.given() ? 0 : p.batch * p.query_heads * p.queries * size_of(lse_type);
+    ScratchBlock block(*context.scratch, static_cast<std::size_t>(bounds_bytes + bias_bytes + mask_bytes + lse_bytes));
+    if (!block.data()) return no_memory();
+    char *memory = static_cast<char *>(block.data());
+    // In the split form a tile holds rows of any query, so one pair of bounds serves the whole batch entry.
+    const std::int64_t tile = is_prefill(variant) || variant.schedule == "rows" ? variant.tile_q : p.queries;
+    const LengthBounds bounds = bound_lengths(lengths, p, tile, reinterpret_cast<std::int32_t *>(memory));
+    const ConstView bias = dense_along_keys(c.bias, p.keys, memory += bounds_bytes);
+    const ConstView mask = dense_along_keys(c.mask, p.keys, memory += bias_bytes);
+    View lse = c.lse;
+    if (!lse.given()) {
+        lse = View(reinterpret_cast<float *>(memory + mask_bytes), {p.batch, p.query_heads, p.queries});
+        lse.dtype = lse_type;
+    }
+    auto one = [&](const std::int32_t &x) { return ConstView(&x, {p.batch}, {0}); };
+    auto per_batch = [&](const std::vector<std::int32_t> &x) {
+        return x.size() == 1 ? one(x[0]) : ConstView(x.data(), {p.batch});
+    };
+    // What is not given is never read, but has the extents that kernels ask for.
+    static constexpr double nothing = 0;
+    auto table = [&](const ConstView &v, DType type) {
+        return v.given() ? v : typed_view(&nothing, type, {p.batch, p.query_heads, p.queries, p.keys}, {0, 0, 0, 1});
+    };
+    auto per_head = [&](const ConstView &v, bool batched) {
+        if (v.given()) return v;
+        return batched ? typed_view(&nothing, DType::f32, {p.batch, p.query_heads}, {0, 0})
+                       : typed_view(&nothing, DType::f32, {p.query_heads}, {0});
+    };
+
+    std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);  // 0: may hold anything
+    if (!to_weights && looks_at_values(c, variant)) {
+        std::vector<float> largest(known.size());
+        // Where every key takes part it is the last one that stands for those beyond it in its chunk.
+        const ConstView left_out = leaves_keys_out(c) ? c.value : part_of(c.value, 2, p.keys - 1, 1);
+        if (Status s = max_magnitude(context, left_out, largest.data()); !s.ok()) return s;
+        for (std::size_t b = 0; b < known.size(); b++) known[b] = all_finite(largest[b]);
+    }
+
+    HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(masked ? per_batch(c.band_begin) : one(none)),
+        band_end(masked ? per_batch(c.band_end) : one(every_key)), offset(per_batch(c.offset)), all_lengths(lengths),
+        shortest(bounds.shortest), longest(bounds.longest), pair_weight(c.pair_weight), bias_buffer(table(bias, p.dtype)),
+        slopes(per_head(c.slopes, true)), mask_buffer(table(mask, DType::boolean)), sinks(per_head(c.sinks, false)),
+        out(to_weights ? *to_weights : c.out), lse_buffer(lse, p.value_dim), finite_values(ConstView(known.data(), {p.batch}));
+    double softcap = to_weights && c.weights_mode == WeightsMode::scaled ? 0 : c.softcap;
+    bool has_bias = masked && bias.given(), has_alibi = masked && c.slopes.given(), has_mask = masked && mask.given(),
+         has_sinks = masked && c.sinks.given(), probabilities = c.weights_mode == WeightsMode::probabilities;
+    auto low = static_cast<std::uint32_t>(c.dropout.seed), high = static_cast<std::uint32_t>(c.dropout.seed >> 32);
+    const double probability = p.dropout ? c.dropout.probability : 0;
+    auto threshold = static_cast<std::uint32_t>(dropout_threshold(probability));
+    double keep_scale = 1 / (1 - probability), scale = c.scale, pair_bias = c.pair_bias;
+    std::uint32_t first_head = c.first_head, dropout_offset = c.dropout.offset;
+
+    // The order of the generator's inputs (generators/programs/sdpa_generator.cpp).
+    std::vector<void *> args;
+    args.reserve(40);
+    args = {nullptr,      query.get(),       key.get(),      band_begin.get(), band_end.get(),
+            offset.get(), all_lengths.get(), shortest.get(), longest.get(),    &scale};
+    if (!to_weights) args.push_back(value.get());
+    if (c.pair_weight.given()) args.insert(args.end(), {pair_weight.get(), &pair_bias});
+    if (variant.kind != "plain")
+        args.insert(args.end(), {&softcap, &has_bias, bias_buffer.get(), &has_alibi, slopes.get(), &has_mask, mask_buffer.get(),
+                                 &has_sinks, sinks.get()});
+    if (!to_weights) args.push_back(finite_values.get());
+    if (variant.kind == "training")
+        args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
+    if (to_weights) args.push_back(&probabilities);
+    BlockTable blocks;
+    std::optional<HalideBuffer> blocks_buffer;
+    std::optional<CaptureArguments> captures;
+    if (c.user) {
+        if (c.user->attention->has_mask) {
+            if (Status s = blocks.make(context, c, block_sides(c, variant)); !s.ok()) return s;
+            args.push_back(blocks_buffer.emplace(blocks.view()).get());
+        }
+        captures.emplace(*c.user).append_to(args);
+    }
+    args.push_back(out.get());
+    if (!to_weights) args.push_back(lse_buffer.get());
+    return call_kernel(context, variant.kernel, args.data(), worthwhile_threads(p, context.threads));
+}
+
+}  // namespace attune

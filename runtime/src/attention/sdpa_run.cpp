@@ -1,0 +1,237 @@
+// What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
+#include "attention/sdpa_call.h"
+#include "execution/halide_call.h"
+#include "layers/linear_call.h"
+#include "tensors/max_magnitude.h"
+#include <algorithm>
+#include <cstring>
+
+namespace attune {
+namespace {
+
+char *at(const View &v, std::int64_t index) { return static_cast<char *>(v.data) + index * size_of(v.dtype); }
+
+// lse of queries without keys: -inf, or the sink of the head.
+void fill_lse_without_keys(const SdpaCall &call) {
+    const View &l = call.lse;
+    for (std::int64_t b = 0; b < l.extent[0]; b++)
+        for (std::int64_t h = 0; h < l.extent[1]; h++)
+            for (std::int64_t i = 0; i < l.extent[2]; i++) {
+                float lse = -__builtin_inff();
+                if (call.sinks.given()) lse = static_cast<const float *>(call.sinks.data)[h * call.sinks.stride[0]];
+                const double wide = lse;
+                const void *value = l.dtype == DType::f64 ? static_cast<const void *>(&wide) : &lse;
+                std::memcpy(at(l, b * l.stride[0] + h * l.stride[1] + i * l.stride[2]), value,
+                            static_cast<std::size_t>(size_of(l.dtype)));
+            }
+}
+
+// The kernel that takes means over heads; chosen before the first kernel of a call writes.
+Status choose_head_mean(const Context::State &context, DType dtype, Choice &choice) {
+    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
+    const VariantNeeds needs{.op = "head_mean", .dtype = dtype};
+    return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
+}
+
+// out (B, 1, Sq, Sk): the mean of `all` over its heads.
+Status mean_over_heads(Context::State &context, const Choice &choice, const View &all, const View &out) {
+    // Where the rows of all queries follow each other they are one.
+    const std::int64_t batch = all.extent[0], heads = all.extent[1], queries = all.extent[2], keys = all.extent[3];
+    const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
+    const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
+    HalideBuffer by_row(
+        typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1})),
+        mean(typed_view(out.data, out.dtype, {batch, rows, width}, {out.stride[0], out.stride[2], 1}));
+    void *args[] = {nullptr, by_row.get(), mean.get()};
+    const double read = static_cast<double>(batch * rows * heads) * static_cast<double>(width);
+    return call_kernel(context, choice.variant->kernel, args,
+                       worthwhile_threads(read * multiply_adds_of_a_read, context.threads));
+}
+
+// Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
+template<typename Data> bool fold_group(BasicView<Data> &v, std::int64_t group) {
+    if (group > 1 && v.extent[2] > 1 && v.stride[1] != v.extent[2] * v.stride[2]) return false;
+    if (v.extent[2] == 1) v.stride[2] = v.stride[1];
+    v.stride[1] *= group;
+    v.extent[1] /= group, v.extent[2] *= group;
+    return true;
+}
+
+// Every key below one length for each batch entry takes part.
+bool masked_by_batch(const SdpaCall &c) {
+    if (c.mask.given() || c.bias.given() || (c.lengths.given() && c.lengths.stride[1] != 0)) return false;
+    return band_is_open(c);
+}
+
+// Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
+// what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
+bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
+    if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities)
+        return false;
+    if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
+    const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
+    weights = c.weights, out = c.out;
+    return fold_group(weights, group) && fold_group(out, group);
+}
+
+// The product of the weights and the values, and what finds out whether masked ones are finite.
+struct ValuesFromWeights {
+    ProductCall product;
+    Choice magnitude;
+};
+Status prepare_multiply_weights(const Context::State &context, const SdpaCall &call, const View &weights, const View &out,
+                                ValuesFromWeights &parts) {
+    if (leaves_keys_out(call))
+        if (Status s = choose_max_magnitude(context, call.value.dtype, parts.magnitude); !s.ok()) return s;
+    return prepare_batch_dot(context, weights, call.value, out, {}, parts.product);
+}
+
+Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
+                        const View &out, const ValuesFromWeights &parts) {
+    if (Status s = run_product(caller.state(), parts.product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
+    // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
+    std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
+    const VariantRecord &magnitude = *parts.magnitude.variant;
+    if (Status s = max_magnitude(caller.state(), magnitude, call.value, largest.data()); !s.ok()) return s;
+    for (std::int64_t b = 0; b < call.sizes.batch; b++) {
+        float &of_entry = largest[static_cast<std::size_t>(b)];
+        if (all_finite(of_entry)) continue;
+        const std::int64_t keys = int_at(call.lengths, b);
+        ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
+        w.extent[3] = v.extent[2] = keys;
+        if (Status s = max_magnitude(caller.state(), magnitude, v, &of_entry); !s.ok()) return s;
+        Status s = all_finite(of_entry) ? batch_dot(caller, w, v, entries(out, b, b + 1))
+                                        : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
+        if (!s.ok()) return s;
+    }
+    return {};
+}
+
+Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
+    if (!choice.of_last) return run_by_key_heads(context, call, *choice.variant);
+    const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
+    if (Status s = run_by_key_heads(context, slice_queries(call, 0, first), *choice.variant); !s.ok()) return s;
+    return run_by_key_heads(context, slice_queries(call, first, queries), *choice.of_last);
+}
+
+// With keys, and weights of each head where any are wanted.
+Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
+    Context::State &context = caller.state();
+    View weights, out;
+    from_weights = values_from_weights(call, choice, weights, out);
+    const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
+    std::optional<ValuesFromWeights> product;
+    if (from_weights)
+        if (Status s = prepare_multiply_weights(context, call, weights, out, product.emplace()); !s.ok()) return s;
+    if (!from_weights && (!drops_all || call.lse.given()))
+        if (Status s = run_values(context, call, choice.values); !s.ok()) return s;
+    if (drops_all) fill_zeros(call.out);
+    if (!call.weights.given()) return {};
+    if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
+    return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out, *product) : Status();
+}
+
+// Weights of each head go through scratch memory, of so many batch entries at a time that they stay in the cache.
+Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
+    constexpr std::int64_t bytes_together = std::int64_t(8) << 20;
+    const SdpaProblem &p = call.sizes;
+    const std::int64_t entry_bytes = p.query_heads * p.queries * p.keys * size_of(p.dtype);
+    const std::int64_t together = std::clamp<std::int64_t>(bytes_together / entry_bytes, 1, p.batch);
+    const ScratchBlock block(*caller.state().scratch, static_cast<std::size_t>(together * entry_bytes));
+    if (!block.data()) return no_memory();
+    Choice of_mean;
+    if (Status s = choose_head_mean(caller.state(), p.dtype, of_mean); !s.ok()) return s;
+    for (std::int64_t begin = 0; begin < p.batch; begin += together) {
+        const std::int64_t end = std::min(begin + together, p.batch);
+        SdpaCall part = slice(call, begin, end);
+        part.weights = View(static_cast<float *>(block.data()), {end - begin, p.query_heads, p.queries, p.keys});
+        part.weights.dtype = p.dtype;
+        if (Status s = run_kernels(caller, part, choice, from_weights); !s.ok()) return s;
+        const View mean = entries(call.weights, begin, end);
+        if (Status s = mean_over_heads(caller.state(), of_mean, part.weights, mean); !s.ok()) return s;
+    }
+    return {};
+}
+
+}  // namespace
+
+Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
+    const SdpaProblem &p = call.sizes;
+    if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) {
+        if (call.weights.given()) fill_zeros(call.weights);  // averaged over no heads
+        choice.values = {nullptr, "no queries"};
+        return {};
+    }
+    if (p.keys == 0) {
+        fill_zeros(call.out);
+        if (call.lse.given()) fill_lse_without_keys(call);
+        choice.values = {nullptr, "no keys"};
+        return {};
+    }
+    bool from_weights = false;
+    const bool averaged = call.average_weights && p.query_heads > 1;
+    Status s = averaged ? run_averaged(caller, call, choice, from_weights) : run_kernels(caller, call, choice, from_weights);
+    if (s.ok() && from_weights) choice.values = {choice.weights.variant, "the values from the weights"};
+    return s;
+}
+
+Status run_by_key_heads(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
+    const SdpaProblem &p = call.sizes;
+    const std::int64_t together = key_heads_together(variant, p, context.threads);
+    if (call.user || together >= p.batch * p.key_heads) return run_kernel(context, call, variant, nullptr);
+    for (std::int64_t b = 0; b < p.batch; b++) {
+        const SdpaCall entry = slice(call, b, b + 1);
+        for (std::int64_t h = 0; h < p.key_heads; h += together) {
+            const SdpaCall part = slice_key_heads(entry, h, std::min(h + together, p.key_heads));
+            if (Status s = run_kernel(context, part, variant, nullptr); !s.ok()) return s;
+        }
+    }
+    return {};
+}
+
+SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    auto cut = [&](auto &view) {
+        if (view.given()) view = entries(view, begin, end);
+    };
+    cut(part.query), cut(part.key), cut(part.value), cut(part.out), cut(part.lse), cut(part.lengths);
+    cut(part.bias), cut(part.mask), cut(part.slopes), cut(part.weights);
+    for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
+        if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
+    part.sizes.batch = end - begin;
+    part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    return part;
+}
+
+SdpaCall slice_key_heads(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    const std::int64_t group = call.sizes.query_heads / call.sizes.key_heads, first = begin * group, heads = (end - begin) * group;
+    auto cut = [](auto &view, int dimension, std::int64_t from, std::int64_t extent) {
+        if (view.given()) view = part_of(view, dimension, from, extent);
+    };
+    cut(part.key, 1, begin, end - begin), cut(part.value, 1, begin, end - begin);
+    cut(part.query, 1, first, heads), cut(part.out, 1, first, heads), cut(part.lse, 1, first, heads);
+    cut(part.bias, 1, first, heads), cut(part.mask, 1, first, heads);
+    cut(part.slopes, 1, first, heads), cut(part.sinks, 0, first, heads);
+    part.sizes.query_heads = heads, part.sizes.key_heads = end - begin;
+    part.first_head += static_cast<std::uint32_t>(first);
+    return part;
+}
+
+SdpaCall slice_queries(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    auto cut = [&](auto &view, int dimension) {
+        if (view.given()) view = part_of(view, dimension, begin, end - begin);
+    };
+    cut(part.query, 2), cut(part.out, 2), cut(part.lse, 2), cut(part.lengths, 1), cut(part.bias, 2), cut(part.mask, 2);
+    part.sizes.queries = end - begin;
+    // Within these ends, as those of every band are.
+    auto shift = [&](std::vector<std::int32_t> &all, std::int64_t least, std::int64_t most) {
+        for (std::int32_t &x : all) x = static_cast<std::int32_t>(std::clamp(x + begin, least, most));
+    };
+    shift(part.band_begin, -part.sizes.queries, part.sizes.keys), shift(part.band_end, -part.sizes.queries, part.sizes.keys);
+    shift(part.offset, -most_elements, most_elements);
+    return part;
+}
+
+}  // namespace attune

@@ -1,0 +1,109 @@
+// Upper bounds of the scratch of attention, which plans tell. A test runs every variant under an allocator that refuses more.
+#include "attention/sdpa_call.h"
+#include "tensors/max_magnitude.h"
+
+namespace attune {
+namespace {
+
+// Sizes in elements of the type of sums. Channels of the values with room for those that a schedule rounds them up to.
+struct Sizes {
+    static constexpr std::size_t lanes = 16;
+    std::size_t dk, dv, tile, chunk, chunks, heads, key_heads, queries, keys;
+    bool widens;
+
+    Sizes(const VariantRecord &v, const SdpaProblem &p) {
+        const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+        constexpr std::int64_t root_chunk = 128;  // of root: the generator's default
+        const bool root = v.schedule == "root";
+        dk = size(p.head_dim), dv = size(p.value_dim) + 2 * lanes;
+        tile = size(v.tile_q), chunk = size(root ? root_chunk : v.chunk);
+        chunks = size(ceil_div(p.keys, root ? root_chunk : v.chunk)) + 1;
+        heads = size(p.batch * p.query_heads), key_heads = size(p.batch * p.key_heads);
+        queries = size(p.queries), keys = size(p.keys), widens = is_widened(p.dtype);
+    }
+};
+
+// The stages that live at the same time: of one task; and what is not in a task.
+struct Stages {
+    std::size_t of_task = 0, of_call = 0;
+};
+
+// Keys and values of a key head as matrix tiles have them: parts of 16 bits each, two in an element.
+std::size_t copied_elements_of_key_head(const SdpaProblem &p, const Sizes &s) {
+    const auto parts = static_cast<std::size_t>(matrix_tile_parts_of(p.dtype));
+    return s.chunks * s.chunk * (s.dk + 2 * Sizes::lanes + s.dv) * parts / 2;
+}
+
+Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes &s, int threads) {
+    Stages n;
+    n.of_task = s.tile * (s.dk + 2 * s.dv + s.chunks * (s.dv + 3) + 4 * s.chunk + 16);
+    if (s.widens) n.of_task += s.chunk * (s.dk + s.dv);
+    if (v.schedule != "tiles") return n;
+    // Matrix tiles: keys and values of some heads, once for all queries; the parts of queries and weights, and of the values of
+    // a chunk without Inf and NaN.
+    const auto parts = static_cast<std::size_t>(matrix_tile_parts_of(p.dtype));
+    n.of_call = static_cast<std::size_t>(key_heads_together(v, p, threads)) * copied_elements_of_key_head(p, s);
+    n.of_task += parts * ((s.tile + Sizes::lanes) * (s.dk + 2 * Sizes::lanes + s.chunk) + s.chunk * s.dv);
+    return n;
+}
+
+// Rows are the queries of all heads that share a key head.
+Stages split_stages(const VariantRecord &v, const Sizes &s) {
+    Stages n;
+    const std::size_t rows = (s.heads * s.queries / s.key_heads + s.tile) * s.key_heads;
+    n.of_call = rows * (s.dk + 2 + s.chunks * s.dv);
+    n.of_task = s.tile * (4 * s.chunk + 2 * s.dv + 8) + 2 * s.dv + 2 * s.chunks;
+    // A task of split holds its weighted values before they are packed, with room for every chunk.
+    if (v.schedule == "split") n.of_task += s.tile * (s.chunks * s.dv + s.chunk * 2) + s.chunk * (s.dk + s.dv);
+    return n;
+}
+
+// Every stage in full.
+Stages root_stages(const Sizes &s) {
+    const std::size_t rows = s.heads * s.queries;
+    std::size_t all = rows * (s.dk + 5 * s.chunks * s.chunk + s.chunks * (2 * s.dv + 8) + 2 * s.dv + 8);
+    if (s.widens) all += s.heads * s.chunks * s.chunk * (s.dk + s.dv);
+    return {0, all};
+}
+
+}  // namespace
+
+bool may_look_at_values(const VariantRecord &v, const SdpaProblem &p) noexcept {
+    constexpr std::int64_t several = 64;
+    return is_prefill(v) && p.dtype != DType::f64 && (v.schedule != "prefill" || p.queries >= several);
+}
+
+std::int64_t key_heads_together(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {
+    constexpr std::size_t most_bytes = std::size_t(64) << 20;
+    const std::int64_t all = p.batch * p.key_heads;
+    if (v.schedule != "tiles" || all == 0) return all;
+    const std::size_t head = copied_elements_of_key_head(p, Sizes(v, p)) * static_cast<std::size_t>(size_of(sum_type(p.dtype)));
+    if (static_cast<std::size_t>(all) <= most_bytes / head) return all;
+    const auto of_bytes = static_cast<std::int64_t>(most_bytes / head);
+    return std::clamp<std::int64_t>(of_bytes, std::min<std::int64_t>(threads, p.key_heads), p.key_heads);
+}
+
+std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRecord &v, const SdpaProblem &p) {
+    if (p.batch * p.query_heads * p.queries == 0 || p.keys == 0) return 0;
+    constexpr std::size_t padding = 256, blocks = 24;  // of a block of memory; blocks of a task
+    const Sizes s(v, p);
+    // Where several threads share the work, each loop may wake others, and what a thread held is kept for it.
+    const int workers = worthwhile_threads_at_most(p, context.threads) == 1 ? 1 : context.threads;
+    const auto threads = static_cast<std::size_t>(workers);
+    const Stages stages = is_prefill(v)                                     ? prefill_stages(v, p, s, context.threads)
+                          : v.schedule == "decode" || v.schedule == "split" ? split_stages(v, s)
+                                                                            : root_stages(s);
+    std::size_t elements = threads * stages.of_task + stages.of_call + s.heads * s.queries;  // lse
+    // What a score needs of each query or key alone; general: the projected keys (their width taken for that of the keys
+    // too), and what linear() holds, which may be worth more threads.
+    if (p.score != Score::dot_product) elements += s.heads * (s.queries + s.keys);
+    if (p.score == Score::general)
+        elements += s.key_heads * s.keys * s.dk + static_cast<std::size_t>(context.threads + 1) * (s.dk + 512) * (s.dk + 512);
+    const std::size_t bounds = 2 * sizeof(std::int32_t) * static_cast<std::size_t>(p.batch) * (s.queries + 1);
+    const std::size_t largest =
+        may_look_at_values(v, p) ? max_magnitude_bytes(context, p.dtype, p.batch, p.key_heads, p.keys) : 0;
+    return elements * static_cast<std::size_t>(size_of(sum_type(p.dtype))) + bounds + largest +
+           (threads + 1) * blocks * padding;
+}
+
+}  // namespace attune

@@ -1,0 +1,144 @@
+// Gradients of the buffers that the score reads: bias and slopes. Each element is a sum over all pairs that read it, in one order.
+#include "attention_backward/sdpa_backward_call.h"
+#include "execution/halide_call.h"
+#include <algorithm>
+#include <cstring>
+
+namespace attune {
+namespace {
+
+// A gradient (Eb, Eh, Ei, Ej), extents of 1 or full, and the step of the score that reads its buffer.
+struct Capture {
+    View gradient;
+    std::int32_t step;
+    const VariantRecord *sum;
+};
+
+// Part of one (entry, head) of a gradient: some tiles of queries where they are kept apart, else some of keys.
+struct CaptureTask {
+    std::int64_t entry, head;  // of the gradient
+    std::int64_t first_tile, tiles;
+};
+
+struct Captures {
+    const BackwardShared &shared;
+    const VariantRecord &kernel, &sum;
+    Capture capture;
+    bool keeps_queries, sums_keys;
+    // The kernel adds up in the gradient itself, where that has an element for each of its sums, of the type of sums.
+    bool in_place;
+
+    Captures(const BackwardShared &s, const BackwardChoice &choice, const Capture &c)
+        : shared(s), kernel(*choice.captures.variant), sum(*c.sum), capture(c) {
+        const SdpaProblem &p = s.call.forward.sizes;
+        keeps_queries = c.gradient.extent[2] == p.queries;
+        sums_keys = c.gradient.extent[3] != p.keys;
+        in_place = !sums_keys && c.gradient.dtype == sum_type(p.dtype);
+    }
+
+    std::vector<CaptureTask> tasks(int threads) const;
+    Status run(Context::State &, const CaptureTask &) const;
+};
+
+std::vector<CaptureTask> Captures::tasks(int threads) const {
+    const SdpaProblem &p = shared.call.forward.sizes;
+    const std::int64_t query_tiles = ceil_div(p.queries, kernel.tile_q);
+    const std::int64_t key_tiles = ceil_div(p.keys, kernel.chunk);
+    const std::int64_t tiles = keeps_queries ? query_tiles : key_tiles;
+    // Sums that do not fit the gradient are held for one tile of queries at a time.
+    std::int64_t size = in_place ? std::max<std::int64_t>(1, tiles / (4 * threads)) : 1;
+    if (!keeps_queries && sums_keys) size = tiles;
+    std::vector<CaptureTask> list;
+    for (std::int64_t b = 0; b < capture.gradient.extent[0]; b++)
+        for (std::int64_t h = 0; h < capture.gradient.extent[1]; h++)
+            for (std::int64_t first = 0; first < tiles; first += size)
+                list.push_back({b, h, first, std::min(size, tiles - first)});
+    return list;
+}
+
+Status Captures::run(Context::State &context, const CaptureTask &t) const {
+    const SdpaProblem &p = shared.call.forward.sizes;
+    const std::int64_t group = p.query_heads / p.key_heads;
+    TileTask tiles{};
+    tiles.query_tiles = ceil_div(p.queries, kernel.tile_q);
+    tiles.key_tiles = ceil_div(p.keys, kernel.chunk);
+    (keeps_queries ? tiles.first_query_tile : tiles.first_key_tile) = t.first_tile;
+    (keeps_queries ? tiles.query_tiles : tiles.key_tiles) = t.tiles;
+    tiles.heads = 1;
+
+    View part = part_of(part_of(capture.gradient, 0, t.entry, 1), 1, t.head, 1);
+    std::int64_t rows = 1, columns = p.keys;
+    if (keeps_queries) {
+        const std::int64_t first = t.first_tile * kernel.tile_q;
+        rows = std::min(t.tiles * kernel.tile_q, p.queries - first);
+        part = part_of(part, 2, first, rows);
+    } else {
+        const std::int64_t first = t.first_tile * kernel.chunk;
+        columns = std::min(t.tiles * kernel.chunk, p.keys - first);
+        if (!sums_keys) part = part_of(part, 3, first, columns);
+    }
+
+    const std::int64_t bytes = rows * columns * size_of(sum_type(p.dtype));
+    ScratchBlock block(*context.scratch, static_cast<std::size_t>(in_place ? 0 : bytes));
+    if (!in_place && !block.data()) return no_memory();
+    if (in_place) fill_zeros(part);
+    for (int n = 0; n < 2; n++) part.extent[n] = part.extent[n + 2], part.stride[n] = part.stride[n + 2];
+    part.rank = 2;
+    View sums = part;
+    if (!in_place) {
+        sums = View(static_cast<float *>(block.data()), {rows, columns});
+        sums.dtype = sum_type(p.dtype);
+        std::memset(block.data(), 0, static_cast<std::size_t>(bytes));
+    }
+
+    std::int32_t step = capture.step, keeps = keeps_queries;
+    // Of some keys at a time only the queries that may see them are looked at.
+    const std::int64_t own_tiles = keeps_queries ? tiles.query_tiles : tiles.key_tiles;
+    const std::int64_t at_a_time =
+        keeps_queries ? own_tiles : std::min(own_tiles, tiles_of_a_part(shared.call.forward, kernel));
+    auto run_some = [&](std::int64_t first, std::int64_t count) {
+        View some = sums;
+        if (!keeps_queries) {
+            const TileRange seen = queries_that_see(shared.call.forward, kernel, tiles.entry, {first, count});
+            tiles.first_query_tile = seen.first, tiles.query_tiles = seen.count;
+            tiles.first_key_tile = first, tiles.key_tiles = count;
+            const std::int64_t column = (first - t.first_tile) * kernel.chunk;
+            some = part_of(sums, 1, column, std::min(count * kernel.chunk, columns - column));
+        }
+        HalideBuffer before(some), after(some);
+        void *const more[] = {before.get(), &step, &keeps, after.get()};
+        return run_tiles(context, shared, kernel, tiles, more);
+    };
+    const std::int64_t entries = capture.gradient.extent[0] == 1 ? p.batch : 1;
+    const std::int64_t heads = capture.gradient.extent[1] == 1 ? p.query_heads : 1;
+    for (std::int64_t b = 0; b < entries; b++)
+        for (std::int64_t h = 0; h < heads; h++) {
+            const std::int64_t head = t.head + h;
+            tiles.entry = t.entry + b, tiles.key_head = head / group, tiles.first_head = head % group;
+            for (std::int64_t n = 0; n < own_tiles; n += at_a_time)
+                if (Status s = run_some(t.first_tile + n, std::min(at_a_time, own_tiles - n)); !s.ok()) return s;
+        }
+    if (in_place) return {};
+    bool sums_all_keys = sums_keys;
+    HalideBuffer from(sums), to(part);
+    void *args[] = {nullptr, from.get(), &sums_all_keys, to.get()};
+    return call_kernel(context, sum.kernel, args, 1);
+}
+
+}  // namespace
+
+Status run_captures(Context::State &context, const BackwardShared &shared, const BackwardChoice &choice, int threads) {
+    // Numbers of steps: the order of the generator's (generators/programs/sdpa_backward_generator.cpp).
+    for (const Capture &capture : {Capture{shared.call.bias, 1, choice.bias_sum.variant},
+                                   Capture{shared.call.alibi_slopes, 2, choice.slope_sum.variant}}) {
+        if (!capture.gradient.given() || (capture.step == 1 && choice.bias_with_tiles)) continue;
+        const Captures captures(shared, choice, capture);
+        const std::vector<CaptureTask> tasks = captures.tasks(threads);
+        Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads,
+                             [&](std::int64_t n, int) { return captures.run(context, tasks[static_cast<std::size_t>(n)]); });
+        if (!s.ok()) return s;
+    }
+    return {};
+}
+
+}  // namespace attune

@@ -1,0 +1,144 @@
+#include "device/cuda_backend.h"
+#include "HalideRuntimeCuda.h"
+#include "execution/halide_runtime.h"  // before others of the runtime
+#include "execution/published.h"
+#include <cstdlib>
+#include <dlfcn.h>
+#include <mutex>
+
+namespace attune {
+namespace {
+
+// What is asked of the driver here; Halide's runtime finds its own.
+struct Driver {
+    int (*init)(unsigned) = nullptr;
+    int (*device_count)(int *) = nullptr;
+    int (*current_context)(void **) = nullptr;
+    int (*allocate)(std::uint64_t *, std::size_t, void *stream) = nullptr;
+    int (*release)(std::uint64_t, void *stream) = nullptr;
+    int (*set_attribute)(void *function, int attribute, int value) = nullptr;
+    std::string missing;
+
+    Driver() {
+        // Global, because Halide looks for libcuda.so, which the package of the driver alone does not install.
+        void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+        if (!library) {
+            missing = "there is no CUDA driver (libcuda.so.1)";
+            return;
+        }
+        find(library, "cuInit", init), find(library, "cuDeviceGetCount", device_count);
+        find(library, "cuCtxGetCurrent", current_context);
+        find(library, "cuMemAllocAsync", allocate), find(library, "cuMemFreeAsync", release);
+        find(library, "cuFuncSetAttribute", set_attribute);
+        if (!missing.empty()) return;
+        int devices = 0;
+        if (init(0) || device_count(&devices) || devices == 0) missing = "the CUDA driver finds no device";
+    }
+    template<typename F> void find(void *library, const char *name, F *&function) {
+        function = reinterpret_cast<F *>(dlsym(library, name));
+        if (!function) missing.assign("the CUDA driver is too old: it has no ").append(name);
+    }
+};
+
+const Driver &driver() {
+    static constinit Published<Driver> opened;
+    return opened.get(0, [] { return Driver(); });
+}
+
+// The call that this thread makes; kernels are queued by the thread of the call.
+struct Current {
+    void *context, *stream;
+};
+thread_local const Current *current = nullptr;
+
+halide_cuda_acquire_context_t other_acquire;
+halide_cuda_release_context_t other_release;
+halide_cuda_get_stream_t other_stream;
+halide_get_library_symbol_t other_symbol;
+
+// A function of Halide's runtime may take as much shared memory as a GPU of any compute capability from 8.0 on gives a block.
+// Without being asked the driver gives 48 KB, and Halide does not ask.
+int (*get_function)(void **function, void *module, const char *name) = nullptr;
+int get_function_of_any_size(void **function, void *module, const char *name) {
+    constexpr int most_shared_memory = 8, bytes = 99 * 1024;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    const int error = get_function(function, module, name);
+    return error ? error : driver().set_attribute(*function, most_shared_memory, bytes);
+}
+void *on_symbol(void *library, const char *name) {
+    void *symbol = other_symbol(library, name);
+    if (!symbol || std::string_view(name) != "cuModuleGetFunction") return symbol;
+    get_function = reinterpret_cast<decltype(get_function)>(symbol);
+    return reinterpret_cast<void *>(get_function_of_any_size);
+}
+
+int on_acquire(void *user_context, void **context, bool create) {
+    if (!current) return other_acquire(user_context, context, create);
+    *context = current->context;
+    return 0;
+}
+int on_release(void *user_context) { return current ? 0 : other_release(user_context); }
+int on_stream(void *user_context, void *context, void **stream) {
+    if (!current) return other_stream(user_context, context, stream);
+    *stream = current->stream;
+    return 0;
+}
+
+void install_hooks() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        other_acquire = halide_set_cuda_acquire_context(on_acquire);
+        other_release = halide_set_cuda_release_context(on_release);
+        other_stream = halide_set_cuda_get_stream(on_stream);
+        other_symbol = halide_set_custom_get_library_symbol(on_symbol);
+        // Where a kernel is PTX, Halide has the driver compile it for 64 registers unless this says otherwise.
+        setenv("HL_CUDA_JIT_MAX_REGISTERS", "255", 0);
+    });
+}
+
+const std::string &missing() { return driver().missing; }
+
+// To where the next begins, as the driver's own do.
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+Status run(Context::State &context, DeviceCall &call) {
+    Current here{context.device.cuda_context, context.device.cuda_stream};
+    if (!here.context) driver().current_context(&here.context);
+    if (!here.context)
+        return {StatusCode::invalid_argument,
+                "no CUDA context is current in this thread, and ContextOptions::device names none"};
+    install_hooks();
+    std::uint64_t scratch = 0;
+    std::size_t scratch_bytes = 0;
+    for (const DeviceCall::Scratch &s : call.scratch) scratch_bytes += padded(s.bytes);
+    if (scratch_bytes && driver().allocate(&scratch, scratch_bytes, here.stream))
+        return {StatusCode::out_of_memory, "the device has no memory for this call"};
+    std::uint64_t next = scratch;
+    for (const DeviceCall::Scratch &s : call.scratch) {
+        s.buffer->host = reinterpret_cast<std::uint8_t *>(next);
+        next += padded(s.bytes);
+    }
+    current = &here;
+    bool wrapped = true;
+    for (halide_buffer_t *b : call.buffers) {
+        const auto pointer = reinterpret_cast<std::uint64_t>(b->host);
+        b->host = nullptr;
+        wrapped = wrapped && halide_cuda_wrap_device_ptr(nullptr, b, pointer) == 0;
+        b->set_device_dirty();
+    }
+    Status status = wrapped ? call_kernel(context, call.kernel, call.args.data(), 1)
+                            : Status(StatusCode::internal, "a pointer to the device is refused");
+    for (halide_buffer_t *b : call.buffers) halide_cuda_detach_device_ptr(nullptr, b);
+    current = nullptr;
+    // In the order of the stream: when the kernel is done.
+    if (scratch) driver().release(scratch, here.stream);
+    return status;
+}
+
+}  // namespace
+
+const DeviceBackend &cuda_backend() noexcept {
+    static constexpr DeviceBackend backend{"cuda80", missing, run};
+    return backend;
+}
+
+}  // namespace attune

@@ -1,0 +1,73 @@
+#include "device/device_call.h"
+
+namespace attune {
+
+halide_buffer_t *DeviceCall::add(HalideBuffer &added) {
+    halide_buffer_t *b = added.get();
+    // Kernels for devices take bf16 as its bits.
+    if (b->type.code == halide_type_bfloat) b->type.code = halide_type_uint;
+    args.push_back(b);
+    buffers.push_back(b);
+    return b;
+}
+halide_buffer_t *DeviceCall::buffer(const ConstView &v) { return add(held_.emplace_back(v)); }
+halide_buffer_t *DeviceCall::buffer(const ConstView &v, std::int64_t innermost_extent) {
+    return add(held_.emplace_back(v, innermost_extent));
+}
+
+void DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, DType type) {
+    View v(static_cast<float *>(nullptr), extents);
+    v.dtype = type;
+    std::int64_t bytes = size_of(type);
+    for (const std::int64_t extent : extents) bytes *= extent;
+    halide_buffer_t *added = buffer(v);
+    scratch.push_back({added, static_cast<std::size_t>(bytes)});
+}
+void DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, std::int64_t innermost_extent) {
+    std::int64_t bytes = size_of(DType::f32);
+    for (const std::int64_t extent : extents) bytes *= extent;
+    halide_buffer_t *added = buffer(View(static_cast<float *>(nullptr), extents), innermost_extent);
+    scratch.push_back({added, static_cast<std::size_t>(bytes)});
+}
+
+ConstView stand_in(const ConstView &memory, DType type, std::initializer_list<std::int64_t> extents) {
+    ConstView v(static_cast<const float *>(memory.data), extents);
+    v.dtype = type;
+    for (std::int64_t &stride : v.stride) stride = 0;
+    return v;
+}
+
+Status find_device(const Context::State &context, std::string_view name, std::string &instead) {
+    const DeviceBackend *backend = device_backend();
+    const std::string missing = backend ? backend->missing() : "this build has no kernels for a device (preset cuda)";
+    if (missing.empty()) return {};
+    if (!context.device.cpu_instead) return unsupported(name, "is on a device, but " + missing);
+    instead = "tensors on a device, but " + missing;
+    return {};
+}
+
+Status check_places(std::span<const NamedView> views, std::string_view name) {
+    for (const NamedView &v : views)
+        if (v.view.given() && v.view.place != Place::device)
+            return invalid(v.name, "is on the host, " + std::string(name) + " is on a device");
+    return {};
+}
+
+Status choose_on_device(const Context::State &context, const DeviceNeeds &needs, std::string_view variant, Choice &choice) {
+    const std::string_view target = device_backend()->target;
+    const Forced forced = forced_variant(context, variant, needs.op);
+    for (const VariantRecord *v : variant_records()) {
+        if (v->target != target || v->op != needs.op || v->dtype != needs.dtype || !needs.fits(*v)) continue;
+        if (!forced.name.empty() ? v->name != forced.name : choice.variant && !needs.better(*v, *choice.variant)) continue;
+        choice = {v, forced.name.empty() ? "tensors on the device" : "forced", !forced.name.empty()};
+    }
+    if (choice.variant) return {};
+    if (!forced.name.empty())
+        return {StatusCode::invalid_argument, std::string(forced.by) + ": " + std::string(forced.name) + " is no variant of " +
+                                                  std::string(target) +
+                                                  " for the type, sizes, alignment and options of this call"};
+    return {StatusCode::unsupported, std::string(needs.op) + ": no variant of " + std::string(target) + " for " +
+                                         name_of(needs.dtype) + " and " + needs.sizes() + " is linked in"};
+}
+
+}  // namespace attune

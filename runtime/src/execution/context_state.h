@@ -1,0 +1,31 @@
+// What a Context holds.
+#pragma once
+#include "attune/context.h"
+#include "execution/scratch.h"
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace attune {
+
+struct VariantRecord;
+class ShapeRecord;
+
+struct Context::State {
+    int threads = 1;
+    const VariantRecord *forced_variant = nullptr;  // ATTUNE_FORCE_VARIANT
+    DeviceOptions device;
+    bool verbose = false;                 // ATTUNE_VERBOSE
+    std::unique_ptr<ShapeRecord> shapes;  // ATTUNE_RECORD_SHAPES; none without it
+    std::string last_variant;
+    std::string_view last_name;  // the same, in the list of variants
+    void ran(std::string_view name) {
+        last_variant = name;  // allocates nothing for a name that it has held
+        last_name = name;
+    }
+    State();
+    ~State();
+    std::optional<Scratch> scratch;  // none only if the Context's status is not ok
+};
+
+}  // namespace attune

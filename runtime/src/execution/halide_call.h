@@ -1,0 +1,37 @@
+// A call of a kernel: its arguments in Halide's order, and Halide's process-wide handlers for errors, threads and memory,
+// which act for our calls only and pass every other on to the handler that was there before.
+#pragma once
+#include "attune/tensor.h"
+#include "execution/context_state.h"
+#include "execution/halide_runtime.h"
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace attune {
+
+// A halide_buffer_t of a view: the reversal to innermost first happens here and nowhere else.
+class HalideBuffer {
+public:
+    explicit HalideBuffer(const ConstView &);
+    // The same memory seen with one more, innermost dimension of stride 0.
+    HalideBuffer(const ConstView &, std::int64_t innermost_extent);
+    HalideBuffer(const HalideBuffer &) = delete;
+    halide_buffer_t *get() { return &buffer_; }
+
+private:
+    void append(std::int64_t extent, std::int64_t stride);
+    halide_dimension_t dims_[max_rank + 1];
+    halide_buffer_t buffer_{};
+};
+
+// Runs kernel(args) with at most `threads` threads; args[0] is set here. What Halide's codes mean becomes a Status.
+Status call_kernel(Context::State &, int (*kernel)(void **), void **args, int threads);
+
+// Runs task(n, worker) for every n in [0, count), begun in that order by `threads` workers at most; `worker` is the number of
+// the one that runs it, from 0. A kernel that a task calls has the task's thread alone. Answers what the first task that failed
+// answered, however many threads there are; later ones may then not have run.
+using Task = std::function<Status(std::int64_t n, int worker)>;
+Status run_tasks(Context::State &, std::int64_t count, int threads, const Task &);
+
+}  // namespace attune

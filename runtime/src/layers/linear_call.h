@@ -1,0 +1,52 @@
+// Checks of products with a matrix, for linear() and for what is built of it.
+#pragma once
+#include "attune/linear.h"
+#include "dispatch/op_call.h"
+#include "tensors/checks.h"
+
+namespace attune {
+
+// Rows of a product: f32, f64, bf16 or f16, and the type of `other` where that is given; host memory, a dense last dimension of
+// at least 1.
+// The rank has been checked.
+Status check_rows(std::string_view name, const ConstView &, std::string_view other = {}, DType type_of_other = DType::f32);
+
+// A weight (N, K) for the rows of x, and its bias (N), which may be left out.
+Status check_weight(std::string_view name, const ConstView &weight, std::string_view x_name, const ConstView &x);
+Status check_bias(std::string_view name, const ConstView &bias, std::string_view weight_name, const ConstView &weight);
+
+// The extents are packed_weight_extents().
+Status check_packed_extents(std::string_view name, const ConstView &packed, std::int64_t columns, std::int64_t depth);
+
+constexpr int packed_rank = 3;
+
+// A checked product, every view of rank 4 but the weight and bias of a layer.
+struct Product {
+    std::string_view op;
+    ConstView x, weight, bias;
+    View out;
+    std::int64_t columns = 0, depth = 0;
+};
+Product columns_of(const Product &, std::int64_t first, std::int64_t count);
+
+// Columns before `first_columns` are those of choice.variant, the others of choice.of_last.
+struct ProductChoice {
+    Choice variants;
+    std::int64_t first_columns = 0;
+};
+Status choose_for(const Product &, const Forced &, ProductChoice &);
+
+// A product that has been checked and whose kernels are chosen, by prepare_linear() or prepare_batch_dot(): so functions of
+// several kernels refuse all that they do before the first of these runs. run_product() computes it, as often as wanted, and
+// records the call.
+struct ProductCall {
+    Product given, computed;  // one column of many rows is computed as one row
+    ProductChoice choice;
+};
+Status prepare_linear(const Context::State &, const ConstView &x, const ConstView &weight, const ConstView &bias,
+                      const View &out, std::string_view variant, ProductCall &);
+Status prepare_batch_dot(const Context::State &, const ConstView &a, const ConstView &x, const View &out,
+                         std::string_view variant, ProductCall &);
+Status run_product(Context::State &, const ProductCall &, CallStart, std::string_view why_here = {});
+
+}  // namespace attune

@@ -1,0 +1,56 @@
+// A checked call of the multi-head layer, and its projections in scratch; what the layer and its gradients share.
+#pragma once
+#include "attention/prepared_sdpa.h"
+#include "attune/multi_head.h"
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace attune {
+
+struct MultiHeadLayer {
+    const ConstView &query, &key, &value;
+    const MultiHeadWeights &weights;
+    std::int64_t batch = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, head_dim = 0, value_dim = 0;
+    bool packed = false;  // one product gives the projections of query, key and value
+};
+
+// Inputs, weights and heads; fills in the rest of the layer.
+Status check_layer(const MultiHeadOptions &, MultiHeadLayer &);
+// out, or a gradient by it: (B, Sq, Eo).
+Status check_layer_out(std::string_view name, const ConstView &, const MultiHeadLayer &);
+// The attention itself sees scratch and its options only, so what meets the outputs is checked here. A view that is not as it
+// must be is left to the attention, which refuses it.
+Status check_layer_overlaps(const MultiHeadLayer &, const SdpaOptions &, std::span<const NamedView> more_inputs,
+                            std::span<const NamedView> outputs);
+
+// (B, S, heads * D) seen as (B, heads, S, D).
+View split_heads(const View &, std::int64_t heads);
+
+// Of a row of `width` elements in scratch. A line longer than it is: rows a power of two apart would meet in few sets of the
+// caches.
+inline std::int64_t scratch_row_stride(std::int64_t width, DType type) {
+    return width + std::max<std::int64_t>(16, 64 / size_of(type));
+}
+// (B, S, width) in scratch in the first line of `data` from byte `bytes` on, which is moved behind it; null data: only that.
+View take_sequence(void *data, std::int64_t &bytes, DType, std::int64_t batch, std::int64_t count, std::int64_t width);
+
+// The places of the projections in scratch, and of what the attention makes of them: (B, S, hidden).
+struct Projections {
+    View query, key, value, mixed;
+    View packed;  // query, key and value in one, where they are
+};
+Projections take_projections(const MultiHeadLayer &, void *data, std::int64_t &bytes);
+class PreparedProjections {
+public:
+    Status prepare(const Context::State &, const MultiHeadLayer &, const Projections &);
+    Status run(Context::State &) const;
+
+private:
+    std::array<ProductCall, 3> products_;
+    std::size_t count_ = 0;
+};
+// From projections to mixed.
+Status prepare_attention(Context::State &, const MultiHeadLayer &, const Projections &, const SdpaOptions &, PreparedSdpa &);
+
+}  // namespace attune

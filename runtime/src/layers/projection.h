@@ -1,0 +1,51 @@
+// A linear map of an input of attention, into scratch, and the way back through it.
+#pragma once
+#include "attune/context.h"
+#include "layers/linear_backward_call.h"
+#include <optional>
+
+namespace attune {
+
+class Projection {
+public:
+    // input weight^T + bias, of which weight (N, K) and bias (N) may be left out. Names are those of the public header.
+    Projection(NamedView input, NamedView weight, NamedView bias) : input_(input), weight_(weight), bias_(bias) {}
+
+    // Checks the three, chooses kernels, takes memory for the result: after it result() may be checked as an input of
+    // attention.
+    Status prepare(Context::State &);
+    // The input itself where there is no weight.
+    const ConstView &result() const { return weight_.view.given() ? result_ : input_.view; }
+    // Computes the result.
+    Status run(Context::State &) const;
+
+private:
+    NamedView input_, weight_, bias_;
+    std::optional<ScratchBlock> memory_;
+    ConstView result_;
+    std::optional<ProductCall> product_;
+};
+
+// From the gradient of the result, in scratch, to those of the input, weight and bias. Without a weight the gradient of the
+// input is that of the result.
+class ProjectionGradient {
+public:
+    ProjectionGradient(const ConstView &input, const ConstView &weight, const LinearGradients &wanted)
+        : input_(input), weight_(weight), wanted_(wanted) {}
+
+    // Memory for the gradient of `projected`, if it is needed.
+    Status prepare(Context::State &, const ConstView &projected);
+    const View &result() const { return result_; }
+    // Chooses kernels, once all that is wanted has been checked.
+    Status choose(const Context::State &);
+    Status run(Context::State &) const;
+
+private:
+    ConstView input_, weight_;
+    LinearGradients wanted_;
+    std::optional<ScratchBlock> memory_;
+    View result_;
+    std::optional<LinearBackwardCall> call_;
+};
+
+}  // namespace attune

@@ -1,0 +1,158 @@
+#include "attune/kv_cache.h"
+#include "dispatch/op_call.h"
+#include "execution/halide_call.h"
+#include "tensors/checks.h"
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace attune {
+namespace {
+
+// A core copies this much in about the time that it takes to wake another.
+constexpr std::int64_t bytes_per_thread = 1 << 20;
+
+// What happens to a batch entry of both caches: rows [dropped, dropped + kept) move to the front, and the new rows
+// [first, first + added) follow them.
+struct Growth {
+    std::int64_t dropped, kept, first, added;
+};
+
+struct AppendCall {
+    ConstView key, value;
+    View key_cache, value_cache;
+    std::vector<Growth> growth;
+    double bytes = 0;  // that are moved
+};
+
+Status check_tensor(std::string_view name, const ConstView &v, DType dtype) {
+    if (v.rank != 4) return invalid(name, "rank must be 4, got " + text(v.rank));
+    if (Status s = check_real(name, v); !s.ok()) return s;
+    if (Status s = check_same_type(name, v.dtype, "key", dtype); !s.ok()) return s;
+    if (Status s = check_memory(name, v); !s.ok()) return s;
+    if (v.extent[3] < 1) return invalid(name, "last extent must be at least 1, got " + text(v.extent[3]));
+    return check_dense(name, v);
+}
+
+Status check_lens(std::string_view name, const ConstView &lens, std::int64_t batch, std::int64_t most, std::string_view what) {
+    if (lens.rank != 1) return invalid(name, "rank must be 1 (B), got " + text(lens.rank));
+    if (Status s = check_ints(name, lens); !s.ok()) return s;
+    if (Status s = check_extent(name, "batch (first extent)", lens.extent[0], "key", batch); !s.ok()) return s;
+    for (std::int64_t b = 0; b < batch; b++) {
+        const std::int32_t n = int_at(lens, b);
+        if (n < 0 || n > most)
+            return invalid(name, "entry (" + text(b) + ") is " + text(n) + ", must be from 0 to " + text(most) + ", " +
+                                     std::string(what));
+    }
+    return {};
+}
+
+Status check_sizes(const ConstView &key, const ConstView &value, const View &key_cache, const View &value_cache) {
+    const ExtentMatch matches[] = {{"value", "batch (first extent)", value.extent[0], "key", key.extent[0]},
+                                   {"value", "number of heads", value.extent[1], "key", key.extent[1]},
+                                   {"value", "number of rows", value.extent[2], "key", key.extent[2]},
+                                   {"key_cache", "batch (first extent)", key_cache.extent[0], "key", key.extent[0]},
+                                   {"key_cache", "number of heads", key_cache.extent[1], "key", key.extent[1]},
+                                   {"key_cache", "head size (last extent)", key_cache.extent[3], "key", key.extent[3]},
+                                   {"value_cache", "batch (first extent)", value_cache.extent[0], "key", key.extent[0]},
+                                   {"value_cache", "number of heads", value_cache.extent[1], "key", key.extent[1]},
+                                   {"value_cache", "capacity", value_cache.extent[2], "key_cache", key_cache.extent[2]},
+                                   {"value_cache", "head size (last extent)", value_cache.extent[3], "value", value.extent[3]}};
+    return check_extents(matches);
+}
+
+Status plan_growth(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
+    const std::int64_t batch = c.key.extent[0], rows = c.key.extent[2], capacity = c.key_cache.extent[2];
+    const double row_bytes =
+        static_cast<double>(c.key.extent[3] + c.value.extent[3]) * size_of(c.key.dtype) * static_cast<double>(c.key.extent[1]);
+    for (std::int64_t b = 0; b < batch; b++) {
+        const std::int64_t held = int_at(cache_lens, b), n = options.new_lens.given() ? int_at(options.new_lens, b) : rows;
+        const std::int64_t over = std::max<std::int64_t>(held + n - capacity, 0);
+        if (over > 0 && options.when_full == CacheWhenFull::refuse)
+            return invalid("cache_lens", "entry (" + text(b) + ") is " + text(held) + ", and " + text(n) +
+                                             " more rows are too many for a cache of " + text(capacity));
+        const std::int64_t dropped = std::min(over, held);
+        c.growth.push_back({dropped, held - dropped, over - dropped, n - (over - dropped)});
+        c.bytes += row_bytes * static_cast<double>((dropped > 0 ? c.growth.back().kept : 0) + c.growth.back().added);
+    }
+    return {};
+}
+
+Status check(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
+    const DType type = c.key.dtype;
+    if (Status s = check_tensor("key", c.key, type); !s.ok()) return s;
+    if (Status s = check_tensor("value", c.value, type); !s.ok()) return s;
+    if (Status s = check_tensor("key_cache", c.key_cache, type); !s.ok()) return s;
+    if (Status s = check_tensor("value_cache", c.value_cache, type); !s.ok()) return s;
+    if (Status s = check_sizes(c.key, c.value, c.key_cache, c.value_cache); !s.ok()) return s;
+    const std::int64_t batch = c.key.extent[0], rows = c.key.extent[2], capacity = c.key_cache.extent[2];
+    if (Status s = check_lens("cache_lens", cache_lens, batch, capacity, "the capacity of the caches"); !s.ok()) return s;
+    if (options.new_lens.given())
+        if (Status s = check_lens("new_lens", options.new_lens, batch, rows, "the number of rows of key"); !s.ok()) return s;
+    if (options.when_full != CacheWhenFull::refuse && options.when_full != CacheWhenFull::slide)
+        return invalid("when_full", "must be 0 or 1, got " + text(static_cast<int>(options.when_full)));
+    const std::array<NamedView, 4> inputs{
+        {{"key", c.key}, {"value", c.value}, {"cache_lens", cache_lens}, {"new_lens", options.new_lens}}};
+    const std::array<NamedView, 2> outputs{{{"key_cache", c.key_cache}, {"value_cache", c.value_cache}}};
+    if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
+    return plan_growth(cache_lens, options, c);
+}
+
+// Rows of one head, from first to last: where they move towards the front of the same memory, none is overwritten before it
+// has been read.
+struct HeadRows {
+    char *data;
+    std::int64_t stride;  // bytes
+};
+HeadRows rows_of(const ConstView &v, std::int64_t b, std::int64_t h, std::int64_t row) {
+    const std::int64_t size = size_of(v.dtype);
+    char *data = static_cast<char *>(const_cast<void *>(v.data));
+    return {data + size * (b * v.stride[0] + h * v.stride[1] + row * v.stride[2]), v.stride[2] * size};
+}
+void copy_rows(HeadRows to, HeadRows from, std::int64_t rows, std::int64_t row_bytes) {
+    if (to.stride == row_bytes && from.stride == row_bytes) row_bytes *= rows, rows = rows > 0;
+    for (std::int64_t n = 0; n < rows; n++)
+        std::memmove(to.data + n * to.stride, from.data + n * from.stride, static_cast<std::size_t>(row_bytes));
+}
+
+void grow_head(const ConstView &rows, const View &cache, const Growth &g, std::int64_t b, std::int64_t h) {
+    const std::int64_t row_bytes = rows.extent[3] * size_of(rows.dtype);
+    if (g.dropped > 0) copy_rows(rows_of(cache, b, h, 0), rows_of(cache, b, h, g.dropped), g.kept, row_bytes);
+    copy_rows(rows_of(cache, b, h, g.kept), rows_of(rows, b, h, g.first), g.added, row_bytes);
+}
+
+Status append(Context::State &state, const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &call) {
+    const CallStart start = start_of_call();
+    const ConstView &key = call.key, &value = call.value;
+    const View &key_cache = call.key_cache, &value_cache = call.value_cache;
+    if (Status s = check(cache_lens, options, call); !s.ok()) return s;
+    const std::int64_t heads = key.extent[1], tasks = call.bytes > 0 ? 2 * key.extent[0] * heads : 0;
+    const auto copy = [&](std::int64_t n, int) -> Status {
+        const std::int64_t b = n / 2 / heads, h = n / 2 % heads;
+        const Growth &g = call.growth[static_cast<std::size_t>(b)];
+        n % 2 ? grow_head(value, value_cache, g, b, h) : grow_head(key, key_cache, g, b, h);
+        return {};
+    };
+    const int threads = static_cast<int>(std::clamp<double>(call.bytes / bytes_per_thread, 1, state.threads));
+    if (Status s = run_tasks(state, tasks, threads, copy); !s.ok()) return s;
+    record_call(state, {nullptr, "copies rows"}, "kv_append", start, [&] {
+        return "b " + text(key.extent[0]) + " h " + text(heads) + " rows " + text(key.extent[2]) + " capacity " +
+               text(key_cache.extent[2]) + " d " + text(key.extent[3]) + "/" + text(value.extent[3]);
+    });
+    return {};
+}
+
+}  // namespace
+
+Status kv_append(Context &context, const ConstView &key, const ConstView &value, const ConstView &cache_lens,
+                 const View &key_cache, const View &value_cache, const KvAppendOptions &options) noexcept {
+    const auto body = [&](Context::State &state, const ConstView &k, const ConstView &v, const ConstView &lens, const View &kc,
+                          const View &vc, const KvAppendOptions &given) {
+        AppendCall call{k, v, kc, vc, {}};
+        return append(state, lens, given, call);
+    };
+    return answer(context, body, key, value, cache_lens, key_cache, value_cache, options);
+}
+
+}  // namespace attune

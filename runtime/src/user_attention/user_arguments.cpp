@@ -1,0 +1,107 @@
+#include "dispatch/op_call.h"
+#include "user_attention/user_call.h"
+
+namespace attune {
+
+CaptureArguments::CaptureArguments(const UserCall &call) {
+    for (std::size_t n = 0; n < call.captures.size(); n++) {
+        const CaptureRecord &record = call.attention->captures[n];
+        const CaptureArgument &given = call.captures[n];
+        if (record.rank > 0)
+            all_.push_back(buffers_.emplace_back(given.buffer).get());
+        else if (record.of_scores || record.dtype != DType::i32)
+            all_.push_back(&numbers_.emplace_back(*given.number));
+        else
+            all_.push_back(&integers_.emplace_back(static_cast<std::int32_t>(*given.number)));
+    }
+}
+
+void CaptureArguments::append_to(std::vector<void *> &args) { args.insert(args.end(), all_.begin(), all_.end()); }
+
+// What BlockMask keeps.
+class BlockMaskTables {
+public:
+    // Of the table for `key`: its blocks, empty where it is new.
+    static std::vector<std::int32_t> &find(BlockMask &mask, const std::vector<std::int64_t> &key) {
+        for (BlockMask::Table &t : mask.tables_)
+            if (t.key == key) return t.blocks;
+        mask.tables_.push_back({key, {}});
+        return mask.tables_.back().blocks;
+    }
+};
+
+namespace {
+// Extents of the table: those of entries and heads are 1 where the mask does not know them.
+struct Blocks {
+    std::int64_t batch, heads, in_heads, tiles, chunks;
+    Blocks(const SdpaCall &call, const BlockSides &sides) {
+        const SdpaProblem &p = call.sizes;
+        const AttentionRecord &attention = *call.user->attention;
+        batch = attention.mask_by_batch || call.offset.size() > 1 ? p.batch : 1;
+        in_heads = attention.mask_by_head ? sides.heads : 1;
+        heads = attention.mask_by_head ? p.query_heads / sides.heads : 1;
+        tiles = ceil_div(p.queries, sides.queries), chunks = ceil_div(p.keys, sides.keys);
+    }
+};
+}  // namespace
+
+Status choose_blocks(const SdpaCall &call, const BlockSides &sides, Choice &choice) {
+    const Blocks n(call, sides);
+    if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.chunks > most_elements)
+        return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
+    const std::string op = std::string(call.user->attention->op) + "_mask_blocks";
+    static constexpr Wish wishes[] = {{"blocks", "", ""}};
+    return choose_variant({op, sum_type(call.sizes.dtype)}, wishes, {}, choice);
+}
+
+Status BlockTable::make(Context::State &context, const SdpaCall &call, const BlockSides &sides) {
+    const SdpaProblem &p = call.sizes;
+    const bool same_offset = call.offset.size() == 1;
+    Choice choice;
+    if (Status s = choose_blocks(call, sides, choice); !s.ok()) return s;
+    const auto [batch, heads, block_heads, tiles, chunks] = Blocks(call, sides);
+    const std::int64_t count = batch * heads * tiles * chunks;
+
+    std::int32_t *blocks = nullptr;
+    bool known = false;
+    if (call.user->block_mask) {
+        std::vector<std::int64_t> key = {batch,         heads,       block_heads, sides.queries, sides.keys,
+                                         p.query_heads, p.key_heads, p.queries,   p.keys};
+        key.insert(key.end(), call.offset.begin(), call.offset.end());
+        std::vector<std::int32_t> &kept = BlockMaskTables::find(*call.user->block_mask, key);
+        known = !kept.empty();
+        kept.resize(static_cast<std::size_t>(count));
+        blocks = kept.data();
+    } else {
+        memory_.emplace(*context.scratch, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+        if (!memory_->data()) return no_memory();
+        blocks = static_cast<std::int32_t *>(memory_->data());
+    }
+    view_ = ConstView(blocks, {batch, heads, tiles, chunks});
+    if (!known) {
+        auto count32 = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
+        std::int32_t query_heads = count32(p.query_heads), key_heads = count32(p.key_heads), queries = count32(p.queries),
+                     keys = count32(p.keys), in_heads = count32(block_heads), in_queries = count32(sides.queries),
+                     in_keys = count32(sides.keys);
+        HalideBuffer offset(same_offset ? ConstView(call.offset.data(), {batch}, {0}) : ConstView(call.offset.data(), {batch})),
+            out(view_);
+        std::vector<void *> args = {nullptr,   &query_heads, &key_heads, &queries,    &keys,
+                                    &in_heads, &in_queries,  &in_keys,   offset.get()};
+        CaptureArguments captures(*call.user);
+        captures.append_to(args);
+        args.push_back(out.get());
+        const double asked = static_cast<double>(count) * static_cast<double>(block_heads * sides.queries * sides.keys);
+        if (Status s = call_kernel(context, choice.variant->kernel, args.data(), worthwhile_threads(asked, context.threads));
+            !s.ok()) {
+            if (call.user->block_mask) call.user->block_mask->clear();
+            return s;
+        }
+    }
+    // As kernels read it.
+    if (batch == 1) view_.extent[0] = p.batch, view_.stride[0] = 0;
+    if (heads == 1) view_.extent[1] = p.query_heads, view_.stride[1] = 0;
+    if (tiles == 1) view_.extent[2] = p.query_heads * p.queries, view_.stride[2] = 0;
+    return {};
+}
+
+}  // namespace attune

@@ -1,0 +1,21 @@
+// The weights and biases of additive attention, from their files.
+#pragma once
+#include "tools/calls/library_call.h"
+#include "tools/files/command_files.h"
+
+namespace attune::program {
+
+struct AdditiveLayer {
+    // Names the files, which the command loads with its own.
+    AdditiveLayer(const AdditiveArguments &, CommandFiles &);
+    // After load(); but for the attention's.
+    AdditiveOptions options() const;
+
+    Array w_query, w_key, b_query, b_key, w_score;
+
+private:
+    double b_score_ = 0;
+    Array b_score_file_;
+};
+
+}  // namespace attune::program
