@@ -21,7 +21,7 @@ endif()
 # attune_add_device_program(name part...): the program <name>.generator, which holds a generator of that name, of the part
 # <name>_generator and others of cmake/attune_ops.cmake.
 function(attune_add_device_program name)
-  attune_need_parts(objects ${name}_generator lowering ${ARGN})
+  attune_need_parts(objects ${name}_generator argument_check lowering ${ARGN})
   add_executable(${name}.generator $<TARGET_OBJECTS:attune_device_kernel> ${objects})
   if(TARGET attune_device_module)
     target_sources(${name}.generator PRIVATE $<TARGET_OBJECTS:attune_device_module>)
@@ -50,7 +50,7 @@ attune_add_device_program(masked_softmax_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)
 
 set(attune_part_linear_lanes_generator generators/linear/linear_lane_stages.cpp
-  generators/linear/linear_lanes_generator.cpp schedules/linear/cuda_simt.cpp)
+  generators/programs/linear_lanes_generator.cpp schedules/linear/cuda_simt.cpp)
 attune_add_device_program(linear_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_linear linear_lanes)
 

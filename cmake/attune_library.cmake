@@ -33,5 +33,7 @@ target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include FILES ${
 # The headers are C++17, so that a project's own standard stays as it is.
 target_compile_features(attune PUBLIC cxx_std_17 PRIVATE cxx_std_20)
 target_compile_options(attune PRIVATE ${ATTUNE_WARNINGS})
-target_include_directories(attune PRIVATE runtime/src $<TARGET_PROPERTY:Halide::Runtime,INTERFACE_INCLUDE_DIRECTORIES>)
+include(cmake/attune_arguments.cmake)
+target_sources(attune PRIVATE ${attune_arguments_dir}/kernel_arguments.h)
+target_include_directories(attune PRIVATE runtime/src ${attune_arguments_dir} $<TARGET_PROPERTY:Halide::Runtime,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(attune PRIVATE attune_halide_runtime)

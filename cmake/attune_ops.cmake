@@ -12,6 +12,8 @@ set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/h
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
+set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions, each with Halide's of its name
+set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
 set(attune_part_attention_generator generators/attention/forward/builder.cpp generators/attention/forward/builder_dropout.cpp
   generators/attention/forward/builder_merge.cpp generators/attention/equations/scores.cpp
   generators/attention/equations/score_derivative.cpp generators/attention/equations/user_attention.cpp)
@@ -33,10 +35,10 @@ set(attune_part_linear_stages generators/linear/linear_parts.cpp generators/line
   generators/linear/row_stages.cpp generators/linear/amx_stages.cpp schedules/linear/linear_tasks.cpp schedules/linear/root.cpp
   schedules/linear/panels.cpp schedules/linear/bf16_dot_panels.cpp schedules/linear/rows.cpp schedules/linear/pair_rows.cpp
   schedules/linear/passes.cpp schedules/linear/amx.cpp schedules/linear/prefetch.cpp)
-set(attune_part_linear_generator generators/linear/linear_generator.cpp)
-set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
+set(attune_part_linear_generator generators/programs/linear_generator.cpp)
+set(attune_part_pack_linear_weight_generator generators/programs/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
-set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)
+set(attune_part_batch_dot_generator generators/programs/batch_dot_generator.cpp)
 set(attune_part_transposed_dot_generator generators/programs/transposed_dot_generator.cpp
   generators/transposed_dot/transposed_dot_stages.cpp schedules/transposed_dot/panels.cpp)
 set(attune_part_masked_softmax_generator generators/programs/masked_softmax_generator.cpp

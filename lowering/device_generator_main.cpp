@@ -5,6 +5,7 @@
 // [parameter=value...] writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a
 // block takes. Fails where the PTX lacks that instruction, or has what would be slow or would not load. registers: the most
 // that a lane may have, so that a multiprocessor has room for more blocks; 0, as many as it likes.
+#include "generators/arguments/check_arguments.h"
 #include "lowering/halide_patches/private_runtime.h"
 #include "lowering/require.h"
 #include <cstdlib>
@@ -147,8 +148,11 @@ void make(const Arguments &a) {
         if (name == "target") target = value;
     const auto generator = Internal::GeneratorRegistry::create(a.generator, GeneratorContext(Target(target)));
     attune::require(generator != nullptr, "there is no generator " + a.generator);
+    attune::ParameterValues given;
     for (const auto &[name, value] : a.parameters)
-        if (name != "target") generator->set_generatorparam_value(name, value);
+        if (name != "target") generator->set_generatorparam_value(name, given[name] = value);
+    const std::string mismatch = attune::argument_mismatch(*generator, given);
+    attune::require(mismatch.empty(), a.name + ": " + mismatch);
     with_image(generator->build_module(a.name), a).compile({{OutputFileType::object, a.folder + "/" + a.name + ".o"}});
     attune::require(attune::make_runtime_private(a.folder + "/" + a.name + ".o"), "the object cannot be changed");
 }

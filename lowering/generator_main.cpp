@@ -1,5 +1,7 @@
-// main() of the programs that make kernels for CPUs: Halide's, without a warning that says what is meant, and each object calls
-// the library's own copy of Halide's runtime (halide_patches/private_runtime.h).
+// main() of the programs that make kernels for CPUs: Halide's, without a warning that says what is meant. Each object calls the
+// library's own copy of Halide's runtime (halide_patches/private_runtime.h) and takes the arguments that the runtime passes
+// (check_arguments.h).
+#include "generators/arguments/check_arguments.h"
 #include "lowering/halide_patches/private_runtime.h"
 #include <Halide.h>
 #include <algorithm>
@@ -34,5 +36,6 @@ int main(int argc, char **argv) {
     const std::string folder = operand(argc, argv, "-o"), name = operand(argc, argv, "-n");
     const bool makes_object = ("," + operand(argc, argv, "-e") + ",").find(",object,") != std::string::npos;
     if (failed || !makes_object || folder.empty() || name.empty()) return failed;
-    return attune::make_runtime_private(folder + "/" + name + ".o") ? 0 : 1;
+    const bool callable = attune::make_runtime_private(folder + "/" + name + ".o") && attune::arguments_match({argv, argv + argc});
+    return callable ? 0 : 1;
 }

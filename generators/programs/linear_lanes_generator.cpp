@@ -18,7 +18,6 @@ public:
     GeneratorParam<int> lane_rows{"lane_rows", 8, 1, 16};
     GeneratorParam<int> lane_columns{"lane_columns", 8, 1, 16};
 
-    // The order of these is that of the arguments (runtime/src/linear.cpp).
     Input<Buffer<void, 4>> x{"x"};            // (k, m, h, b)
     Input<Buffer<void, 2>> weight{"weight"};  // (k, n)
     Input<bool> has_bias{"has_bias"};

@@ -14,7 +14,6 @@ public:
     Input<int32_t> query_heads{"query_heads"}, key_heads{"key_heads"}, queries{"queries"}, keys{"keys"};
     Input<int32_t> block_heads{"block_heads"}, block_queries{"block_queries"}, block_keys{"block_keys"};
     Input<Buffer<int32_t, 1>> offset{"offset"};
-    // The order of these and of what configure() adds is that of the arguments (runtime/src/user_arguments.cpp).
 
     void configure() {
         user_inputs.add_to(*this, dtype);

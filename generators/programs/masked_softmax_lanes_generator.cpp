@@ -14,7 +14,6 @@ public:
     GeneratorParam<int> lane_keys{"lane_keys", 4, 1, 32};  // that a lane reads together
     GeneratorParam<int> block_rows{"block_rows", 1, 1, 32};
 
-    // The order of these is that of the arguments (runtime/src/masked_softmax.cpp).
     Input<Buffer<float, 4>> scores{"scores"};  // (j, i, h, b)
     Input<bool> has_lengths{"has_lengths"};
     Input<Buffer<int32_t, 2>> lengths{"lengths"};  // (i, b)

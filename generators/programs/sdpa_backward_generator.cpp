@@ -53,7 +53,6 @@ public:
         key_tiles{"key_tiles"};
     Input<bool> wants_query{"wants_query"}, wants_key{"wants_key"}, wants_bias{"wants_bias"};
     Input<double> scale{"scale"};
-    // The order of these and of what configure() adds is that of the arguments (runtime/src/sdpa_backward_kernel.cpp).
 
     void configure() {
         for (auto *in : {&query, &grad_out}) in->set_type(dtype);

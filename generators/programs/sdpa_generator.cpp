@@ -60,7 +60,6 @@ public:
     Input<Buffer<int32_t, 2>> lengths{"lengths"}, shortest{"shortest"}, longest{"longest"};
     Input<double> scale{"scale"};
 
-    // The order of these is that of the arguments (runtime/src/sdpa_kernel.cpp).
     void configure() {
         query.set_type(dtype), key.set_type(dtype);
         if (kind != Kind::weights) value = add_input<Buffer<>>("value", dtype, 4);

@@ -42,7 +42,6 @@ public:
     Input<Buffer<int32_t, 1>> offsets{"offsets"};
     Input<Buffer<int32_t, 2>> lengths{"lengths"};
 
-    // The order of these is that of the arguments (runtime/src/sdpa_device.cpp).
     void configure() {
         query.set_type(held()), key.set_type(held()), value.set_type(held());
         if (pair == Pair::additive) {

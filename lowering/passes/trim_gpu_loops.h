@@ -1,7 +1,7 @@
 // Loop bounds from the conditions of a loop over barriers.
 //
 // Halide 21 trims loops to the iterations that their conditions take (trim_no_ops, halide/Halide#1141), but none that holds a
-// GPU barrier (#5184), and none by a lower end that its solver does not see: generators/attention/gpu hides such an end, because the
+// GPU barrier (#5184), and none by a lower end that its solver does not see: an online softmax hides such an end, because the
 // solver would narrow the bounds of a stage by it to an extent that it cannot show to be constant. So a loop over blocks of
 // keys comes to all.
 //

@@ -5,7 +5,7 @@
 // the passes of a BlockTranspose (generators/math/transpose.h) go through memory. Halide 22 has another form of transposes
 // (#8925, #9113).
 //
-//     shuffle(t[ramp(0, 1, 31)], {0, 16, 2, 18...})  ->  shuffle(t[ramp(0, 1, 16)], t[ramp(16, 1, 16)], {0, 16, 2, 18...})
+//     shuffle(t[ramp(0, 1, 30)], 0, 16, 1, 17, 4...)  ->  shuffle(t[ramp(0, 1, 16)], t[ramp(16, 1, 16)], 0, 16, 1, 17, 4...)
 //
 // Rows that are stored by halves are loaded by halves. It refuses nothing: it applies to every shuffle of one load at a
 // constant place of an array whose size is a multiple of the vector.

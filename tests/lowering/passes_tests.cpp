@@ -89,10 +89,13 @@ TEST_CASE("a block is transposed by shuffles of whole vectors", "[lowering]") {
     out.split(column, column_block, in_block, 16, TailStrategy::RoundUp).align_bounds(row, 16);
     schedule_blocks(Stage(out), out, row, in_block, column_block, {block});
     const Code code = code_of(out, {in}, {.whole_vectors = true}, avx512);
-    // The lanes of a load are those of a vector that was stored.
-    CHECK(has(code.before, ", 1, 31)]"));
-    CHECK_FALSE(has(code.after, ", 1, 31)]"));
-    CHECK(count(code.after, ", 1, 16)]") > count(code.before, ", 1, 16)]"));
+    const std::string first_two = "0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)";
+    CHECK(has(code.before, "block_0[ramp(0, 1, 16)] = shuffle(block_rows[ramp(0, 1, 30)], " + first_two));
+    CHECK(has(code.after, "block_0[ramp(0, 1, 16)] = shuffle(block_rows[ramp(0, 1, 16) aligned(16, 0)], "
+                          "block_rows[ramp(16, 1, 16) aligned(16, 0)], " +
+                              first_two));
+    CHECK(has(code.before, "shuffle(block_rows[ramp(2, 1, 30)]"));
+    CHECK_FALSE(has(code.after, "shuffle(block_rows[ramp(2, "));
 }
 
 TEST_CASE("an array with constant places has a stack slot of its own", "[lowering]") {
@@ -166,7 +169,7 @@ TEST_CASE("Halide's prefetches go into all caches", "[lowering]") {
 TEST_CASE("a loop takes its bounds from its conditions", "[lowering]") {
     ImageParam in(Float(32), 1, "in");
     Param<int> begin("begin"), end("end");
-    Func out("out");
+    Func out("trimmed");
     Var i("i");
     RDom r(0, 100, "r");
     // A condition that Halide's solver does not look into.
@@ -174,15 +177,16 @@ TEST_CASE("a loop takes its bounds from its conditions", "[lowering]") {
     r.where((cast<int>(r < end) & 1) != 0);
     out(i) += in(r);
     const Code code = code_of(out, {in, begin, end}, {.trim_gpu_loops = true}, avx512);
-    CHECK(has(code.before, "(out.s1.r$x, 0, 99)"));
-    CHECK_FALSE(has(code.after, "(out.s1.r$x, 0, 99)"));
-    CHECK(has(code.after, "for (out.s1.r$x.taken"));
-    CHECK_FALSE(has(code.after, "if ("));
+    CHECK(has(code.before, "for (trimmed.s1.r$x, 0, 100)"));
+    CHECK(has(code.before, "if ((int32("));
+    CHECK(has(code.after, "let taken_begin = max(0, begin)"));
+    CHECK(has(code.after, "for (trimmed.s1.r$x.taken, 0, max((min(0 + 100, end) - taken_begin)"));
+    CHECK_FALSE(has(code.after, "if ((int32("));
 }
 
 TEST_CASE("registers outside a loop over threads are a thread's own", "[lowering]") {
     ImageParam in(Float(32), 2, "in");
-    Func sum("sum"), out("out");
+    Func sum("lane_sum"), out("out");
     Var x("x"), y("y"), thread("thread"), block("block");
     RDom r(0, 64, "r");
     sum(x, y) += in(x, r) * cast<float>(y);
@@ -191,7 +195,7 @@ TEST_CASE("registers outside a loop over threads are a thread's own", "[lowering
     sum.compute_at(out, block).store_in(MemoryType::Register).reorder(y, x).unroll(y).gpu_threads(x);
     sum.update().reorder(y, x, r).unroll(y).gpu_threads(x);
     const Code code = code_of(out, {in}, {.thread_local_registers = true}, cuda);
-    CHECK(has(code.before, "sum[(.thread_id_x"));
-    CHECK_FALSE(has(code.after, "sum[(.thread_id_x"));
-    CHECK(has(code.after, "sum[3]"));
+    CHECK(has(code.before, "lane_sum.0[.thread_id_x + 96] = "));
+    CHECK_FALSE(has(code.after, "lane_sum.0[.thread_id_x"));
+    CHECK(has(code.after, "lane_sum.0[96] = "));
 }

@@ -1,4 +1,5 @@
 #include "generators/attention/equations/user_attention.h"
+#include "generators/arguments/user_arguments.h"
 #include "generators/math/philox.h"
 #include <charconv>
 #include <cmath>
@@ -148,7 +149,18 @@ const UserAttention *user_attention() {
     return &attention;
 }
 
-void set_user_attention(std::function<UserAttention()> make) { maker() = std::move(make); }
+void set_user_attention(std::function<UserAttention()> make) {
+    maker() = std::move(make);
+    user_arguments() = [] {
+        UserArguments all{bool(user_attention()->mask), {}};
+        for (const auto &c : user_attention()->captures) {
+            using Argument = KernelArgument::Type;
+            const Argument number = c->type.is_float() ? Argument::f64 : Argument::int32;
+            all.captures.push_back({prefix + c->name, c->dimensions > 0 ? Argument::buffer : number, c->dimensions});
+        }
+        return all;
+    };
+}
 
 void UserAttention::add_score(Score &to, const Global &global) const {
     if (score) {

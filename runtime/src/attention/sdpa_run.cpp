@@ -1,6 +1,7 @@
 // What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_call.h"
 #include "tensors/max_magnitude.h"
 #include <algorithm>
@@ -42,9 +43,8 @@ Status mean_over_heads(Context::State &context, const Choice &choice, const View
     HalideBuffer by_row(
         typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1})),
         mean(typed_view(out.data, out.dtype, {batch, rows, width}, {out.stride[0], out.stride[2], 1}));
-    void *args[] = {nullptr, by_row.get(), mean.get()};
     const double read = static_cast<double>(batch * rows * heads) * static_cast<double>(width);
-    return call_kernel(context, choice.variant->kernel, args,
+    return call_kernel(context, choice.variant->kernel, HeadMeanArguments{.x = by_row.get(), .out = mean.get()},
                        worthwhile_threads(read * multiply_adds_of_a_read, context.threads));
 }
 

@@ -3,6 +3,7 @@
 #include "dispatch/op_call.h"
 #include "dispatch/shape_record.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_call.h"
 #include <algorithm>
 #include <array>
@@ -43,19 +44,23 @@ std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int t
 
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
     const int threads = threads_for(p, context.threads);
-    std::int32_t task_tiles = tiles_of_task(p, variant, threads);
+    const std::int32_t task_tiles = tiles_of_task(p, variant, threads);
     HalideBuffer x(p.x), weight(p.weight), out(p.out);
     if (p.op == "batch_dot") {
-        void *args[] = {nullptr, x.get(), weight.get(), &task_tiles, out.get()};
-        return call_kernel(context, variant.kernel, args, threads);
+        const BatchDotArguments arguments{.a = x.get(), .x = weight.get(), .task_tiles = task_tiles, .out = out.get()};
+        return call_kernel(context, variant.kernel, arguments, threads);
     }
     static constexpr double zero = 0;  // all bits are, in f32 too
     ConstView start(&zero, {p.columns}, {0});
     start.dtype = p.x.dtype;
     HalideBuffer bias(p.bias.given() ? p.bias : start);
-    std::int32_t ahead = elements_before_line(p.weight);
-    void *args[] = {nullptr, x.get(), weight.get(), bias.get(), &ahead, &task_tiles, out.get()};
-    return call_kernel(context, variant.kernel, args, threads);
+    const LinearArguments arguments{.x = x.get(),
+                                    .weight = weight.get(),
+                                    .bias = bias.get(),
+                                    .ahead = elements_before_line(p.weight),
+                                    .task_tiles = task_tiles,
+                                    .out = out.get()};
+    return call_kernel(context, variant.kernel, arguments, threads);
 }
 
 std::string sizes_text(const Product &p) {
@@ -81,9 +86,13 @@ Status run_on_device(Context::State &context, const Product &p, const LinearOpti
                                 [&] { return sizes_text(p); }};
         if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
         DeviceCall call(*choice.variant);
-        call.buffer(p.x), call.buffer(p.weight);
-        call.number(p.bias.given()), call.buffer(given_or(p.bias, stand_in(p.x, p.x.dtype, {p.columns})));
-        call.buffer(p.out);
+        const ConstView no_bias = stand_in(p.x, p.x.dtype, {p.columns});
+        const DeviceLinearArguments arguments{.x = call.buffer(p.x),
+                                              .weight = call.buffer(p.weight),
+                                              .has_bias = p.bias.given(),
+                                              .bias = call.buffer(given_or(p.bias, no_bias)),
+                                              .out = call.buffer(p.out)};
+        arguments.append_to(call.args);
         if (Status s = device_backend()->run(context, call); !s.ok()) return s;
     }
     record_call(context, choice, p.op, start, [&] { return sizes_text(p); });

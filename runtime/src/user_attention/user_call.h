@@ -22,7 +22,7 @@ class CaptureArguments {
 public:
     explicit CaptureArguments(const UserCall &);
     CaptureArguments(const CaptureArguments &) = delete;
-    void append_to(std::vector<void *> &args);
+    CaptureList list() const { return std::span<void *const>(all_); }
 
 private:
     std::deque<HalideBuffer> buffers_;
