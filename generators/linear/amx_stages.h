@@ -1,5 +1,5 @@
-// Linear layers by products of whole matrix tiles of bf16 (AMX), which take so much of the depth at a time. Operands are padded by
-// zeros, so that depths may be any.
+// Linear layers by products of whole matrix tiles of bf16 (AMX), which take so much of the depth at a time. Operands are padded
+// by zeros, so that depths may be any.
 #pragma once
 #include "generators/linear/linear_stages.h"
 

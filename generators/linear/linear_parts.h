@@ -48,9 +48,9 @@ struct PairGroups {
     PairGroups(const PairSums &, const LinearInputs &, const LinearShape &);
     Halide::Expr pair_of(const Halide::Expr &group) const;
 };
-// The sums of accumulator u of chunk c: whole groups, in_lines of which are summed already, if that is given; then the last one. The
-// pairs that the last group lacks are zeros, so that accumulators are summed side by side there, too; it makes a sum of its own, so that
-// no other group is looked at.
+// The sums of accumulator u of chunk c: whole groups, in_lines of which are summed already, if that is given; then the last
+// one. The pairs that the last group lacks are zeros, so that accumulators are summed side by side there, too; it makes a sum
+// of its own, so that no other group is looked at.
 void add_pairs(PairSums &, const PairGroups &, const AddPair &add, const AddPair &add_rest, const Halide::Expr &in_lines = {});
 
 }  // namespace attune

@@ -1,11 +1,12 @@
-// Products with a matrix that is one for all rows (a layer) or one for each entry of a batch: their inputs, and the stages that every
-// form has. Each form has a struct of its own (panel_stages.h, row_stages.h, amx_stages.h). No tile, no vector width, no target.
+// Products with a matrix that is one for all rows (a layer) or one for each entry of a batch: their inputs, and the stages that
+// every form has. Each form has a struct of its own (panel_stages.h, row_stages.h, amx_stages.h). No tile, no vector width, no
+// target.
 //
 // The depth K is cut in chunks. A chunk gives partial sums, added up in the order of k; partials are added to the bias in
 // chunk order. So a result depends on its row, its column and `chunk`, and on nothing else of shape, schedule or neighbours.
-// Forms over pairs (PairSums) unroll k: pairs of a chunk are dealt in turn to independent accumulators, each of which adds up its own
-// in the order of k; a chunk's are added accumulator by accumulator. Neighbouring pairs belong to different accumulators, so that one
-// row may sum them side by side.
+// Forms over pairs (PairSums) unroll k: pairs of a chunk are dealt in turn to independent accumulators, each of which adds up
+// its own in the order of k; a chunk's are added accumulator by accumulator. Neighbouring pairs belong to different
+// accumulators, so that one row may sum them side by side.
 // Loop names: n column of out, m row, k depth, u accumulator or interleaved chunk, c chunk of the depth, a interleaved chunk of
 // accumulators, h head, b batch. Layout innermost first.
 #pragma once
@@ -24,8 +25,8 @@ struct LinearInputs {
     bool read_once = false;             // by few rows: weights that lie along n are not packed or widened for others
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
-    // Of RowStages: how many elements of each row of the weight lie before its first cache line, so that blocks begin where lines
-    // do. It changes no result.
+    // Of RowStages: how many elements of each row of the weight lie before its first cache line, so that blocks begin where
+    // lines do. It changes no result.
     Halide::Expr ahead = 0;
 };
 
@@ -37,8 +38,8 @@ struct LinearShape {
     // column are read together, and go through blocks of which those of all accumulators stay together.
     int block;
     int accumulators = 1;  // of PairSums, a divisor of the pairs of a chunk: fixes the order of summation, too
-    // Of InterleavedRowStages, a divisor of block, and of Bf16DotLineStages: the sums of so many chunks, which do not wait for each
-    // other, are interleaved. It changes no result.
+    // Of InterleavedRowStages, a divisor of block, and of Bf16DotLineStages: the sums of so many chunks, which do not wait for
+    // each other, are interleaved. It changes no result.
     int interleaved_chunks = 1;
     int pass_depth = 1;  // of PassStages, a divisor of chunk: so many terms are added to all columns before the next ones are
 };

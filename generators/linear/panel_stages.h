@@ -11,8 +11,8 @@ struct PanelStages : LinearSums {
 };
 PanelStages linear_panel_stages(const LinearInputs &, const LinearShape &);
 
-// The bits of PanelStages for few rows whose weights lie along n: pass_depth rows of them are added to the partial sums of all columns
-// before the next ones are.
+// The bits of PanelStages for few rows whose weights lie along n: pass_depth rows of them are added to the partial sums of all
+// columns before the next ones are.
 struct PassStages : LinearSums {
     Halide::Func x_rows;      // (k, m, h, b) x widened, where it is to be
     Halide::RVar term, pass;  // of update 0 of partial, which sums whole passes; update 1 has the terms that are left
@@ -34,8 +34,8 @@ struct Bf16DotPanelStages : PairSums {
 };
 Bf16DotPanelStages linear_bf16_dot_panel_stages(const LinearInputs &, const LinearShape &);
 
-// The same of several accumulators for depths that are even: the last partial is added in the epilogue, where out is made, so that a
-// register tile may leave after it. product has no update for an odd depth.
+// The same of several accumulators for depths that are even: the last partial is added in the epilogue, where out is made, so
+// that a register tile may leave after it. product has no update for an odd depth.
 struct Bf16DotEpilogueStages : Bf16DotPanelStages {};
 Bf16DotEpilogueStages linear_bf16_dot_epilogue_stages(const LinearInputs &, const LinearShape &);
 

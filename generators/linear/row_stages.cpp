@@ -9,8 +9,8 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// The terms from begin to end, of which there are as many as a chunk has at most, in blocks that lie within the depth: `sum` adds,
-// of the block at `place`, those terms of r that are wanted. The first block ends where a cache line of the weight does.
+// The terms from begin to end, of which there are as many as a chunk has at most, in blocks that lie within the depth: `sum`
+// adds, of the block at `place`, those terms of r that are wanted. The first block ends where a cache line of the weight does.
 std::vector<BlockSum> sum_by_blocks(const Expr &begin, const Expr &end, const Expr &depth, const Expr &ahead,
                                     const LinearShape &shape, const std::function<void(const RDom &, const Expr &place)> &sum) {
     const int block = shape.block;

@@ -9,19 +9,20 @@ struct BlockSum {
     Halide::RVar term, block;
 };
 
-// The bits of PanelStages, for sums that go from memory block by block, transposed where they are summed. The depth must be a block at
-// least.
+// The bits of PanelStages, for sums that go from memory block by block, transposed where they are summed. The depth must be a
+// block at least.
 struct RowStages : LinearSums {
     BlockTranspose transpose;
     Halide::Func x_rows;  // (k, m, h, b) x widened, where it is to be
-    // The updates of partial: those terms of a chunk that are part of a block before its whole ones, the whole ones, and the rest.
+    // The updates of partial: those terms of a chunk that are part of a block before its whole ones, the whole ones, and the
+    // rest.
     std::vector<BlockSum> block_sums;
     static constexpr int whole_blocks = 1;  // the update of these
 };
 RowStages linear_row_stages(const LinearInputs &, const LinearShape &);
 
-// The same with whole chunks in groups of interleaved_chunks, summed by the first update of product; those behind the last group are
-// summed as in RowStages.
+// The same with whole chunks in groups of interleaved_chunks, summed by the first update of product; those behind the last
+// group are summed as in RowStages.
 struct InterleavedRowStages : RowStages {
     struct Group {
         int chunks;
@@ -40,8 +41,8 @@ struct PairGroup {
     Halide::Func panel;  // (e, u, n, t, h, b) their elements
 };
 
-// bf16 widened to f32, in the order of summation of Bf16DotRowStages. partial is (u, n, m, c, h, b). The depth must have a pair for each
-// accumulator at least.
+// bf16 widened to f32, in the order of summation of Bf16DotRowStages. partial is (u, n, m, c, h, b). The depth must have a pair
+// for each accumulator at least.
 struct WidenedRowStages : PairSums {
     Halide::Func x_rows;             // (pair, e, m, h, b) x widened
     Halide::Func group, rest_group;  // (u, n, t, h, b) pairs from t on; the last ones, too few for an accumulator each
@@ -55,9 +56,9 @@ struct Bf16DotRowStages : PairSums {
 };
 Bf16DotRowStages linear_bf16_dot_row_stages(const LinearInputs &, const LinearShape &);
 
-// The same for several accumulators, by lines of a weight, each of as many pairs as a block has. Whole chunks are summed by the first
-// updates of product, in groups of `chunks` interleaved ones, and then those that fill no group. Update 0 of partial has the whole lines
-// of what is left of the depth, and update 1 its other groups, before the rest.
+// The same for several accumulators, by lines of a weight, each of as many pairs as a block has. Whole chunks are summed by the
+// first updates of product, in groups of `chunks` interleaved ones, and then those that fill no group. Update 0 of partial has
+// the whole lines of what is left of the depth, and update 1 its other groups, before the rest.
 struct Bf16DotLineStages : Bf16DotRowStages {
     struct Lines {
         BlockTranspose transpose;

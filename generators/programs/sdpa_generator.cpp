@@ -156,10 +156,9 @@ public:
             if (prefetch_queries) attune::fetch_next_queries(stages, *out, passes, query, head_dim);
         } else if (schedule_name == Schedule::decode) {
             attune::schedule_decode(
-                in_pairs() ? pair_stages.s : stages, *out,
+                in_pairs() ? pair_stages.s : stages, *out, passes,
                 {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows, prefetch_keys}, target,
                 value_dim, key, *value, in_pairs() ? &pair_stages : nullptr);
-            passes.prefetch_into_all_caches = prefetch_keys > 0;
         } else if (schedule_name == Schedule::tiles) {
             attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target,
                                           value_dim);

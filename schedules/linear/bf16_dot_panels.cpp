@@ -8,7 +8,8 @@ using namespace linear_loops;
 
 namespace {
 
-// The register tile of a chunk's sums. One row takes all accumulators at a time, since neighbouring weights belong to different ones.
+// The register tile of a chunk's sums. One row takes all accumulators at a time, since neighbouring weights belong to different
+// ones.
 void schedule_micro_kernel(Bf16DotPanelStages &s, Func partial, const LoopLevel &at, const PanelTuning &tuning, int lanes) {
     const bool one_row = tuning.tile_rows == 1;
     in_register_tile(s, partial, at, tuning.tile_columns, tuning).vectorize(s.n, lanes).unroll(s.n).unroll(s.m);
@@ -28,8 +29,8 @@ void schedule_product(Bf16DotPanelStages &s, Func out, const PanelTuning &tuning
     split_in_tiles(s, product, tuning);
     vectorize_product(s, product, lanes);
     if (tuning.accumulators == 1) return;
-    // Tiles take an accumulator of a chunk before the next, so that its weights stay in L1; one row all of them. In a loop: of one
-    // expression LLVM would make a sum in another order.
+    // Tiles take an accumulator of a chunk before the next, so that its weights stay in L1; one row all of them. In a loop: of
+    // one expression LLVM would make a sum in another order.
     if (tuning.tile_rows == 1)
         product.reorder(s.n, mi, s.product_accumulator, mo, s.product_chunk, s.h, s.b);
     else

@@ -1,4 +1,5 @@
-// How products with a matrix are computed: one free function for each form of their sums. No equation, no Func of its own but wrappers.
+// How products with a matrix are computed: one free function for each form of their sums. No equation, no Func of its own but
+// wrappers.
 #pragma once
 #include "generators/linear/linear_forms.h"
 #include "lowering/lower.h"
@@ -19,8 +20,8 @@ struct PanelTuning {
     // should stay in L2. 0: all of them, and a tile leaves for out before the next one begins.
     int tile_chunks;
     int accumulators = 1;  // of pairs (the stages' accumulators), a divisor of the vector width
-    // Of interleaved chunks, or of pairs of few rows: vectors that take turns, since a sum waits for the one before. 0: 1 of the
-    // former, of the latter those of 8 columns.
+    // Of interleaved chunks, or of pairs of few rows: vectors that take turns, since a sum waits for the one before. 0: 1 of
+    // the former, of the latter those of 8 columns.
     int turns = 0;
     // Tiles of rows of a task that the call asks for; not defined: those of task_rows.
     Halide::Expr tiles_of_call = {};
@@ -40,28 +41,28 @@ void schedule_form(WidenedPanelStages &, Halide::Func out, const PanelTuning &, 
 void schedule_form(Bf16DotPanelStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 void schedule_form(Bf16DotEpilogueStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// The sums of few rows take weights from registers instead: blocks, which are transposed there, or pairs, and then lanes are the
-// accumulators of some columns.
+// The sums of few rows take weights from registers instead: blocks, which are transposed there, or pairs, and then lanes are
+// the accumulators of some columns.
 void schedule_form(RowStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 void schedule_form(InterleavedRowStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 void schedule_form(WidenedRowStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 void schedule_form(Bf16DotRowStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 void schedule_form(Bf16DotLineStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// Few rows, of which a task takes some columns: their sums stay in L1, and pass_depth rows of weights (the stages') are added to
-// all of them before the next ones are, so that what is read are runs of a whole tile of columns.
+// Few rows, of which a task takes some columns: their sums stay in L1, and pass_depth rows of weights (the stages') are added
+// to all of them before the next ones are, so that what is read are runs of a whole tile of columns.
 void schedule_form(PassStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// Products of matrix tiles, of pairs of bf16: weights are laid for all rows of a task, a chunk at a time or, where tile_chunks is 0,
-// of the whole depth; rows of x for a tile of rows.
+// Products of matrix tiles, of pairs of bf16: weights are laid for all rows of a task, a chunk at a time or, where tile_chunks
+// is 0, of the whole depth; rows of x for a tile of rows.
 void schedule_form(AmxStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
-// One task is one tile of rows, whose pairs are laid once, by some columns, which it takes two matrix tiles at a time through the
-// whole depth. Has no task_rows.
+// One task is one tile of rows, whose pairs are laid once, by some columns, which it takes two matrix tiles at a time through
+// the whole depth. Has no task_rows.
 void schedule_form(AmxWeightStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
 
-// Software prefetch of weights (prefetch.h) by what reads them `depth` terms before, a multiple of a block or of the depth of a matrix
-// tile. in_runs: in the runs of prefetch.h, where `depth` is that of a chunk; weights that are packed come while the chunk before is
-// summed. Forms for which there is none refuse.
+// Software prefetch of weights (prefetch.h) by what reads them `depth` terms before, a multiple of a block or of the depth of a
+// matrix tile. in_runs: in the runs of prefetch.h, where `depth` is that of a chunk; weights that are packed come while the
+// chunk before is summed. Forms for which there is none refuse.
 struct WeightPrefetch {
     const Halide::ImageParam &weight;
     int depth;
@@ -77,8 +78,8 @@ void prefetch_weights(Bf16DotLineStages &, Halide::Func out, Passes &, const Pan
 void prefetch_weights(AmxStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
 void prefetch_weights(AmxWeightStages &, Halide::Func out, Passes &, const PanelTuning &, const WeightPrefetch &);
 
-// While a register tile of panels is computed, rows of x are prefetched for the next: of the same chunk, or of the next one where
-// tile_chunks is 0.
+// While a register tile of panels is computed, rows of x are prefetched for the next: of the same chunk, or of the next one
+// where tile_chunks is 0.
 void prefetch_rows(PanelStages &, Halide::Func out, Passes &, const Halide::ImageParam &x, const PanelTuning &);
 
 }  // namespace attune

@@ -90,8 +90,8 @@ Func in_register_tile(const LinearSums &s, Func partial, const LoopLevel &at, in
     return partial.compute_at(at).store_in(MemoryType::Stack).bound_extent(s.n, columns).bound_extent(s.m, tuning.tile_rows);
 }
 
-// In blocks of so much of k, whose loops are within, inside those over blocks: along k within a tile of columns, so that the addresses
-// of its rows in memory are found once.
+// In blocks of so much of k, whose loops are within, inside those over blocks: along k within a tile of columns, so that the
+// addresses of its rows in memory are found once.
 static void pack_blocks(const LinearSums &s, Func panel, const BlockTranspose &transpose, int depth_of_block,
                         std::vector<VarOrRVar> loops) {
     panel.split(s.k, ko, ki, depth_of_block, TailStrategy::RoundUp).split(s.n, no, ni, transpose.side);

@@ -33,8 +33,8 @@ void schedule_tasks_by_tiles(LinearSums &, Halide::Func out, const PanelTuning &
 void fuse_tasks(const LinearSums &, Halide::Func out);
 void schedule_start(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
 
-// The sums of a task, which all rows take chunk by chunk, so that their weights stay in L2: product and its rows in register tiles, mo
-// over tiles and mi in one.
+// The sums of a task, which all rows take chunk by chunk, so that their weights stay in L2: product and its rows in register
+// tiles, mo over tiles and mi in one.
 void schedule_sums_of_task(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
 void split_in_tiles(LinearSums &, Halide::Stage product, const PanelTuning &);
 void vectorize_product(const LinearSums &, Halide::Stage product, int lanes);

@@ -44,8 +44,8 @@ void start_sums(PairSums &s, const PanelTuning &tuning, const Vectors &v) {
     in_lanes(s, s.partial, v).reorder(s.u, ni, turn, no).vectorize(s.u).vectorize(ni).unroll(turn).unroll(no);
 }
 
-// The product of a task, chunk by chunk and in each accumulator by accumulator: in a loop, since of one expression LLVM would make a sum in
-// another order.
+// The product of a task, chunk by chunk and in each accumulator by accumulator: in a loop, since of one expression LLVM would
+// make a sum in another order.
 void schedule_row_product(PairSums &s, Func out, const PanelTuning &tuning, int lanes) {
     schedule_tasks(s, out, tuning, lanes);
     schedule_sums_of_task(s, out, tuning, lanes);
@@ -74,8 +74,8 @@ void schedule_groups(Bf16DotRowStages &s, int update, const PanelTuning &tuning,
     schedule_dot_products(s, rest, s.rest_pair, s.rest, tuning, v);
 }
 
-// The sums of whole lines, whose columns are split in turns of vectors; `round` is the loop that sums a line. What is read of a few rows
-// of x stays in registers for the next turn; of more rows, whose turns are side by side, the weights.
+// The sums of whole lines, whose columns are split in turns of vectors; `round` is the loop that sums a line. What is read of a
+// few rows of x stays in registers for the next turn; of more rows, whose turns are side by side, the weights.
 void schedule_lines(const LinearSums &s, Bf16DotLineStages::Lines &lines, Func partial, Stage sums, const VarOrRVar &round,
                     const PanelTuning &tuning, const Vectors &v) {
     constexpr int rows_in_registers = 4;

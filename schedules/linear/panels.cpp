@@ -62,8 +62,8 @@ void schedule_several_chunks(PanelStages &s, Func out, const PanelTuning &tuning
     schedule_operands(s, chunks, chunks, tuning, lanes);
 }
 
-// The register tile of pairs that are added one after the other. One row takes all accumulators at a time, since neighbouring weights
-// belong to different ones.
+// The register tile of pairs that are added one after the other. One row takes all accumulators at a time, since neighbouring
+// weights belong to different ones.
 void schedule_micro_kernel(WidenedPanelStages &s, const LoopLevel &at, const PanelTuning &tuning, int lanes) {
     const bool one_row = tuning.tile_rows == 1;
     in_register_tile(s, s.partial, at, tuning.tile_columns, tuning).vectorize(s.n, lanes).unroll(s.n).unroll(s.m);

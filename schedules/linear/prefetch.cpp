@@ -24,8 +24,8 @@ int lines_of(const ImageParam &input, int depth) { return depth * input.type().b
 
 LoweredLoop task_of(const LinearSums &s, Func out) { return {out, 0, s.n.name()}; }
 
-// Weights that are packed, step by step of the panel's depth. around_sums: the loops of the sums of a chunk, over which runs are spread;
-// register tiles and the loop of a register tile's sums are theirs, too.
+// Weights that are packed, step by step of the panel's depth. around_sums: the loops of the sums of a chunk, over which runs
+// are spread; register tiles and the loop of a register tile's sums are theirs, too.
 void prefetch_panel(const LinearSums &s, Func panel, Func out, Passes &passes, const PanelTuning &tuning,
                     const WeightPrefetch &p, int step, int sums_of_chunk, std::vector<PrefetchRuns::Spread> spread) {
     const LoweredLoop loop{panel, 0, s.k.name()};
@@ -124,8 +124,8 @@ void prefetch_weights(AmxWeightStages &s, Func, Passes &passes, const PanelTunin
     if (p.depth == 0) return;
     if (s.panel.defined()) refuse();
     require_depth(p, tuning, "the depth of a matrix tile", matrix_tile_depth);
-    fetch_ahead(s.partial.update(), p.weight, s.partial_tile, p.depth / matrix_tile_depth);
-    passes.prefetch_into_all_caches = true;
+    const int rounds = p.depth / matrix_tile_depth;
+    passes.prefetches.push_back({p.weight, PrefetchRegion{s.partial.update(), s.partial_tile, rounds}});
 }
 
 void prefetch_rows(PanelStages &s, Func out, Passes &passes, const ImageParam &x, const PanelTuning &tuning) {

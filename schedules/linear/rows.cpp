@@ -1,4 +1,5 @@
-// Few rows: whole blocks of weights go through registers alone; one of which the chunk has a part is summed from where it was transposed.
+// Few rows: whole blocks of weights go through registers alone; one of which the chunk has a part is summed from where it was
+// transposed.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
 #include "schedules/transpose.h"
@@ -19,8 +20,8 @@ void require_row_numbers(const PanelTuning &tuning, int lanes) {
     require_one_chunk(tuning);
 }
 
-// Blocks of neighbouring columns, `columns` of them to a vector, take turns: the sums of one wait for each other while the next is
-// transposed. within: the loops that are in a vector besides.
+// Blocks of neighbouring columns, `columns` of them to a vector, take turns: the sums of one wait for each other while the next
+// is transposed. within: the loops that are in a vector besides.
 void schedule_blocks(const RowStages &s, Func partial, const std::vector<BlockSum> &block_sums, const BlockTranspose &transpose,
                      int columns, const std::vector<Var> &within = {}) {
     for (int update = 0; update < int(block_sums.size()); update++) {
@@ -40,8 +41,8 @@ void schedule_chunks(RowStages &s, int columns, const PanelTuning &tuning, int l
     if (s.x_rows.defined()) s.x_rows.compute_at(s.product, s.product_chunk).vectorize(s.k, lanes, TailStrategy::RoundUp);
 }
 
-// The columns of some vectors of sums take a group of chunks before the next ones do: rows of weights that lie apart by no more lines
-// than a first cache has room for.
+// The columns of some vectors of sums take a group of chunks before the next ones do: rows of weights that lie apart by no more
+// lines than a first cache has room for.
 void schedule_interleaved_chunks(InterleavedRowStages &s, const PanelTuning &tuning, int lanes) {
     InterleavedRowStages::Group &g = s.group;
     const Var n = s.n, m = s.m, u = s.u, group_mo("group_mo"), pass("pass");

@@ -1,6 +1,5 @@
 // Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
 // queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
-#include "lowering/passes/prefetch.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/decode_parts.h"
 
@@ -45,8 +44,8 @@ void require_decode(const DecodeTuning &tuning, int lanes) {
     require_multiple("prefetch_keys", tuning.prefetch_keys, "value_block", tuning.value_block);
 }
 
-// One parallel loop over chunks gives maximum, sum and weighted values, which are channels of one Func; the merge of chunks; and
-// queries, in which channels are contiguous, as keys are in the scores and weights.
+// One parallel loop over chunks gives maximum, sum and weighted values, which are channels of one Func; the merge of chunks;
+// and queries, in which channels are contiguous, as keys are in the scores and weights.
 void schedule_packed(SdpaStages &s, Func out, const DecodeTuning &tuning, const Expr &value_dim, int lanes) {
     const Var r = s.r, d = s.d;
     schedule_split_merge(s, out, lanes);
@@ -80,7 +79,8 @@ void schedule_decode_logits(const DecodeChunk &c, const ImageParam &key) {
         .allow_race_conditions()
         .vectorize(ki)
         .unroll(s.r);
-    fetch_ahead(logit.update(0), key, ko, c.tuning.prefetch_keys / c.tuning.key_tile);
+    const int rounds = c.tuning.prefetch_keys / c.tuning.key_tile;
+    c.passes.prefetches.push_back({key, PrefetchRegion{logit.update(0), ko, rounds}});
     for (const ScoreUpdate &step : c.p.steps) c.along_keys(logit.update(step.update), step.keys);
 }
 
@@ -104,8 +104,8 @@ void schedule_decode_dropout(const DecodeChunk &c) {
         .bound(r, 0, c.tuning.row_tile);
 }
 
-// Scores are lanes of partial sums over the channels, `lane_score`, added up across lanes at the end by the loop `across` of the score:
-// two vectors give one of sums of neighbours, until each sum is one lane. Returns the sums of a tile of keys.
+// Scores are lanes of partial sums over the channels, `lane_score`, added up across lanes at the end by the loop `across` of
+// the score: two vectors give one of sums of neighbours, until each sum is one lane. Returns the sums of a tile of keys.
 Func schedule_lane_scores(const DecodeChunk &c, Func lane_score, const RVar &of_lane, const RVar &across) {
     const SdpaStages &s = c.s;
     const Var r = s.r, k = s.k;
@@ -125,7 +125,8 @@ Func schedule_lane_scores(const DecodeChunk &c, Func lane_score, const RVar &of_
     return sums;
 }
 
-// Keys one after another, so that K is read in the order of memory; the sums of one are in registers. Returns the lanes of sums.
+// Keys one after another, so that K is read in the order of memory; the sums of one are in registers. Returns the lanes of
+// sums.
 Func schedule_scores_of_one_size(const DecodeChunk &c) {
     Func score = c.p.score, lane_score = score.update().split(c.p.channel, co, ci, c.lanes).rfactor(ci, lane);
     Func sums = schedule_lane_scores(c, lane_score, co, ci);
@@ -195,22 +196,23 @@ void keep_small_on_stack(const DecodeChunk &c) {
 }
 
 // What stages of full and of masked chunks have in common: their tasks, scores without the products, and dropout.
-DecodeChunk begin_chunk(SdpaStages &s, int stage, const DecodeTuning &tuning, const ImageParam &key, int lanes) {
-    const DecodeChunk c{s, stage == 0 ? s.full : s.part, tuning, lanes};
+DecodeChunk begin_chunk(SdpaStages &s, int stage, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
+                        int lanes) {
+    const DecodeChunk c{s, stage == 0 ? s.full : s.part, tuning, passes, lanes};
     schedule_decode_logits(c, key);
     schedule_decode_dropout(c);
     return c;
 }
 
 // One head size, whose sums are in registers.
-void schedule_decode_of_one_size(SdpaStages &s, const DecodeTuning &tuning, const ImageParam &key, const ImageParam &value,
-                                 int lanes) {
+void schedule_decode_of_one_size(SdpaStages &s, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
+                                 const ImageParam &value, int lanes) {
     const Var r = s.r, d = s.d;
     s.query_t.reorder_storage(d, r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
         // Unrolled, the selects between the three fold away.
         schedule_chunk_tasks(s, stage, stage == 0 ? s.full_chunk : s.part_chunk, lanes).unroll(d);
-        const DecodeChunk c = begin_chunk(s, stage, tuning, key, lanes);
+        const DecodeChunk c = begin_chunk(s, stage, tuning, passes, key, lanes);
         schedule_scores_of_one_size(c);
         schedule_decode_softmax(c);
         schedule_decode_values(c, value);
@@ -219,14 +221,14 @@ void schedule_decode_of_one_size(SdpaStages &s, const DecodeTuning &tuning, cons
     }
 }
 
-void schedule_decode_of_any_size(SdpaStages &s, const DecodeTuning &tuning, const ImageParam &key, const Expr &value_dim,
-                                 int lanes) {
+void schedule_decode_of_any_size(SdpaStages &s, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
+                                 const Expr &value_dim, int lanes) {
     require(tuning.value_rows == 0, "value_rows is for one head size, which must be given");
     require(tuning.prefetch_keys == 0, "prefetch_keys is for one head size, which must be given");
     s.query_t.reorder_storage(s.d, s.r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
         schedule_chunk_tasks(s, stage, stage == 0 ? s.full_chunk : s.part_chunk, lanes);
-        const DecodeChunk c = begin_chunk(s, stage, tuning, key, lanes);
+        const DecodeChunk c = begin_chunk(s, stage, tuning, passes, key, lanes);
         schedule_scores_of_any_size(c);
         schedule_decode_softmax(c);
         schedule_decode_values_of_any_size(c, value_dim);
@@ -235,15 +237,15 @@ void schedule_decode_of_any_size(SdpaStages &s, const DecodeTuning &tuning, cons
 }
 
 // Products are bf16 dot products, of one head size.
-void schedule_decode_bf16_dot(PairStages &pairs, const DecodeTuning &tuning, const ImageParam &key, const ImageParam &value,
-                              int lanes) {
+void schedule_decode_bf16_dot(PairStages &pairs, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
+                              const ImageParam &value, int lanes) {
     SdpaStages &s = pairs.s;
     const Var e = pairs.e, r = s.r, d = s.d;
     s.query_t.bound(e, 0, 2).reorder_storage(e, d, r, s.t, s.h, s.b).reorder(e, d).vectorize(e);
     for (int stage = 0; stage < 2; stage++) {
         const PairStages::Pairs &of_chunk = stage == 0 ? pairs.full : pairs.part;
         schedule_chunk_tasks(s, stage, stage == 0 ? s.full_chunk : s.part_chunk, lanes).unroll(d);
-        const DecodeChunk c = begin_chunk(s, stage, tuning, key, lanes);
+        const DecodeChunk c = begin_chunk(s, stage, tuning, passes, key, lanes);
         schedule_scores_of_one_size(c).update().reorder(of_chunk.channel, lane).atomic().vectorize(of_chunk.channel);
         schedule_decode_softmax(c, pairs, of_chunk);
         schedule_decode_values(c, value, pairs, of_chunk);
@@ -254,7 +256,7 @@ void schedule_decode_bf16_dot(PairStages &pairs, const DecodeTuning &tuning, con
 
 }  // namespace
 
-void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const Target &target, Expr value_dim,
+void schedule_decode(SdpaStages &s, Func out, Passes &passes, const DecodeTuning &tuning, const Target &target, Expr value_dim,
                      const ImageParam &key, const ImageParam &value, PairStages *pairs) {
     const int lanes = target.natural_vector_size(s.full.logit.type());
     require_decode(tuning, lanes);
@@ -262,11 +264,11 @@ void schedule_decode(SdpaStages &s, Func out, const DecodeTuning &tuning, const 
     if (size) require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     schedule_packed(s, out, tuning, value_dim, lanes);
     if (pairs)
-        schedule_decode_bf16_dot(*pairs, tuning, key, value, lanes);
+        schedule_decode_bf16_dot(*pairs, tuning, passes, key, value, lanes);
     else if (size)
-        schedule_decode_of_one_size(s, tuning, key, value, lanes);
+        schedule_decode_of_one_size(s, tuning, passes, key, value, lanes);
     else
-        schedule_decode_of_any_size(s, tuning, key, value_dim, lanes);
+        schedule_decode_of_any_size(s, tuning, passes, key, value_dim, lanes);
 }
 
 }  // namespace attune

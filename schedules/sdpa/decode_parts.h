@@ -18,6 +18,7 @@ struct DecodeChunk {
     const SdpaStages &s;
     SdpaPartials p;
     const DecodeTuning &tuning;
+    Passes &passes;
     int lanes;
 
     Halide::LoopLevel level() const { return {s.chunk_packed, s.t}; }
@@ -28,8 +29,8 @@ struct DecodeChunk {
     }
 };
 
-// Weighted values of a chunk: the first of some channels streams a block of V in, the others find it in L1. Of one head size, of any, and
-// as bf16 dot products.
+// Weighted values of a chunk: the first of some channels streams a block of V in, the others find it in L1. Of one head size,
+// of any, and as bf16 dot products.
 void schedule_decode_values(const DecodeChunk &, const Halide::ImageParam &value);
 void schedule_decode_values_of_any_size(const DecodeChunk &, const Halide::Expr &value_dim);
 void schedule_decode_values(const DecodeChunk &, const Halide::ImageParam &value, const PairStages &,

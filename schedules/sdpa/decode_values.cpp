@@ -1,5 +1,4 @@
 // Weighted values of split-KV for few rows: register tiles of rows by vectors of channels.
-#include "lowering/passes/prefetch.h"
 #include "schedules/sdpa/decode_parts.h"
 
 namespace attune {
@@ -15,8 +14,8 @@ void schedule_chunk_values(const DecodeChunk &c) {
 }
 
 // Sums of blocks of keys, each of them added to the weighted values of the chunk at its end: one key after another they would
-// round off as often as a chunk has keys. `mixed` has the loop blocks over these; the loops in them are left to the sums, which are
-// returned.
+// round off as often as a chunk has keys. `mixed` has the loop blocks over these; the loops in them are left to the sums, which
+// are returned.
 Func sum_in_blocks(const DecodeChunk &c, Func mixed_func, Stage mixed, const RVar &blocks) {
     const SdpaStages &s = c.s;
     const Var r = s.r, d = s.d, of_block("of_block");
@@ -40,7 +39,7 @@ void schedule_register_tile(const DecodeChunk &c, Stage mixed, const RVar &key, 
     std::vector<VarOrRVar> loops = {di, vectors, row, in_block, some_rows, dO, block};
     loops.insert(loops.end(), around.begin(), around.end());
     mixed.reorder(loops).vectorize(di).unroll(vectors).unroll(row);
-    fetch_ahead(mixed, value, block, tuning.prefetch_keys / tuning.value_block);
+    c.passes.prefetches.push_back({value, PrefetchRegion{mixed, block, tuning.prefetch_keys / tuning.value_block}});
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ struct DecodeTuning {
 };
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows. `pairs` are the
 // stages around those where products take pairs of bf16.
-void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim,
-                     const Halide::ImageParam &key, const Halide::ImageParam &value, PairStages *pairs = nullptr);
+void schedule_decode(SdpaStages &, Halide::Func out, Passes &, const DecodeTuning &, const Halide::Target &,
+                     Halide::Expr value_dim, const Halide::ImageParam &key, const Halide::ImageParam &value, PairStages *pairs = nullptr);
 
 // The stages' channel_group for it; channels of one head size fill its vectors.
 int decode_channel_group(const Halide::Target &, const Halide::Type &accumulator, int head_dim);
