@@ -5,7 +5,7 @@
 # show its numbers. Of records with one name in several folders the first counts. OPS and TARGETS: default all that the folders
 # have.
 #
-# Needs Halide 21.0.0 and its CMake package; programs that link the library do not.
+# Needs Halide 21.0.0, its CMake package and llvm-as; programs that link the library do not.
 function(attune_add_variants name)
   attune_load_ops()
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "FOLDERS;OPS;TARGETS")
@@ -53,6 +53,7 @@ function(attune_add_variants name)
   set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.variants.cpp)
   configure_file(${ATTUNE_SOURCE_DIR}/cmake/registered_variants.cpp.in ${source} @ONLY)
   add_library(${name} STATIC ${source})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${name} PUBLIC attune::attune)
   # Nobody calls the registration: without a symbol that is asked for, the linker would leave it out of the archive.
   target_link_options(${name} INTERFACE "LINKER:--undefined=attune_variants_of_${name}")

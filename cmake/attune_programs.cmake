@@ -42,26 +42,26 @@ function(attune_need_parts result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
-# attune_need_instruction_modules(result): the objects that take the place of Halide's modules for AVX-512 and AMX in a program: its
-# functions and those of lowering/instructions.
+# attune_need_instruction_modules(result): the objects of lowering/instructions that take the place of Halide's modules for AVX-512
+# and AMX in a program.
 function(attune_need_instruction_modules result)
   if(NOT TARGET attune_instruction_modules)
-    find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15 llvm-as-14)
+    find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15
+      llvm-as-14)
     if(NOT ATTUNE_LLVM_AS)
-      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) or "
-        "name it in ATTUNE_LLVM_AS")
+      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) "
+        "or name it in ATTUNE_LLVM_AS")
     endif()
     set(folder ${ATTUNE_SOURCE_DIR}/lowering/instructions)
     set(script ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake)
     set(objects "")
     foreach(module IN LISTS attune_instruction_modules)
-      set(sources ${folder}/${module}.ll ${folder}/halide/${module}.ll)
-      list(JOIN sources "," list)
+      set(source ${folder}/${module}.ll)
       set(file ${CMAKE_CURRENT_BINARY_DIR}/${module})
-      add_custom_command(OUTPUT ${file}.cpp BYPRODUCTS ${file}.bc ${file}.bc.ll
-        COMMAND ${CMAKE_COMMAND} -DMODULE=${module} -DSOURCES=${list} -DLLVM_AS=${ATTUNE_LLVM_AS} -DBITCODE=${file}.bc -DOUT=${file}.cpp
-          -P ${script}
-        DEPENDS ${sources} ${script} COMMENT "module ${module}" VERBATIM)
+      add_custom_command(OUTPUT ${file}.cpp BYPRODUCTS ${file}.bc
+        COMMAND ${ATTUNE_LLVM_AS} ${source} -o ${file}.bc
+        COMMAND ${CMAKE_COMMAND} -DMODULE=${module} -DBITCODE=${file}.bc -DOUT=${file}.cpp -P ${script}
+        DEPENDS ${source} ${script} COMMENT "module ${module}" VERBATIM)
       list(APPEND objects ${file}.cpp)
     endforeach()
     add_library(attune_instruction_modules OBJECT ${objects})
@@ -133,7 +133,7 @@ function(attune_list_program target)
     list(APPEND sources ${attune_part_${part}})
   endforeach()
   foreach(module IN LISTS attune_instruction_modules)
-    list(APPEND sources lowering/instructions/${module}.ll lowering/instructions/halide/${module}.ll)
+    list(APPEND sources lowering/instructions/${module}.ll)
   endforeach()
   attune_json_strings(sources ${sources} ${A_SOURCES})
   attune_list_generator(PROGRAMS "\"${target}\": {\"file\": \"$<TARGET_FILE:${target}>\", \"sources\": ${sources}}")

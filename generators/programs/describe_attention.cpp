@@ -47,7 +47,8 @@ std::string dtype_of(const attune::Capture::State &c) {
 std::string header_of(const attune::UserAttention &user, const std::string &name, const std::string &source, bool backward) {
     std::ostringstream h;
     h << "// Made by attune_add_attention() of " << user.name << " in " << source << ".\n"
-      << "#pragma once\n#include <attune/attention_library.h>\n\nnamespace " << name << " {\n\nstruct Options {\n";
+      << "#pragma once\n#include <attune/block_mask.h>\n#include <attune/sdpa_backward.h>\n\nnamespace " << name
+      << " {\n\nstruct Options {\n";
     for (const auto &c : user.captures) {
         if (c->dimensions > 0)
             h << "    attune::ConstView " << c->name << " = {};  // " << type_in_words(*c) << ", rank " << c->dimensions
@@ -77,9 +78,11 @@ std::string header_of(const attune::UserAttention &user, const std::string &name
 
 std::string source_of(const attune::UserAttention &user, const std::string &name, bool backward) {
     std::ostringstream s;
-    s << "#include \"" << name << ".h\"\n\nextern \"C\" {\n#include \"" << name << "_symbols.inc\"\n}\n\nnamespace " << name
-      << " {\nnamespace {\n\nusing namespace attune;\n\nconstexpr VariantRecord variants[] = {\n#include \"" << name
-      << "_variants.inc\"\n};\n";
+    s << "#include \"" << name << ".h\"\n#include <attune/detail/user_attention.h>\n\nextern \"C\" {\n#include \"" << name
+      << "_symbols.inc\"\n}\n\nnamespace " << name
+      << " {\nnamespace {\n\nusing namespace attune;\nusing namespace attune::detail;\n\nconstexpr VariantRecord variants[] = "
+         "{\n#include \""
+      << name << "_variants.inc\"\n};\n";
     if (!user.captures.empty()) {
         s << "constexpr CaptureRecord captures[] = {\n";
         for (const auto &c : user.captures) {

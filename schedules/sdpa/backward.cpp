@@ -6,6 +6,21 @@
 namespace attune {
 using namespace Halide;
 
+BackwardHints hints_for_backward_root(const BackwardTuning &tuning, const Type &, int head_dim) {
+    return {head_dim == 0, tuning.block_queries, tuning.block_keys, true};
+}
+
+BackwardHints hints_for_backward(const BackwardTuning &tuning, const Type &accumulator, int head_dim) {
+    BackwardHints hints = hints_for_backward_pairs(tuning, accumulator, head_dim);
+    const int side = block_side(accumulator, {tuning.chunk});
+    if (side > 1) hints.transposed_block = side;
+    return hints;
+}
+
+BackwardHints hints_for_backward_pairs(const BackwardTuning &tuning, const Type &, int head_dim) {
+    return {head_dim == 0, tuning.block_queries, tuning.block_keys};
+}
+
 namespace {
 
 using BlockedStage = std::pair<Func, TileBlocks>;

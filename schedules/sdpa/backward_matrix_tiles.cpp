@@ -46,40 +46,46 @@ static void schedule_factors(BackwardStages &s, const BackwardTuning &tuning, in
         for (Func f : all) f.compute_root().bound(e, 0, 2).bound(d, 0, head_dim).reorder(e, d).vectorize(d, lanes).unroll(e);
 }
 
-// All totals in one loop over tiles, so that what a tile gives them is computed once. Returns the first of them, which has the
-// loop.
-static Func schedule_totals(BackwardStages &s, const BackwardTuning &tuning, int lanes, int head_dim) {
-    struct Total {
-        Func total;
-        TiledSide lane;
-        Var row;
-        TileSum full, part;
-    };
+// A total, the side of it that lanes are, and what a full tile and one that a mask touches add to it.
+struct MatrixTotal {
+    Func total;
+    TiledSide lane;
+    Var row;
+    TileSum full, part;
+};
+
+static std::vector<MatrixTotal> matrix_totals(const BackwardStages &s, const BackwardTuning &tuning, int lanes, int head_dim) {
     const Var r = s.r, q = s.q, d = s.d;
-    const std::vector<Total> totals = {{s.query_total, {d, head_dim}, q, s.full.query_sum, s.part.query_sum},
-                                       {s.key_total, {r, tuning.chunk}, d, s.full.key_sum, s.part.key_sum},
-                                       {s.value_total, {r, tuning.chunk}, d, s.full.value_sum, s.part.value_sum}};
-    const int rows_together = s.factors.key_t.size() > 1 ? 2 * matrix_tile_side : matrix_tile_side;
-    Func first = totals[0].total;
-    Var ro("ro"), ri("ri");
-    for (const Total &x : totals) {
+    const std::vector<MatrixTotal> totals = {{s.query_total, {d, head_dim}, q, s.full.query_sum, s.part.query_sum},
+                                             {s.key_total, {r, tuning.chunk}, d, s.full.key_sum, s.part.key_sum},
+                                             {s.value_total, {r, tuning.chunk}, d, s.full.value_sum, s.part.value_sum}};
+    for (const MatrixTotal &x : totals) {
         Func total = x.total;
         total.compute_root().bound(d, 0, head_dim).vectorize(x.lane.var, lanes);
         if (x.lane.var.same_as(r))
             total.bound(r, 0, tuning.chunk);
         else
             total.bound(q, 0, tuning.tile_q);
-        for (int stage = 0; stage < 2; stage++) {
-            const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
-            Stage update = total.update(stage);
-            update.split(x.row, ro, ri, rows_together);
-            update.reorder(x.lane.var, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
-            update.vectorize(x.lane.var, lanes).unroll(x.lane.var).never_partition_all();
-            if (total.name() != first.name()) update.compute_with(first.update(stage), loops.query_tile);
-            schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, rows_together, lanes);
-        }
     }
-    return first;
+    return totals;
+}
+
+// All totals in one loop over the tiles that update `stage` takes, so that what a tile gives them is computed once. Returns it.
+static LoopLevel schedule_totals(const BackwardStages &s, const std::vector<MatrixTotal> &totals, int stage, int lanes) {
+    const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
+    const int rows_together = s.factors.key_t.size() > 1 ? 2 * matrix_tile_side : matrix_tile_side;
+    Var ro("ro"), ri("ri");
+    Func first = totals[0].total;
+    for (const MatrixTotal &x : totals) {
+        Func total = x.total;
+        Stage update = total.update(stage);
+        update.split(x.row, ro, ri, rows_together);
+        update.reorder(x.lane.var, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
+        update.vectorize(x.lane.var, lanes).unroll(x.lane.var).never_partition_all();
+        if (total.name() != first.name()) update.compute_with(first.update(stage), loops.query_tile);
+        schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, rows_together, lanes);
+    }
+    return {first, loops.query_tile};
 }
 
 void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
@@ -96,10 +102,10 @@ void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &
     }
     schedule_magnitudes(s, lanes);
     schedule_factors(s, tuning, lanes, head_dim);
-    Func totals = schedule_totals(s, tuning, lanes, head_dim);
+    const std::vector<MatrixTotal> totals = matrix_totals(s, tuning, lanes, head_dim);
     for (int stage = 0; stage < 2; stage++) {
         const BackwardTile &p = stage == 0 ? s.full : s.part;
-        const LoopLevel tile(totals, (stage == 0 ? s.full_tiles : s.part_tiles).query_tile);
+        const LoopLevel tile = schedule_totals(s, totals, stage, lanes);
         schedule_backward_scores(s, p, tile, tuning, lanes);
         schedule_rounding(s, p, tile, tuning, lanes);
     }

@@ -1,5 +1,6 @@
 // Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
 // queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
+#include "lowering/instructions/bf16.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/decode_parts.h"
 
@@ -26,6 +27,19 @@ void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
     s.normalised.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
+}
+
+bool decode_takes_pairs(const SdpaKernel &kernel, const Target &target) {
+    return kernel.bf16_products && kernel.head_dim != 0 && kernel.head_dim % 32 == 0 && gains_by_pairs_of_bf16(target);
+}
+
+ScheduleHints hints_for_decode(const DecodeTuning &tuning, const SdpaKernel &kernel, const Target &target) {
+    return {.rows_per_tile = tuning.row_tile,
+            .ragged_dims = kernel.head_dim == 0,
+            .pair_block = 1,
+            .whole_blocks = true,
+            // Blocks of the keys of few queries are whole for the most part.
+            .asks_finite_values = decode_takes_pairs(kernel, target)};
 }
 
 int decode_channel_group(const Target &target, const Type &accumulator, int head_dim) {
@@ -155,9 +169,9 @@ Func reduced_in_lanes(const DecodeChunk &c, Func f, const KeyLoop &keys, int wid
 void schedule_decode_softmax(const DecodeChunk &c) {
     const SdpaStages &s = c.s;
     Func weight = c.p.weight;
-    for (const auto &[f, keys] : {std::pair(c.p.row_max, c.p.max_keys), std::pair(c.p.row_sum, c.p.sum_keys)}) {
+    for (auto [f, keys] : {std::pair(c.p.row_max, c.p.max_keys), std::pair(c.p.row_sum, c.p.sum_keys)}) {
         reduced_in_lanes(c, f, keys, c.lanes);
-        Func(f).update().atomic().vectorize(mi);
+        f.update().atomic().vectorize(mi);
     }
     weight.compute_at(c.level()).reorder_storage(s.k, s.r, s.c, s.t, s.h, s.b);
     c.along_keys(weight.update(0), c.p.weight_keys);

@@ -73,8 +73,8 @@ void schedule_decode_values(const DecodeChunk &c, const ImageParam &value, const
         mixed.reorder(of_chunk.mixed[n], di).atomic().vectorize(of_chunk.mixed[n]);
     }
     // Neighbouring keys are interleaved in registers.
-    Func(pairs.packed_value)
-        .in(func)
+    Func packed_value = pairs.packed_value;
+    packed_value.in(func)
         .compute_at(func, in_block)
         .store_in(MemoryType::Stack)
         .bound(pairs.e, 0, elements)

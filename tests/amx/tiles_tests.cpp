@@ -64,7 +64,7 @@ template<class T> attune::Status check(SdpaArrays<T> &a, attune::SdpaCall &call)
 template<class T> attune::Status run(attune::Context &context, SdpaArrays<T> &a, std::string_view kind) {
     attune::SdpaCall call;
     if (const attune::Status checked = check(a, call); !checked.ok()) return checked;
-    return run_kernel(context.state(), call, sdpa_kernel<T>(kind, a.the.head_dim), nullptr);
+    return run_kernel(state_of(context), call, sdpa_kernel<T>(kind, a.the.head_dim), nullptr);
 }
 
 template<class T> void check_sdpa(attune::Context &context, SdpaArrays<T> &a, std::string_view kind = "plain") {
@@ -87,7 +87,7 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
     std::int32_t ahead = 0, task_tiles = 2;
     void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, &task_tiles, out_buffer.get()};
     if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv;
-    return call_kernel(context.state(), kernel, args, threads);
+    return call_kernel(state_of(context), kernel, args, threads);
 }
 
 }  // namespace
@@ -314,7 +314,7 @@ TEST_CASE("matrix tiles: few heads at a time have the bits of all", "[amx]") {
         for (std::int64_t b = 0; b < c.batch; b++)
             for (const auto &[first, end] : {std::pair<std::int64_t, std::int64_t>(0, 1), {1, 3}}) {
                 const attune::SdpaCall part = slice_key_heads(slice(call, b, b + 1), first, end);
-                REQUIRE(run_kernel(context.state(), part, sdpa_kernel<BFloat16>(kind, 64), nullptr).ok());
+                REQUIRE(run_kernel(state_of(context), part, sdpa_kernel<BFloat16>(kind, 64), nullptr).ok());
             }
         INFO(kind);
         CHECK(same_bits(parts.out.values(), whole.out.values()));
@@ -333,7 +333,7 @@ TEST_CASE("matrix tiles: copies of keys and values are bounded", "[amx]") {
     p.keys = 1 << 20;
     CHECK(key_heads_together(tiles, p, 2) == 2);
     attune::Context context({.threads = 2});
-    CHECK(sdpa_workspace_bytes(context.state(), tiles, p) < std::size_t(2) << 30);
+    CHECK(sdpa_workspace_bytes(state_of(context), tiles, p) < std::size_t(2) << 30);
 }
 
 TEST_CASE("matrix tiles: the same bits by one thread and by two", "[amx]") {

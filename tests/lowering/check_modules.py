@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our modules have every function of Halide's that they take the place of: check_modules.py LIBHALIDE MODULE...
 
-A MODULE is the text that a module is assembled of, <name>.bc.ll in the build folder. Halide's is bitcode in libHalide. The names of
+A MODULE is the text that a module is assembled of, <name>.ll. Halide's is bitcode in libHalide. The names of
 its functions stand one after the other in its table of strings: all of it must read as names that the text defines or declares.
 """
 import ctypes

@@ -127,6 +127,7 @@ bool leaves_keys_out(const SdpaCall &);
 inline View writable(const ConstView &v) {
     View w;
     w.data = const_cast<void *>(v.data), w.dtype = v.dtype, w.place = v.place, w.rank = v.rank;
+    w.capacity = v.capacity;
     for (int n = 0; n < max_rank; n++) w.extent[n] = v.extent[n], w.stride[n] = v.stride[n];
     return w;
 }

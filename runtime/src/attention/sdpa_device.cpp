@@ -221,7 +221,7 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
                            const View &out, const SdpaOptions &options, std::span<const NamedView> more,
                            const std::function<Status(SdpaCall &)> &complete) {
     const CallStart start = start_of_call();
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     if (Status s = check_places(all_views(query, key, value, out, options), "query"); !s.ok()) return s;
     if (Status s = check_places(more, "query"); !s.ok()) return s;
     if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;

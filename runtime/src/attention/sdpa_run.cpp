@@ -88,20 +88,20 @@ Status prepare_multiply_weights(const Context::State &context, const SdpaCall &c
 
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
                         const View &out, const ValuesFromWeights &parts) {
-    if (Status s = run_product(caller.state(), parts.product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
+    if (Status s = run_product(state_of(caller), parts.product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
     // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
     const VariantRecord &magnitude = *parts.magnitude.variant;
-    if (Status s = max_magnitude(caller.state(), magnitude, call.value, largest.data()); !s.ok()) return s;
+    if (Status s = max_magnitude(state_of(caller), magnitude, call.value, largest.data()); !s.ok()) return s;
     for (std::int64_t b = 0; b < call.sizes.batch; b++) {
         float &of_entry = largest[static_cast<std::size_t>(b)];
         if (all_finite(of_entry)) continue;
         const std::int64_t keys = int_at(call.lengths, b);
         ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
         w.extent[3] = v.extent[2] = keys;
-        if (Status s = max_magnitude(caller.state(), magnitude, v, &of_entry); !s.ok()) return s;
+        if (Status s = max_magnitude(state_of(caller), magnitude, v, &of_entry); !s.ok()) return s;
         Status s = all_finite(of_entry) ? batch_dot(caller, w, v, entries(out, b, b + 1))
-                                        : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
+                                        : run_kernel(state_of(caller), slice(call, b, b + 1), values, nullptr);
         if (!s.ok()) return s;
     }
     return {};
@@ -116,7 +116,7 @@ Status run_values(Context::State &context, const SdpaCall &call, const Choice &c
 
 // With keys, and weights of each head where any are wanted.
 Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     View weights, out;
     from_weights = values_from_weights(call, choice, weights, out);
     const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
@@ -137,10 +137,10 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
     const SdpaProblem &p = call.sizes;
     const std::int64_t entry_bytes = p.query_heads * p.queries * p.keys * size_of(p.dtype);
     const std::int64_t together = std::clamp<std::int64_t>(bytes_together / entry_bytes, 1, p.batch);
-    const ScratchBlock block(*caller.state().scratch, static_cast<std::size_t>(together * entry_bytes));
+    const ScratchBlock block(*state_of(caller).scratch, static_cast<std::size_t>(together * entry_bytes));
     if (!block.data()) return no_memory();
     Choice of_mean;
-    if (Status s = choose_head_mean(caller.state(), p.dtype, of_mean); !s.ok()) return s;
+    if (Status s = choose_head_mean(state_of(caller), p.dtype, of_mean); !s.ok()) return s;
     for (std::int64_t begin = 0; begin < p.batch; begin += together) {
         const std::int64_t end = std::min(begin + together, p.batch);
         SdpaCall part = slice(call, begin, end);
@@ -148,7 +148,7 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
         part.weights.dtype = p.dtype;
         if (Status s = run_kernels(caller, part, choice, from_weights); !s.ok()) return s;
         const View mean = entries(call.weights, begin, end);
-        if (Status s = mean_over_heads(caller.state(), of_mean, part.weights, mean); !s.ok()) return s;
+        if (Status s = mean_over_heads(state_of(caller), of_mean, part.weights, mean); !s.ok()) return s;
     }
     return {};
 }

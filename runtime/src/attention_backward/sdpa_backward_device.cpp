@@ -57,7 +57,7 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
 Status sdpa_backward_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
                                const SdpaForward &forward, const SdpaGradients &gradients, const SdpaOptions &options) {
     const CallStart start = start_of_call();
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     std::vector<NamedView> all = named_backward_inputs(query, key, value, forward, options);
     all.insert(all.end(), {{"gradients.query", gradients.query},
                            {"gradients.key", gradients.key},

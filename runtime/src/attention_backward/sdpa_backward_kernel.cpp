@@ -198,7 +198,7 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
 }
 
 Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice) {
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     const SdpaCall &c = call.forward;
     const SdpaProblem &p = c.sizes;
     const std::int64_t rows = p.batch * p.query_heads * p.queries;

@@ -1,6 +1,6 @@
 // What CMake knows of the kernels that are linked in (cmake/attune_add_op.cmake writes the definitions).
 #pragma once
-#include "attune/attention_library.h"
+#include "attune/detail/registration.h"
 #include <cstdint>
 #include <span>
 #include <string>
@@ -8,6 +8,8 @@
 #include <vector>
 
 namespace attune {
+
+using detail::AttentionRecord, detail::VariantRecord;
 
 // Boundaries of the classes of shapes, from schedules/targets.json.
 struct SdpaShapeClasses {
@@ -21,7 +23,7 @@ struct SdpaShapeClasses {
     std::int64_t device_split_rows_at_most, device_split_keys_at_least;
 };
 
-// Those of the library; and all: with what was registered (attention_library.h), also later than others ran. Listed once for
+// Those of the library; and all: with what was registered (detail/registration.h), also later than others ran. Listed once for
 // each generation, since every call on a device asks; a list is never destroyed.
 std::span<const VariantRecord> library_variants() noexcept;
 using VariantRecords = std::vector<const VariantRecord *>;

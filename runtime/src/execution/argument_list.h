@@ -59,7 +59,7 @@ private:
     static constexpr std::size_t usual = 64;  // of more captures than any attention has had: on the heap
     alignas(void *) std::array<std::byte, usual * sizeof(void *)> memory_;
     std::pmr::monotonic_buffer_resource resource_{memory_.data(), memory_.size()};
-    std::pmr::vector<void *> pointers_{&resource_};
+    std::pmr::vector<void *> pointers_ = std::pmr::vector<void *>(&resource_);  // in braces &resource_ would be its first element
 
     void append(const BufferArgument &a) { pointers_.push_back(a.buffer_); }
     template<typename Number> void append(const NumberArgument<Number> &a) {

@@ -1,6 +1,6 @@
 // A user's attention: the checks of its captures, and the calls that it shares with the library's own.
 #include "attention_backward/sdpa_backward_call.h"
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "user_attention/user_call.h"
 #include <cmath>
 #include <limits>
@@ -128,6 +128,8 @@ Status run_gradients(Context &context, Context::State &state, const UserCall &us
 
 }  // namespace
 
+namespace detail {
+
 Status run_user_attention(Context &context, const AttentionRecord &attention, const ConstView &query, const ConstView &key,
                           const ConstView &value, const View &out, const SdpaOptions &options,
                           ArrayView<const CaptureArgument> captures, BlockMask *block_mask) noexcept {
@@ -151,4 +153,5 @@ Status run_user_attention_backward(Context &context, const AttentionRecord &atte
     return answer(context, body, query, key, value, forward, gradients, grad_captures, options, captures);
 }
 
+}  // namespace detail
 }  // namespace attune

@@ -1,11 +1,13 @@
 // What a user's attention adds to a call, and to the arguments of its kernels.
 #pragma once
 #include "attention/sdpa_call.h"
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "execution/halide_call.h"
 #include <deque>
 
 namespace attune {
+
+using detail::CaptureArgument, detail::CaptureRecord;
 
 // By capture: a buffer, or a number.
 struct UserCall {
