@@ -50,7 +50,7 @@ attune_add_device_program(masked_softmax_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)
 
 set(attune_part_linear_lanes_generator generators/linear/linear_lane_stages.cpp
-  generators/linear/linear_lanes_generator.cpp schedules/linear/cuda_simt.cpp)
+  generators/programs/linear_lanes_generator.cpp schedules/linear/cuda_simt.cpp)
 attune_add_device_program(linear_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_linear linear_lanes)
 

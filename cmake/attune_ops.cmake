@@ -23,7 +23,8 @@ set(attune_part_sdpa_generator generators/attention/forward/blocked_stages.cpp
   generators/attention/forward/bf16_dot_stages.cpp generators/attention/forward/amx_stages.cpp
   generators/attention/forward/weights_stages.cpp generators/programs/sdpa_forms.cpp generators/programs/sdpa_generator.cpp
   schedules/sdpa/root.cpp schedules/sdpa/scores.cpp schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp
-  schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp schedules/sdpa/split.cpp schedules/sdpa/weights.cpp
+  schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp schedules/sdpa/decode_values.cpp
+  schedules/sdpa/split.cpp schedules/sdpa/weights.cpp
   schedules/sdpa/autoscheduled.cpp)
 set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.cpp
   generators/programs/sdpa_backward_generator.cpp
@@ -34,13 +35,14 @@ set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/programs/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/programs/describe_attention.cpp)
-set(attune_part_linear_stages generators/linear/linear_stages.cpp generators/linear/linear_tile_stages.cpp
-  schedules/linear/root.cpp schedules/linear/panels.cpp schedules/linear/passes.cpp schedules/linear/tiles.cpp
-  schedules/linear/fetch.cpp)
-set(attune_part_linear_generator generators/linear/linear_generator.cpp)
-set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
+set(attune_part_linear_stages generators/linear/linear_parts.cpp generators/linear/panel_stages.cpp
+  generators/linear/row_stages.cpp generators/linear/amx_stages.cpp schedules/linear/linear_tasks.cpp schedules/linear/root.cpp
+  schedules/linear/panels.cpp schedules/linear/bf16_dot_panels.cpp schedules/linear/rows.cpp schedules/linear/pair_rows.cpp
+  schedules/linear/passes.cpp schedules/linear/amx.cpp schedules/linear/prefetch.cpp)
+set(attune_part_linear_generator generators/programs/linear_generator.cpp)
+set(attune_part_pack_linear_weight_generator generators/programs/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
-set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)
+set(attune_part_batch_dot_generator generators/programs/batch_dot_generator.cpp)
 set(attune_part_transposed_dot_generator generators/programs/transposed_dot_generator.cpp
   generators/transposed_dot/transposed_dot_stages.cpp schedules/transposed_dot/panels.cpp)
 set(attune_part_masked_softmax_generator generators/programs/masked_softmax_generator.cpp

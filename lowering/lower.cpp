@@ -23,8 +23,7 @@ void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target
     // After whole_vectors, which makes indices constant.
     if (passes.pin_stack_slots) pin_stack_slots(pipeline, target);
     if (!passes.masked_tail_loads.empty()) mask_tail_loads(pipeline, passes.masked_tail_loads, target);
-    if (passes.prefetch_into_all_caches) prefetch_into_all_caches(pipeline);
-    for (const Prefetch &prefetch : passes.prefetches) add_prefetch(pipeline, prefetch);
+    add_prefetches(pipeline, passes.prefetches);
 }
 
 }  // namespace attune

@@ -20,7 +20,6 @@ struct Passes {
     bool pin_stack_slots = false;                       // passes/pin_stack_slots.h
     std::vector<Halide::ImageParam> masked_tail_loads;  // passes/mask_tail_loads.h, of these inputs
     // Prefetches, after all that changes the loads whose addresses they take: passes/prefetch.h.
-    bool prefetch_into_all_caches = false;
     std::vector<Prefetch> prefetches;
 };
 

@@ -22,6 +22,22 @@ Expr touching(const Expr &x, const Expr &other, const Expr &no_bits) {
     return reinterpret(x.type(), reinterpret(bits, x) | (reinterpret(bits, other) & cast(bits, no_bits)));
 }
 
+// The maximum of a row: of each place over all blocks, the last one and `score` of the whole ones, and then over the places,
+// and of `masked`. None is below `lowest`.
+void add_row_max(MaskedSoftmaxStages &s, const Expr &score, const Expr &lowest, const Expr &masked, const RDom &place) {
+    const Var e = s.e, i = s.i, h = s.h, b = s.b;
+    s.place_max = Func("place_max");
+    s.place_max(e, i, h, b) = max(lowest, s.last_score(e, i, h, b));
+    s.place_max(e, i, h, b) = max(s.place_max(e, i, h, b), score);
+    s.place_order = Func("place_order");
+    s.place_order(e, i, h, b) = order(s.place_max(e, i, h, b));
+    s.row_order = Func("row_order");
+    s.row_order(i, h, b) = order(masked);
+    s.row_order(i, h, b) = max(s.row_order(i, h, b), s.place_order(place, i, h, b));
+    s.row_max = Func("row_max");
+    s.row_max(i, h, b) = reinterpret(score.type(), order(s.row_order(i, h, b)));
+}
+
 }  // namespace
 
 MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int block) {
@@ -48,16 +64,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     RDom place(0, block, "place");
     blocks.where(blocks < whole), last.where(first < length), all.where(all * block < length);
     const Expr score = in.scores(blocks * block + e, i, h, b), last_score = s.last_score(e, i, h, b);
-    s.place_max = Func("place_max");
-    s.place_max(e, i, h, b) = max(lowest, last_score);
-    s.place_max(e, i, h, b) = max(s.place_max(e, i, h, b), score);
-    s.place_order = Func("place_order");
-    s.place_order(e, i, h, b) = order(s.place_max(e, i, h, b));
-    s.row_order = Func("row_order");
-    s.row_order(i, h, b) = order(select(has_masked, seed, lowest));
-    s.row_order(i, h, b) = max(s.row_order(i, h, b), s.place_order(place, i, h, b));
-    s.row_max = Func("row_max");
-    s.row_max(i, h, b) = reinterpret(t, order(s.row_order(i, h, b)));
+    add_row_max(s, score, lowest, select(has_masked, seed, lowest), place);
 
     // A NaN or +inf makes its weight NaN and with it the row, wherever max() may have lost it. A row of -inf has the sum 0,
     // and so is NaN, too.

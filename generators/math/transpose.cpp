@@ -16,14 +16,24 @@ Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
     return vector;
 }
 
+static void require_block(int side, int unit) {
+    if (side < 2 || !std::has_single_bit(unsigned(side)))
+        throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
+    if (side / unit < 2 || !std::has_single_bit(unsigned(unit)))
+        throw CompileError("attune: of a block of " + std::to_string(side) +
+                           " so many elements cannot stay together: " + std::to_string(unit) + "\n");
+}
+
+// The sum that starts with `base` and goes on with the number that these bits stand for.
+static Expr with_number(Expr base, const std::vector<Expr> &of_bits) {
+    for (std::size_t bit = 0; bit < of_bits.size(); bit++) base += of_bits[bit] << int(bit);
+    return base;
+}
+
 BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vector<Var> &outer,
                                const std::function<Expr(Expr, Expr)> &source, bool by_halves, int unit)
     : side(side), vectors(side / unit), read_together(side) {
-    if (side < 2 || !std::has_single_bit(unsigned(side)))
-        throw CompileError("attune: block is " + std::to_string(side) + ", must be a power of two, at least 2\n");
-    if (vectors < 2 || !std::has_single_bit(unsigned(unit)))
-        throw CompileError("attune: of a block of " + std::to_string(side) +
-                           " so many elements cannot stay together: " + std::to_string(unit) + "\n");
+    require_block(side, unit);
     std::vector<Var> of_block = {row_block, column_block};
     of_block.insert(of_block.end(), outer.begin(), outer.end());
     auto with_block = [&](auto args) {
@@ -45,11 +55,6 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
         source(row_block * vectors + of_row, column_block * side + vector / read_together * read_together + within);
 
     const int last = std::countr_zero(unsigned(read_together / unit)) - 1, size = int(bits.size());
-    // The sum that starts with `base` and goes on with the number that these bits stand for.
-    auto with_number = [](Expr base, const auto &of_bits) {
-        for (std::size_t bit = 0; bit < of_bits.size(); bit++) base += of_bits[bit] << int(bit);
-        return base;
-    };
     // Which element of the stage before, in bits, and which of its vectors, comes to a place: one bit of the vector's number goes
     // for one of the place, within groups for the last of their bits, and the others for the first.
     auto before = [&](int pass, const std::vector<Expr> &to, const Expr &v) {

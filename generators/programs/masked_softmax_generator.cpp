@@ -36,10 +36,12 @@ public:
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Halide::Expr());
         out.dim(0).set_extent(scores.dim(0).extent());
+        attune::Passes passes;
         if (schedule_name == Schedule::rows)
-            attune::schedule_rows(stages, out, scores, {task_rows, block, prefetch_rows}, target);
+            attune::schedule_rows(stages, out, passes, scores, {task_rows, block, prefetch_rows}, target);
         else
             attune::schedule_root(stages, out);
+        attune::lower(get_pipeline(), passes, target);
     }
 
 private:

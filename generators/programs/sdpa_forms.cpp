@@ -129,8 +129,7 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Targe
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
     numerics.channel_group = decode_channel_group(target, kernel.accumulator, kernel.head_dim);
     const auto schedule = [=](SdpaStages &s, PairStages *pairs, const Func &out, const SdpaTensors &of, Passes &passes) {
-        schedule_decode(s, out, tuning, target, of.value_dim, of.key, of.value, pairs);
-        passes.prefetch_into_all_caches = tuning.prefetch_keys > 0;
+        schedule_decode(s, out, passes, tuning, target, of.value_dim, of.key, of.value, pairs);
     };
     if (!decode_takes_pairs(kernel, target))
         return form_of<SdpaStages>(numerics, hints, sdpa_split_stages,

@@ -2,7 +2,7 @@
 // It is the product of generators/linear with its left matrix read along rows, and sums in the same chunks and order. A row k
 // that is all zeros in `a` takes no part, whatever x holds there. No tile, no vector width, no target.
 #pragma once
-#include "generators/linear/linear_stages.h"
+#include "generators/linear/panel_stages.h"
 
 namespace attune {
 
@@ -21,7 +21,7 @@ struct TransposedDotStages {
     Halide::Func place_bits;  // (e, k, h, b) the bits but the sign of all elements of a row of `a` at place e of a block
     Halide::Func row_used;    // (k, h, b) the largest of them, 0 where the row is all zeros
     Halide::Func left;        // (t, k, m, h, b) element m * tile + t of row k of `a`, in the type of the sums
-    LinearStages product;
+    PanelStages product;
     Halide::Func out;  // (n, m, h, b) in the type of `a`
     Halide::Var e{"e"}, k{"k"}, m{"m"}, n{"n"}, t{"t"}, h{"h"}, b{"b"};
     Halide::RVar place_block, place;

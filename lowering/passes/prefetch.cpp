@@ -1,17 +1,22 @@
 #include "lowering/passes/prefetch_parts.h"
+#include <set>
 
 namespace attune {
 using namespace prefetch_parts;
 
 namespace {
 
+// Halide's prefetches of some inputs, into all caches.
 class IntoCaches : public RequiredPass {
     using RequiredPass::visit;
+    const std::set<std::string> inputs_;
 
-    static const Call *prefetch_in(const Stmt &s) {
+    const Call *prefetch_in(const Stmt &s) const {
         const Evaluate *evaluate = s.as<Evaluate>();
         const Call *call = evaluate ? evaluate->value.as<Call>() : nullptr;
-        return call && call->is_intrinsic(Call::prefetch) ? call : nullptr;
+        if (!call || !call->is_intrinsic(Call::prefetch)) return nullptr;
+        const Variable *input = call->args[0].as<Variable>();
+        return input && inputs_.count(input->name) ? call : nullptr;
     }
     // The line that is `line` lines behind the place.
     static Stmt fetched(const Call *op, const Expr &place, const Expr &line) {
@@ -42,7 +47,8 @@ class IntoCaches : public RequiredPass {
     }
 
 public:
-    IntoCaches() : RequiredPass("a kernel whose prefetches are to go into all caches has none") {}
+    explicit IntoCaches(const std::set<std::string> &inputs)
+        : RequiredPass("a kernel whose prefetches are to go into all caches has none"), inputs_(inputs) {}
 };
 
 // One prefetch for each line, ahead of the loads of a round.
@@ -90,21 +96,28 @@ public:
 
 }  // namespace
 
-void add_prefetch(Pipeline pipeline, const Prefetch &prefetch) {
-    if (const auto *lines = std::get_if<PrefetchLines>(&prefetch.what)) {
-        if (lines->rounds == 0) return;
-        pipeline.add_custom_lowering_pass(new FetchLines(prefetch.input, lines->inner, lines->outer, lines->rounds));
-    } else if (const auto *runs = std::get_if<PrefetchRuns>(&prefetch.what)) {
-        pipeline.add_custom_lowering_pass(prefetch_pass(prefetch.input, *runs));
-    } else {
-        pipeline.add_custom_lowering_pass(prefetch_pass(prefetch.input, std::get<PrefetchRows>(prefetch.what)));
+static IRMutator *prefetch_pass(const ImageParam &input, const PrefetchLines &lines) {
+    return new FetchLines(input, lines.inner, lines.outer, lines.rounds);
+}
+
+void add_prefetches(Pipeline pipeline, const std::vector<Prefetch> &prefetches) {
+    std::set<std::string> into_caches;
+    for (const Prefetch &prefetch : prefetches) {
+        const auto *region = std::get_if<PrefetchRegion>(&prefetch.what);
+        if (!region || is_const_zero(region->rounds)) continue;
+        Stage(region->stage)
+            .prefetch(prefetch.input, region->loop, region->loop, region->rounds, PrefetchBoundStrategy::NonFaulting);
+        if (!region->non_temporal) into_caches.insert(prefetch.input.name());
+    }
+    if (!into_caches.empty()) pipeline.add_custom_lowering_pass(new IntoCaches(into_caches));
+    for (const auto &[input, what] : prefetches) {
+        if (const auto *lines = std::get_if<PrefetchLines>(&what); lines && lines->rounds > 0)
+            pipeline.add_custom_lowering_pass(prefetch_pass(input, *lines));
+        else if (const auto *runs = std::get_if<PrefetchRuns>(&what))
+            pipeline.add_custom_lowering_pass(prefetch_pass(input, *runs));
+        else if (const auto *rows = std::get_if<PrefetchRows>(&what))
+            pipeline.add_custom_lowering_pass(prefetch_pass(input, *rows));
     }
 }
-
-void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rounds) {
-    if (rounds > 0) stage.prefetch(input, loop, loop, rounds, PrefetchBoundStrategy::NonFaulting);
-}
-
-void prefetch_into_all_caches(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new IntoCaches); }
 
 }  // namespace attune

@@ -17,9 +17,13 @@ namespace attune {
 
 constexpr int cache_line_bytes = 64;
 
-// Each round of a loop of `stage` fetches what the round `rounds` later reads of `input`; none for 0. Takes
-// prefetch_into_all_caches() to go into more than the first cache.
-void fetch_ahead(Halide::Stage stage, const Halide::ImageParam &input, const Halide::RVar &loop, int rounds);
+// Halide's directive: each round of a loop of `stage` fetches the region that the round `rounds` later reads; none for 0.
+struct PrefetchRegion {
+    Halide::Stage stage;
+    Halide::VarOrRVar loop;
+    Halide::Expr rounds;
+    bool non_temporal = false;  // prefetchnta, as Halide has it, and not into all caches
+};
 
 // Each round of `inner` fetches, into all caches, what it will read of the input when `outer`, that loop or one around it, is
 // `rounds` further; none for 0. Spread so over the sums of a register tile, lines come while it is computed; all those of the
@@ -58,11 +62,9 @@ struct PrefetchRows {
 
 struct Prefetch {
     Halide::ImageParam input;
-    std::variant<PrefetchLines, PrefetchRuns, PrefetchRows> what;
+    std::variant<PrefetchRegion, PrefetchLines, PrefetchRuns, PrefetchRows> what;
 };
-void add_prefetch(Halide::Pipeline, const Prefetch &);
-
-// Halide's prefetches are `prefetchnta`, which some processors take past L2. Those of this pipeline go into all caches.
-void prefetch_into_all_caches(Halide::Pipeline);
+// Regions become directives of Halide's; the others, and what Halide makes of regions, are passes.
+void add_prefetches(Halide::Pipeline, const std::vector<Prefetch> &);
 
 }  // namespace attune

@@ -1,13 +1,12 @@
 // Few rows whose sums stay in a first cache: weights are read as they lie, some rows of them at a time.
-#include "schedules/linear/linear_schedules.h"
 #include "lowering/require.h"
+#include "schedules/linear/linear_tasks.h"
 
 namespace attune {
 using namespace Halide;
 
-void schedule_passes(LinearStages &s, Func out, const PanelTuning &tuning, const Target &target) {
+void schedule_form(PassStages &s, Func out, const PanelTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type());
-    require(s.passes.has_value(), "pass_depth must be given");
     require_tile(tuning, lanes);
     require(tuning.task_rows == 0, "task_rows is not for pass_depth: a task has the rows of a tile");
     require(tuning.tile_chunks == 1, "tile_chunks is not for pass_depth");
@@ -37,7 +36,7 @@ void schedule_passes(LinearStages &s, Func out, const PanelTuning &tuning, const
     s.product.update().reorder(n, m, s.product_chunk, h, b).vectorize(n, lanes, TailStrategy::RoundUp);
 
     auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, lanes, TailStrategy::RoundUp).vectorize(ni); };
-    in_lanes(s.partial.update(0)).reorder(ni, m, s.passes->term, no, s.passes->pass).unroll(s.passes->term).unroll(m);
+    in_lanes(s.partial.update(0)).reorder(ni, m, s.term, no, s.pass).unroll(s.term).unroll(m);
     in_lanes(s.partial.update(1)).reorder(ni, m, no, s.partial_k).unroll(m);
     if (s.x_rows.defined()) s.x_rows.compute_at(out, task).vectorize(s.k, lanes, TailStrategy::RoundUp);
 }

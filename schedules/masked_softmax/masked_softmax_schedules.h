@@ -1,6 +1,7 @@
 // How masked softmax is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/masked_softmax/masked_softmax_stages.h"
+#include "lowering/lower.h"
 
 namespace attune {
 
@@ -14,7 +15,7 @@ struct MaskedSoftmaxTuning {
     int prefetch_rows;
 };
 // One task is some rows, one after the other; a row stays in L1 or L2 between its passes. Lanes are keys.
-void schedule_rows(MaskedSoftmaxStages &, Halide::Func out, const Halide::ImageParam &scores, const MaskedSoftmaxTuning &,
-                   const Halide::Target &);
+void schedule_rows(MaskedSoftmaxStages &, Halide::Func out, Passes &, const Halide::ImageParam &scores,
+                   const MaskedSoftmaxTuning &, const Halide::Target &);
 
 }  // namespace attune

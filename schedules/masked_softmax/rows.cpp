@@ -1,11 +1,11 @@
-#include "schedules/masked_softmax/masked_softmax_schedules.h"
 #include "lowering/require.h"
+#include "schedules/masked_softmax/masked_softmax_schedules.h"
 
 namespace attune {
 using namespace Halide;
 
-void schedule_rows(MaskedSoftmaxStages &s, Func out, const ImageParam &scores, const MaskedSoftmaxTuning &tuning,
-                   const Target &target) {
+void schedule_rows(MaskedSoftmaxStages &s, Func out, Passes &passes, const ImageParam &scores,
+                   const MaskedSoftmaxTuning &tuning, const Target &target) {
     const int lanes = target.natural_vector_size(s.weight.type());
     require_multiple("block", tuning.block, "the vector width", lanes);
     require(tuning.task_rows > 1, "task_rows must be at least 2: Halide does not compile tasks of one row");
@@ -34,7 +34,7 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, const ImageParam &scores, c
     // Counted in vectors of a block, since what is prefetched in later blocks would be held to the condition on blocks.
     if (tuning.prefetch_rows > 0) {
         const Expr ahead = tuning.prefetch_rows * scores.dim(1).stride() / lanes;
-        s.weight.update(0).prefetch(scores, e, e, ahead, PrefetchBoundStrategy::NonFaulting);
+        passes.prefetches.push_back({scores, PrefetchRegion{s.weight.update(0), e, ahead, true}});
     }
     block_of_lanes(s.place_sum.update(), s.all);
     for (Func f : {s.row_order, s.row_sum}) f.compute_at(out, row).update().atomic().vectorize(s.place);

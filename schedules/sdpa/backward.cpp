@@ -21,63 +21,71 @@ BackwardHints hints_for_backward_pairs(const BackwardTuning &tuning, const Type 
     return {head_dim == 0, tuning.block_queries, tuning.block_keys};
 }
 
-// Steps are passes over the logits of a tile in L1, skipped as a whole where their option is not given.
-void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_stages, const LoopLevel &tile,
-                              const BackwardTuning &tuning, int lanes) {
-    const Var r = s.r, t = s.t, q = s.q, u = s.u, h = s.h;
+namespace {
+
+using BlockedStage = std::pair<Func, TileBlocks>;
+
+bool has_steps(const BackwardTile &p) { return !p.step_queries.empty() || !p.step_blocks.empty(); }
+
+// A stage of one tile of queries by keys.
+Func in_one_tile(const BackwardStages &s, Func f, const BackwardTuning &tuning) {
+    f.bound(s.r, 0, tuning.chunk);
+    for (const Var &v : {s.u, s.h, s.t}) f.bound_extent(v, 1);
+    return f;
+}
+
+Stage by_blocks(Func f, int update, const TileBlocks &loops, int lanes) {
+    Stage stage = f.update(update);
+    // Two pairs of a block are never one: it is not seen that key and key block make different keys.
+    stage.allow_race_conditions();
+    stage.reorder(loops.key, loops.query, loops.key_block, loops.query_block).vectorize(loops.key, lanes);
+    return stage;
+}
+
+// What is computed of each pair, in register tiles or in blocks.
+void schedule_pairs_of_tile(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile, const BackwardTuning &tuning,
+                            int lanes) {
     const int keys = tuning.key_vectors * lanes;
-    BackwardTile p = tile_stages;
     Var qo("qo"), qi("qi"), ko("ko"), ki("ki");
-    auto in_tile = [&](Func f) -> Func {
-        f.bound(r, 0, tuning.chunk);
-        for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
-        return f;
-    };
-    const bool has_steps = !p.step_queries.empty() || !p.step_blocks.empty();
-    auto by_blocks = [&](Func f, int update, const TileBlocks &loops) {
-        Stage stage = f.update(update);
-        // Two pairs of a block are never one: it is not seen that key and key block make different keys.
-        stage.allow_race_conditions();
-        stage.reorder(loops.key, loops.query, loops.key_block, loops.query_block).vectorize(loops.key, lanes);
-        return stage;
-    };
-    for (const auto &[f, blocks] : {std::pair(p.scaled, p.scaled_blocks), std::pair(p.logit, p.logit_blocks),
-                                    std::pair(p.weight, p.weight_blocks), std::pair(p.dropped, p.dropped_blocks),
-                                    std::pair(p.kept, p.kept_blocks), std::pair(p.score_gradient, p.gradient_blocks)}) {
-        if (!f.defined() || (f.name() == p.logit.name() && !has_steps)) continue;
-        Func stage = in_tile(f);
-        stage.compute_at(tile).bound(q, 0, tuning.tile_q);
+    for (const auto &[f, blocks] : {BlockedStage(p.scaled, p.scaled_blocks), BlockedStage(p.logit, p.logit_blocks),
+                                    BlockedStage(p.weight, p.weight_blocks), BlockedStage(p.dropped, p.dropped_blocks),
+                                    BlockedStage(p.kept, p.kept_blocks), BlockedStage(p.score_gradient, p.gradient_blocks)}) {
+        if (!f.defined() || (f.name() == p.logit.name() && !has_steps(p))) continue;
+        Func stage = in_one_tile(s, f, tuning);
+        stage.compute_at(tile).bound(s.q, 0, tuning.tile_q);
         if (p.in_blocks) {
-            stage.vectorize(r, lanes);
-            by_blocks(stage, 0, blocks).unroll(blocks.key).unroll(blocks.query);
+            stage.vectorize(s.r, lanes);
+            by_blocks(stage, 0, blocks, lanes).unroll(blocks.key).unroll(blocks.query);
             continue;
         }
-        stage.split(q, qo, qi, tuning.query_tile).split(r, ko, ki, keys).reorder(ki, qi, ko, qo, u, h, t);
+        stage.split(s.q, qo, qi, tuning.query_tile).split(s.r, ko, ki, keys).reorder(ki, qi, ko, qo, s.u, s.h, s.t);
         stage.vectorize(ki, lanes).unroll(ki).unroll(qi);
     }
-    for (std::size_t n = 0; n < p.step_queries.size(); n++)
-        p.logit.update(int(n)).reorder(r, p.step_queries[n], u, h, t).vectorize(r, lanes).unroll(r);
-    for (std::size_t n = 0; n < p.step_blocks.size(); n++) by_blocks(p.logit, int(n) + 1, p.step_blocks[n]);
-    const auto of_score = p.scaled.defined() ? std::pair(p.scaled, p.scaled_blocks)
-                          : has_steps        ? std::pair(p.logit, p.logit_blocks)
-                                             : std::pair(p.weight, p.weight_blocks);
-    const auto of_gradient =
-        p.kept.defined() ? std::pair(p.kept, p.kept_blocks) : std::pair(p.score_gradient, p.gradient_blocks);
-    for (const auto &[product, consumer, blocks, along, element] :
-         {std::tuple(p.score, of_score.first, of_score.second, p.channel, p.channel_element),
-          std::tuple(p.weight_gradient, of_gradient.first, of_gradient.second, p.value_channel, p.value_element)}) {
+}
+
+// The products over channels, scores and gradients of weights, where the register tiles of what reads them are.
+void schedule_products(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile, const BackwardTuning &tuning,
+                       int lanes) {
+    const Var r = s.r, q = s.q, ko("ko");
+    const BlockedStage of_score = p.scaled.defined() ? BlockedStage(p.scaled, p.scaled_blocks)
+                                  : has_steps(p)     ? BlockedStage(p.logit, p.logit_blocks)
+                                                     : BlockedStage(p.weight, p.weight_blocks);
+    const BlockedStage of_gradient =
+        p.kept.defined() ? BlockedStage(p.kept, p.kept_blocks) : BlockedStage(p.score_gradient, p.gradient_blocks);
+    for (const auto &[product, consumer, along, element] :
+         {std::tuple(p.score, of_score, p.channel, p.channel_element),
+          std::tuple(p.weight_gradient, of_gradient, p.value_channel, p.value_element)}) {
         Func f = product;
-        const int rows = p.in_blocks ? tuning.block_queries : tuning.query_tile;
-        const int columns = p.in_blocks ? tuning.block_keys : keys;
         if (s.in_matrix_tiles) {
             Func copied = f.in();
-            in_tile(copied.compute_at(tile)).bound(q, 0, tuning.tile_q);
+            in_one_tile(s, copied.compute_at(tile), tuning).bound(q, 0, tuning.tile_q);
             schedule_matrix_tiles(copied, f, {r, tuning.chunk}, {q, tuning.tile_q}, along);
             continue;
         }
-        f.compute_at(p.in_blocks ? LoopLevel(consumer, blocks.key_block) : LoopLevel(consumer, ko));
-        f.bound_extent(q, rows).bound_extent(r, columns);
-        for (const Var &v : {u, h, t}) f.bound_extent(v, 1);
+        f.compute_at(p.in_blocks ? LoopLevel(consumer.first, consumer.second.key_block) : LoopLevel(consumer.first, ko));
+        f.bound_extent(q, p.in_blocks ? tuning.block_queries : tuning.query_tile);
+        f.bound_extent(r, p.in_blocks ? tuning.block_keys : tuning.key_vectors * lanes);
+        for (const Var &v : {s.u, s.h, s.t}) f.bound_extent(v, 1);
         f.vectorize(r, lanes).unroll(r).unroll(q);
         if (s.in_pairs)
             f.update().reorder(element, r, q, along).atomic().vectorize(element);
@@ -85,13 +93,28 @@ void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_
             f.update().reorder(r, q, along);
         f.update().vectorize(r, lanes).unroll(r).unroll(q);
     }
-    if (p.random.defined()) {
-        const Var word = p.random.args()[0], four = p.random.args()[1];
-        require_multiple("chunk", tuning.chunk, "four keys of each lane", 4 * lanes);
-        p.random.compute_at(tile).bound(word, 0, 4).bound(four, 0, tuning.chunk / 4).bound(q, 0, tuning.tile_q);
-        for (const Var &v : {u, h, t}) p.random.bound_extent(v, 1);
-        p.random.unroll(word).vectorize(four, lanes).unroll(four);
-    }
+}
+
+void schedule_random(const BackwardStages &s, Func random, const LoopLevel &tile, const BackwardTuning &tuning, int lanes) {
+    const Var word = random.args()[0], four = random.args()[1];
+    require_multiple("chunk", tuning.chunk, "four keys of each lane", 4 * lanes);
+    random.compute_at(tile).bound(word, 0, 4).bound(four, 0, tuning.chunk / 4).bound(s.q, 0, tuning.tile_q);
+    for (const Var &v : {s.u, s.h, s.t}) random.bound_extent(v, 1);
+    random.unroll(word).vectorize(four, lanes).unroll(four);
+}
+
+}  // namespace
+
+// Steps are passes over the logits of a tile in L1, skipped as a whole where their option is not given.
+void schedule_backward_scores(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile,
+                              const BackwardTuning &tuning, int lanes) {
+    Func logit = p.logit;
+    schedule_pairs_of_tile(s, p, tile, tuning, lanes);
+    for (std::size_t n = 0; n < p.step_queries.size(); n++)
+        logit.update(int(n)).reorder(s.r, p.step_queries[n], s.u, s.h, s.t).vectorize(s.r, lanes).unroll(s.r);
+    for (std::size_t n = 0; n < p.step_blocks.size(); n++) by_blocks(logit, int(n) + 1, p.step_blocks[n], lanes);
+    schedule_products(s, p, tile, tuning, lanes);
+    if (p.random.defined()) schedule_random(s, p.random, tile, tuning, lanes);
 }
 
 void require_tuning(const BackwardTuning &tuning, int lanes) {

@@ -1,5 +1,5 @@
-#include "schedules/matrix_tiles.h"
 #include "lowering/require.h"
+#include "schedules/matrix_tiles.h"
 #include "schedules/sdpa/backward_schedules.h"
 #include "schedules/transpose.h"
 
@@ -16,26 +16,12 @@ static void schedule_matrix_sum(const BackwardStages &s, const TileSum &sum, con
     if (sum.along.size() > 1) part.update().reorder(lane.var, row, sum.along[1]).vectorize(lane.var, lanes);
 }
 
-void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
-                                    const Target &target, int head_dim) {
-    const int lanes = target.natural_vector_size(Float(32));
-    require(head_dim > 0, "matrix tiles take one head size, which must be given");
-    require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
-    require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
-    require_multiple("tile_q", tuning.tile_q, "the depth of a matrix tile", matrix_tile_depth);
-    require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
+// The factors, once for all tiles: rows are channels, or queries; pairs are of channels, or of keys.
+static void schedule_factors(BackwardStages &s, const BackwardTuning &tuning, int lanes, int head_dim) {
     const Var r = s.r, q = s.q, d = s.d, e = s.e;
-
-    for (Func f : outputs) {
-        f.compute_root();
-        if (f.name() != s.bias_out.name()) f.vectorize(d, lanes, TailStrategy::GuardWithIf);
-    }
-    schedule_magnitudes(s, lanes);
-    // The factors, once for all tiles: rows are channels, or queries; pairs are of channels, or of keys.
-    for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().bound(d, 0, head_dim).vectorize(d, 2 * lanes);
     const BackwardStages::MatrixFactors &factors = s.factors;
     const bool in_parts = factors.key_t.size() > 1;
-    const int rows_together = in_parts ? 2 * matrix_tile_side : matrix_tile_side;
+    for (Func f : {s.query_rows, s.grad_rows}) f.compute_root().bound(d, 0, head_dim).vectorize(d, 2 * lanes);
     auto in_blocks = [&](Func f, const Var &row, int rows, const BlockTranspose &table) {
         require_multiple("head_dim", head_dim, "what is transposed in a block", table.side);
         require_multiple("the side of a tile", rows, "what is transposed in a block", table.side);
@@ -58,19 +44,22 @@ void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &
         }
     for (const auto &all : {factors.key_pairs, factors.finite_key_pairs})
         for (Func f : all) f.compute_root().bound(e, 0, 2).bound(d, 0, head_dim).reorder(e, d).vectorize(d, lanes).unroll(e);
+}
 
-    // All totals in one loop over tiles, so that what a tile gives them is computed once.
-    struct Total {
-        Func total;
-        TiledSide lane;
-        Var row;
-        TileSum full, part;
-    };
-    const std::vector<Total> totals = {{s.query_total, {d, head_dim}, q, s.full.query_sum, s.part.query_sum},
-                                       {s.key_total, {r, tuning.chunk}, d, s.full.key_sum, s.part.key_sum},
-                                       {s.value_total, {r, tuning.chunk}, d, s.full.value_sum, s.part.value_sum}};
-    Func first = totals[0].total;
-    for (const Total &x : totals) {
+// A total, the side of it that lanes are, and what a full tile and one that a mask touches add to it.
+struct MatrixTotal {
+    Func total;
+    TiledSide lane;
+    Var row;
+    TileSum full, part;
+};
+
+static std::vector<MatrixTotal> matrix_totals(const BackwardStages &s, const BackwardTuning &tuning, int lanes, int head_dim) {
+    const Var r = s.r, q = s.q, d = s.d;
+    const std::vector<MatrixTotal> totals = {{s.query_total, {d, head_dim}, q, s.full.query_sum, s.part.query_sum},
+                                             {s.key_total, {r, tuning.chunk}, d, s.full.key_sum, s.part.key_sum},
+                                             {s.value_total, {r, tuning.chunk}, d, s.full.value_sum, s.part.value_sum}};
+    for (const MatrixTotal &x : totals) {
         Func total = x.total;
         total.compute_root().bound(d, 0, head_dim).vectorize(x.lane.var, lanes);
         if (x.lane.var.same_as(r))
@@ -78,21 +67,45 @@ void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &
         else
             total.bound(q, 0, tuning.tile_q);
     }
+    return totals;
+}
+
+// All totals in one loop over the tiles that update `stage` takes, so that what a tile gives them is computed once. Returns it.
+static LoopLevel schedule_totals(const BackwardStages &s, const std::vector<MatrixTotal> &totals, int stage, int lanes) {
+    const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
+    const int rows_together = s.factors.key_t.size() > 1 ? 2 * matrix_tile_side : matrix_tile_side;
     Var ro("ro"), ri("ri");
+    Func first = totals[0].total;
+    for (const MatrixTotal &x : totals) {
+        Func total = x.total;
+        Stage update = total.update(stage);
+        update.split(x.row, ro, ri, rows_together);
+        update.reorder(x.lane.var, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
+        update.vectorize(x.lane.var, lanes).unroll(x.lane.var).never_partition_all();
+        if (total.name() != first.name()) update.compute_with(first.update(stage), loops.query_tile);
+        schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, rows_together, lanes);
+    }
+    return {first, loops.query_tile};
+}
+
+void schedule_backward_matrix_tiles(BackwardStages &s, const std::vector<Func> &outputs, const BackwardTuning &tuning,
+                                    const Target &target, int head_dim) {
+    const int lanes = target.natural_vector_size(Float(32));
+    require(head_dim > 0, "matrix tiles take one head size, which must be given");
+    require_multiple("chunk", tuning.chunk, "the depth of a matrix tile", matrix_tile_depth);
+    require_multiple("chunk", tuning.chunk, "the keys of key_vectors", tuning.key_vectors * lanes);
+    require_multiple("tile_q", tuning.tile_q, "the depth of a matrix tile", matrix_tile_depth);
+    require_multiple("tile_q", tuning.tile_q, "query_tile", tuning.query_tile);
+    for (Func f : outputs) {
+        f.compute_root();
+        if (f.name() != s.bias_out.name()) f.vectorize(s.d, lanes, TailStrategy::GuardWithIf);
+    }
+    schedule_magnitudes(s, lanes);
+    schedule_factors(s, tuning, lanes, head_dim);
+    const std::vector<MatrixTotal> totals = matrix_totals(s, tuning, lanes, head_dim);
     for (int stage = 0; stage < 2; stage++) {
-        BackwardTile &p = stage == 0 ? s.full : s.part;
-        const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.part_tiles;
-        for (std::size_t n = 0; n < totals.size(); n++) {
-            const Total &x = totals[n];
-            Func total = x.total;
-            Stage update = total.update(stage);
-            update.split(x.row, ro, ri, rows_together);
-            update.reorder(x.lane.var, ri, ro, loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
-            update.vectorize(x.lane.var, lanes).unroll(x.lane.var).never_partition_all();
-            if (n > 0) update.compute_with(first.update(stage), loops.query_tile);
-            schedule_matrix_sum(s, stage == 0 ? x.full : x.part, x.lane, x.row, {total, ro}, rows_together, lanes);
-        }
-        const LoopLevel tile(first, loops.query_tile);
+        const BackwardTile &p = stage == 0 ? s.full : s.part;
+        const LoopLevel tile = schedule_totals(s, totals, stage, lanes);
         schedule_backward_scores(s, p, tile, tuning, lanes);
         schedule_rounding(s, p, tile, tuning, lanes);
     }

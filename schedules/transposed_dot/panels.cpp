@@ -9,7 +9,7 @@ void schedule_root(TransposedDotStages &s, Func out) {
 }
 
 void schedule_panels(TransposedDotStages &s, Func out, const PanelTuning &tuning, const Target &target) {
-    schedule_panels(s.product, out, tuning, target);
+    schedule_form(s.product, out, tuning, target);
     const int lanes = target.natural_vector_size(s.left.type());
     Var task("row_task"), row("row");
 

@@ -159,11 +159,14 @@ TEST_CASE("runs of lines are prefetched for the next round of a loop around", "[
 
 TEST_CASE("Halide's prefetches go into all caches", "[lowering]") {
     RowSums sums;
-    fetch_ahead(sums.sum.update(), sums.x, sums.r.x, 8);
-    const Code code = sums.code({.prefetch_into_all_caches = true});
+    const Code code = sums.code({.prefetches = {{sums.x, PrefetchRegion{sums.sum.update(), sums.r.x, 8}}}});
     CHECK(has(code.before, "prefetch("));
     CHECK(has(code.after, "llvm.prefetch.p0("));
-    CHECK(has(refusal([] { RowSums().code({.prefetch_into_all_caches = true}); }), "to go into all caches has none"));
+    RowSums as_it_is;
+    const PrefetchRegion non_temporal{as_it_is.sum.update(), as_it_is.r.x, 8, true};
+    const Code same = as_it_is.code({.prefetches = {{as_it_is.x, non_temporal}}});
+    CHECK(has(same.before, "prefetch("));
+    CHECK(same.before == same.after);
 }
 
 TEST_CASE("a loop takes its bounds from its conditions", "[lowering]") {

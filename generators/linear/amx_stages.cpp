@@ -1,3 +1,4 @@
+#include "generators/linear/amx_stages.h"
 #include "generators/linear/linear_parts.h"
 #include "generators/math/bf16_bits.h"
 
@@ -5,11 +6,10 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
-namespace {
-
 // Which of all matrix tiles along the depth, of chunk c: its loops are partial_k, the terms of a tile, and partial_tile. None
 // is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
-Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
+template<typename Stages>
+static Expr tile_along_depth(Stages &s, const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
     const int steps = shape.chunk / depth_of_tile;
     RDom r(0, depth_of_tile, 0, steps, "partial_k");
     r.where((s.c * steps + r.y) * depth_of_tile < in.depth);
@@ -17,10 +17,8 @@ Expr tile_along_depth(LinearStages &s, const LinearInputs &in, const LinearShape
     return min(s.c * steps + r.y, (in.depth - 1) / depth_of_tile);
 }
 
-}  // namespace
-
-LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
-    LinearStages s;
+AmxStages linear_amx_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
+    AmxStages s;
     Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
     const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
     s.x_rows = Func("x_rows");
@@ -42,20 +40,26 @@ LinearStages linear_tile_stages(const LinearInputs &in, const LinearShape &shape
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
     s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(tile * depth_of_tile + term, m, h, b)) *
                                 cast(shape.type, s.panel(term % 2, n, tile * (depth_of_tile / 2) + term / 2, h, b));
+    start_product(s, in, shape);
     add_partials(s, in, shape);
     add_output(s, in);
     return s;
 }
 
-LinearStages linear_weight_tile_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
-    LinearStages s;
-    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+static BlockTranspose transposed_rows(const LinearInputs &in, const LinearShape &shape) {
+    const LinearSums s;
+    const Var h = s.h, b = s.b;
     const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
     auto x = [&](Expr m, Expr k) { return select(k < in.depth, in.x(min(k, last), min(m, in.rows - 1), h, b), zero); };
-    s.transpose.emplace("transpose", shape.block, std::vector<Var>{h, b},
-                        [&](Expr m, Expr k) { return pair_of(x(m, k * 2), x(m, k * 2 + 1)); });
+    return {"transpose", shape.block, {h, b}, [&](Expr m, Expr k) { return pair_of(x(m, k * 2), x(m, k * 2 + 1)); }};
+}
+
+AmxWeightStages linear_amx_weight_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
+    AmxWeightStages s{{}, transposed_rows(in, shape), {}, {}, {}};
+    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
     s.x_pairs = Func("x_pairs");
-    s.x_pairs(e, m, k, h, b) = element_of_pair((*s.transpose)(m, k, {h, b}), e);
+    s.x_pairs(e, m, k, h, b) = element_of_pair(s.transpose(m, k, {h, b}), e);
     if (!in.as_it_lies) {
         const Expr place = t * depth_of_tile + k;
         s.panel = Func("panel");
@@ -68,6 +72,7 @@ LinearStages linear_weight_tile_stages(const LinearInputs &in, const LinearShape
     const Expr weight = in.as_it_lies ? in.weight(n, tile * depth_of_tile + term, h, b) : s.panel(term, n, tile, h, b);
     s.partial(m, n, c, h, b) +=
         cast(shape.type, weight) * cast(shape.type, s.x_pairs(term % 2, m, tile * (depth_of_tile / 2) + term / 2, h, b));
+    start_product(s, in, shape);
     add_partials(s, in, shape);
     add_output(s, in);
     return s;

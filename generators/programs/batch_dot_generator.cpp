@@ -35,14 +35,18 @@ public:
         in.as_it_lies = whole == 1, in.read_once = few == 1 || (tile_rows == 1 && whole == 1);
         in.rows = a.dim(1).extent(), in.columns = x.dim(0).extent(), in.depth = a.dim(0).extent();
         attune::require_multiple("chunk", chunk, "pass_depth", pass_depth);
-        stages = attune::linear_stages(
-            in, {.type = attune::accumulator_of(dtype), .chunk = chunk, .block = 0, .pass_depth = pass_depth});
-        out = stages.out;
+        const attune::LinearShape shape{
+            .type = attune::accumulator_of(dtype), .chunk = chunk, .block = 0, .pass_depth = pass_depth};
+        if (pass_depth > 1 && schedule_name != Schedule::root)
+            form = attune::linear_pass_stages(in, shape);
+        else
+            form = attune::linear_panel_stages(in, shape);
+        out = std::visit([](const auto &stages) { return stages.out; }, form);
     }
 
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
-        if (schedule_name == Schedule::root) return attune::schedule_root(stages, out);
+        if (schedule_name == Schedule::root) return attune::schedule_root(std::get<attune::PanelStages>(form), out);
         const attune::PanelTuning tuning{.chunk = chunk,
                                          .task_rows = task_rows,
                                          .tile_rows = tile_rows,
@@ -51,19 +55,23 @@ public:
                                          .tile_chunks = tile_chunks,
                                          .tiles_of_call = task_tiles,
                                          .one_chunk = a.dim(0).extent() <= chunk};
-        attune::require(!stages.passes || few == 1, "pass_depth is for few, which reads x as it lies");
-        attune::require(!stages.passes || prefetch_tiles == 0, "prefetch_tiles is not for pass_depth");
-        if (stages.passes)
-            attune::schedule_passes(stages, out, tuning, target);
-        else
-            attune::schedule_panels(stages, out, tuning, target);
         attune::Passes passes{.masked_tail_loads = {a, x}};
-        if (prefetch_tiles) attune::fetch_rows_ahead(stages, out, passes, a, tuning);
+        std::visit([&](auto &stages) { schedule_stages(stages, tuning, passes); }, form);
         attune::lower(get_pipeline(), passes, target);
     }
 
 private:
-    attune::LinearStages stages;
+    std::variant<attune::PanelStages, attune::PassStages> form;
+
+    void schedule_stages(attune::PanelStages &stages, const attune::PanelTuning &tuning, attune::Passes &passes) {
+        attune::schedule_form(stages, out, tuning, target);
+        if (prefetch_tiles) attune::prefetch_rows(stages, out, passes, a, tuning);
+    }
+    void schedule_stages(attune::PassStages &stages, const attune::PanelTuning &tuning, attune::Passes &) {
+        attune::require(few == 1, "pass_depth is for few, which reads x as it lies");
+        attune::require(prefetch_tiles == 0, "prefetch_tiles is not for pass_depth");
+        attune::schedule_form(stages, out, tuning, target);
+    }
 };
 }  // namespace
 

@@ -26,11 +26,11 @@ public:
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> block{"block", 0, 0, 64};
     GeneratorParam<int> tile_chunks{"tile_chunks", 1, 0, 1 << 20};
-    GeneratorParam<int> strands{"strands", 1, 1, 16};  // of pairs
-    GeneratorParam<int> abreast{"abreast", 1, 1, 16};  // chunks, of few rows
+    GeneratorParam<int> strands{"strands", 1, 1, 16};  // accumulators of pairs
+    GeneratorParam<int> abreast{"abreast", 1, 1, 16};  // interleaved chunks, of few rows
     GeneratorParam<int> turns{"turns", 0, 0, 4};       // PanelTuning
     GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
-    GeneratorParam<int> prefetch_runs{"prefetch_runs", 0, 0, 1};  // fetch_weights_ahead
+    GeneratorParam<int> prefetch_runs{"prefetch_runs", 0, 0, 1};  // WeightPrefetch
     GeneratorParam<int> whole{"whole", 0, 0, 1};   // 1: for columns and depths that fill matrix tiles, read as they lie
     GeneratorParam<int> few{"few", 0, 0, 1};       // 1: weights are not packed for a tile of several rows, as for one row
     GeneratorParam<bool> packed{"packed", false};  // the weight
@@ -56,27 +56,12 @@ public:
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
         in.ahead = ahead;
-        // One row, or a few, take weights from registers, as they come from memory: no other row wants them.
-        const bool in_pairs = schedule_name == Schedule::pairs, few_rows = (tile_rows == 1 || few == 1) && !packed;
-        const bool in_panels = schedule_name == Schedule::panels;
-        const bool block_by_block = few_rows && in_panels && block > 0;
-        attune::require(abreast == 1 || (few_rows && block > 0 && (in_panels || in_pairs)),
-                        "chunks abreast are for few rows, by blocks");
-        const attune::LinearShape shape{.type = attune::accumulator_of(dtype),
-                                        .chunk = chunk,
-                                        .block = packed ? 0 : block,
-                                        .strands = strands,
-                                        .widened = in_panels,
-                                        .abreast = abreast,
-                                        .last_apart = in_pairs && !few_rows && strands > 1 && tile_chunks == 0};
-        stages = block_by_block                          ? attune::linear_block_stages(in, shape)
-                 : few_rows && (in_pairs || strands > 1) ? attune::linear_pair_row_stages(in, shape)
-                 : in_pairs                              ? attune::linear_pair_stages(in, shape)
-                 : schedule_name == Schedule::tiles      ? attune::linear_tile_stages(in, shape, attune::matrix_tile_depth)
-                 : schedule_name == Schedule::weight_tiles
-                     ? attune::linear_weight_tile_stages(in, shape, attune::matrix_tile_depth)
-                     : attune::linear_stages(in, shape);
-        out = stages.out;
+        form = form_of(in, {.type = attune::accumulator_of(dtype),
+                            .chunk = chunk,
+                            .block = packed ? 0 : block,
+                            .accumulators = strands,
+                            .interleaved_chunks = abreast});
+        out = std::visit([](const auto &stages) { return stages.out; }, form);
     }
 
     void schedule() {
@@ -84,34 +69,67 @@ public:
         for (int n = 0; n < weight.dimensions(); n++) weight.dim(n).set_min(0);
         bias.dim(0).set_min(0).set_stride(Halide::Expr());
         if (packed) weight.dim(0).set_bounds(0, attune::PackedPanels{dtype}.width());
-        attune::require(strands == 1 || schedule_name == Schedule::pairs ||
-                            (schedule_name == Schedule::panels && Halide::Type(dtype).is_bfloat()),
-                        "strands are for pairs, and for panels of bf16");
-        attune::require(whole == 0 || schedule_name == Schedule::weight_tiles, "whole is for weight_tiles");
         const attune::PanelTuning tuning = {chunk,       task_rows, tile_rows, tile_columns, block,
                                             tile_chunks, strands,   turns,     task_tiles};
-        if (schedule_name == Schedule::root)
-            attune::schedule_root(stages, out);
-        else if (schedule_name == Schedule::tiles)
-            attune::schedule_tiles(stages, out, tuning, target);
-        else if (schedule_name == Schedule::weight_tiles)
-            attune::schedule_weight_tiles(stages, out, tuning, target);
-        else
-            attune::schedule_panels(stages, out, tuning, target);
+        std::visit([&](auto &stages) { schedule_stages(stages, tuning); }, form);
+        const bool tiles = schedule_name == Schedule::tiles;
         attune::Passes passes{
-            .join_matrix_tiles = schedule_name == Schedule::tiles,
+            .join_matrix_tiles = tiles,
             // Rows of a tile are in L1, where they were just laid; weights of a whole depth would drive them out.
-            .load_tiles_past_l1 = schedule_name == Schedule::tiles && tile_chunks == 0,
+            .load_tiles_past_l1 = tiles && tile_chunks == 0,
             .whole_vectors = true,
             .masked_tail_loads = {x, weight}};
-        attune::fetch_weights_ahead(stages, out, passes, weight, tuning, prefetch_depth, prefetch_runs == 1);
+        const attune::WeightPrefetch prefetch{weight, prefetch_depth, prefetch_runs == 1};
+        std::visit([&](auto &stages) { attune::prefetch_weights(stages, out, passes, tuning, prefetch); }, form);
         attune::lower(get_pipeline(), passes, target);
         if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }
 
 private:
-    attune::LinearStages stages;
+    attune::LinearForm form;
+
+    // One row, or a few, take weights from registers, as they come from memory: no other row wants them.
+    attune::LinearForm form_of(const attune::LinearInputs &in, const attune::LinearShape &shape) const {
+        const bool few_rows = (tile_rows == 1 || few == 1) && !packed, several = shape.accumulators > 1;
+        require_form(few_rows);
+        if (schedule_name == Schedule::tiles) return attune::linear_amx_stages(in, shape, attune::matrix_tile_depth);
+        if (schedule_name == Schedule::weight_tiles)
+            return attune::linear_amx_weight_stages(in, shape, attune::matrix_tile_depth);
+        if (schedule_name == Schedule::pairs) {
+            const bool by_lines = shape.block > shape.accumulators;
+            if (few_rows && by_lines) return attune::linear_bf16_dot_line_stages(in, shape);
+            if (few_rows) return attune::linear_bf16_dot_row_stages(in, shape);
+            if (several && tile_chunks == 0) return attune::linear_bf16_dot_epilogue_stages(in, shape);
+            return attune::linear_bf16_dot_panel_stages(in, shape);
+        }
+        if (few_rows && block > 0 && schedule_name == Schedule::panels) {
+            if (shape.interleaved_chunks > 1) return attune::linear_interleaved_row_stages(in, shape);
+            return attune::linear_row_stages(in, shape);
+        }
+        if (!several) return attune::linear_panel_stages(in, shape);
+        if (few_rows) return attune::linear_widened_row_stages(in, shape);
+        return attune::linear_widened_panel_stages(in, shape);
+    }
+    void require_form(bool few_rows) const {
+        const bool in_pairs = schedule_name == Schedule::pairs, in_panels = schedule_name == Schedule::panels;
+        attune::require(abreast == 1 || (few_rows && block > 0 && (in_panels || in_pairs)),
+                        "chunks abreast are for few rows, by blocks");
+        attune::require(strands == 1 || in_pairs || (in_panels && Halide::Type(dtype).is_bfloat()),
+                        "strands are for pairs, and for panels of bf16");
+        attune::require(strands == 1 || in_pairs || !few_rows || block == 0, "strands of few rows by blocks are for pairs");
+        attune::require(whole == 0 || schedule_name == Schedule::weight_tiles, "whole is for weight_tiles");
+    }
+
+    void schedule_stages(attune::PanelStages &stages, const attune::PanelTuning &tuning) {
+        if (schedule_name == Schedule::root)
+            attune::schedule_root(stages, out);
+        else
+            attune::schedule_form(stages, out, tuning, target);
+    }
+    void schedule_stages(auto &stages, const attune::PanelTuning &tuning) {
+        attune::schedule_form(stages, out, tuning, target);
+    }
 };
 }  // namespace
 

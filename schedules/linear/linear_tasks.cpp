@@ -1,0 +1,137 @@
+#include "schedules/linear/linear_tasks.h"
+#include "lowering/require.h"
+#include "schedules/transpose.h"
+
+namespace attune {
+using namespace Halide;
+using namespace linear_loops;
+
+void require_tile(const PanelTuning &tuning, int lanes) {
+    require(tuning.tile_columns > 0, "tile_columns must be given");
+    require(tuning.tile_rows > 0, "tile_rows must be given");
+    require_multiple("tile_columns", tuning.tile_columns, "the vector width", lanes);
+}
+
+void require_task(const PanelTuning &tuning, int lanes) {
+    require_tile(tuning, lanes);
+    require(tuning.task_rows > 0, "task_rows must be given");
+    require_multiple("task_rows", tuning.task_rows, "tile_rows", tuning.tile_rows);
+}
+
+void require_pairs(const PanelTuning &tuning) {
+    require_multiple("chunk", tuning.chunk, "the elements of a pair for each strand", 2 * tuning.accumulators);
+}
+
+void require_one_chunk(const PanelTuning &tuning) {
+    require(tuning.tile_chunks == 1, "tile_chunks is " + std::to_string(tuning.tile_chunks) + ", must be 1 here");
+}
+
+void require_no_turns(const PanelTuning &tuning) {
+    require(tuning.turns == 0, "turns is for chunks abreast, and for pairs of few rows");
+}
+
+void require_block(const PanelTuning &tuning, int lanes) {
+    require(tuning.block == lanes,
+            "block is " + std::to_string(tuning.block) + ", must be the vector width, " + std::to_string(lanes));
+}
+
+void require_blocks(const PanelTuning &tuning, int lanes) {
+    require_block(tuning, lanes);
+    require_multiple("chunk", tuning.chunk, "block", tuning.block);
+}
+
+void fuse_tasks(const LinearSums &s, Func out) {
+    out.fuse(no, mo, task).fuse(task, s.h, task).fuse(task, s.b, task).parallel(task);
+}
+
+// Constant extents, or stages would get strides known at run time only; lanes are columns.
+static Func lanes_are_columns(const LinearSums &s, Func f, const PanelTuning &tuning, int lanes) {
+    return f.bound_extent(s.n, tuning.tile_columns).vectorize(s.n, lanes);
+}
+
+void schedule_start(LinearSums &s, Func out, const PanelTuning &tuning, int lanes) {
+    lanes_are_columns(s, s.start.compute_at(out, task), tuning, lanes).store_in(MemoryType::Stack);
+}
+
+void schedule_tasks(LinearSums &s, Func out, const PanelTuning &tuning, int lanes) {
+    out.split(s.n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf)
+        .split(s.m, mo, mi, tuning.tiles_of_task() * tuning.tile_rows, TailStrategy::GuardWithIf)
+        .reorder(ni, mi, no, mo, s.h, s.b);
+    fuse_tasks(s, out);
+    out.vectorize(ni, lanes, TailStrategy::PredicateStores);
+    schedule_start(s, out, tuning, lanes);
+}
+
+void schedule_tasks_by_tiles(LinearSums &s, Func out, const PanelTuning &tuning, int lanes) {
+    out.split(s.n, no, ni, tuning.tile_columns, TailStrategy::GuardWithIf)
+        .split(s.m, tile, mi, tuning.tile_rows, TailStrategy::GuardWithIf)
+        .split(tile, mo, tile, tuning.tiles_of_task(), TailStrategy::GuardWithIf)
+        .reorder(ni, mi, tile, no, mo, s.h, s.b);
+    fuse_tasks(s, out);
+    out.vectorize(ni, lanes, TailStrategy::PredicateStores).unroll(ni).unroll(mi);  // straight from registers
+    schedule_start(s, out, tuning, lanes);
+}
+
+void split_in_tiles(LinearSums &s, Stage product, const PanelTuning &tuning) {
+    product.split(s.m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp).reorder(s.n, mi, mo, s.product_chunk, s.h, s.b);
+}
+
+void vectorize_product(const LinearSums &s, Stage product, int lanes) { product.vectorize(s.n, lanes).unroll(s.n).unroll(mi); }
+
+void schedule_sums_of_task(LinearSums &s, Func out, const PanelTuning &tuning, int lanes) {
+    lanes_are_columns(s, s.product.compute_at(out, task), tuning, lanes).unroll(s.n);
+}
+
+void schedule_odd(PairSums &s, int update, int columns) {
+    s.product.update(update).reorder(s.n, s.m, s.odd).vectorize(s.n, columns);
+}
+
+Func in_register_tile(const LinearSums &s, Func partial, const LoopLevel &at, int columns, const PanelTuning &tuning) {
+    return partial.compute_at(at).store_in(MemoryType::Stack).bound_extent(s.n, columns).bound_extent(s.m, tuning.tile_rows);
+}
+
+// In blocks of so much of k, whose loops are within, inside those over blocks: along k within a tile of columns, so that the
+// addresses of its rows in memory are found once.
+static void pack_blocks(const LinearSums &s, Func panel, const BlockTranspose &transpose, int depth_of_block,
+                        std::vector<VarOrRVar> loops) {
+    panel.split(s.k, ko, ki, depth_of_block, TailStrategy::RoundUp).split(s.n, no, ni, transpose.side);
+    for (const Var &v : {ki, ko, no, s.h, s.b}) loops.push_back(v);
+    panel.reorder(loops).vectorize(ni).unroll(ki);
+    schedule_transpose(transpose, LoopLevel(panel, ko));
+}
+
+// Whole rows as they lie. Not unrolled: only the last vector of a loop has to look where the columns end.
+static void pack_rows(const LinearSums &s, Func panel, int lanes) { panel.split(s.n, no, ni, lanes).vectorize(ni); }
+
+void schedule_panel(const LinearSums &s, Func panel, const std::optional<BlockTranspose> &transpose, const LoopLevel &at,
+                    const PanelTuning &tuning, int lanes) {
+    panel.compute_at(at).bound_extent(s.n, tuning.tile_columns);
+    if (transpose)
+        pack_blocks(s, panel, *transpose, tuning.block, {ni});
+    else
+        pack_rows(s, panel, lanes);
+}
+
+void schedule_pair_panel(const LinearSums &s, Func panel, const std::optional<BlockTranspose> &transpose, const LoopLevel &at,
+                         const PanelTuning &tuning, int lanes) {
+    schedule_panel(s, panel, transpose, at, tuning, lanes);
+    panel.bound(s.e, 0, 2);
+    if (transpose)
+        panel.reorder(s.e, ni).unroll(s.e);
+    else
+        panel.vectorize(s.e);
+}
+
+void schedule_panel(Bf16DotPanelStages &s, const LoopLevel &at, const PanelTuning &tuning, int lanes) {
+    s.panel.compute_at(at).bound_extent(s.n, tuning.tile_columns).bound(s.e, 0, 2).bound(s.u, 0, tuning.accumulators);
+    if (!s.transpose) {
+        pack_rows(s, s.panel, lanes);
+        s.panel.vectorize(s.e);
+        return;
+    }
+    require_multiple("block", tuning.block, "strands", tuning.accumulators);
+    pack_blocks(s, s.panel, *s.transpose, tuning.block / tuning.accumulators, {ni, s.u});
+    s.panel.unroll(s.u).reorder(s.e, ni).unroll(s.e);
+}
+
+}  // namespace attune

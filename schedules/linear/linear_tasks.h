@@ -1,0 +1,55 @@
+// Parts that the schedules of the forms of linear layers share.
+#pragma once
+#include "schedules/linear/linear_schedules.h"
+
+namespace attune {
+
+// Loops of the schedules.
+namespace linear_loops {
+inline const Halide::Var task("task"), tile("tile");  // of out: tasks, and register tiles of one
+inline const Halide::Var no("no"), ni("ni"),
+    columns("columns");                       // tiles of columns, and a column in one; columns that take turns
+inline const Halide::Var mo("mo"), mi("mi");  // tiles of rows, and a row in one
+inline const Halide::Var ko("ko"), ki("ki");  // blocks of the depth, and a term of one
+inline const Halide::Var turn("turn");        // vectors that take turns
+}  // namespace linear_loops
+
+// A register tile that is given, of whole vectors; and task_rows, where weights are packed for a task.
+void require_tile(const PanelTuning &, int lanes);
+void require_task(const PanelTuning &, int lanes);
+// The numbers of sums over pairs; of sums chunk by chunk; and where no vectors take turns.
+void require_pairs(const PanelTuning &);
+void require_one_chunk(const PanelTuning &);
+void require_no_turns(const PanelTuning &);
+// The side of the blocks in which weights are transposed; and that they fill a chunk.
+void require_block(const PanelTuning &, int lanes);
+void require_blocks(const PanelTuning &, int lanes);
+
+// Tasks, columns first: neighbours share their rows of x. Loops of out: ni column, mi row, task.
+void schedule_tasks(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
+// The same, register tile by register tile: tile is the loop over those of a task.
+void schedule_tasks_by_tiles(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
+// no and mo, h and b of out, fused; and the bias of a task.
+void fuse_tasks(const LinearSums &, Halide::Func out);
+void schedule_start(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
+
+// The sums of a task, which all rows take chunk by chunk, so that their weights stay in L2: product and its rows in register
+// tiles, mo over tiles and mi in one.
+void schedule_sums_of_task(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
+void split_in_tiles(LinearSums &, Halide::Stage product, const PanelTuning &);
+void vectorize_product(const LinearSums &, Halide::Stage product, int lanes);
+// The last product of an odd depth, the update of this number of product, in vectors of so many columns.
+void schedule_odd(PairSums &, int update, int columns);
+
+// A partial sum in registers, of a register tile that has so many columns.
+Halide::Func in_register_tile(const LinearSums &, Halide::Func partial, const Halide::LoopLevel &at, int columns,
+                              const PanelTuning &);
+
+// Weights that a task, or a chunk of one, packs: (n, k), (e, n, k) and (e, n, k, u).
+void schedule_panel(const LinearSums &, Halide::Func panel, const std::optional<BlockTranspose> &, const Halide::LoopLevel &at,
+                    const PanelTuning &, int lanes);
+void schedule_pair_panel(const LinearSums &, Halide::Func panel, const std::optional<BlockTranspose> &,
+                         const Halide::LoopLevel &at, const PanelTuning &, int lanes);
+void schedule_panel(Bf16DotPanelStages &, const Halide::LoopLevel &at, const PanelTuning &, int lanes);
+
+}  // namespace attune

@@ -1,0 +1,39 @@
+// Parts of the split-KV schedules of few rows: what they share, and what differs by head size and by the type of the products.
+#pragma once
+#include "schedules/sdpa/sdpa_schedules.h"
+
+namespace attune {
+
+namespace decode_loops {
+inline const Halide::RVar ko("ko"), ki("ki");                    // of the scores: tiles of keys, and a key in one
+inline const Halide::RVar co("co"), ci("ci");                    // of one score: vectors of channels, and a channel in one
+inline const Halide::RVar block("block"), in_block("in_block");  // of the values: blocks of keys, and a key in one
+inline const Halide::RVar mo("mo"), mi("mi");                    // of a row of scores: vectors of keys, and a key in one
+inline const Halide::Var lane("lane"), dO("do"), di("di"),
+    vectors("vectors");  // channels in register tiles, and of these in vectors
+}  // namespace decode_loops
+
+// The partials of one chunk, in the loop over tiles of rows of the Func that gives all of them.
+struct DecodeChunk {
+    const SdpaStages &s;
+    SdpaPartials p;
+    const DecodeTuning &tuning;
+    Passes &passes;
+    int lanes;
+
+    Halide::LoopLevel level() const { return {s.chunk_packed, s.t}; }
+    int tile_channels() const { return lanes * tuning.channel_tile; }
+    // No two keys of a block are one; Halide does not see it through the block.
+    void along_keys(Halide::Stage f, const KeyLoop &keys) const {
+        f.reorder(keys.key, s.r, keys.block).allow_race_conditions().vectorize(keys.key, lanes);
+    }
+};
+
+// Weighted values of a chunk: the first of some channels streams a block of V in, the others find it in L1. Of one head size,
+// of any, and as bf16 dot products.
+void schedule_decode_values(const DecodeChunk &, const Halide::ImageParam &value);
+void schedule_decode_values_of_any_size(const DecodeChunk &, const Halide::Expr &value_dim);
+void schedule_decode_values(const DecodeChunk &, const Halide::ImageParam &value, const PairStages &,
+                            const PairStages::Pairs &);
+
+}  // namespace attune
