@@ -22,11 +22,16 @@ inline const std::vector<std::string_view> knows_dropout = {"training"};
 inline const std::vector<std::string_view> writes_weights = {"weights"};
 inline const std::vector<std::string_view> no_kind = {""};  // of ops other than attention
 
+// Whether this is a run of scripts/test --all.
+inline bool tests_all() {
+    static const bool all = std::getenv("ATTUNE_TEST_ALL") != nullptr;
+    return all;
+}
+
 // Whether another variant is the same but for its head size, and stands for this one in the tests of masks, options, layouts, bits
 // and memory: that of 64, or of the smallest size. Those around tiles and chunks are of all, with scripts/test --all every test.
 inline bool another_stands_for(const attune::VariantInfo &v) {
-    static const bool all = std::getenv("ATTUNE_TEST_ALL") != nullptr;
-    if (all || v.head_dim == 0 || v.head_dim == 64) return false;
+    if (tests_all() || v.head_dim == 0 || v.head_dim == 64) return false;
     return std::ranges::any_of(attune::variants(), [&](const attune::VariantInfo &other) {
         const bool same = other.op == v.op && other.target == v.target && other.dtype == v.dtype &&
                           other.schedule == v.schedule && other.shape_class == v.shape_class && other.kind == v.kind &&
