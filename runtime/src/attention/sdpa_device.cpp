@@ -128,7 +128,7 @@ void add_attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands
     call.number(b.offsets.given()), call.number(b.lengths.given());
     call.buffer(offsets),
         call.buffer(given_or(b.lengths, instead(DType::i32, {p.batch, std::max<std::int64_t>(p.queries, 1)})));
-    if (c.op == "additive") {
+    if (c.op.id == OpId::additive) {
         call.number(c.pair_weight.given()), call.buffer(given_or(c.pair_weight, instead(DType::f32, {p.head_dim})));
         call.number(static_cast<float>(c.pair_bias));
     }
@@ -212,7 +212,7 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
                 return s;
         if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;
     }
-    record_call(context, choice, call.op, start, [&] { return sizes_text(p); });
+    record_call(context, choice, call.op.name, start, [&] { return sizes_text(p); });
     return {};
 }
 

@@ -54,7 +54,7 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
     pairs = rows_of(rows_of(pairs, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.bias), 2, variant.chunk,
                     t.first_key_tile, t.key_tiles, t.bias);
     HalideBuffer bias(pairs);
-    if (gives_bias(s.call.forward.op, variant)) outputs.push_back(bias.get());
+    if (gives_bias(s.call.forward.op.id, variant)) outputs.push_back(bias.get());
     HalideBuffer weight(own.weight.given() ? rows_of(key_head_of(own.weight, t), 0, 1, t.first_key_tile, t.key_tiles, t.key)
                                            : no_pairs);
     if (own.weight.given()) outputs.push_back(weight.get());
