@@ -61,6 +61,7 @@ struct TileTask {
     std::int64_t entry, key_head, first_head, heads;  // first_head counts within the group
     std::int64_t first_query_tile, query_tiles, first_key_tile, key_tiles;
     bool query, key, bias;
+    bool checks_captures = false;  // nothing else is done: see sdpa_backward_kernel.cpp
 };
 std::vector<TileTask> tasks_of(const BackwardCall &, const BackwardChoice &, int threads);
 
