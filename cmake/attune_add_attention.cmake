@@ -23,7 +23,7 @@ function(attune_add_attention name)
 
   # The user's struct, in a program that makes kernels and one that writes the C++ of the library.
   file(CONFIGURE OUTPUT ${folder}/definition.cpp CONTENT
-    "#include \"${source}\"\n#include \"generators/sdpa/register_attention.h\"\n\nstatic const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");\n")
+    "#include \"${source}\"\n#include \"generators/attention/equations/register_attention.h\"\n\nstatic const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");\n")
   attune_need_parts(shared mask_blocks_generator attention_generator generator_math)
   attune_need_parts(generators sdpa_generator sdpa_backward_generator mask_blocks_program)
   attune_need_parts(describe describe_attention)
@@ -41,6 +41,7 @@ function(attune_add_attention name)
     DEPENDS ${name}.describe COMMENT "library ${name}" VERBATIM)
 
   add_library(${name} STATIC ${folder}/${name}.cpp)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # as libattune.a
   target_link_libraries(${name} PUBLIC attune::attune)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${folder}>)
   add_custom_target(${name}_header DEPENDS ${folder}/${name}.h)

@@ -53,6 +53,7 @@ function(attune_add_variants name)
   set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.variants.cpp)
   configure_file(${ATTUNE_SOURCE_DIR}/cmake/registered_variants.cpp.in ${source} @ONLY)
   add_library(${name} STATIC ${source})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${name} PUBLIC attune::attune)
   # Nobody calls the registration: without a symbol that is asked for, the linker would leave it out of the archive.
   target_link_options(${name} INTERFACE "LINKER:--undefined=attune_variants_of_${name}")

@@ -1,5 +1,5 @@
 # Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
-attune_add_generator_objects(attune_device_kernel schedules/device_kernel.cpp generators/private_runtime.cpp)
+attune_add_generator_objects(attune_device_kernel lowering/device_generator_main.cpp lowering/halide_patches/private_runtime.cpp)
 set_target_properties(attune_device_kernel PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
 # What kernels call that Halide's own module does not have. Without clang there are no variants of it.
@@ -8,10 +8,10 @@ if(ATTUNE_CLANG)
   set(device_module ${CMAKE_CURRENT_BINARY_DIR}/device_module)
   add_custom_command(OUTPUT ${device_module}.cpp BYPRODUCTS ${device_module}.bc
     COMMAND ${ATTUNE_CLANG} -x cl -cl-std=CL1.2 -target nvptx64-nvidia-cuda -O2 -emit-llvm
-      -c ${ATTUNE_SOURCE_DIR}/schedules/device_module.cl -o ${device_module}.bc
-    COMMAND ${CMAKE_COMMAND} -DIN=${device_module}.bc -DOUT=${device_module}.cpp
-      -P ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake
-    DEPENDS ${ATTUNE_SOURCE_DIR}/schedules/device_module.cl ${ATTUNE_SOURCE_DIR}/cmake/embed_device_module.cmake VERBATIM)
+      -c ${ATTUNE_SOURCE_DIR}/lowering/instructions/nvptx.cl -o ${device_module}.bc
+    COMMAND ${CMAKE_COMMAND} -DMODULE=ptx_dev -DBITCODE=${device_module}.bc -DOUT=${device_module}.cpp
+      -P ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake
+    DEPENDS ${ATTUNE_SOURCE_DIR}/lowering/instructions/nvptx.cl ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake VERBATIM)
   add_library(attune_device_module OBJECT ${device_module}.cpp)
   set_target_properties(attune_device_module PROPERTIES EXCLUDE_FROM_ALL TRUE)
 else()
@@ -21,7 +21,7 @@ endif()
 # attune_add_device_program(name part...): the program <name>.generator, which holds a generator of that name, of the part
 # <name>_generator and others of cmake/attune_ops.cmake.
 function(attune_add_device_program name)
-  attune_need_parts(objects ${name}_generator ${ARGN})
+  attune_need_parts(objects ${name}_generator argument_check lowering ${ARGN})
   add_executable(${name}.generator $<TARGET_OBJECTS:attune_device_kernel> ${objects})
   if(TARGET attune_device_module)
     target_sources(${name}.generator PRIVATE $<TARGET_OBJECTS:attune_device_module>)
@@ -31,27 +31,27 @@ function(attune_add_device_program name)
 endfunction()
 
 # Ops that have variants for devices, and the program of each: lanes and warps are other forms than the CPU's.
-set(attune_part_private_registers schedules/private_registers.cpp)
-set(attune_part_sdpa_lanes_generator generators/sdpa/lane_stages.cpp generators/sdpa/fragments.cpp
-  generators/sdpa/fragment_stages.cpp generators/sdpa/running_chunks.cpp generators/sdpa/gradient_pairs.cpp generators/sdpa/lane_gradient_stages.cpp
-  generators/sdpa/fragment_gradient_stages.cpp
-  generators/sdpa/sdpa_lanes_generator.cpp schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp
-  schedules/sdpa/cuda_simt.cpp schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
-  schedules/sdpa/cuda_mma_gradient.cpp schedules/shared_memory.cpp schedules/taken_iterations.cpp)
-attune_add_device_program(sdpa_lanes private_registers attention_generator backward_rows_stages generator_math)
+set(attune_part_sdpa_lanes_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
+  generators/attention/gpu/mma_stages.cpp generators/attention/gpu/online_softmax.cpp
+  generators/attention/gpu/gradient_pairs.cpp generators/attention/gpu/simt_gradient_stages.cpp
+  generators/attention/gpu/mma_gradient_stages.cpp generators/programs/sdpa_lanes_generator.cpp
+  schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp schedules/sdpa/cuda_simt.cpp
+  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
+  schedules/sdpa/cuda_mma_gradient.cpp)
+attune_add_device_program(sdpa_lanes attention_generator backward_rows_stages generator_math)
 foreach(op sdpa sdpa_backward additive)
   set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_lanes)
 endforeach()
 set(ATTUNE_DEVICE_PARAMS_sdpa_backward gradients=true)
 set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_softmax_lane_stages.cpp
-  generators/masked_softmax/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
+  generators/programs/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
   schedules/masked_softmax/cuda_simt.cpp)
 attune_add_device_program(masked_softmax_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)
 
 set(attune_part_linear_lanes_generator generators/linear/linear_lane_stages.cpp
   generators/linear/linear_lanes_generator.cpp schedules/linear/cuda_simt.cpp)
-attune_add_device_program(linear_lanes private_registers generator_math)
+attune_add_device_program(linear_lanes generator_math)
 set(ATTUNE_DEVICE_PROGRAM_linear linear_lanes)
 
 # Where they are installed, kernels hold code for GPUs beside the PTX.

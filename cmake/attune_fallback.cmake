@@ -66,9 +66,12 @@ function(attune_add_fallback)
   foreach(kernel IN LISTS kernels)
     attune_add_kernel(${kernel} LIBRARY ${name} ${kernel_${kernel}})
   endforeach()
-  # The tables of ops name those of the fallback, whose kernels call the runtime; the runtime's archive has empty ones in their place.
+  # The tables of ops name those of the fallback, whose kernels call the runtime; the runtime's archive has empty ones in their
+  # place.
   target_link_libraries(${name} INTERFACE attune_halide_runtime)
-  target_link_libraries(attune INTERFACE $<INSTALL_INTERFACE:attune::fallback>)
+  if(NOT BUILD_SHARED_LIBS)
+    target_link_libraries(attune INTERFACE $<INSTALL_INTERFACE:attune::fallback>)
+  endif()
   list(LENGTH kernels count)
   message(STATUS "attune: an installed library has ${count} kernels of avx2 beside")
 endfunction()

@@ -1,14 +1,21 @@
-# cmake --install: libattune.a, Halide's runtime, headers, CMake package. A consumer needs neither Halide nor Python. Beside
+# cmake --install: libattune.a and Halide's runtime, or libattune.so, which holds it; headers, CMake package, attune.pc for
+# pkg-config. A consumer needs neither Halide nor Python. Beside
 # them, for attune_add_attention(), attune_add_variants() and the tuner, what programs that make kernels are built from; those
 # do need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
 set(attune_sources_dir ${CMAKE_INSTALL_DATADIR}/attune)
-set_property(TARGET attune_halide_runtime PROPERTY EXPORT_NAME halide_runtime)
-set(attune_libraries attune attune_halide_runtime)
+set(attune_libraries attune)
+set(attune_pc_libs -lattune)
+if(NOT BUILD_SHARED_LIBS)
+  set_property(TARGET attune_halide_runtime PROPERTY EXPORT_NAME halide_runtime)
+  list(APPEND attune_libraries attune_halide_runtime)
+  list(APPEND attune_pc_libs -lattune_halide_runtime -pthread -ldl)
+endif()
 if(ATTUNE_HAS_FALLBACK)
   list(APPEND attune_libraries attune_fallback)
+  list(PREPEND attune_pc_libs -Wl,--undefined=attune_variants_of_attune_fallback -lattune_fallback)
   attune_install_after_building(attune_fallback)
 endif()
 install(TARGETS ${attune_libraries} EXPORT attuneTargets FILE_SET HEADERS)
@@ -19,14 +26,32 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake
   DESTINATION ${attune_cmake_dir})
 
+# attune.pc. An archive needs what it calls behind it whether --static is given or not, so there is nothing that is private.
+list(JOIN attune_pc_libs " " attune_pc_libs)
+set(attune_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(dir libdir includedir)
+  string(TOUPPER ${dir} variable)
+  set(attune_pc_${dir} ${CMAKE_INSTALL_${variable}})
+  if(NOT IS_ABSOLUTE "${attune_pc_${dir}}")
+    string(PREPEND attune_pc_${dir} "\${prefix}/")
+  endif()
+endforeach()
+set(attune_pc_prefix "")
+if(NOT IS_ABSOLUTE "${attune_pc_dir}")
+  file(RELATIVE_PATH attune_pc_prefix "/${attune_pc_dir}" "/")
+  string(REGEX REPLACE "/$" "" attune_pc_prefix "${attune_pc_prefix}")
+endif()
+configure_file(cmake/attune.pc.in ${PROJECT_BINARY_DIR}/attune.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/attune.pc DESTINATION ${attune_pc_dir})
+
 # In the folders that they have here, so that includes and CMake read the same.
-foreach(folder generators schedules cmake/tune)
+foreach(folder generators lowering schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
 install(DIRECTORY tools/tune/shapes DESTINATION ${attune_sources_dir}/tools/tune OPTIONAL)
 foreach(module add_attention add_op add_variants choose_targets numbers ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
-install(FILES cmake/check_numbers.py cmake/print_native_target.cpp cmake/registered_variants.cpp.in DESTINATION ${attune_sources_dir}/cmake)
+install(FILES cmake/check_numbers.py cmake/embed_module.cmake cmake/print_native_target.cpp cmake/registered_variants.cpp.in DESTINATION ${attune_sources_dir}/cmake)
 install(FILES runtime/src/dispatch/cpu_features.cpp runtime/src/dispatch/cpu_features.h
   DESTINATION ${attune_sources_dir}/runtime/src/dispatch)

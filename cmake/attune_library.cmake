@@ -11,18 +11,31 @@ function(attune_add_sources group)
   set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${group})
 endfunction()
 
-set(attune_headers additive.h additive_backward.h attention_library.h attune.h context.h dropout.h half.h kv_cache.h linear.h linear_backward.h
+set(attune_headers additive.h additive_backward.h attune.h block_mask.h context.h detail/api.h detail/array_view.h detail/memory.h
+  detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h linear_backward.h
   masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h sdpa.h sdpa_backward.h status.h
   tensor.h variants.h varlen.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
-add_library(attune STATIC)
+configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
+list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
+if(BUILD_SHARED_LIBS)
+  add_library(attune SHARED)
+  set_target_properties(attune PROPERTIES DEFINE_SYMBOL "")  # the same objects as of an archive
+  target_link_options(attune PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/attune.map)
+  set_property(TARGET attune APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/attune.map)
+else()
+  add_library(attune STATIC)
+endif()
 add_library(attune::attune ALIAS attune)
+# Before 1.0 a minor version may change the API.
+set_target_properties(attune PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 # A clean build reads headers longer than it compiles this.
 set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 attune_add_sources(core dispatch/cpu_features dispatch/lengths_column dispatch/op_call dispatch/shape_record dispatch/variant_table
   device/device_backend device/device_call execution/constant_pages execution/context execution/halide_call
   execution/processors execution/scratch execution/thread_team tensors/checks tensors/overlap tensors/tensor)
 attune_add_sources(listing dispatch/variants)
+attune_add_sources(version dispatch/version)
 attune_add_sources(sdpa attention/sdpa)
 attune_add_sources(attention attention/sdpa_arguments attention/sdpa_checks attention/sdpa_device
   attention/sdpa_dispatch attention/sdpa_kernel attention/sdpa_option_checks attention/sdpa_run attention/sdpa_workspace
@@ -48,11 +61,13 @@ attune_add_sources(multi_head layers/multi_head layers/multi_head_checks)
 attune_add_sources(multi_head_backward layers/multi_head_backward)
 attune_add_sources(masked_softmax softmax/masked_softmax)
 attune_add_sources(masked_softmax_backward softmax/masked_softmax_backward)
-# The archive becomes part of a shared object wherever a user makes one that calls it.
-set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include FILES ${attune_headers})
+# The archive becomes part of a shared object wherever a user makes one that calls it; that shows the API alone, too.
+set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include ${PROJECT_BINARY_DIR}/include FILES ${attune_headers})
 # The headers are C++17, so that a project's own standard stays as it is.
 target_compile_features(attune PUBLIC cxx_std_17 PRIVATE cxx_std_20)
 target_compile_options(attune PRIVATE ${ATTUNE_WARNINGS})
-target_include_directories(attune PRIVATE runtime/src $<TARGET_PROPERTY:Halide::Runtime,INTERFACE_INCLUDE_DIRECTORIES>)
+include(cmake/attune_arguments.cmake)
+target_sources(attune PRIVATE ${attune_arguments_dir}/kernel_arguments.h)
+target_include_directories(attune PRIVATE runtime/src ${attune_arguments_dir} $<TARGET_PROPERTY:Halide::Runtime,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(attune PRIVATE attune_halide_runtime)

@@ -2,50 +2,59 @@
 # library's own build, and by projects that make kernels with an installed one.
 
 # Parts: sources that are compiled once, for every program that has them.
-set(attune_part_generator_math generators/halide/uses_variable.cpp generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
+set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
-  schedules/register_storage.cpp schedules/edge_loads.cpp
-  schedules/matrix_tiles.cpp schedules/matrix_tile_join.cpp schedules/power_instructions.cpp schedules/stand_ins.cpp
-  schedules/prefetch.cpp schedules/prefetch_next.cpp)
-set(attune_part_attention_generator generators/sdpa/builder.cpp generators/sdpa/builder_dropout.cpp
-  generators/sdpa/builder_merge.cpp generators/sdpa/scores.cpp generators/sdpa/score_derivative.cpp generators/sdpa/user_attention.cpp)
-set(attune_part_sdpa_generator generators/sdpa/sdpa_stages.cpp generators/sdpa/pair_stages.cpp generators/sdpa/tile_stages.cpp
-  generators/sdpa/weights_stages.cpp generators/sdpa/sdpa_generator.cpp schedules/sdpa/root.cpp schedules/sdpa/scores.cpp
-  schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp
-  schedules/sdpa/split.cpp schedules/sdpa/weights.cpp schedules/sdpa/autoscheduled.cpp)
-set(attune_part_sdpa_backward_generator generators/sdpa/backward_generator.cpp generators/sdpa/backward_stages.cpp
-  generators/sdpa/backward_scores.cpp generators/sdpa/backward_pairs.cpp generators/sdpa/backward_tiles.cpp
-  generators/sdpa/backward_terms.cpp generators/sdpa/backward_captures.cpp generators/sdpa/backward_captured.cpp
-  schedules/sdpa/backward.cpp schedules/sdpa/backward_matrix_tiles.cpp schedules/sdpa/backward_terms.cpp)
+  schedules/matrix_tiles.cpp)
+# Of every program.
+set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp
+  lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/load_tiles_past_l1.cpp
+  lowering/passes/join_matrix_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
+  lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
+  lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
+set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
+set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions, each with Halide's of its name
+set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
+set(attune_part_attention_generator generators/attention/forward/builder.cpp generators/attention/forward/builder_dropout.cpp
+  generators/attention/forward/builder_merge.cpp generators/attention/equations/scores.cpp
+  generators/attention/equations/score_derivative.cpp generators/attention/equations/user_attention.cpp)
+set(attune_part_sdpa_generator generators/attention/forward/blocked_stages.cpp
+  generators/attention/forward/bf16_dot_stages.cpp generators/attention/forward/amx_stages.cpp
+  generators/attention/forward/weights_stages.cpp generators/programs/sdpa_generator.cpp schedules/sdpa/root.cpp
+  schedules/sdpa/scores.cpp schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp
+  schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp schedules/sdpa/split.cpp schedules/sdpa/weights.cpp
+  schedules/sdpa/autoscheduled.cpp)
+set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_generator.cpp
+  generators/attention/backward/blocked_stages.cpp generators/attention/backward/scores.cpp
+  generators/attention/backward/bf16_dot.cpp generators/attention/backward/amx.cpp generators/attention/backward/terms.cpp
+  generators/attention/backward/captures.cpp generators/attention/backward/captured.cpp schedules/sdpa/backward.cpp
+  schedules/sdpa/backward_matrix_tiles.cpp schedules/sdpa/backward_terms.cpp)
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
-set(attune_part_mask_blocks_program generators/mask_blocks/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
-set(attune_part_describe_attention generators/sdpa/describe_attention.cpp)
+set(attune_part_mask_blocks_program generators/programs/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
+set(attune_part_describe_attention generators/programs/describe_attention.cpp)
 set(attune_part_linear_stages generators/linear/linear_stages.cpp generators/linear/linear_tile_stages.cpp
   schedules/linear/root.cpp schedules/linear/panels.cpp schedules/linear/passes.cpp schedules/linear/tiles.cpp
   schedules/linear/fetch.cpp)
 set(attune_part_linear_generator generators/linear/linear_generator.cpp)
-set(attune_part_assembled_main generators/assembled_main.cpp generators/private_runtime.cpp)  # of every program
 set(attune_part_pack_linear_weight_generator generators/linear/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
 set(attune_part_batch_dot_generator generators/linear/batch_dot_generator.cpp)
-set(attune_part_transposed_dot_generator generators/transposed_dot/transposed_dot_generator.cpp
+set(attune_part_transposed_dot_generator generators/programs/transposed_dot_generator.cpp
   generators/transposed_dot/transposed_dot_stages.cpp schedules/transposed_dot/panels.cpp)
-set(attune_part_masked_softmax_generator generators/masked_softmax/masked_softmax_generator.cpp
+set(attune_part_masked_softmax_generator generators/programs/masked_softmax_generator.cpp
   generators/masked_softmax/masked_softmax_stages.cpp schedules/masked_softmax/root.cpp schedules/masked_softmax/rows.cpp)
-set(attune_part_masked_softmax_backward_generator generators/masked_softmax_backward/masked_softmax_backward_generator.cpp
+set(attune_part_masked_softmax_backward_generator generators/programs/masked_softmax_backward_generator.cpp
   generators/masked_softmax_backward/masked_softmax_backward_stages.cpp schedules/masked_softmax_backward/rows.cpp)
-set(attune_part_dropout_mask_generator generators/dropout_mask/dropout_mask_generator.cpp
+set(attune_part_dropout_mask_generator generators/programs/dropout_mask_generator.cpp
   generators/dropout_mask/dropout_mask_stages.cpp schedules/dropout_mask/root.cpp schedules/dropout_mask/rows.cpp)
-set(attune_part_merge_generator generators/merge/merge_generator.cpp generators/merge/merge_stages.cpp
+set(attune_part_merge_generator generators/programs/merge_generator.cpp generators/merge/merge_stages.cpp
   schedules/merge/root.cpp schedules/merge/rows.cpp)
-set(attune_part_max_magnitude_generator generators/max_magnitude/max_magnitude_generator.cpp
+set(attune_part_max_magnitude_generator generators/programs/max_magnitude_generator.cpp
   generators/max_magnitude/max_magnitude_stages.cpp schedules/max_magnitude/root.cpp schedules/max_magnitude/rows.cpp)
-set(attune_part_head_mean_generator generators/head_mean/head_mean_generator.cpp
-  generators/head_mean/head_mean_stages.cpp schedules/head_mean/root.cpp schedules/head_mean/rows.cpp)
-set(attune_part_backward_rows_stages generators/backward_rows/backward_rows_stages.cpp
-  schedules/backward_rows/backward_rows.cpp)
+set(attune_part_head_mean_generator generators/programs/head_mean_generator.cpp generators/head_mean/head_mean_stages.cpp
+  schedules/head_mean/root.cpp schedules/head_mean/rows.cpp)
+set(attune_part_backward_rows_stages generators/attention/backward/row_stages.cpp schedules/backward_rows/backward_rows.cpp)
 foreach(program backward_rows sink_gradient capture_sum)
-  set(attune_part_${program}_generator generators/backward_rows/${program}_generator.cpp)
+  set(attune_part_${program}_generator generators/programs/${program}_generator.cpp)
 endforeach()
 
 # Programs: <name>.generator, which holds a generator of that name, and its parts.

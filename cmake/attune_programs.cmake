@@ -13,7 +13,7 @@ endmacro()
 # compiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
 function(attune_add_generator_objects library)
   set(sources ${ARGN})
-  list(TRANSFORM sources PREPEND ${ATTUNE_SOURCE_DIR}/ REGEX "^(generators|schedules)/")
+  list(TRANSFORM sources PREPEND ${ATTUNE_SOURCE_DIR}/ REGEX "^(generators|lowering|schedules)/")
   add_library(${library} OBJECT ${sources})
   target_compile_features(${library} PRIVATE cxx_std_20)
   target_include_directories(${library} PRIVATE ${ATTUNE_SOURCE_DIR} ${ATTUNE_SOURCE_DIR}/generators/include)
@@ -42,11 +42,38 @@ function(attune_need_parts result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
-# attune_add_generator(program source...): a program that makes kernels, of sources and objects, with a main() around Halide's.
+# attune_need_instruction_modules(result): the objects of lowering/instructions that take the place of Halide's modules for AVX-512
+# and AMX in a program.
+function(attune_need_instruction_modules result)
+  if(NOT TARGET attune_instruction_modules)
+    find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15 llvm-as-14)
+    if(NOT ATTUNE_LLVM_AS)
+      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) or "
+        "name it in ATTUNE_LLVM_AS")
+    endif()
+    set(folder ${ATTUNE_SOURCE_DIR}/lowering/instructions)
+    set(script ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake)
+    set(objects "")
+    foreach(module IN LISTS attune_instruction_modules)
+      set(source ${folder}/${module}.ll)
+      set(file ${CMAKE_CURRENT_BINARY_DIR}/${module})
+      add_custom_command(OUTPUT ${file}.cpp BYPRODUCTS ${file}.bc
+        COMMAND ${ATTUNE_LLVM_AS} ${source} -o ${file}.bc
+        COMMAND ${CMAKE_COMMAND} -DMODULE=${module} -DBITCODE=${file}.bc -DOUT=${file}.cpp -P ${script}
+        DEPENDS ${source} ${script} COMMENT "module ${module}" VERBATIM)
+      list(APPEND objects ${file}.cpp)
+    endforeach()
+    add_library(attune_instruction_modules OBJECT ${objects})
+  endif()
+  set(${result} $<TARGET_OBJECTS:attune_instruction_modules> PARENT_SCOPE)
+endfunction()
+
+# attune_add_generator(program source...): a program that makes kernels, of sources and objects.
 function(attune_add_generator program)
-  attune_need_parts(main assembled_main)
-  add_halide_generator(${program} SOURCES ${ARGN} ${main})
-  target_link_options(${program} PRIVATE -Wl,--wrap=main)
+  attune_need_parts(main lowering generator_main argument_check)
+  attune_need_instruction_modules(modules)
+  add_executable(${program} ${ARGN} ${main} ${modules})
+  target_link_libraries(${program} PRIVATE Halide::Halide)
 endfunction()
 
 # attune_need_program(program): the program <program>.generator.
@@ -76,7 +103,7 @@ endfunction()
 macro(attune_find_halide who)
   if(NOT Halide_FOUND)
     find_package(Halide 21.0.0 EXACT QUIET COMPONENTS shared)
-    if(NOT Halide_FOUND OR NOT COMMAND add_halide_generator)
+    if(NOT Halide_FOUND)
       message(FATAL_ERROR "${who}: making kernels needs Halide 21.0.0 with its CMake package, which is not found. "
         "Install it (\"pip install halide==21.0.0\" in a virtual environment) and activate that environment, "
         "or name the package's folder in Halide_DIR.")
@@ -101,8 +128,11 @@ endfunction()
 function(attune_list_program target)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES")
   set(sources "")
-  foreach(part IN LISTS A_UNPARSED_ARGUMENTS ITEMS assembled_main)
+  foreach(part IN LISTS A_UNPARSED_ARGUMENTS ITEMS lowering generator_main argument_check)
     list(APPEND sources ${attune_part_${part}})
+  endforeach()
+  foreach(module IN LISTS attune_instruction_modules)
+    list(APPEND sources lowering/instructions/${module}.ll)
   endforeach()
   attune_json_strings(sources ${sources} ${A_SOURCES})
   attune_list_generator(PROGRAMS "\"${target}\": {\"file\": \"$<TARGET_FILE:${target}>\", \"sources\": ${sources}}")

@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
 
     std::printf("sentences of 9, 5 and 7 states, padded to 9\n");
     const std::vector<std::int32_t> lengths = {9, 5, 7};
-    options.valid_lens = ConstView(lengths.data(), {batch});
+    options.valid_lens = lengths;
     require(attune::scaled_dot_product_attention(context, decoder, encoder, encoder, all, options));
     float padding = 0;
     for (std::int64_t row = 0; row < batch * queries; row++)

@@ -56,8 +56,8 @@ int main(int argc, char **argv) {
     // v^T (W_s s_i + W_h h_j) is a sum of a part of i, which the softmax drops, and a part of j.
     std::printf("mistake: the document's code leaves the tanh out; then no decoder state has any influence\n");
     Array scores({length, 1}), flat({1, length});
-    require(attune::linear(context, projected, ConstView(w_score.numbers.data(), {1, 2}), {}, scores));
-    require(attune::masked_softmax(context, ConstView(scores.numbers.data(), {1, length}), flat));
+    require(attune::linear(context, projected, ConstView(w_score.numbers, {1, 2}), {}, scores));
+    require(attune::masked_softmax(context, ConstView(scores.numbers, {1, length}), flat));
     show("weights of every step", flat);
 
     if (argc > 1) draw(argv[1], alignment, {.queries = read, .keys = words});

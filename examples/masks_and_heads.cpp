@@ -35,11 +35,11 @@ void masks(attune::Context &context) {
     bool attended[4];
     float bias[4], no_bias[4];
     for (int j = 0; j < 4; j++) attended[j] = mask[j] == 0, bias[j] = mask[j] * -1e9f, no_bias[j] = mask[j] * -1e-9f;
-    attend(context, third, "[[0, 0, 1, 0]]", "[[100, 5]]", {.mask = ConstView(attended, {4})});
+    attend(context, third, "[[0, 0, 1, 0]]", "[[100, 5]]", {.mask = attended});
     std::printf("the same, as a bias of mask * -1e9\n");
-    attend(context, third, "[[0, 0, 1, 0]]", "[[100, 5]]", {.bias = ConstView(bias, {4})});
+    attend(context, third, "[[0, 0, 1, 0]]", "[[100, 5]]", {.bias = bias});
     std::printf("mistake: the document writes 1e-9, and then the masked key keeps its weight\n");
-    attend(context, third, "[[0, 0, 0.5, 0.5]]", "[[550, 5.5]]", {.bias = ConstView(no_bias, {4})});
+    attend(context, third, "[[0, 0, 0.5, 0.5]]", "[[550, 5.5]]", {.bias = no_bias});
 
     std::printf("look-ahead: the queries are the keys, and see none after their own\n");
     bool seen[4][4];
@@ -61,8 +61,9 @@ void multi_head(attune::Context &context) {
 
     std::printf("MultiHeadAttention(d_model 512, num_heads 8), y (1, 60, 512) as query, key and value\n");
     // README: multi-head
-    // Weights are (out, in), as linear layers have them: of query, key, value and output. Then the biases.
-    const attune::MultiHeadWeights layer{w_q, w_k, w_v, w_out, b_q, b_k, b_v, b_out};
+    // Weights are (out, in), as linear layers have them.
+    attune::MultiHeadWeights layer{.query = w_q, .key = w_k, .value = w_v, .out = w_out};
+    layer.query_bias = b_q, layer.key_bias = b_k, layer.value_bias = b_v, layer.out_bias = b_out;
     // Self-attention of y (1, 60, 512).
     Array out({1, 60, 512}), weights({1, 8, 60, 60});
     attune::Status status =

@@ -13,10 +13,10 @@ int main() {
     const std::int32_t valid_lens[] = {2, 6};
 
     attune::Context context;  // all cores
-    const attune::Status status = attune::scaled_dot_product_attention(
-        context, attune::ConstView(query.data(), {2, 1, 2}), attune::ConstView(key.data(), {2, 10, 2}),
-        attune::ConstView(value.data(), {2, 10, 4}, {0, 4, 1}),  // stride 0: the batch entries share their values
-        attune::View(out.data(), {2, 1, 4}), {.valid_lens = attune::ConstView(valid_lens, {2})});
+    const attune::Status status =
+        attune::scaled_dot_product_attention(context, {query, {2, 1, 2}}, {key, {2, 10, 2}},
+                                             {value, {2, 10, 4}, {0, 4, 1}},  // stride 0: the batch entries share their values
+                                             {out, {2, 1, 4}}, {.valid_lens = valid_lens});
     if (!status.ok()) return std::fprintf(stderr, "%s\n", status.message().c_str()), 1;
 
     for (int b = 0; b < 2; b++) std::printf("[%g,%g,%g,%g]\n", out[4 * b], out[4 * b + 1], out[4 * b + 2], out[4 * b + 3]);

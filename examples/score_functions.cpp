@@ -39,8 +39,7 @@ void regression(attune::Context &context) {
                                                        {0.5, "[1.78, 3.135, 3.131, 2.101, 1.507]"},
                                                        {1e4, "[2.3, 2.3, 2.3, 2.3, 2.3]"}};
     for (const auto &[sigma, expected] : kernels) {
-        require(attune::scaled_dot_product_attention(context, query, key, value,
-                                                     attune::View(estimate.numbers.data(), {asked, 1}),
+        require(attune::scaled_dot_product_attention(context, query, key, value, attune::View(estimate.numbers, {asked, 1}),
                                                      {.score = Score::gaussian, .scale = 1 / (sigma * sigma)}));
         show("Gaussian kernel, sigma " + text_of(float(sigma)), estimate, expected);
     }

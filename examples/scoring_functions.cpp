@@ -11,7 +11,7 @@ int main() {
     const Array scores = uniform({2, 2, 4});
     Array weights({2, 2, 4});
     const std::int32_t per_batch[] = {2, 3}, per_query[] = {1, 3, 2, 4};
-    require(attune::masked_softmax(context, scores, weights, {.valid_lens = ConstView(per_batch, {2})}));
+    require(attune::masked_softmax(context, scores, weights, {.valid_lens = per_batch}));
     show("valid_lens [2, 3]", weights);
     show_sums(weights);
     require(attune::masked_softmax(context, scores, weights, {.valid_lens = ConstView(per_query, {2, 2})}));
@@ -20,11 +20,10 @@ int main() {
 
     std::printf("what the masking does: a row of X without keys\n");
     const std::int32_t none[] = {0, 3};
-    require(attune::masked_softmax(context, scores, weights, {.valid_lens = ConstView(none, {2})}));
+    require(attune::masked_softmax(context, scores, weights, {.valid_lens = none}));
     show("masked by -inf: it takes nothing", Array({4}, {weights.numbers.begin(), weights.numbers.begin() + 4}),
          "[0, 0, 0, 0]");
-    require(
-        attune::masked_softmax(context, scores, weights, {.valid_lens = ConstView(none, {2}), .fill = attune::MaskFill::seed}));
+    require(attune::masked_softmax(context, scores, weights, {.valid_lens = none, .fill = attune::MaskFill::seed}));
     show("masked by -1e6, as in the document: all alike", Array({4}, {weights.numbers.begin(), weights.numbers.begin() + 4}),
          "[0.25, 0.25, 0.25, 0.25]");
 
@@ -41,7 +40,7 @@ int main() {
     Array out({2, 1, 4});
 
     std::printf("DotProductAttention, keys ones (2, 10, 2), values 0...39, valid_lens [2, 6]\n");
-    attune::SdpaOptions options{.valid_lens = ConstView(valid_lens, {2})};
+    attune::SdpaOptions options{.valid_lens = valid_lens};
     require(attune::scaled_dot_product_attention(context, normal({2, 1, 2}), keys, values, out, options));
     show("output", out, expected);
 
@@ -57,8 +56,8 @@ int main() {
     Array identity({10, 10}), dropped({2, 1, 10});
     for (std::size_t n = 0; n < 10; n++) identity.numbers[n * 11] = 1;
     additive.attention.dropout = {.probability = 0.5, .seed = 7};
-    require(attune::additive_attention(context, queries, keys, ConstView(identity.numbers.data(), {2, 10, 10}, {0, 10, 1}),
-                                       dropped, additive));
+    require(attune::additive_attention(context, queries, keys, ConstView(identity.numbers, {2, 10, 10}, {0, 10, 1}), dropped,
+                                       additive));
     show("weights", dropped);
     return exit_code();
 }

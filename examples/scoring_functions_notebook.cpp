@@ -16,7 +16,7 @@ int main() {
     const Array scores({2, 1, 4}, {1, 2, 3, 4, 4, 3, 2, 1});
     Array weights({2, 1, 4});
     const std::int32_t lens[] = {2, 3};
-    require(attune::masked_softmax(context, scores, weights, {.valid_lens = ConstView(lens, {2})}));
+    require(attune::masked_softmax(context, scores, weights, {.valid_lens = lens}));
     show("right", weights, "[[[0.2689, 0.7311, 0, 0]], [[0.6652, 0.2447, 0.09003, 0]]]");
     // exp(0) is 1, not 0.
     const Array zeroed({2, 1, 4}, {1, 2, 0, 0, 4, 3, 2, 0});
@@ -34,7 +34,7 @@ int main() {
     const ConstView values(value.numbers.data(), {2, 10, 4}, {0, 4, 1});
     const std::int32_t valid_lens[] = {2, 6};
     const std::string expected = "[[[2, 3, 4, 5]], [[10, 11, 12, 13]]]";
-    attune::SdpaOptions options{.valid_lens = ConstView(valid_lens, {2})};
+    attune::SdpaOptions options{.valid_lens = valid_lens};
     Array out({2, 1, 4});
 
     std::printf("DotProductAttention, keys ones (2, 10, 2), values 0...39, valid_lens [2, 6]\n");

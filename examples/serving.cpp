@@ -29,7 +29,6 @@ std::string text_of(const Words &words) {
     for (int word : words) text += (text.empty() ? "" : " ") + vocabulary[std::size_t(word)];
     return text;
 }
-ConstView ints(const std::vector<std::int32_t> &list) { return {list.data(), {std::int64_t(list.size())}}; }
 }  // namespace
 
 int main() {
@@ -49,11 +48,10 @@ int main() {
             put_key(key, value, row, requests[b], n);
             put_key(padded_key, padded_value, padded_row, requests[b], n);
         }
-    require(attune::variable_length_attention(context, query, key, value, ints(ends), ints(ends), out,
+    require(attune::variable_length_attention(context, query, key, value, ends, ends, out,
                                               {.scale = 1, .causal = Causal::bottom_right}));
     std::vector<std::int32_t> held = {0, 0};
-    require(
-        attune::kv_append(context, padded_key, padded_value, ints(held), key_cache, value_cache, {.new_lens = ints(lengths)}));
+    require(attune::kv_append(context, padded_key, padded_value, held, key_cache, value_cache, {.new_lens = lengths}));
     held = lengths;
     for (std::size_t b = 0; b < requests.size(); b++) requests[b].push_back(word_of(out, ends[b + 1] - 1));
     std::printf("the word after each prompt\n");
@@ -67,9 +65,9 @@ int main() {
             put(q, std::int64_t(b), requests[b].back(), 30);
             put_key(k, v, std::int64_t(b), requests[b], requests[b].size() - 1);
         }
-        require(attune::kv_append(context, k, v, ints(held), key_cache, value_cache));
+        require(attune::kv_append(context, k, v, held, key_cache, value_cache));
         require(attune::scaled_dot_product_attention(context, q, key_cache, value_cache, o,
-                                                     {.scale = 1, .causal = Causal::bottom_right, .cache_lens = ints(held)}));
+                                                     {.scale = 1, .causal = Causal::bottom_right, .cache_lens = held}));
         for (std::size_t b = 0; b < requests.size(); b++) {
             held[b]++;
             requests[b].push_back(word_of(o, std::int64_t(b)));
@@ -84,7 +82,7 @@ int main() {
     Array q = normal({batch, 1, 1, width}), whole = q, o[2] = {q, q}, merged = q;
     Array lse({batch, 1, 1}), lses[2] = {lse, lse};
     const std::int64_t split = 6;
-    require(attune::scaled_dot_product_attention(context, q, key_cache, value_cache, whole, {.valid_lens = ints(held)}));
+    require(attune::scaled_dot_product_attention(context, q, key_cache, value_cache, whole, {.valid_lens = held}));
     for (int part = 0; part < 2; part++) {
         const std::int64_t first = part ? split : 0, rows = part ? capacity - split : split;
         std::vector<std::int32_t> lens;
@@ -94,7 +92,7 @@ int main() {
                              {capacity * width, capacity * width, width, 1});
         };
         require(attune::scaled_dot_product_attention(context, q, rows_of(key_cache), rows_of(value_cache), o[part],
-                                                     {.valid_lens = ints(lens), .lse = lses[part]}));
+                                                     {.valid_lens = lens, .lse = lses[part]}));
     }
     require(attune::merge_attention(context, o[0], lses[0], o[1], lses[1], merged));
     float apart = 0;

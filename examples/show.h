@@ -20,21 +20,14 @@ struct Array {
     explicit Array(Shape extents, float fill = 0) : shape(std::move(extents)), numbers(count(shape), fill) {}
     Array(Shape extents, std::vector<float> given) : shape(std::move(extents)), numbers(std::move(given)) {}
 
-    operator attune::View() { return of<attune::View>(numbers.data()); }
-    operator attune::ConstView() const { return of<attune::ConstView>(numbers.data()); }
+    operator attune::View() { return {numbers, shape}; }
+    operator attune::ConstView() const { return {numbers, shape}; }
 
 private:
     static std::size_t count(const Shape &shape) {
         std::size_t product = 1;
         for (std::int64_t extent : shape) product *= std::size_t(extent);
         return product;
-    }
-    template<typename V, typename T> V of(T *data) const {
-        V view;
-        view.data = data, view.dtype = attune::DType::f32, view.rank = int(shape.size());
-        std::int64_t dense = 1;
-        for (int n = view.rank; n-- > 0; dense *= shape[n]) view.extent[n] = shape[n], view.stride[n] = dense;
-        return view;
     }
 };
 

@@ -1,12 +1,7 @@
 #include "schedules/matrix_tiles.h"
-#include "schedules/stand_ins.h"
 
 namespace attune {
 using namespace Halide;
-
-void load_tiles_past_l1() {
-    if (leaves_as_assembly()) let_stand_in("tileloadd\t", "tileloaddt1\t");
-}
 
 void schedule_matrix_tiles(Func tiles, Func product, const TiledSide &x, const TiledSide &y, const RVar &along) {
     RVar step("tile_step"), term("tile_term");

@@ -22,13 +22,4 @@ void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const Tiled
 void schedule_matrix_tiles(Halide::Func tiles, Halide::Func product, const TiledSide &x, const TiledSide &y,
                            const Halide::RVar &term, const Halide::RVar &step, int together = 4);
 
-// Halide 21 knows one form of a sum in a tile register: zeroed, added to, copied, one tile after the other. Once it is lowered,
-// tiles that follow each other take their steps together: what two of them read is loaded once, and none waits for its own
-// last product.
-void join_matrix_tiles(Halide::Pipeline);
-
-// Of the kernel that this program makes: matrix tiles are loaded past L1. What is in L1 stays there, such as the factor that was just
-// written and that all tiles of the other meet. LLVM knows the instruction and no pass that chooses it (schedules/stand_ins.h).
-void load_tiles_past_l1();
-
 }  // namespace attune

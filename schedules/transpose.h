@@ -7,11 +7,6 @@ namespace attune {
 // Rows come in as vectors, and every pass is unrolled, so that its storage is promoted to registers.
 void schedule_transpose(BlockTranspose, const Halide::LoopLevel &block);
 
-// What is left to do in a pipeline with such blocks: a shuffle of two vectors reads these, not what lies between its first and last
-// element, nor every second one, and rows that were written by groups are read by groups. LLVM keeps vectors in registers only if
-// they are read as they were written.
-void shuffle_whole_vectors(Halide::Pipeline);
-
 // A stage of a Func that reads tables in transposed blocks: it takes them block by block. Its columns are split already.
 void schedule_blocks(Halide::Stage consumer, Halide::Func of, Halide::VarOrRVar row, Halide::VarOrRVar column,
                      Halide::VarOrRVar column_block, const std::vector<BlockTranspose> &tables);

@@ -40,7 +40,7 @@ def assemble(ptx, capability):
 
 
 def shared_memory(ptx):
-    """Bytes that a block is launched with: ptxas does not know them, schedules/device_kernel.cpp writes them down."""
+    """Bytes that a block is launched with: ptxas does not know them, lowering/device_generator_main.cpp writes them down."""
     return int(re.search(r"^// shared memory: (\d+) bytes$", ptx, re.M)[1])
 
 

@@ -40,7 +40,7 @@ int usage_error(const CLI::App &app, const CLI::ParseError &error) {
 
 int run(int argc, char **argv) {
     CLI::App app("Attention functions from the command line, over .npy files.", "attune");
-    app.set_version_flag("--version", std::string("attune ") + ATTUNE_VERSION);
+    app.set_version_flag("--version", std::string("attune ") + attune::linked_version_string());
     app.require_subcommand(1);
     app.footer("Examples:\n  attune run sdpa --query q.npy --key k.npy --value v.npy --out o.npy\n  attune variants\n  attune "
                "doctor\n\n"

@@ -3,23 +3,10 @@
 #include <cmath>
 
 namespace gallery {
-namespace {
 
-template<typename V, typename T> V view_of(T *data, const std::vector<std::int64_t> &shape) {
-    V view;
-    view.data = data, view.dtype = attune::dtype_of<std::remove_const_t<T>>(), view.rank = int(shape.size());
-    std::int64_t dense = 1;
-    for (int n = view.rank; n-- > 0; dense *= shape[std::size_t(n)])
-        view.extent[n] = shape[std::size_t(n)], view.stride[n] = dense;
-    return view;
-}
-
-}  // namespace
-
-Array::operator attune::View() { return view_of<attune::View>(floats.data(), shape); }
+Array::operator attune::View() { return {floats, shape}; }
 Array::operator attune::ConstView() const {
-    return integers.empty() ? view_of<attune::ConstView>(floats.data(), shape)
-                            : view_of<attune::ConstView>(integers.data(), shape);
+    return integers.empty() ? attune::ConstView(floats, shape) : attune::ConstView(integers, shape);
 }
 
 Array number(float x) { return {{}, {x}}; }

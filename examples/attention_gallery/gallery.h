@@ -1,7 +1,7 @@
 // What an entry of the gallery is: its formula in double precision, captures for given sizes, and the calls of its library.
 #pragma once
-#include <attune/attention_library.h>
 #include <attune/attune.h>
+#include <attune/block_mask.h>
 #include <cstdint>
 #include <functional>
 #include <random>

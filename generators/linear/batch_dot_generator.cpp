@@ -1,8 +1,8 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/math/accumulator.h"
-#include "schedules/edge_loads.h"
+#include "lowering/lower.h"
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
-#include "schedules/require.h"
 
 namespace {
 enum class Schedule { root, panels };
@@ -57,8 +57,9 @@ public:
             attune::schedule_passes(stages, out, tuning, target);
         else
             attune::schedule_panels(stages, out, tuning, target);
-        if (prefetch_tiles) attune::fetch_rows_ahead(stages, out, get_pipeline(), a, tuning);
-        attune::mask_loads_beyond_end(get_pipeline(), {a, x}, target);
+        attune::Passes passes{.masked_tail_loads = {a, x}};
+        if (prefetch_tiles) attune::fetch_rows_ahead(stages, out, passes, a, tuning);
+        attune::lower(get_pipeline(), passes, target);
     }
 
 private:

@@ -1,10 +1,10 @@
 // Wiring only: parameters, inputs, outputs.
 #include "generators/linear/packed_panels.h"
 #include "generators/math/accumulator.h"
-#include "schedules/edge_loads.h"
+#include "lowering/lower.h"
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 
 namespace {
@@ -98,10 +98,14 @@ public:
             attune::schedule_weight_tiles(stages, out, tuning, target);
         else
             attune::schedule_panels(stages, out, tuning, target);
-        if (schedule_name == Schedule::tiles) attune::join_matrix_tiles(get_pipeline());
-        attune::shuffle_whole_vectors(get_pipeline());
-        attune::mask_loads_beyond_end(get_pipeline(), {x, weight}, target);
-        attune::fetch_weights_ahead(stages, out, get_pipeline(), weight, tuning, prefetch_depth, prefetch_runs == 1);
+        attune::Passes passes{
+            .join_matrix_tiles = schedule_name == Schedule::tiles,
+            // Rows of a tile are in L1, where they were just laid; weights of a whole depth would drive them out.
+            .load_tiles_past_l1 = schedule_name == Schedule::tiles && tile_chunks == 0,
+            .whole_vectors = true,
+            .masked_tail_loads = {x, weight}};
+        attune::fetch_weights_ahead(stages, out, passes, weight, tuning, prefetch_depth, prefetch_runs == 1);
+        attune::lower(get_pipeline(), passes, target);
         if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }

@@ -1,8 +1,8 @@
 // Wiring only: products with a matrix in the form of linear_lane_stages.h. Its inputs differ from those of
 // linear_generator.cpp, because nothing of a call may be copied from host memory here: a bias is what the caller gave, or none.
 #include "generators/math/bf16_bits.h"
+#include "lowering/lower.h"
 #include "schedules/linear/lane_schedules.h"
-#include "schedules/private_registers.h"
 
 namespace {
 using namespace Halide;
@@ -18,7 +18,6 @@ public:
     GeneratorParam<int> lane_rows{"lane_rows", 8, 1, 16};
     GeneratorParam<int> lane_columns{"lane_columns", 8, 1, 16};
 
-    // The order of these is that of the arguments (runtime/src/linear.cpp).
     Input<Buffer<void, 4>> x{"x"};            // (k, m, h, b)
     Input<Buffer<void, 2>> weight{"weight"};  // (k, n)
     Input<bool> has_bias{"has_bias"};
@@ -48,7 +47,7 @@ public:
         auto buffer = static_cast<Func>(*out).output_buffer();
         for (int n = 0; n < 4; n++) buffer.dim(n).set_min(0);
         attune::schedule_linear_lanes(stages, *out, {tile_rows, tile_columns, tile_depth, lane_rows, lane_columns});
-        attune::keep_registers_private(get_pipeline());
+        attune::lower(get_pipeline(), {.thread_local_registers = true}, target);
     }
 
 private:

@@ -1,6 +1,6 @@
 // Wiring only: parameters, inputs, outputs.
+#include "lowering/lower.h"
 #include "schedules/linear/pack_schedules.h"
-#include "schedules/transpose.h"
 
 namespace {
 enum class Schedule { root, blocks };
@@ -35,7 +35,7 @@ public:
             attune::schedule_blocks(stages, packed, {block}, target);
         else
             attune::schedule_root(stages, packed);
-        attune::shuffle_whole_vectors(get_pipeline());
+        attune::lower(get_pipeline(), {.whole_vectors = true}, target);
     }
 
 private:

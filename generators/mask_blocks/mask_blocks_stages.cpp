@@ -1,6 +1,6 @@
 #include "generators/mask_blocks/mask_blocks_stages.h"
-#include "generators/sdpa/block_mask.h"
-#include "generators/sdpa/user_attention.h"
+#include "generators/attention/equations/user_attention.h"
+#include "generators/attention/forward/block_mask.h"
 #include <map>
 
 namespace attune {

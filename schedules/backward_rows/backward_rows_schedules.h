@@ -1,6 +1,6 @@
 // How what the gradients of attention need of each query is computed.
 #pragma once
-#include "generators/backward_rows/backward_rows_stages.h"
+#include "generators/attention/backward/row_stages.h"
 
 namespace attune {
 

@@ -1,5 +1,5 @@
 #include "schedules/head_mean/head_mean_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,7 +1,7 @@
 // A block computes a tile of the result. Tiles of x and of the weight are copied to shared memory, the depth outermost, so that
 // a lane reads side by side what it multiplies; its sums stay in registers from the first product to the last.
 #include "schedules/linear/lane_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 
 namespace attune {
 using namespace Halide;

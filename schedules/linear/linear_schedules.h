@@ -1,6 +1,7 @@
 // How products with a matrix are computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/linear/linear_stages.h"
+#include "lowering/lower.h"
 
 namespace attune {
 
@@ -50,12 +51,12 @@ void schedule_weight_tiles(LinearStages &, Halide::Func out, const PanelTuning &
 // Weights that are read by blocks, into a panel or by sums of few rows, or as they lie by weight_tiles, are fetched (prefetch.h) when
 // what reads them is `depth` terms before them, a multiple of a block or of the depth of a matrix tile; 0: they are not. in_runs: in the
 // runs of prefetch.h, where `depth` is that of a chunk; weights that are packed come while the chunk before is summed.
-void fetch_weights_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &weight,
-                         const PanelTuning &, int depth, bool in_runs);
+void fetch_weights_ahead(LinearStages &, Halide::Func out, Passes &, const Halide::ImageParam &weight, const PanelTuning &,
+                         int depth, bool in_runs);
 
 // While a register tile of panels is computed, rows of x are fetched for the next: of the same chunk, or of the next one where
 // tile_chunks is 0.
-void fetch_rows_ahead(LinearStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &x, const PanelTuning &);
+void fetch_rows_ahead(LinearStages &, Halide::Func out, Passes &, const Halide::ImageParam &x, const PanelTuning &);
 
 // What panels and passes share: a register tile that is given, of whole vectors.
 void require_tile(const PanelTuning &, int lanes);

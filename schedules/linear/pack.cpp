@@ -1,6 +1,6 @@
 // Weights packed word by word, or by transposing square blocks in registers.
 #include "schedules/linear/pack_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/transpose.h"
 
 namespace attune {

@@ -1,6 +1,6 @@
 // Weights in panels: packed for a task, read by register tiles of rows by columns.
 #include "schedules/linear/linear_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/transpose.h"
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Few rows whose sums stay in a first cache: weights are read as they lie, some rows of them at a time.
 #include "schedules/linear/linear_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,7 +1,7 @@
 // Products of matrix tiles (AMX).
+#include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
 #include "schedules/transpose.h"
 
 namespace attune {
@@ -47,8 +47,6 @@ void schedule_tiles(LinearStages &s, Func out, const PanelTuning &tuning, const 
         product.split(m, mo, mi, tuning.tile_rows, TailStrategy::RoundUp).reorder(n, mi, mo, s.product_chunk, h, b);
     product.vectorize(n, lanes).unroll(n);
 
-    // Rows of a tile are in L1, where they were just laid; weights of a whole depth would drive them out.
-    if (to_out) load_tiles_past_l1();
     // All rows of a task take its weights, or a chunk of them before the next; a tile of rows is laid in L1 for all columns.
     const LoopLevel of_chunk(s.product, s.product_chunk), of_rows(s.product, mo);
     schedule_panel(s, to_out ? LoopLevel(out, task) : of_chunk, tuning.tile_columns, tuning.block, lanes);

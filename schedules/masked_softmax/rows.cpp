@@ -1,5 +1,5 @@
 #include "schedules/masked_softmax/masked_softmax_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,6 +1,6 @@
 #include "schedules/half_lanes.h"
 #include "schedules/masked_softmax_backward/masked_softmax_backward_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 
 namespace attune {
 using namespace Halide;

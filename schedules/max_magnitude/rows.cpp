@@ -1,5 +1,5 @@
 #include "schedules/max_magnitude/max_magnitude_schedules.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,5 +1,5 @@
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/backward_schedules.h"
 #include "schedules/transpose.h"
 

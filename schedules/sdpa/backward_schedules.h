@@ -1,6 +1,6 @@
 // How the gradients of attention are computed.
 #pragma once
-#include "generators/sdpa/backward_stages.h"
+#include "generators/attention/backward/blocked_stages.h"
 
 namespace attune {
 

@@ -1,4 +1,4 @@
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/backward_schedules.h"
 
 namespace attune {

@@ -1,7 +1,7 @@
 // The warps of a block walk the keys together: chunk by chunk, keys and values are copied to shared memory, where every warp
 // reads them for its own rows. Scores, weights and weighted values are fragments in registers, and no lane waits for another
 // but where a chunk is staged.
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/fragment_schedules.h"
 #include "schedules/sdpa/lane_schedules.h"
 

@@ -1,7 +1,7 @@
 // Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
 // queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
-#include "schedules/prefetch.h"
-#include "schedules/require.h"
+#include "lowering/passes/prefetch.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace attune {

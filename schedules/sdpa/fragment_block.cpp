@@ -1,5 +1,5 @@
 // Parts of the schedules by fragments (fragment_schedules.h).
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/fragment_schedules.h"
 
 namespace attune {

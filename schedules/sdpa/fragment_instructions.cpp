@@ -1,14 +1,14 @@
-#include "schedules/device_instructions.h"
-#include "schedules/require.h"
+#include "lowering/instructions/nvptx.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/fragment_schedules.h"
-#include "schedules/shared_memory.h"
+#include "lowering/passes/async_copies.h"
 
 namespace attune {
 using namespace Halide;
 
 FragmentInstructions fragment_instructions(const Target &target, const Type &type) {
     require(target.has_feature(Target::CUDA), "products of matrices are known for CUDA alone");
-    // Of schedules/device_module.cl.
+    // Of lowering/instructions/nvptx.cl.
     const bool whole = type.bits() == 32;
     const std::string suffix = whole ? "f32" : type.is_float() ? "f16" : "bf16";
     auto call = [suffix](const Type &result, const std::string &name, const std::vector<Expr> &args) {

@@ -1,8 +1,8 @@
-// How attention in the form of fragment_stages.h, and its gradients in that of fragment_gradient_stages.h, are computed: on a
+// How attention in the form of mma_stages.h, and its gradients in that of mma_gradient_stages.h, are computed: on a
 // GPU. No equation, no Func of its own.
 #pragma once
-#include "generators/sdpa/fragment_gradient_stages.h"
-#include "generators/sdpa/fragment_stages.h"
+#include "generators/attention/gpu/mma_gradient_stages.h"
+#include "generators/attention/gpu/mma_stages.h"
 
 namespace attune {
 

@@ -1,5 +1,5 @@
 #include "generators/math/exp2.h"
-#include "schedules/device_instructions.h"
+#include "lowering/instructions/nvptx.h"
 #include "schedules/sdpa/lane_schedules.h"
 
 namespace attune {

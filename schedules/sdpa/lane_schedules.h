@@ -1,8 +1,8 @@
-// How attention in the form of lane_stages.h is computed: on a GPU. No equation, no Func of its own.
+// How attention in the form of simt_stages.h is computed: on a GPU. No equation, no Func of its own.
 #pragma once
-#include "generators/backward_rows/backward_rows_stages.h"
-#include "generators/sdpa/lane_gradient_stages.h"
-#include "generators/sdpa/lane_stages.h"
+#include "generators/attention/backward/row_stages.h"
+#include "generators/attention/gpu/simt_gradient_stages.h"
+#include "generators/attention/gpu/simt_stages.h"
 
 namespace attune {
 

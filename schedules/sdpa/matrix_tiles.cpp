@@ -1,7 +1,7 @@
 // As prefill, with products of matrix tiles (AMX). Scores of a chunk leave the tile registers once, and are scaled as they are
 // read. Keys, and values transposed, are laid in rows once for all queries.
 #include "schedules/matrix_tiles.h"
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <tuple>
 

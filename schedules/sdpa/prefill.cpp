@@ -1,8 +1,8 @@
 // One task is one tile of queries of one head. Lanes are queries: K and V are read as scalars in their own layout, nothing
 // of them is packed, and the softmax of a row needs no operation across lanes. A chunk's scores stay in L1 or L2 between
 // the two products.
-#include "schedules/prefetch.h"
-#include "schedules/require.h"
+#include "lowering/lower.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <algorithm>
 
@@ -39,21 +39,22 @@ void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, cons
     }
 }
 
-void fetch_next_tiles(const SdpaStages &s, Pipeline pipeline, const ImageParam &key, const ImageParam &value,
-                      int channel_tile) {
+void fetch_next_tiles(const SdpaStages &s, Passes &passes, const ImageParam &key, const ImageParam &value, int channel_tile) {
     for (const bool full : {true, false}) {
         const SdpaPartials &p = full ? s.full : s.part;
         const LoweredLoop channels{s.chunk_mixed, full ? 1 : 2, s.d.name()};
         require(!p.wide_key.defined() && !p.wide_value.defined(), "prefetch_tiles is for inputs of the type that is summed");
-        fetch_for_later(pipeline, key, {p.score, 1, p.channel.name()}, {p.logit, 1, p.logit_keys.block.name()}, 1);
+        passes.prefetches.push_back(
+            {key, PrefetchLines{{p.score, 1, p.channel.name()}, {p.logit, 1, p.logit_keys.block.name()}, 1}});
         int update = 0;
         for (const KeyLoop &keys : p.mixed_keys)
-            fetch_for_later(pipeline, value, {p.mixed, ++update, (full ? keys.key : keys.block).name()}, channels,
-                            tiles_of_line(value.type(), channel_tile));
+            passes.prefetches.push_back({value, PrefetchLines{{p.mixed, ++update, (full ? keys.key : keys.block).name()},
+                                                              channels,
+                                                              tiles_of_line(value.type(), channel_tile)}});
     }
 }
 
-void fetch_tables(const SdpaStages &s, Pipeline pipeline, const ImageParam &table, const std::string &name, const Expr &given,
+void fetch_tables(const SdpaStages &s, Passes &passes, const ImageParam &table, const std::string &name, const Expr &given,
                   const PrefillTuning &tuning) {
     const SdpaPartials &p = s.part;  // a table may mask any key: no chunk is known to be seen whole
     const LoweredLoop chunk{s.chunk_mixed, 2, s.part_chunk.name()}, keys{p.logit, 1, p.logit_keys.block.name()};
@@ -61,11 +62,12 @@ void fetch_tables(const SdpaStages &s, Pipeline pipeline, const ImageParam &tabl
     for (const ScoreUpdate &step : p.steps) {
         if (std::count(step.table_names.begin(), step.table_names.end(), name) == 0) continue;
         const LoweredLoop reads{p.logit, step.update + 1, step.keys.block.name()};
-        fetch_runs(pipeline, table, {reads, lines, {chunk}, {{keys, tuning.chunk / tuning.key_tile}}, given});
+        passes.prefetches.push_back(
+            {table, PrefetchRuns{reads, lines, {chunk}, {{keys, tuning.chunk / tuning.key_tile}}, given}});
     }
 }
 
-void fetch_next_queries(const SdpaStages &s, Func out, Pipeline pipeline, const ImageParam &query, int head_dim) {
+void fetch_next_queries(const SdpaStages &s, Func out, Passes &passes, const ImageParam &query, int head_dim) {
     require(head_dim > 0, "prefetch_queries is for a head size that is known, head_dim is 0");
     require(s.query_blocks.has_value(), "prefetch_queries is for head sizes and tile_q that blocks divide");
     constexpr int blocks_at_least = 8;  // of keys, over which they are fetched
@@ -74,13 +76,12 @@ void fetch_next_queries(const SdpaStages &s, Func out, Pipeline pipeline, const 
     for (const bool full : {true, false}) {
         const SdpaPartials &p = full ? s.full : s.part;
         const LoweredLoop chunk{s.chunk_mixed, full ? 1 : 2, (full ? s.full_chunk : s.part_chunk).name()};
-        fetch_runs(pipeline, query,
-                   {channels,
-                    lines,
-                    {task},
-                    {{chunk, 1},
-                     {{p.logit, 1, p.logit_keys.block.name()}, blocks_at_least, true},
-                     {{p.score, 1, p.channel.name()}, head_dim}}});
+        passes.prefetches.push_back({query, PrefetchRuns{channels,
+                                                         lines,
+                                                         {task},
+                                                         {{chunk, 1},
+                                                          {{p.logit, 1, p.logit_keys.block.name()}, blocks_at_least, true},
+                                                          {{p.score, 1, p.channel.name()}, head_dim}}}});
     }
 }
 

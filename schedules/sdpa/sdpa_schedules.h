@@ -1,7 +1,8 @@
 // How attention is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
-#include "generators/sdpa/tile_stages.h"
-#include "generators/sdpa/weights_stages.h"
+#include "generators/attention/forward/amx_stages.h"
+#include "generators/attention/forward/weights_stages.h"
+#include "lowering/lower.h"
 #include <functional>
 
 namespace attune {
@@ -28,16 +29,16 @@ int line_channels_of(const PrefillTuning &, const Halide::Type &value, const Hal
 
 // Of prefill, for K and V that come from beyond L2: while a register tile is computed, what a later one reads is fetched, keys of the
 // next tile of keys and the next cache line of each value.
-void fetch_next_tiles(const SdpaStages &, Halide::Pipeline, const Halide::ImageParam &key, const Halide::ImageParam &value,
+void fetch_next_tiles(const SdpaStages &, Passes &, const Halide::ImageParam &key, const Halide::ImageParam &value,
                       int channel_tile);
 
 // Of prefill, for head sizes that the generator knows: while the scores of a task's first chunks are computed, queries of the next task
 // are fetched.
-void fetch_next_queries(const SdpaStages &, Halide::Func out, Halide::Pipeline, const Halide::ImageParam &query, int head_dim);
+void fetch_next_queries(const SdpaStages &, Halide::Func out, Passes &, const Halide::ImageParam &query, int head_dim);
 
 // Of prefill and pairs: while a chunk is scored, the rows that its steps will read of a table of pairs, a bias or a mask, are fetched,
 // where that is given. `name`: what the steps call it (ScoreUpdate).
-void fetch_tables(const SdpaStages &, Halide::Pipeline, const Halide::ImageParam &table, const std::string &name,
+void fetch_tables(const SdpaStages &, Passes &, const Halide::ImageParam &table, const std::string &name,
                   const Halide::Expr &given, const PrefillTuning &);
 
 // The same where products take pairs of bf16; key_tile is even.

@@ -1,5 +1,5 @@
 // What the schedules with one task for a tile of queries share: tasks, merge, and the loop over chunks.
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"
 

@@ -1,5 +1,5 @@
 // Weights or scores: all of a tile's rows at a time, all keys; lanes are queries, and what leaves is transposed in blocks.
-#include "schedules/require.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"
 

@@ -51,7 +51,7 @@ attune::Status run(attune::Context &context, SdpaBackwardArrays<T> &a, std::stri
     call.forward.scale = attune::scale_of(options, a.f().head_dim);
     attune::BackwardChoice choice;
     // All but the tiles; those that are chosen give the gradient of a bias, or not, where these do: their chunk is the same.
-    if (status = attune::choose_backward(context.state(), call, {}, choice); !status.ok()) return status;
+    if (status = attune::choose_backward(state_of(context), call, {}, choice); !status.ok()) return status;
     choice.tiles = {&gradient_kernel(call.forward.sizes.dtype, kind, a.f().head_dim), "the kernel under test"};
     return run_backward(context, call, choice);
 }

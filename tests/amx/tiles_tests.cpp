@@ -53,14 +53,18 @@ template<class T> const attune::VariantRecord &sdpa_kernel(std::string_view kind
     });
 }
 
-template<class T> attune::Status run(attune::Context &context, SdpaArrays<T> &a, std::string_view kind) {
+template<class T> attune::Status check(SdpaArrays<T> &a, attune::SdpaCall &call) {
     const attune::SdpaOptions options = a.options({});
-    attune::SdpaCall call;
     const attune::Status checked =
         check_attention(a.query.view(), a.key.view(), a.value.view(), a.out.view(), options, {}, call);
-    if (!checked.ok()) return checked;
     call.scale = attune::scale_of(options, a.the.head_dim);
-    return run_kernel(context.state(), call, sdpa_kernel<T>(kind, a.the.head_dim), nullptr);
+    return checked;
+}
+
+template<class T> attune::Status run(attune::Context &context, SdpaArrays<T> &a, std::string_view kind) {
+    attune::SdpaCall call;
+    if (const attune::Status checked = check(a, call); !checked.ok()) return checked;
+    return run_kernel(state_of(context), call, sdpa_kernel<T>(kind, a.the.head_dim), nullptr);
 }
 
 template<class T> void check_sdpa(attune::Context &context, SdpaArrays<T> &a, std::string_view kind = "plain") {
@@ -83,7 +87,7 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
     std::int32_t ahead = 0, task_tiles = 2;
     void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, &task_tiles, out_buffer.get()};
     if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv;
-    return call_kernel(context.state(), kernel, args, threads);
+    return call_kernel(state_of(context), kernel, args, threads);
 }
 
 }  // namespace
@@ -293,6 +297,43 @@ TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {
         CHECK(same_bits(many.out.values(), whole.out.values()));
     }
     CHECK(machine.multiplied());
+}
+
+TEST_CASE("matrix tiles: few heads at a time have the bits of all", "[amx]") {
+    const Machine machine;
+    if (!machine.runs()) return;
+    attune::Context context;
+    for (const std::string_view kind : {"scored", "training"}) {
+        SdpaCase c{.batch = 2, .query_heads = 6, .key_heads = 3, .queries = 37, .keys = 131, .head_dim = 64, .value_dim = 64};
+        c.valid_lens = {131, 70}, c.sinks = true, c.alibi = Alibi::standard, c.bias = "hij", c.mask = "b1ij", c.softcap = 3;
+        if (kind == "training") c.dropout = {.probability = 0.3, .seed = 11};
+        SdpaArrays<BFloat16> whole(c), parts(c);
+        REQUIRE(run(context, whole, kind).ok());
+        attune::SdpaCall call;
+        REQUIRE(check(parts, call).ok());
+        for (std::int64_t b = 0; b < c.batch; b++)
+            for (const auto &[first, end] : {std::pair<std::int64_t, std::int64_t>(0, 1), {1, 3}}) {
+                const attune::SdpaCall part = slice_key_heads(slice(call, b, b + 1), first, end);
+                REQUIRE(run_kernel(state_of(context), part, sdpa_kernel<BFloat16>(kind, 64), nullptr).ok());
+            }
+        INFO(kind);
+        CHECK(same_bits(parts.out.values(), whole.out.values()));
+        CHECK(same_bits(parts.lse.values(), whole.lse.values()));
+    }
+}
+
+TEST_CASE("matrix tiles: copies of keys and values are bounded", "[amx]") {
+    const attune::VariantRecord &tiles = sdpa_kernel<BFloat16>("plain", 128);
+    attune::SdpaProblem p{.dtype = attune::DType::bf16, .batch = 3, .query_heads = 64, .key_heads = 16, .queries = 64,
+                          .keys = 1024, .head_dim = 128, .value_dim = 128};
+    CHECK(key_heads_together(tiles, p, 2) == 3 * 16);
+    p.keys = 16384;  // 10 MiB a head: 128 channels of each, and room for 32 more, of 2 bytes
+    CHECK(key_heads_together(tiles, p, 2) == 6);
+    CHECK(key_heads_together(tiles, p, 64) == 16);
+    p.keys = 1 << 20;
+    CHECK(key_heads_together(tiles, p, 2) == 2);
+    attune::Context context({.threads = 2});
+    CHECK(sdpa_workspace_bytes(state_of(context), tiles, p) < std::size_t(2) << 30);
 }
 
 TEST_CASE("matrix tiles: the same bits by one thread and by two", "[amx]") {

@@ -1,6 +1,7 @@
 // Every variant of sdpa for a device against the reference, by whichever backend this program is linked with.
 #include "device/device_call.h"
 #include "tests/cuda/device_variants.h"
+#include "tests/support/given_scores.h"
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
@@ -156,6 +157,31 @@ TEST_CASE("device: infinite values and NaN behind a diagonal", "[device]") {
             check_arrays(context, a, v.name);
         }
     });
+}
+
+TEST_CASE("device: scores far from 0 weigh as their differences say", "[device]") {
+    attune::Context context;
+    for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        using T = decltype(zero);
+        const auto [head_dim, value_dim] = head_sizes_of(v, 0);
+        const auto check = [&](std::int64_t queries, std::int64_t keys, const auto &score) {
+            const GivenScores given{queries, keys, score, [](std::int64_t j) { return j % classes; }};
+            DeviceArrays<T> a(case_of(given, head_dim, value_dim));
+            fill(a, given);
+            check_given_scores<T>(context, a, given, v.name);
+        };
+        for (const double base : bases<T>())
+            check(v.tile_q / 4 + 1, 2 * v.chunk + 7, [=](std::int64_t j) { return base + double(j % classes); });
+        if (!std::is_same_v<T, Float16>)
+            check(3, 40, [](std::int64_t j) { return j % classes == 2 ? 0 : far<T>(); });
+    });
+}
+
+TEST_CASE("device: scales that are negative, 0 and tiny", "[device]") {
+    // Kernels of plain attention take scales above 0.
+    const SetOption tiny = [](SdpaCase &c) { c.scale = 1e-33; };
+    check_options({"plain"}, {tiny});
+    check_options({"scored"}, {tiny, [](SdpaCase &c) { c.scale = -0.7; }, [](SdpaCase &c) { c.scale = 0; }});
 }
 
 TEST_CASE("device: heads that share keys", "[device]") {

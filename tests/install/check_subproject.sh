@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Configures the library alone, without the packages of its other parts; then builds a C++17 project that has the sources as a
 # part of it, with one op of one type.
-# usage: check_subproject.sh SOURCE_DIR CMAKE HALIDE_DIR
+# usage: check_subproject.sh SOURCE_DIR CMAKE HALIDE_DIR WORK_DIR, which is left for check_shared.sh
 set -euo pipefail
-source=$1 cmake=$2 halide=$3
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source=$1 cmake=$2 halide=$3 work=$4
+rm -rf "$work"
+mkdir -p "$work"
 cp -r "$source/tests/install/subproject" "$work/project"
 few=(-G "Unix Makefiles" -DHalide_DIR="$halide" -DATTUNE_TARGETS=generic -DATTUNE_ONLY_OPS=masked_softmax
   -DATTUNE_ONLY_DTYPES=f32)

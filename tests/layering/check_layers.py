@@ -1,7 +1,9 @@
-"""The three layers hold what they may, by reading the sources.
+"""The layers hold what they may, by reading the sources.
 
-generators/  no target, vector width, tile or scheduling directive; <op>_generator.cpp is wiring and never branches on a target
+generators/  no target, vector width, tile or scheduling directive; programs/*_generator.cpp is wiring and never branches on a target
+             and no equation includes lowering/
 schedules/   no equation: no Func but wrappers, no arithmetic on Func values
+lowering/    no schedule, and of generators/ the folders math and arguments alone
 runtime/ tools/ bench/ examples/  no Halide.h
 """
 import pathlib
@@ -29,6 +31,12 @@ def forbid(path, pattern, why):
             failures.append(f"{path.relative_to(ROOT)}:{number}: {why}: {line.strip()}")
 
 
+def forbid_include(path, pattern, why):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if re.match(r"\s*#\s*include\s*\"" + pattern, line):
+            failures.append(f"{path.relative_to(ROOT)}:{number}: {why}: {line.strip()}")
+
+
 def sources(folder):
     return [p for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cpp", ".cc", ".hpp")]
 
@@ -42,16 +50,21 @@ for path in sources("generators"):
     else:
         forbid(path, r"\bTarget\b|natural_vector_size|get_target", "names a target")
         forbid(path, r"[.>](" + "|".join(DIRECTIVES) + r")\s*\(", "a scheduling directive in an algorithm")
+        forbid_include(path, r"lowering/", "an algorithm includes a compiler pass")
 
 for path in sources("schedules"):
     checked += 1
     forbid(path, r"\bFunc\s*\(\s*|\bFunc\s+\w+\s*\(\s*\"|\bRDom\b", "a Func or reduction of its own in a schedule")
     forbid(path, r"\b(select|exp|log|cast|sum|maximum|tanh)\s*\(", "arithmetic in a schedule")
 
+for path in sources("lowering"):
+    checked += 1
+    forbid_include(path, r"(schedules|generators/(?!(math|arguments)/))", "includes a schedule or an equation in lowering")
+
 for folder in ("runtime", "tools", "bench", "examples"):
     for path in sources(folder):
         checked += 1
-        forbid(path, r"#\s*include\s*[<\"]Halide\.h", "includes Halide.h outside generators and schedules")
+        forbid(path, r"#\s*include\s*[<\"]Halide\.h", "includes Halide.h outside generators, schedules and lowering")
 
 print("\n".join(failures))
 print(f"{checked} files read, {len(failures)} broken rules")

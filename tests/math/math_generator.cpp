@@ -2,7 +2,8 @@
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/tanh.h"
-#include "schedules/power_instructions.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/lower.h"
 #include "schedules/transpose.h"
 #include <optional>
 
@@ -31,7 +32,7 @@ public:
     void generate() {
         const Halide::Expr at = x(i);
         const Halide::Expr one = Halide::Internal::make_one(at.type());
-        powers = attune::power_instructions(target);
+        const attune::PowerInstructions powers = attune::power_instructions(target);
         out(i) = function == Function::tanh         ? attune::tanh_precise(at)
                  : function == Function::exp        ? attune::exp_of(at)
                  : function == Function::exp2by     ? attune::exp2_nonpositive(at, one, powers)
@@ -43,12 +44,10 @@ public:
         const int vectors = function == Function::exp2by ? 2 : 1;  // for one instruction each
         static_cast<Halide::Func>(out).vectorize(i, vectors * natural_vector_size(out.type()),
                                                  Halide::TailStrategy::GuardWithIf);
-        attune::write_power_instructions(get_pipeline(), powers);
     }
 
 private:
     Halide::Var i{"i"};
-    attune::PowerInstructions powers;
 };
 
 // words(i, n) = word n for the counter (first + i, and the other three given).
@@ -93,7 +92,7 @@ public:
         Halide::Var in_block("in_block"), column_block("column_block");
         out.split(column, column_block, in_block, side, Halide::TailStrategy::RoundUp).align_bounds(row, side);
         attune::schedule_blocks(Halide::Stage(out), out, row, in_block, column_block, {*blocks});
-        attune::shuffle_whole_vectors(get_pipeline());
+        attune::lower(get_pipeline(), {.whole_vectors = true}, target);
     }
 
 private:

@@ -51,7 +51,7 @@ template<typename T> std::vector<T> run(const Kernel &kernel, std::vector<T> x) 
     attune::HalideBuffer in(attune::ConstView(x.data(), {n})), result(attune::ConstView(out.data(), {n}));
     void *args[] = {nullptr, in.get(), result.get()};
     attune::Context context;
-    const attune::Status status = attune::call_kernel(context.state(), kernel.call, args, 1);
+    const attune::Status status = attune::call_kernel(attune::state_of(context), kernel.call, args, 1);
     INFO(status.message());
     REQUIRE(status.ok());
     return out;
@@ -175,7 +175,7 @@ TEST_CASE("math: Philox4x32-10 by the words of Random123 and of the reference", 
             buffer.get()->type = {halide_type_uint, 32, 1};
             void *args[] = {nullptr, &counter[0], &counter[1], &counter[2], &counter[3], &key[0], &key[1], buffer.get()};
             attune::Context context;
-            const attune::Status status = attune::call_kernel(context.state(), k.call, args, 1);
+            const attune::Status status = attune::call_kernel(attune::state_of(context), k.call, args, 1);
             INFO(status.message());
             REQUIRE(status.ok());
             return out;
@@ -226,7 +226,7 @@ TEMPLATE_TEST_CASE("math: blocks are transposed", "[math]", std::uint8_t, std::u
             from.get()->type = to.get()->type = {halide_type_uint, 8 * sizeof(T), 1};
             void *args[] = {nullptr, from.get(), to.get()};
             attune::Context context;
-            const attune::Status status = attune::call_kernel(context.state(), k.call, args, 1);
+            const attune::Status status = attune::call_kernel(attune::state_of(context), k.call, args, 1);
             INFO(status.message());
             REQUIRE(status.ok());
             bool same = true;

@@ -1,96 +1,24 @@
 // Scores far from 0, up to the ends of the range (conventions.md row 52), and sinks that are NaN, in every variant.
-#include "tests/support/sdpa_arrays.h"
+#include "tests/support/given_scores.h"
 #include "tests/support/variant_grid.h"
-#include <cmath>
-#include <functional>
 
 using namespace attune_test;
 
 namespace {
 
-// One query head whose every score of key j is score(j), at scale 1; channel c of its value is 1 where class_of(j) is c, else
-// 0. So channel c of the output is the weight of class c.
-struct GivenScores {
-    std::int64_t queries, keys;
-    std::function<double(std::int64_t j)> score;
-    std::function<std::int64_t(std::int64_t j)> class_of;
-};
-constexpr std::int64_t classes = 3;
-
 template<typename T> SdpaArrays<T> arrays_of(const attune::VariantInfo &v, const GivenScores &given) {
     const auto [head_dim, value_dim] = head_size(v);
-    SdpaCase c{.batch = 1,
-               .query_heads = 1,
-               .key_heads = 1,
-               .queries = given.queries,
-               .keys = given.keys,
-               .head_dim = head_dim,
-               .value_dim = value_dim,
-               .scale = 1.0};
+    SdpaCase c = case_of(given, head_dim, value_dim);
     if (v.kind == "weights") c.weights = attune::WeightsMode::probabilities;
     SdpaArrays<T> a(c);
-    for (std::int64_t i = 0; i < c.queries; i++)
-        for (std::int64_t d = 0; d < head_dim; d++) a.query(0, 0, i, d) = T(d == 0);
-    for (std::int64_t j = 0; j < c.keys; j++) {
-        for (std::int64_t d = 0; d < head_dim; d++) a.key(0, 0, j, d) = T(d == 0 ? given.score(j) : 0.);
-        for (std::int64_t d = 0; d < value_dim; d++) a.value(0, 0, j, d) = T(d == given.class_of(j));
-    }
+    fill(a, given);
     return a;
-}
-
-// The largest difference of what a call wrote from the softmax of its scores as they are stored: of a class's weight, and of
-// lse in units of its rounding.
-template<typename T> struct Differences {
-    double weight = 0, lse = 0;
-
-    Differences(SdpaArrays<T> &a, const GivenScores &given) {
-        long double most = -std::numeric_limits<long double>::infinity(), sum = 0, expected[classes] = {};
-        const auto score = [&](std::int64_t j) { return static_cast<long double>(Sum<T>(a.key(0, 0, j, 0))); };
-        for (std::int64_t j = 0; j < given.keys; j++) most = std::max(most, score(j));
-        for (std::int64_t j = 0; j < given.keys; j++) {
-            const long double weight = std::exp(score(j) - most);
-            sum += weight;
-            if (given.class_of(j) < classes) expected[given.class_of(j)] += weight;
-        }
-        for (std::int64_t i = 0; i < given.queries; i++) {
-            for (std::int64_t c = 0; c < classes; c++) {
-                long double got = a.the.weights ? 0 : static_cast<long double>(Sum<T>(a.out(0, 0, i, c)));
-                for (std::int64_t j = 0; a.the.weights && j < given.keys; j++)
-                    if (given.class_of(j) == c) got += static_cast<long double>(Sum<T>(a.weights(0, 0, i, j)));
-                add(weight, std::abs(got - expected[c] / sum));
-            }
-            const long double expected_lse = most + std::log(sum);
-            const auto unit = static_cast<long double>(std::numeric_limits<Sum<T>>::epsilon());
-            add(lse, std::abs(a.lse(0, 0, i) - expected_lse) / std::max(unit * std::abs(expected_lse), unit * 8));
-        }
-    }
-    static void add(double &most, long double x) { most = std::isnan(x) || x > most ? double(x) : most; }
-};
-
-template<typename T> constexpr double weight_tolerance() {
-    if (is_half<T>) return double(std::numeric_limits<T>::epsilon());
-    return sizeof(T) == 4 ? 2e-6 : 1e-13;
 }
 
 template<typename T> void check_scores(attune::Context &context, const attune::VariantInfo &v, const GivenScores &given) {
     auto a = arrays_of<T>(v, given);
-    INFO(describe(a.the) << ", the first scores " << given.score(0) << ", " << given.score(1));
-    const attune::Status status = a.run(context, v.name);
-    INFO(status.message());
-    REQUIRE(status.ok());
-    const Differences<T> found(a, given);
-    CHECK(found.weight <= weight_tolerance<T>());
-    CHECK(found.lse <= 2);
+    check_given_scores<T>(context, a, given, v.name);
 }
-
-template<typename T> std::vector<double> bases() {
-    if (std::is_same_v<T, float>) return {0, 5003, 130002, 3000005, 16000011, -130002, -3000005};
-    if (std::is_same_v<T, double>) return {0, 5003, 7e9, 4.1e13, 3e15, -7e9};
-    return std::is_same_v<T, Float16> ? std::vector<double>{0, 1003, 2040, -1003} : std::vector<double>{0, 131, 250, -131};
-}
-
-// A score that counts and lies near the end of the range, and one further from 0 than half of the range.
-template<typename T> double far() { return std::is_same_v<T, double> ? 9.3e307 : 2.8e38; }
 
 const std::vector<std::string_view> every_kind = {"plain", "scored", "training", "weights"};
 

@@ -2,7 +2,7 @@
 // the same. Meanwhile variants are registered, so that the others list them again and again.
 #include "tests/support/op_calls.h"
 #include <atomic>
-#include <attune/attention_library.h>
+#include <attune/detail/registration.h>
 #include <cstdio>
 #include <sys/wait.h>
 #include <thread>
@@ -34,7 +34,7 @@ int main() {
     for (int n = 0; n < 3; n++)
         threads.emplace_back([&, n] {
             while (!over) {
-                if (n == 0 && registrations > 0) registrations--, attune::VariantRegistration{{}};
+                if (n == 0 && registrations > 0) registrations--, attune::detail::VariantRegistration{{}};
                 wrong += !computes(call, expected);
             }
         });

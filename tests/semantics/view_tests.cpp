@@ -1,7 +1,7 @@
 // Views: strides that mean nothing, spans that kernels cannot index, and numbers that they cannot hold.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"
-#include <attune/attention_library.h>
+#include <attune/detail/user_attention.h>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -248,10 +248,10 @@ TEST_CASE("views: b_score and numbers of f64", "[views][bad_input]") {
 TEST_CASE("views: captured numbers that kernels cannot hold", "[views][bad_input]") {
     using attune::DType;
     // No kernels are needed to see what is refused before them.
-    static constexpr attune::CaptureRecord captures[] = {{"cap", true, DType::f32, 0, false, false, false},
-                                                         {"reach", false, DType::i32, 0, false, false, false},
-                                                         {"table", true, DType::f32, 2, false, false, false}};
-    const attune::AttentionRecord record{
+    static constexpr attune::detail::CaptureRecord captures[] = {{"cap", true, DType::f32, 0, false, false, false},
+                                                                 {"reach", false, DType::i32, 0, false, false, false},
+                                                                 {"table", true, DType::f32, 2, false, false, false}};
+    const attune::detail::AttentionRecord record{
         "attention_of_no_kernels", "user_attention_of_no_kernels", "", captures, false, false, false, {}};
     attune::Context context({.threads = 1});
     const auto message = [&](auto zero, double cap, double reach) {
@@ -259,9 +259,9 @@ TEST_CASE("views: captured numbers that kernels cannot hold", "[views][bad_input
         const T x[] = {1, 2, 3, 4};
         T out[2] = {7, 7};
         const ConstView rows(x, {2, 2}), table(x, {1, 1}, {INT64_MAX, -5});
-        const attune::CaptureArgument given[] = {{.number = cap}, {.number = reach}, {.buffer = table}};
+        const attune::detail::CaptureArgument given[] = {{.number = cap}, {.number = reach}, {.buffer = table}};
         const auto status =
-            attune::run_user_attention(context, record, rows, rows, rows, View(out, {2, 1}), {}, given, nullptr);
+            attune::detail::run_user_attention(context, record, rows, rows, rows, View(out, {2, 1}), {}, given, nullptr);
         CHECK(!status.ok());
         CHECK(out[0] == 7);
         return first_word(status.message());

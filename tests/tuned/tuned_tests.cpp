@@ -1,11 +1,11 @@
 // Registered variants: which one counts of those with one name, and that what is listed is what runs.
-#include "attune/attention_library.h"
+#include "attune/detail/registration.h"
 #include "tests/support/environment.h"
 #include "tests/support/masked_softmax_case.h"
 #include <algorithm>
 
 using namespace attune_test;
-using attune::VariantRecord;
+using attune::detail::VariantRecord;
 
 namespace {
 
@@ -80,9 +80,9 @@ TEST_CASE("tuned: of registered variants with one name the later counts", "[tune
     const std::size_t count = attune::variants().size();
     static const VariantRecord first[] = {record(name, "", "task_rows=1", first_kernel)};
     static const VariantRecord second[] = {record(name, "", "task_rows=2", second_kernel)};
-    const attune::VariantRegistration earlier(first);
+    const attune::detail::VariantRegistration earlier(first);
     CHECK(kernel_of_a_call() == "first");
-    const attune::VariantRegistration later(second);
+    const attune::detail::VariantRegistration later(second);
     CHECK(kernel_of_a_call() == "second");
     CHECK(kernel_of_a_call(name) == "second");
     REQUIRE(named(name).size() == 1);
@@ -95,7 +95,7 @@ TEST_CASE("tuned: a variant of a name of its own is listed beside the others, an
     const std::size_t count = attune::variants().size();
     static VariantRecord candidate[] = {record(name, "", "task_rows=7", first_kernel)};
     candidate[0].dispatched = false;
-    const attune::VariantRegistration registration(candidate);
+    const attune::detail::VariantRegistration registration(candidate);
     CHECK(attune::variants().size() == count + 1);
     CHECK(kernel_of_a_call(name) == "first");
     std::vector<double> scores(6, 1.0), out(6);

@@ -1,5 +1,5 @@
 // Derivatives of scores that decide by an integer made of the score: conventions.md row 13.
-#include "generators/sdpa/score_derivative.h"
+#include "generators/attention/equations/score_derivative.h"
 #include "tests/support/catch.h"
 
 namespace {

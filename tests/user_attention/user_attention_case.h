@@ -3,7 +3,7 @@
 #include "tests/reference/user_attention_reference.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_rule.h"
-#include <attune/attention_library.h>
+#include <attune/detail/user_attention.h>
 #include <random>
 
 namespace attune_test {

@@ -349,9 +349,9 @@ TEST_CASE("names of users' attentions and of the library never meet", "[user_att
         CAPTURE(v.name, v.op);
         CHECK(names.insert(v.name).second);
         CHECK(v.name.substr(0, v.op.size()) == v.op);
-        if (attune::find_attention(v.op)) CHECK(v.op.starts_with("user_"));
+        if (attune::detail::find_attention(v.op)) CHECK(v.op.starts_with("user_"));
     }
-    CHECK(attune::find_attention("user_alibi_attention"));
-    CHECK_FALSE(attune::find_attention("alibi_attention"));  // as an op of the library might be named
-    CHECK_FALSE(attune::find_attention(""));
+    CHECK(attune::detail::find_attention("user_alibi_attention"));
+    CHECK_FALSE(attune::detail::find_attention("alibi_attention"));  // as an op of the library might be named
+    CHECK_FALSE(attune::detail::find_attention(""));
 }

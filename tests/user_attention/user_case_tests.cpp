@@ -1,5 +1,5 @@
 // What the tuner needs of a user's attention: its calls with captures from files, and a judgement of them by root kernels.
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "tests/support/catch.h"
 #include "tests/tune/temporary.h"
 #include "tools/error.h"
@@ -109,11 +109,11 @@ TEST_CASE("user case: the module that the tuner loads has the attention and its 
         return count;
     };
     CHECK(roots() == 0);
-    const attune::AttentionRecord *linked = attune::find_attention("user_every_other");
+    const attune::detail::AttentionRecord *linked = attune::detail::find_attention("user_every_other");
     REQUIRE(linked);
     load_attention(EVERY_OTHER_MODULE);
     CHECK(roots() == 2);
-    const attune::AttentionRecord *loaded = attune::find_attention("user_every_other_backward");
+    const attune::detail::AttentionRecord *loaded = attune::detail::find_attention("user_every_other_backward");
     REQUIRE(loaded);
     CHECK(loaded != linked);
     CHECK(loaded->name == "every_other");
@@ -204,15 +204,15 @@ TEST_CASE("worker: a user's attention is checked with its captures, and what is 
 TEST_CASE("gate: a user's attention that is wrong is refused", "[tune]") {
     const TemporaryFolder folder;
     const attune::VariantInfo v = prefill_of("user_alibi_attention", "prefill");
-    const attune::AttentionRecord *attention = attune::find_attention("user_alibi_attention");
+    const attune::detail::AttentionRecord *attention = attune::detail::find_attention("user_alibi_attention");
     REQUIRE(attention);
-    static attune::VariantRecord wrong;
-    for (const attune::VariantRecord &record : attention->variants)
+    static attune::detail::VariantRecord wrong;
+    for (const attune::detail::VariantRecord &record : attention->variants)
         if (record.name == v.name) wrong = record;
     REQUIRE(wrong.kernel);
     right_kernel = wrong.kernel;
     wrong.name = "alibi_attention_wrong", wrong.kernel = wrong_kernel, wrong.dispatched = false;
-    const attune::VariantRegistration registration{{&wrong, 1}};
+    const attune::detail::VariantRegistration registration{{&wrong, 1}};
     GateJob job{.variant = std::string(v.name), .shapes = {shape()}, .threads = 2};
     job.user = {.module = EVERY_OTHER_MODULE,
                 .captures = {{"slopes", npy(folder, "slopes.npy", {0.5f, 0.25f, 0.125f, 0.0625f})}}};

@@ -1,5 +1,5 @@
 // Halide's compiler asks the programs that make kernels whether an expression uses a variable.
-#include "generators/halide/uses_variable.h"
+#include "lowering/halide_patches/uses_variable.h"
 #include "tests/support/catch.h"
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
 // From a shared object to a variant of the library.
 #include "candidate.h"
-#include "attune/attention_library.h"
+#include "attune/detail/registration.h"
 #include "numbers.h"
 #include "tools/error.h"
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ struct Registered {
     CandidateVariant variant;
     LoadableCandidate candidate;
     std::string name;
-    attune::VariantRecord record;
+    attune::detail::VariantRecord record;
 };
 
 std::string why() {
@@ -52,7 +52,7 @@ std::string load_candidate(const CandidateVariant &variant, const LoadableCandid
                  .chunk = number("chunk"),
                  .dispatched = false,
                  .kernel = kernel};
-    attune::VariantRegistration{{&r->record, 1}};
+    attune::detail::VariantRegistration{{&r->record, 1}};
     return r->name;
 }
 

@@ -1,6 +1,6 @@
 // Samples in turns, and what is measured beside them.
 #include "timing.h"
-#include "attune/attention_library.h"
+#include "attune/detail/registration.h"
 #include "attune/context.h"
 #include "bench/cases/case.h"
 #include "bench/cases/machine.h"
@@ -62,7 +62,7 @@ private:
 };
 
 // Whether the shape says how much is computed: a user's mask leaves out pairs that no shape knows of.
-bool work_is_known(const TimingJob &job) { return !job.user || !find_attention(job.op)->has_mask; }
+bool work_is_known(const TimingJob &job) { return !job.user || !detail::find_attention(job.op)->has_mask; }
 
 // Whether products of the shape are bounded by a peak that is measured here: not those of other work, nor of matrix tiles.
 bool products_are_known(const TimingJob &job) {

@@ -163,13 +163,13 @@ std::vector<bench::Region> CaptureSet::regions() const {
 }
 
 std::string captures_key(const std::string &op, const Captures &captures) {
-    return hex(CaptureSet(*find_attention(op), captures).hash());
+    return hex(CaptureSet(*detail::find_attention(op), captures).hash());
 }
 
 Captures complete_captures(const std::string &op, const Captures &given, const std::vector<bench::Shape> &shapes,
                            const std::string &folder, std::vector<std::string> &made_up) {
     constexpr std::int64_t most_elements = std::int64_t{1} << 28;
-    const AttentionRecord &attention = *find_attention(op);
+    const AttentionRecord &attention = *detail::find_attention(op);
     const auto is_given = [&](const CaptureRecord &c) { return given.count(std::string(c.name)) > 0; };
     Captures all = given;
     std::vector<program::Shape> extents;

@@ -1,6 +1,6 @@
 // What a user's attention captures, from files and numbers, as its calls take it.
 #pragma once
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "tools/files/npy.h"
 #include "user_case.h"
 #include <optional>
@@ -8,6 +8,8 @@
 #include <vector>
 
 namespace attune::tune {
+
+using detail::AttentionRecord, detail::CaptureArgument, detail::CaptureRecord;
 
 // Captures of the type of the scores are rounded to f32 first, so that f64 computes with the same values.
 class CaptureSet {

@@ -1,5 +1,5 @@
 #include "user_case.h"
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "bench/cases/attention_inputs.h"
 #include "tests/support/variant_grid.h"
 #include "tools/error.h"
@@ -9,6 +9,8 @@
 #include <set>
 
 namespace attune::tune {
+
+using detail::find_attention, detail::run_user_attention, detail::run_user_attention_backward;
 using program::InputError, program::MachineError;
 namespace {
 

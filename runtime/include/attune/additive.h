@@ -26,7 +26,7 @@ struct AdditiveOptions {
 // may change the last bits, and where raw scores (WeightsMode::scaled, capped) are asked for, one beyond valid_lens, too.
 // Without projections, in f32, the error of the sum is at most 2e-6 times the sum of |w_score| for any query and key. All may
 // be on a device (f32, without projections).
-Status additive_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
-                          const AdditiveOptions & = {}) noexcept;
+ATTUNE_API Status additive_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
+                                     const View &out, const AdditiveOptions & = {}) noexcept;
 
 }  // namespace attune

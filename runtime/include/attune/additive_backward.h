@@ -21,7 +21,8 @@ struct AdditiveGradients {
 // (B, Sq, Sk, h) or (Sq, Sk) is stored but a bias gradient of that size. Where query or key is projected, the gradient of its
 // projection is held in scratch, and linear_backward() takes it to the tensor, weight and bias. There is none by b_score, which
 // moves every score alike: out does not depend on it unless there are sinks or softcap.
-Status additive_attention_backward(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
-                                   const SdpaForward &, const AdditiveGradients &, const AdditiveOptions & = {}) noexcept;
+ATTUNE_API Status additive_attention_backward(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
+                                              const SdpaForward &, const AdditiveGradients &,
+                                              const AdditiveOptions & = {}) noexcept;
 
 }  // namespace attune

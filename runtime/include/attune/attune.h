@@ -19,3 +19,4 @@
 #include "attune/tensor.h"
 #include "attune/variants.h"
 #include "attune/varlen.h"
+#include "attune/version.h"

@@ -1,5 +1,6 @@
 // The resources of a call: threads, memory, and which variant ran last.
 #pragma once
+#include "attune/detail/api.h"
 #include "attune/status.h"
 #include <cstddef>
 #include <memory>
@@ -45,7 +46,7 @@ struct DefaultThreads {
     int processors;
     double cpu_quota;  // in processors, such as 1.5; 0: none
 };
-DefaultThreads default_threads();
+ATTUNE_API DefaultThreads default_threads();
 
 // Contexts are independent: different threads may use different Contexts at the same time. One Context serves one call
 // at a time. Environment, read once here: ATTUNE_FORCE_VARIANT=name runs that variant for every call of its op, or fails
@@ -58,13 +59,16 @@ DefaultThreads default_threads();
 // traps. The caller's rounding mode, flush-to-zero, denormals-are-zero, trap masks and exception flags are back when it
 // returns. Calls may be made in a child after fork(), in a Context that no other thread was using, and while the process
 // exits: exit() waits for none.
-class Context {
+//
+// A Context moves, between calls, with all that it holds. The one that it has been moved from may be assigned to or destroyed; its
+// status() is then not ok, and every call answers that.
+class ATTUNE_API Context {
 public:
     Context();
     explicit Context(const ContextOptions &);
     ~Context();
-    Context(const Context &) = delete;
-    Context &operator=(const Context &) = delete;
+    Context(Context &&) noexcept;
+    Context &operator=(Context &&) noexcept;
 
     // Not ok if the options were wrong, for instance "threads: must be from 1 to 1024, or 0 for default_threads(), got -2", or
     // there was no memory for it; every call then answers the same.
@@ -78,12 +82,12 @@ public:
     void release_scratch();
 
     struct State;
-    State &state() const { return *state_; }  // where status() is ok
 
 private:
+    friend State &state_of(const Context &) noexcept;
     Status read(const ContextOptions &);
     Status status_;
-    std::unique_ptr<State> state_;  // null where there was no memory for it
+    std::unique_ptr<State> state_;  // null where there was no memory for it, or it has been moved
     std::string no_variant_;
 };
 

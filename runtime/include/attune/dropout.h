@@ -20,6 +20,6 @@ struct Dropout {
 // The mask itself: mask(b, h, i, j) is true where the weight is kept.
 //
 //   mask (B, Hq, Sq, Sk), or (B, Sq, Sk) for one head; bool, any strides that do not overlap
-Status dropout_mask(Context &, const Dropout &, const View &mask) noexcept;
+ATTUNE_API Status dropout_mask(Context &, const Dropout &, const View &mask) noexcept;
 
 }  // namespace attune

@@ -24,7 +24,7 @@ struct KvAppendOptions {
 //
 // Any one type of f32, f64, bf16, f16; any strides with a dense last dimension. Inputs must not overlap the caches, nor the
 // caches each other.
-Status kv_append(Context &, const ConstView &key, const ConstView &value, const ConstView &cache_lens, const View &key_cache,
-                 const View &value_cache, const KvAppendOptions & = {}) noexcept;
+ATTUNE_API Status kv_append(Context &, const ConstView &key, const ConstView &value, const ConstView &cache_lens,
+                            const View &key_cache, const View &value_cache, const KvAppendOptions & = {}) noexcept;
 
 }  // namespace attune

@@ -8,7 +8,7 @@
 namespace attune {
 
 struct LinearOptions {
-    std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch
+    std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch. Read in the call alone
 };
 
 // out = x weight^T + bias, a linear (dense) layer.
@@ -20,8 +20,8 @@ struct LinearOptions {
 // Any extents from 1, and 0 for the leading ones. Bits of a row depend on that row of x and on the type and sizes K and N
 // alone. out must not overlap itself or an input. A weight of rank 3 is one that pack_linear_weight() wrote; the bits are those
 // of the weight that it was given. All may be on a device (f32, bf16, f16, a weight that is not packed).
-Status linear(Context &, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
-              const LinearOptions & = {}) noexcept;
+ATTUNE_API Status linear(Context &, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
+                         const LinearOptions & = {}) noexcept;
 
 // Extents of a weight (N, K) that is packed: (ceil(N / 64), K, 64), and in bf16 (ceil(N / 64), ceil(K / 2), 128).
 constexpr std::array<std::int64_t, 3> packed_weight_extents(DType type, std::int64_t columns, std::int64_t depth) {
@@ -38,13 +38,15 @@ constexpr std::array<std::int64_t, 3> packed_weight_extents(DType type, std::int
 // same on every CPU, so that packed weights can be kept in files. Both of one type of linear(); weight has any strides with a
 // dense last dimension, packed is dense, best on a cache line (64 bytes). They must not overlap. The order is not for few
 // columns: what they lack to a multiple of 64 costs as much time as columns do.
-Status pack_linear_weight(Context &, const ConstView &weight, const View &packed, const LinearOptions & = {}) noexcept;
+ATTUNE_API Status pack_linear_weight(Context &, const ConstView &weight, const View &packed,
+                                     const LinearOptions & = {}) noexcept;
 
 // out(b) = a(b) x(b), a product of matrices for each entry of a batch.
 //
 //   a (B, n, m)   x (B, m, p)   out (B, n, p);   or all of rank 2, or all of rank 4, (B, H, ...)
 //
 // Types, strides, extents and errors as above; m = 0 gives zeros.
-Status batch_dot(Context &, const ConstView &a, const ConstView &x, const View &out, const LinearOptions & = {}) noexcept;
+ATTUNE_API Status batch_dot(Context &, const ConstView &a, const ConstView &x, const View &out,
+                            const LinearOptions & = {}) noexcept;
 
 }  // namespace attune

@@ -25,7 +25,7 @@ struct LinearGradients {
 //
 // Tasks are tiles of a gradient, of at least 32 rows: one that is as small as a tile is summed by one thread, however many rows x
 // has. Rows that are not a single stride apart, and not one after the other in memory, are copied first.
-Status linear_backward(Context &, const ConstView &x, const ConstView &weight, const ConstView &grad_out,
-                       const LinearGradients &, const LinearOptions & = {}) noexcept;
+ATTUNE_API Status linear_backward(Context &, const ConstView &x, const ConstView &weight, const ConstView &grad_out,
+                                  const LinearGradients &, const LinearOptions & = {}) noexcept;
 
 }  // namespace attune

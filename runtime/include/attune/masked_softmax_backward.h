@@ -14,7 +14,7 @@ namespace attune {
 // gradient 0, though they may have weights, which take part in the sum; with MaskFill::zero valid_lens may be left out. NaN
 // elsewhere propagates to its row. grad_scores may be the same memory as grad_out or out with the same strides; else they must
 // not overlap.
-Status masked_softmax_backward(Context &, const ConstView &out, const ConstView &grad_out, const View &grad_scores,
-                               const MaskedSoftmaxOptions & = {}) noexcept;
+ATTUNE_API Status masked_softmax_backward(Context &, const ConstView &out, const ConstView &grad_out, const View &grad_scores,
+                                          const MaskedSoftmaxOptions & = {}) noexcept;
 
 }  // namespace attune

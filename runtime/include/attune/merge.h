@@ -16,7 +16,7 @@ namespace attune {
 // out_a or out_b its element. lse need not be given. out may be the very view out_a or out_b, and lse lse_a or lse_b (the
 // same memory and strides); otherwise outputs must not overlap inputs. Any strides with a dense last dimension of out_a, out_b
 // and out.
-Status merge_attention(Context &, const ConstView &out_a, const ConstView &lse_a, const ConstView &out_b,
-                       const ConstView &lse_b, const View &out, const View &lse = {}) noexcept;
+ATTUNE_API Status merge_attention(Context &, const ConstView &out_a, const ConstView &lse_a, const ConstView &out_b,
+                                  const ConstView &lse_b, const View &out, const View &lse = {}) noexcept;
 
 }  // namespace attune

@@ -30,7 +30,7 @@ struct MultiHeadOptions {
 // dimension. Heads are split and merged by strides, without copies. Where query, key and value are the same tensor and their
 // weights (and biases) follow each other in memory as one (hidden_q + hidden_k + hidden_v, E) array, one pass over it computes
 // all three. Errors as in sdpa.h and linear.h, with the names used here.
-Status multi_head_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
-                            const MultiHeadWeights &, const View &out, const MultiHeadOptions & = {}) noexcept;
+ATTUNE_API Status multi_head_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
+                                       const MultiHeadWeights &, const View &out, const MultiHeadOptions & = {}) noexcept;
 
 }  // namespace attune

@@ -28,8 +28,8 @@ struct MultiHeadGradients {
 // times the projected query; nothing of size (Sq, Sk) is stored. Queries without keys, and keys that no query sees, have
 // gradients of 0 and no part in those of weights, whatever they hold. options.attention.variant is that of
 // scaled_dot_product_attention_backward. Bits and errors as in sdpa_backward.h and linear_backward.h, with the names used here.
-Status multi_head_attention_backward(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
-                                     const MultiHeadWeights &, const ConstView &grad_out, const MultiHeadGradients &,
-                                     const MultiHeadOptions & = {}) noexcept;
+ATTUNE_API Status multi_head_attention_backward(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
+                                                const MultiHeadWeights &, const ConstView &grad_out, const MultiHeadGradients &,
+                                                const MultiHeadOptions & = {}) noexcept;
 
 }  // namespace attune

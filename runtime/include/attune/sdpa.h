@@ -60,7 +60,7 @@ struct SdpaOptions {
     // int32 (B) in [0, Sk - Sq]. The same as valid_lens = cache_lens + Sq and offsets = cache_lens, which may then not be
     // given.
     ConstView cache_lens = {};
-    ConstView sinks = {};                     // f32 (Hq): a score of each head's own that joins the normaliser and no value
+    ConstView sinks = {};  // f32 (Hq): a score of each head's own that joins the normaliser and no value
     Dropout dropout = {};
     // Output of the log-sum-exp of the scores, sink included: (B, Hq, Sq), or (B, Sq) or (Sq) where query has rank 3 or 2;
     // natural logarithm, -inf for a query without keys (its sink, if there is one). f64 for f64, else f32; any strides that
@@ -71,7 +71,7 @@ struct SdpaOptions {
     View weights = {};
     WeightsMode weights_mode = WeightsMode::probabilities;
     bool average_weights = false;   // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads, 0 of no heads
-    std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch
+    std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch. Read in the call alone
 };
 
 // out = softmax(x) value over the keys that every given mask lets take part.
@@ -86,12 +86,12 @@ struct SdpaOptions {
 // of f32 (f64), in which weighted values are summed. Bits do not depend on threads or on other batch entries. A tensor spans at
 // most what tensor.h says; with any of softcap, bias, ALiBi, mask, sinks and dropout there are at most 2^31 - 1 pairs,
 // B * Hq * Sq * Sk. Outputs must not overlap each other or an input. A call that is refused has written nothing.
-Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
-                                    const View &out, const SdpaOptions & = {}) noexcept;
+ATTUNE_API Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
+                                               const View &out, const SdpaOptions & = {}) noexcept;
 
 // The standard slopes of ALiBi (Press et al., 2022): with n the largest power of two up to `heads`, 2^(-8 (h + 1) / n) for
 // h < n and 2^(-4 (2 (h - n) + 1) / n) beyond. Empty if heads < 1.
-std::vector<float> alibi_slopes(std::int64_t heads);
+ATTUNE_API std::vector<float> alibi_slopes(std::int64_t heads);
 
 // What a call would do, from the sizes alone.
 struct SdpaProblem {
@@ -107,7 +107,7 @@ struct SdpaProblem {
     bool causal = false;
 };
 // The problem with window_keys and causal of these options.
-SdpaProblem with_band(SdpaProblem, Causal, Window) noexcept;
+ATTUNE_API SdpaProblem with_band(SdpaProblem, Causal, Window) noexcept;
 struct Plan {
     std::string variant = {};  // name of the variant that would run; empty where there is nothing to compute
     std::string reason = {};   // why this one
@@ -118,6 +118,6 @@ struct Plan {
     // Name of the one that computes the last queries, which fill no tile of `variant`; empty: that one does.
     std::string variant_of_last_queries = {};
 };
-Status plan_sdpa(const Context &, const SdpaProblem &, Plan &) noexcept;
+ATTUNE_API Status plan_sdpa(const Context &, const SdpaProblem &, Plan &) noexcept;
 
 }  // namespace attune

@@ -29,7 +29,8 @@ struct SdpaGradients {
 // in an order that depends on types, sizes of a batch entry and options alone: bits do not depend on threads, on other batch
 // entries (but for gradients that are summed over the batch), nor on which gradients are wanted. 16-bit types are computed in
 // f32. Errors as in sdpa.h.
-Status scaled_dot_product_attention_backward(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
-                                             const SdpaForward &, const SdpaGradients &, const SdpaOptions & = {}) noexcept;
+ATTUNE_API Status scaled_dot_product_attention_backward(Context &, const ConstView &query, const ConstView &key,
+                                                        const ConstView &value, const SdpaForward &, const SdpaGradients &,
+                                                        const SdpaOptions & = {}) noexcept;
 
 }  // namespace attune

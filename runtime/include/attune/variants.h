@@ -7,6 +7,8 @@
 
 namespace attune {
 
+// Names and texts are those of the archive or shared object that holds the kernel: they live until it is unloaded, and so outlive any
+// Context and list.
 struct VariantInfo {
     std::string_view name;  // <op>_<dtype>[_d<head size>]_<target>_<schedule>[_<class>][_<kind>]
     std::string_view op;    // "sdpa", "additive", "linear"...
@@ -27,17 +29,18 @@ struct VariantInfo {
 };
 
 // All of them, the most specific target of the CPU first, those of devices last.
-std::vector<VariantInfo> variants();
+ATTUNE_API std::vector<VariantInfo> variants();
 
-// Targets of schedules/targets.json, the most specific first, with what this machine lacks for each (empty: nothing).
+// Targets of schedules/targets.json, the most specific first, with what this machine lacks for each (empty: nothing). Names live as
+// long as the library is loaded.
 struct TargetInfo {
     std::string_view name;
     std::string missing;
 };
-std::vector<TargetInfo> targets();
+ATTUNE_API std::vector<TargetInfo> targets();
 
 // One line on what this CPU misses among the variants that are linked in: kernels of its own target, or any tuned ones, without
 // which every call takes the slow root schedule on one thread. Empty if it misses nothing.
-std::string missing_variants();
+ATTUNE_API std::string missing_variants();
 
 }  // namespace attune

@@ -16,8 +16,8 @@ namespace attune {
 // `alibi_slopes` (B, Hq) have an entry a sequence, dropout counts b, i and j as the sequence and the positions in it. lse is
 // (Hq, Tq). Not taken: bias, mask, weights, valid_lens, cache_lens, Score::general. A sequence's result has the bits of the
 // same call for that sequence alone.
-Status variable_length_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
-                                 const ConstView &cu_seqlens_q, const ConstView &cu_seqlens_k, const View &out,
-                                 const SdpaOptions & = {}) noexcept;
+ATTUNE_API Status variable_length_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
+                                            const ConstView &cu_seqlens_q, const ConstView &cu_seqlens_k, const View &out,
+                                            const SdpaOptions & = {}) noexcept;
 
 }  // namespace attune

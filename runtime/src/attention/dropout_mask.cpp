@@ -4,6 +4,7 @@
 #include "dispatch/op_call.h"
 #include "dispatch/shape_record.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "tensors/checks.h"
 #include <algorithm>
 #include <array>
@@ -37,13 +38,15 @@ void fill(const View &m, bool kept) {
 
 Status run(Context::State &context, const Dropout &dropout, const View &m, const VariantRecord &variant,
            std::int64_t elements) {
-    auto low = static_cast<std::uint32_t>(dropout.seed), high = static_cast<std::uint32_t>(dropout.seed >> 32);
-    std::uint32_t offset = dropout.offset, threshold = static_cast<std::uint32_t>(dropout_threshold(dropout.probability));
-    auto heads = static_cast<std::int32_t>(m.extent[1]);
     HalideBuffer out(m);
-    void *args[] = {nullptr, &low, &high, &offset, &threshold, &heads, out.get()};
+    const DropoutMaskArguments arguments{.seed_low = static_cast<std::uint32_t>(dropout.seed),
+                                         .seed_high = static_cast<std::uint32_t>(dropout.seed >> 32),
+                                         .offset = dropout.offset,
+                                         .threshold = static_cast<std::uint32_t>(dropout_threshold(dropout.probability)),
+                                         .heads = static_cast<std::int32_t>(m.extent[1]),
+                                         .out = out.get()};
     const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / words_per_thread, 1, context.threads));
-    return call_kernel(context, variant.kernel, args, threads);
+    return call_kernel(context, variant.kernel, arguments, threads);
 }
 
 Status write_mask(Context::State &context, const Dropout &dropout, const View &mask) {

@@ -31,7 +31,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
            const SdpaOptions &options, std::string_view why_here = {}) {
     if (query.place == Place::device) {
         std::string instead;
-        if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
+        if (Status s = find_device(state_of(context), "query", instead); !s.ok()) return s;
         if (instead.empty())
             return attention_on_device(context, query, key, value, out, options, {}, [&](SdpaCall &call) {
                 call.scale = scale_of(options, call.sizes.head_dim);
@@ -41,7 +41,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     }
     const CallStart start = start_of_call();
     PreparedSdpa prepared;
-    if (Status s = prepared.prepare(context.state(), query, key, value, out, options); !s.ok()) return s;
+    if (Status s = prepared.prepare(state_of(context), query, key, value, out, options); !s.ok()) return s;
     return prepared.run(context, start, why_here);
 }
 
@@ -71,12 +71,12 @@ Status PreparedSdpa::prepare(Context::State &context, const ConstView &query, co
 
 Status PreparedSdpa::run(Context &context, CallStart start, std::string_view why_here) {
     if (projected_)
-        if (Status s = projected_->run(context.state()); !s.ok()) return s;
+        if (Status s = projected_->run(state_of(context)); !s.ok()) return s;
     if (Status s = run_attention(context, call_, choice_); !s.ok()) return s;
     if (!why_here.empty()) choice_.values.reason = why_here;
-    record_call(context.state(), choice_.values, call_.op.name, start, [&] { return sizes_text(call_.sizes); });
+    record_call(state_of(context), choice_.values, call_.op.name, start, [&] { return sizes_text(call_.sizes); });
     const std::string_view op = call_.sizes.score == Score::general ? "general" : call_.op.name;
-    record_shape(context.state(), start, [&] { return shape_line(op, call_); });
+    record_shape(state_of(context), start, [&] { return shape_line(op, call_); });
     return {};
 }
 

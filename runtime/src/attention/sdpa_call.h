@@ -92,6 +92,9 @@ int worthwhile_threads_at_most(const SdpaProblem &, int threads) noexcept;
 
 // Upper bound of the scratch of a call in a Context: at any number of threads that are then worth waking, under any mask.
 std::size_t sdpa_workspace_bytes(const Context::State &, const VariantRecord &, const SdpaProblem &);
+// Key heads of an entry whose keys and values a kernel lays out anew at a time (matrix tiles): all of the batch where the
+// copies take at most 64 MiB, or one head for each thread where those take more.
+std::int64_t key_heads_together(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
 // Whether a call may find out which entries have no NaN or Inf among their values, of which values of others may be masked.
 bool may_look_at_values(const VariantRecord &, const SdpaProblem &) noexcept;
 // How many bf16 stand for a number in matrix tiles, 0 if none do.
@@ -102,6 +105,8 @@ template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::i
     return part_of(v, 0, begin, end - begin);
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
+// Key heads [begin, end) of a call of one entry, and the query heads that share them; not of a user's attention.
+SdpaCall slice_key_heads(const SdpaCall &, std::int64_t begin, std::int64_t end);
 // Queries [begin, end) of a call; not of one with dropout or a user's attention, to which a query is known by its number.
 SdpaCall slice_queries(const SdpaCall &, std::int64_t begin, std::int64_t end);
 
@@ -122,6 +127,7 @@ bool leaves_keys_out(const SdpaCall &);
 inline View writable(const ConstView &v) {
     View w;
     w.data = const_cast<void *>(v.data), w.dtype = v.dtype, w.place = v.place, w.rank = v.rank;
+    w.capacity = v.capacity;
     for (int n = 0; n < max_rank; n++) w.extent[n] = v.extent[n], w.stride[n] = v.stride[n];
     return w;
 }
@@ -139,6 +145,9 @@ bool looks_at_values(const SdpaCall &, const VariantRecord &);
 
 // One kernel: of the values, or of the weights where `to_weights`.
 Status run_kernel(Context::State &, const SdpaCall &, const VariantRecord &, const View *to_weights);
+
+// The same of the values, key_heads_together() at a time, which changes no bit.
+Status run_by_key_heads(Context::State &, const SdpaCall &, const VariantRecord &);
 
 // Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.
 Status run_attention(Context &, const SdpaCall &, AttentionChoice &);

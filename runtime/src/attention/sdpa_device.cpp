@@ -1,5 +1,4 @@
-// Attention of tensors on a device: checks of what can be known without reading them, choice, and arguments of the kernel
-// (generators/sdpa/sdpa_lanes_generator.cpp).
+// Attention of tensors on a device: checks of what can be known without reading them, choice, and arguments of the kernel.
 #include "attention/sdpa_device_call.h"
 #include "dispatch/variant_table.h"
 #include <limits>
@@ -84,7 +83,8 @@ bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" ||
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
-    if (v.kind == "plain" && p.scored) return false;
+    // Plain kernels scale differences of scores, by a factor above 0, and take queries to their products as they lie.
+    if (v.kind == "plain" && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
@@ -100,7 +100,20 @@ bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_pa
     return a.kind == "plain" && b.kind != "plain";
 }
 
-void add_attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands &bands, const VariantRecord &variant) {
+DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &variant) {
+    using Form = DeviceAttentionForm;
+    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt};
+    if (variant.kind == "scored") form.kind = Form::Kind::scored;
+    if (c.op.id == OpId::additive) form.pair = Form::Pair::additive;
+    if (multiplies_matrices(variant))
+        form.schedule = cuts_keys(variant) ? Form::Schedule::mma_split : Form::Schedule::mma;
+    else if (cuts_keys(variant))
+        form.schedule = Form::Schedule::split;
+    return form;
+}
+
+DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands &bands,
+                                          const DeviceAttentionForm &form) {
     const SdpaProblem &p = c.sizes;
     const ConstView &memory = p.queries ? c.query : c.key;
     auto instead = [&](DType type, std::initializer_list<std::int64_t> extents) { return stand_in(memory, type, extents); };
@@ -122,25 +135,40 @@ void add_attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands
     const ConstView query = p.queries ? c.query : row_instead(p.query_heads, p.head_dim);
     const ConstView key = p.keys ? c.key : row_instead(p.key_heads, p.head_dim);
     const ConstView value = p.keys ? c.value : row_instead(p.key_heads, p.value_dim);
-    for (const ConstView &v : {query, key, value}) call.buffer(v);
-    call.number(static_cast<float>(c.scale));
-    for (const std::int32_t n : {b.begin, b.end, b.offset, b.length}) call.number(n);
-    call.number(b.offsets.given()), call.number(b.lengths.given());
-    call.buffer(offsets),
-        call.buffer(given_or(b.lengths, instead(DType::i32, {p.batch, std::max<std::int64_t>(p.queries, 1)})));
-    if (c.op.id == OpId::additive) {
-        call.number(c.pair_weight.given()), call.buffer(given_or(c.pair_weight, instead(DType::f32, {p.head_dim})));
-        call.number(static_cast<float>(c.pair_bias));
-    }
-    // Kernels that copy rows themselves take where they are.
-    if (multiplies_matrices(variant))
-        for (const ConstView &v : {query, key, value}) call.number(reinterpret_cast<std::uint64_t>(v.data));
-    if (variant.kind != "scored") return;
-    call.number(static_cast<float>(c.softcap));
-    call.number(c.bias.given()), call.buffer(table(c.bias, p.dtype));
-    call.number(c.slopes.given()), call.buffer(given_or(c.slopes, instead(DType::f32, {p.batch, p.query_heads})));
-    call.number(c.mask.given()), call.buffer(table(c.mask, DType::boolean));
-    call.number(c.sinks.given()), call.buffer(given_or(c.sinks, instead(DType::f32, {p.query_heads})));
+    // Buffers that the kernel does not have are not even looked at.
+    const bool scored = form.kind == DeviceAttentionForm::Kind::scored,
+               additive = form.pair == DeviceAttentionForm::Pair::additive;
+    auto only_if = [&](bool wanted, const ConstView &v) -> halide_buffer_t * { return wanted ? call.buffer(v) : nullptr; };
+    auto address = [](const ConstView &v) { return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(v.data)); };
+    const ConstView lengths = given_or(b.lengths, instead(DType::i32, {p.batch, std::max<std::int64_t>(p.queries, 1)}));
+    return {.query = call.buffer(query),
+            .key = call.buffer(key),
+            .value = call.buffer(value),
+            .scale = static_cast<float>(c.scale),
+            .band_begin = b.begin,
+            .band_end = b.end,
+            .offset = b.offset,
+            .length = b.length,
+            .has_offsets = b.offsets.given(),
+            .has_lengths = b.lengths.given(),
+            .offsets = call.buffer(offsets),
+            .lengths = call.buffer(lengths),
+            .has_pair_weight = c.pair_weight.given(),
+            .pair_weight = only_if(additive, given_or(c.pair_weight, instead(DType::f32, {p.head_dim}))),
+            .pair_bias = static_cast<float>(c.pair_bias),
+            // Kernels that copy rows themselves take where they are.
+            .query_address = address(query),
+            .key_address = address(key),
+            .value_address = address(value),
+            .softcap = static_cast<float>(c.softcap),
+            .has_bias = c.bias.given(),
+            .bias = only_if(scored, table(c.bias, p.dtype)),
+            .has_alibi = c.slopes.given(),
+            .slopes = only_if(scored, given_or(c.slopes, instead(DType::f32, {p.batch, p.query_heads}))),
+            .has_mask = c.mask.given(),
+            .mask = only_if(scored, table(c.mask, DType::boolean)),
+            .has_sinks = c.sinks.given(),
+            .sinks = only_if(scored, given_or(c.sinks, instead(DType::f32, {p.query_heads})))};
 }
 
 namespace {
@@ -155,21 +183,28 @@ bool few_rows(const SdpaProblem &p) {
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.sizes;
     DeviceCall call(variant);
-    add_attention_inputs(call, c, bands, variant);
-    call.buffer(c.out);
-    if (c.lse.given())
-        call.buffer(c.lse, p.value_dim);
-    else
-        call.scratch_buffer({p.batch, p.query_heads, p.queries}, p.value_dim);
+    const DeviceAttentionForm form = form_on_device(c, variant);
+    const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form);
+    halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {
         // Of each row the parts side by side.
         const std::int64_t part = number_of(variant, "part", 1), parts = (std::max<std::int64_t>(p.keys, 1) + part - 1) / part;
         const std::int64_t of_head = p.query_heads / p.key_heads * p.queries * parts;
         if (of_head * p.value_dim > std::numeric_limits<std::int32_t>::max() / p.key_heads)
             return unsupported("key", "too many queries and parts of keys for " + std::string(variant.name));
-        call.scratch_buffer({p.batch, p.key_heads, of_head, p.value_dim});
-        for (int n = 0; n < 2; n++) call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
+        state = call.scratch_buffer({p.batch, p.key_heads, of_head, p.value_dim});
+        sums = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
+        maxima = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
     }
+    const DeviceAttentionOutArguments outputs{
+        .out = call.buffer(c.out),
+        .lse = c.lse.given() ? call.buffer(c.lse, p.value_dim)
+                             : call.scratch_buffer({p.batch, p.query_heads, p.queries}, p.value_dim),
+        .state = state,
+        .sums = sums,
+        .maxima = maxima};
+    inputs.append_to(call.args, form);
+    outputs.append_to(call.args, form);
     return device_backend()->run(context, call);
 }
 
@@ -186,7 +221,7 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
                            const View &out, const SdpaOptions &options, std::span<const NamedView> more,
                            const std::function<Status(SdpaCall &)> &complete) {
     const CallStart start = start_of_call();
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     if (Status s = check_places(all_views(query, key, value, out, options), "query"); !s.ok()) return s;
     if (Status s = check_places(more, "query"); !s.ok()) return s;
     if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;

@@ -2,6 +2,7 @@
 #pragma once
 #include "attune/sdpa_backward.h"
 #include "device/device_call.h"
+#include "kernel_arguments.h"
 
 namespace attune {
 
@@ -24,9 +25,9 @@ bool is_aligned(const ConstView &);
 bool fits_on_device(const VariantRecord &, const SdpaCall &);
 bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_parts);
 
-// The arguments that all kernels begin with (generators/sdpa/sdpa_lanes_generator.cpp). Without queries or keys a kernel sees
-// one that nothing is valid for.
-void add_attention_inputs(DeviceCall &, const SdpaCall &, const DeviceBands &, const VariantRecord &);
+// Which arguments a variant has, and those that all begin with. Without queries or keys a kernel sees one that nothing is valid for.
+DeviceAttentionForm form_on_device(const SdpaCall &, const VariantRecord &);
+DeviceAttentionArguments attention_inputs(DeviceCall &, const SdpaCall &, const DeviceBands &, const DeviceAttentionForm &);
 
 Status sdpa_backward_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                const SdpaForward &, const SdpaGradients &, const SdpaOptions &);

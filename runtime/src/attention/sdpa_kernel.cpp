@@ -2,6 +2,7 @@
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_arguments.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "tensors/max_magnitude.h"
 #include "user_attention/user_call.h"
 #include <algorithm>
@@ -15,6 +16,17 @@ bool masks_keys(const SdpaCall &c) {
     const bool user_masks = c.user && c.user->attention->has_mask;
     const bool length_of_each = c.lengths.given() && c.lengths.stride[1] != 0;
     return user_masks || length_of_each || c.bias.given() || c.mask.given() || !band_is_open(c);
+}
+
+AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
+    using Form = AttentionForm;
+    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::User::none};
+    if (variant.kind == "scored") form.kind = Form::Kind::scored;
+    if (variant.kind == "training") form.kind = Form::Kind::training;
+    if (variant.kind == "weights") form.kind = Form::Kind::weights;
+    if (c.pair_weight.given()) form.pair = Form::Pair::additive;
+    if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
+    return form;
 }
 
 }  // namespace
@@ -102,42 +114,51 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
         shortest(bounds.shortest), longest(bounds.longest), pair_weight(c.pair_weight), bias_buffer(table(bias, p.dtype)),
         slopes(per_head(c.slopes, true)), mask_buffer(table(mask, DType::boolean)), sinks(per_head(c.sinks, false)),
         out(to_weights ? *to_weights : c.out), lse_buffer(lse, p.value_dim), finite_values(ConstView(known.data(), {p.batch}));
-    double softcap = to_weights && c.weights_mode == WeightsMode::scaled ? 0 : c.softcap;
-    bool has_bias = masked && bias.given(), has_alibi = masked && c.slopes.given(), has_mask = masked && mask.given(),
-         has_sinks = masked && c.sinks.given(), probabilities = c.weights_mode == WeightsMode::probabilities;
-    auto low = static_cast<std::uint32_t>(c.dropout.seed), high = static_cast<std::uint32_t>(c.dropout.seed >> 32);
     const double probability = p.dropout ? c.dropout.probability : 0;
-    auto threshold = static_cast<std::uint32_t>(dropout_threshold(probability));
-    double keep_scale = 1 / (1 - probability), scale = c.scale, pair_bias = c.pair_bias;
-    std::uint32_t first_head = c.first_head, dropout_offset = c.dropout.offset;
-
-    // The order of the generator's inputs (generators/sdpa/sdpa_generator.cpp).
-    std::vector<void *> args;
-    args.reserve(40);
-    args = {nullptr,      query.get(),       key.get(),      band_begin.get(), band_end.get(),
-            offset.get(), all_lengths.get(), shortest.get(), longest.get(),    &scale};
-    if (!to_weights) args.push_back(value.get());
-    if (c.pair_weight.given()) args.insert(args.end(), {pair_weight.get(), &pair_bias});
-    if (variant.kind != "plain")
-        args.insert(args.end(), {&softcap, &has_bias, bias_buffer.get(), &has_alibi, slopes.get(), &has_mask, mask_buffer.get(),
-                                 &has_sinks, sinks.get()});
-    if (!to_weights) args.push_back(finite_values.get());
-    if (variant.kind == "training")
-        args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
-    if (to_weights) args.push_back(&probabilities);
     BlockTable blocks;
     std::optional<HalideBuffer> blocks_buffer;
     std::optional<CaptureArguments> captures;
     if (c.user) {
         if (c.user->attention->has_mask) {
             if (Status s = blocks.make(context, c, block_sides(c, variant)); !s.ok()) return s;
-            args.push_back(blocks_buffer.emplace(blocks.view()).get());
+            blocks_buffer.emplace(blocks.view());
         }
-        captures.emplace(*c.user).append_to(args);
+        captures.emplace(*c.user);
     }
-    args.push_back(out.get());
-    if (!to_weights) args.push_back(lse_buffer.get());
-    return call_kernel(context, variant.kernel, args.data(), worthwhile_threads(p, context.threads));
+    const AttentionArguments arguments{.query = query.get(),
+                                       .key = key.get(),
+                                       .band_begin = band_begin.get(),
+                                       .band_end = band_end.get(),
+                                       .offset = offset.get(),
+                                       .lengths = all_lengths.get(),
+                                       .shortest = shortest.get(),
+                                       .longest = longest.get(),
+                                       .scale = c.scale,
+                                       .value = value.get(),
+                                       .pair_weight = pair_weight.get(),
+                                       .pair_bias = c.pair_bias,
+                                       .softcap = to_weights && c.weights_mode == WeightsMode::scaled ? 0 : c.softcap,
+                                       .has_bias = masked && bias.given(),
+                                       .bias = bias_buffer.get(),
+                                       .has_alibi = masked && c.slopes.given(),
+                                       .slopes = slopes.get(),
+                                       .has_mask = masked && mask.given(),
+                                       .mask = mask_buffer.get(),
+                                       .has_sinks = masked && c.sinks.given(),
+                                       .sinks = sinks.get(),
+                                       .finite_values = finite_values.get(),
+                                       .seed_low = static_cast<std::uint32_t>(c.dropout.seed),
+                                       .seed_high = static_cast<std::uint32_t>(c.dropout.seed >> 32),
+                                       .dropout_offset = c.dropout.offset,
+                                       .first_head = c.first_head,
+                                       .threshold = static_cast<std::uint32_t>(dropout_threshold(probability)),
+                                       .keep_scale = 1 / (1 - probability),
+                                       .probabilities = c.weights_mode == WeightsMode::probabilities,
+                                       .blocks = blocks_buffer ? blocks_buffer->get() : nullptr,
+                                       .captures = captures ? captures->list() : CaptureList({}),
+                                       .out = out.get(),
+                                       .lse = lse_buffer.get()};
+    return call_kernel(context, variant.kernel, arguments, form_of(c, variant), worthwhile_threads(p, context.threads));
 }
 
 }  // namespace attune

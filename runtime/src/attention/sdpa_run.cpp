@@ -1,6 +1,7 @@
 // What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_call.h"
 #include "tensors/max_magnitude.h"
 #include <algorithm>
@@ -43,9 +44,8 @@ Status mean_over_heads(Context::State &context, const Choice &choice, const View
     HalideBuffer by_row(
         typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1})),
         mean(typed_view(out.data, out.dtype, {batch, rows, width}, {out.stride[0], out.stride[2], 1}));
-    void *args[] = {nullptr, by_row.get(), mean.get()};
     const double read = static_cast<double>(batch * rows * heads) * static_cast<double>(width);
-    return call_kernel(context, choice.variant->kernel, args,
+    return call_kernel(context, choice.variant->kernel, HeadMeanArguments{.x = by_row.get(), .out = mean.get()},
                        worthwhile_threads(read * multiply_adds_of_a_read, context.threads));
 }
 
@@ -89,35 +89,35 @@ Status prepare_multiply_weights(const Context::State &context, const SdpaCall &c
 
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
                         const View &out, const ValuesFromWeights &parts) {
-    if (Status s = run_product(caller.state(), parts.product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
+    if (Status s = run_product(state_of(caller), parts.product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
     // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
     const VariantRecord &magnitude = *parts.magnitude.variant;
-    if (Status s = max_magnitude(caller.state(), magnitude, call.value, largest.data()); !s.ok()) return s;
+    if (Status s = max_magnitude(state_of(caller), magnitude, call.value, largest.data()); !s.ok()) return s;
     for (std::int64_t b = 0; b < call.sizes.batch; b++) {
         float &of_entry = largest[static_cast<std::size_t>(b)];
         if (all_finite(of_entry)) continue;
         const std::int64_t keys = int_at(call.lengths, b);
         ConstView w = entries(weights, b, b + 1), v = entries(call.value, b, b + 1);
         w.extent[3] = v.extent[2] = keys;
-        if (Status s = max_magnitude(caller.state(), magnitude, v, &of_entry); !s.ok()) return s;
+        if (Status s = max_magnitude(state_of(caller), magnitude, v, &of_entry); !s.ok()) return s;
         Status s = all_finite(of_entry) ? batch_dot(caller, w, v, entries(out, b, b + 1))
-                                        : run_kernel(caller.state(), slice(call, b, b + 1), values, nullptr);
+                                        : run_kernel(state_of(caller), slice(call, b, b + 1), values, nullptr);
         if (!s.ok()) return s;
     }
     return {};
 }
 
 Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
-    if (!choice.of_last) return run_kernel(context, call, *choice.variant, nullptr);
+    if (!choice.of_last) return run_by_key_heads(context, call, *choice.variant);
     const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
-    if (Status s = run_kernel(context, slice_queries(call, 0, first), *choice.variant, nullptr); !s.ok()) return s;
-    return run_kernel(context, slice_queries(call, first, queries), *choice.of_last, nullptr);
+    if (Status s = run_by_key_heads(context, slice_queries(call, 0, first), *choice.variant); !s.ok()) return s;
+    return run_by_key_heads(context, slice_queries(call, first, queries), *choice.of_last);
 }
 
 // With keys, and weights of each head where any are wanted.
 Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     View weights, out;
     from_weights = values_from_weights(call, choice, weights, out);
     const bool drops_all = !call.sizes.dropout && call.dropout.probability > 0;
@@ -138,10 +138,10 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
     const SdpaProblem &p = call.sizes;
     const std::int64_t entry_bytes = p.query_heads * p.queries * p.keys * size_of(p.dtype);
     const std::int64_t together = std::clamp<std::int64_t>(bytes_together / entry_bytes, 1, p.batch);
-    const ScratchBlock block(*caller.state().scratch, static_cast<std::size_t>(together * entry_bytes));
+    const ScratchBlock block(*state_of(caller).scratch, static_cast<std::size_t>(together * entry_bytes));
     if (!block.data()) return no_memory();
     Choice of_mean;
-    if (Status s = choose_head_mean(caller.state(), p.dtype, of_mean); !s.ok()) return s;
+    if (Status s = choose_head_mean(state_of(caller), p.dtype, of_mean); !s.ok()) return s;
     for (std::int64_t begin = 0; begin < p.batch; begin += together) {
         const std::int64_t end = std::min(begin + together, p.batch);
         SdpaCall part = slice(call, begin, end);
@@ -149,7 +149,7 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
         part.weights.dtype = p.dtype;
         if (Status s = run_kernels(caller, part, choice, from_weights); !s.ok()) return s;
         const View mean = entries(call.weights, begin, end);
-        if (Status s = mean_over_heads(caller.state(), of_mean, part.weights, mean); !s.ok()) return s;
+        if (Status s = mean_over_heads(state_of(caller), of_mean, part.weights, mean); !s.ok()) return s;
     }
     return {};
 }
@@ -176,6 +176,20 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
     return s;
 }
 
+Status run_by_key_heads(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
+    const SdpaProblem &p = call.sizes;
+    const std::int64_t together = key_heads_together(variant, p, context.threads);
+    if (call.user || together >= p.batch * p.key_heads) return run_kernel(context, call, variant, nullptr);
+    for (std::int64_t b = 0; b < p.batch; b++) {
+        const SdpaCall entry = slice(call, b, b + 1);
+        for (std::int64_t h = 0; h < p.key_heads; h += together) {
+            const SdpaCall part = slice_key_heads(entry, h, std::min(h + together, p.key_heads));
+            if (Status s = run_kernel(context, part, variant, nullptr); !s.ok()) return s;
+        }
+    }
+    return {};
+}
+
 SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     SdpaCall part = call;
     auto cut = [&](auto &view) {
@@ -187,6 +201,21 @@ SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
         if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
     part.sizes.batch = end - begin;
     part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    return part;
+}
+
+SdpaCall slice_key_heads(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
+    SdpaCall part = call;
+    const std::int64_t group = call.sizes.query_heads / call.sizes.key_heads, first = begin * group, heads = (end - begin) * group;
+    auto cut = [](auto &view, int dimension, std::int64_t from, std::int64_t extent) {
+        if (view.given()) view = part_of(view, dimension, from, extent);
+    };
+    cut(part.key, 1, begin, end - begin), cut(part.value, 1, begin, end - begin);
+    cut(part.query, 1, first, heads), cut(part.out, 1, first, heads), cut(part.lse, 1, first, heads);
+    cut(part.bias, 1, first, heads), cut(part.mask, 1, first, heads);
+    cut(part.slopes, 1, first, heads), cut(part.sinks, 0, first, heads);
+    part.sizes.query_heads = heads, part.sizes.key_heads = end - begin;
+    part.first_head += static_cast<std::uint32_t>(first);
     return part;
 }
 

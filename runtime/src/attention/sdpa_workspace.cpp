@@ -7,14 +7,15 @@ namespace {
 
 // Sizes in elements of the type of sums. Channels of the values with room for those that a schedule rounds them up to.
 struct Sizes {
+    static constexpr std::size_t lanes = 16;
     std::size_t dk, dv, tile, chunk, chunks, heads, key_heads, queries, keys;
     bool widens;
 
     Sizes(const VariantRecord &v, const SdpaProblem &p) {
         const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-        constexpr std::int64_t lanes = 16, root_chunk = 128;  // of root: the generator's default
+        constexpr std::int64_t root_chunk = 128;  // of root: the generator's default
         const bool root = v.schedule == "root";
-        dk = size(p.head_dim), dv = size(p.value_dim + 2 * lanes);
+        dk = size(p.head_dim), dv = size(p.value_dim) + 2 * lanes;
         tile = size(v.tile_q), chunk = size(root ? root_chunk : v.chunk);
         chunks = size(ceil_div(p.keys, root ? root_chunk : v.chunk)) + 1;
         heads = size(p.batch * p.query_heads), key_heads = size(p.batch * p.key_heads);
@@ -27,17 +28,22 @@ struct Stages {
     std::size_t of_task = 0, of_call = 0;
 };
 
-Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes &s) {
-    constexpr std::size_t lanes = 16;
+// Keys and values of a key head as matrix tiles have them: parts of 16 bits each, two in an element.
+std::size_t copied_elements_of_key_head(const SdpaProblem &p, const Sizes &s) {
+    const auto parts = static_cast<std::size_t>(matrix_tile_parts_of(p.dtype));
+    return s.chunks * s.chunk * (s.dk + 2 * Sizes::lanes + s.dv) * parts / 2;
+}
+
+Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes &s, int threads) {
     Stages n;
     n.of_task = s.tile * (s.dk + 2 * s.dv + s.chunks * (s.dv + 3) + 4 * s.chunk + 16);
     if (s.widens) n.of_task += s.chunk * (s.dk + s.dv);
     if (v.schedule != "tiles") return n;
-    // Matrix tiles: keys and values once for all queries, as parts of 16 bits each, two in an element; the parts of queries and
-    // weights, and of the values of a chunk without Inf and NaN.
+    // Matrix tiles: keys and values of some heads, once for all queries; the parts of queries and weights, and of the values of
+    // a chunk without Inf and NaN.
     const auto parts = static_cast<std::size_t>(matrix_tile_parts_of(p.dtype));
-    n.of_call = s.key_heads * s.chunks * s.chunk * (s.dk + 2 * lanes + s.dv) * parts / 2;
-    n.of_task += parts * ((s.tile + lanes) * (s.dk + 2 * lanes + s.chunk) + s.chunk * s.dv);
+    n.of_call = static_cast<std::size_t>(key_heads_together(v, p, threads)) * copied_elements_of_key_head(p, s);
+    n.of_task += parts * ((s.tile + Sizes::lanes) * (s.dk + 2 * Sizes::lanes + s.chunk) + s.chunk * s.dv);
     return n;
 }
 
@@ -67,6 +73,16 @@ bool may_look_at_values(const VariantRecord &v, const SdpaProblem &p) noexcept {
     return is_prefill(v) && p.dtype != DType::f64 && (v.schedule != "prefill" || p.queries >= several);
 }
 
+std::int64_t key_heads_together(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {
+    constexpr std::size_t most_bytes = std::size_t(64) << 20;
+    const std::int64_t all = p.batch * p.key_heads;
+    if (v.schedule != "tiles" || all == 0) return all;
+    const std::size_t head = copied_elements_of_key_head(p, Sizes(v, p)) * static_cast<std::size_t>(size_of(sum_type(p.dtype)));
+    if (static_cast<std::size_t>(all) <= most_bytes / head) return all;
+    const auto of_bytes = static_cast<std::int64_t>(most_bytes / head);
+    return std::clamp<std::int64_t>(of_bytes, std::min<std::int64_t>(threads, p.key_heads), p.key_heads);
+}
+
 std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRecord &v, const SdpaProblem &p) {
     if (p.batch * p.query_heads * p.queries == 0 || p.keys == 0) return 0;
     constexpr std::size_t padding = 256, blocks = 24;  // of a block of memory; blocks of a task
@@ -74,7 +90,7 @@ std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRec
     // Where several threads share the work, each loop may wake others, and what a thread held is kept for it.
     const int workers = worthwhile_threads_at_most(p, context.threads) == 1 ? 1 : context.threads;
     const auto threads = static_cast<std::size_t>(workers);
-    const Stages stages = is_prefill(v)                                     ? prefill_stages(v, p, s)
+    const Stages stages = is_prefill(v)                                     ? prefill_stages(v, p, s, context.threads)
                           : v.schedule == "decode" || v.schedule == "split" ? split_stages(v, s)
                                                                             : root_stages(s);
     std::size_t elements = threads * stages.of_task + stages.of_call + s.heads * s.queries;  // lse

@@ -144,7 +144,7 @@ Status run(Context &context, const Arguments &a, std::string_view why_here = {})
 
 Status run_on_device(Context &context, const Arguments &a) {
     std::string instead;
-    if (Status s = find_device(context.state(), "query", instead); !s.ok()) return s;
+    if (Status s = find_device(state_of(context), "query", instead); !s.ok()) return s;
     if (instead.empty()) return sdpa_backward_on_device(context, a.query, a.key, a.value, a.forward, a.gradients, a.options);
     const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
     const SdpaForward forward = as_host(a.forward);
@@ -158,7 +158,7 @@ Status run(Context &context, const Arguments &a, std::string_view why_here) {
     if (a.query.place == Place::device) return run_on_device(context, a);
     const CallStart start = start_of_call();
     PreparedSdpaBackward prepared;
-    if (Status s = prepared.prepare(context.state(), a.query, a.key, a.value, a.forward, a.gradients, a.options); !s.ok())
+    if (Status s = prepared.prepare(state_of(context), a.query, a.key, a.value, a.forward, a.gradients, a.options); !s.ok())
         return s;
     return prepared.run(context, start, why_here);
 }
@@ -191,14 +191,14 @@ Status PreparedSdpaBackward::prepare(Context::State &context, const ConstView &q
 
 Status PreparedSdpaBackward::run(Context &context, CallStart start, std::string_view why_here) {
     if (projected_)
-        if (Status s = projected_->run(context.state()); !s.ok()) return s;
+        if (Status s = projected_->run(state_of(context)); !s.ok()) return s;
     if (!why_here.empty()) choice_.tiles.reason = why_here;
     if (Status s = run_backward(context, call_, choice_); !s.ok()) return s;
     if (of_key_)
-        if (Status s = of_key_->run(context.state()); !s.ok()) return s;
-    record_call(context.state(), choice_.tiles, call_.forward.op.name, start, [&] { return sizes_text(call_.forward.sizes); });
+        if (Status s = of_key_->run(state_of(context)); !s.ok()) return s;
+    record_call(state_of(context), choice_.tiles, call_.forward.op.name, start, [&] { return sizes_text(call_.forward.sizes); });
     if (call_.forward.op.id != OpId::sdpa_backward) return {};  // there are no such shapes
-    record_shape(context.state(), start, [&] {
+    record_shape(state_of(context), start, [&] {
         ShapeLine line = shape_line(call_.forward.op.name, call_.forward);
         line.exact = line.exact && is_benchmarked_;
         return line;

@@ -5,6 +5,9 @@
 
 namespace attune {
 
+struct TableGradientArguments;
+struct CaptureGradientArguments;
+
 struct BackwardCall {
     SdpaCall forward;                     // out is an input here
     Op capture_op;                        // of the gradients of bias and slopes
@@ -75,9 +78,11 @@ TileRange queries_that_see(const SdpaCall &, const VariantRecord &, std::int64_t
 // So many tiles are cut off at most, where a window leaves few keys to a query; else all.
 std::int64_t tiles_of_a_part(const SdpaCall &, const VariantRecord &);
 
-// One kernel for a task; `more` are the arguments that follow those that all have.
+// One kernel for a task, which gives the gradient of a table of the score, or of a user's capture.
 Status run_tiles(Context::State &, const BackwardShared &, const VariantRecord &, const TileTask &,
-                 std::span<void *const> more);
+                 const TableGradientArguments &own);
+Status run_tiles(Context::State &, const BackwardShared &, const VariantRecord &, const TileTask &,
+                 const CaptureGradientArguments &own);
 
 // The gradients of bias and slopes.
 Status run_captures(Context::State &, const BackwardShared &, const BackwardChoice &, int threads);

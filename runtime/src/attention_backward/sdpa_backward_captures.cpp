@@ -1,6 +1,7 @@
 // Gradients of the buffers that the score reads: bias and slopes. Each element is a sum over all pairs that read it, in one order.
 #include "attention_backward/sdpa_backward_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include <algorithm>
 #include <cstring>
 
@@ -91,7 +92,6 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
         std::memset(block.data(), 0, static_cast<std::size_t>(bytes));
     }
 
-    std::int32_t step = capture.step, keeps = keeps_queries;
     // Of some keys at a time only the queries that may see them are looked at.
     const std::int64_t own_tiles = keeps_queries ? tiles.query_tiles : tiles.key_tiles;
     const std::int64_t at_a_time =
@@ -106,8 +106,11 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
             some = part_of(sums, 1, column, std::min(count * kernel.chunk, columns - column));
         }
         HalideBuffer before(some), after(some);
-        void *const more[] = {before.get(), &step, &keeps, after.get()};
-        return run_tiles(context, shared, kernel, tiles, more);
+        const TableGradientArguments own{.before = before.get(),
+                                         .step = capture.step,
+                                         .keeps_queries = std::int32_t{keeps_queries},
+                                         .grad_capture = after.get()};
+        return run_tiles(context, shared, kernel, tiles, own);
     };
     const std::int64_t entries = capture.gradient.extent[0] == 1 ? p.batch : 1;
     const std::int64_t heads = capture.gradient.extent[1] == 1 ? p.query_heads : 1;
@@ -119,16 +122,15 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
                 if (Status s = run_some(t.first_tile + n, std::min(at_a_time, own_tiles - n)); !s.ok()) return s;
         }
     if (in_place) return {};
-    bool sums_all_keys = sums_keys;
     HalideBuffer from(sums), to(part);
-    void *args[] = {nullptr, from.get(), &sums_all_keys, to.get()};
-    return call_kernel(context, sum.kernel, args, 1);
+    const CaptureSumArguments arguments{.sums = from.get(), .sums_keys = sums_keys, .grad_capture = to.get()};
+    return call_kernel(context, sum.kernel, arguments, 1);
 }
 
 }  // namespace
 
 Status run_captures(Context::State &context, const BackwardShared &shared, const BackwardChoice &choice, int threads) {
-    // Numbers of steps: the order of the generator's (generators/sdpa/backward_generator.cpp).
+    // Numbers of steps: the order of the generator's (generators/programs/sdpa_backward_generator.cpp).
     for (const Capture &capture : {Capture{shared.call.bias, 1, choice.bias_sum.variant},
                                    Capture{shared.call.alibi_slopes, 2, choice.slope_sum.variant}}) {
         if (!capture.gradient.given() || (capture.step == 1 && choice.bias_with_tiles)) continue;

@@ -18,7 +18,8 @@ Status check_wanted(const SdpaGradients &g) {
 Status run_kernel(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.forward.sizes;
     DeviceCall call(variant);
-    add_attention_inputs(call, c.forward, bands, variant);
+    const DeviceAttentionForm form = form_on_device(c.forward, variant);
+    const DeviceAttentionArguments inputs = attention_inputs(call, c.forward, bands, form);
     // Without queries or keys a kernel writes a row that nobody asked for.
     const std::int64_t queries = std::max<std::int64_t>(p.queries, 1), keys = std::max<std::int64_t>(p.keys, 1);
     const ConstView &memory = p.queries ? c.forward.query : c.forward.value;
@@ -28,21 +29,26 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
         return p.queries ? v : instead;
     };
     const ConstView of_rows = stand_in(memory, DType::f32, {p.batch, p.query_heads, queries});
-    call.buffer(row(c.forward.out)), call.buffer(row(c.grad_out));
-    call.buffer(p.queries ? c.lse : of_rows);
-    call.number(c.grad_lse.given()), call.buffer(p.queries ? given_or(c.grad_lse, of_rows) : of_rows);
-    // As of query, key and value, where rows are that kernels copy themselves.
-    if (variant.schedule == "mma") call.number(reinterpret_cast<std::uint64_t>((p.queries ? c.grad_out : memory).data));
-    for (int n = 0; n < 2; n++) call.scratch_buffer({p.batch, p.query_heads, queries});
     auto gradient = [&](const View &v, std::int64_t heads, std::int64_t rows, std::int64_t channels) {
-        if (v.given() && v.extent[2] == rows)
-            call.buffer(v);
-        else
-            call.scratch_buffer({p.batch, heads, rows, channels}, p.dtype);
+        return v.given() && v.extent[2] == rows ? call.buffer(v)
+                                                : call.scratch_buffer({p.batch, heads, rows, channels}, p.dtype);
     };
-    gradient(c.query, p.query_heads, queries, p.head_dim);
-    gradient(c.key, p.key_heads, keys, p.head_dim);
-    gradient(c.value, p.key_heads, keys, p.value_dim);
+    const void *const grad_out = (p.queries ? c.grad_out : memory).data;
+    const DeviceGradientsArguments own{.forward_out = call.buffer(row(c.forward.out)),
+                                       .grad_out = call.buffer(row(c.grad_out)),
+                                       .lse = call.buffer(p.queries ? c.lse : of_rows),
+                                       .has_grad_lse = c.grad_lse.given(),
+                                       .grad_lse = call.buffer(p.queries ? given_or(c.grad_lse, of_rows) : of_rows),
+                                       // As of query, key and value, where rows are that kernels copy themselves.
+                                       .grad_out_address =
+                                           static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(grad_out)),
+                                       .row_lse = call.scratch_buffer({p.batch, p.query_heads, queries}),
+                                       .row_delta = call.scratch_buffer({p.batch, p.query_heads, queries}),
+                                       .grad_query = gradient(c.query, p.query_heads, queries, p.head_dim),
+                                       .grad_key = gradient(c.key, p.key_heads, keys, p.head_dim),
+                                       .grad_value = gradient(c.value, p.key_heads, keys, p.value_dim)};
+    inputs.append_to(call.args, form);
+    own.append_to(call.args, form);
     return device_backend()->run(context, call);
 }
 
@@ -51,7 +57,7 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
 Status sdpa_backward_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
                                const SdpaForward &forward, const SdpaGradients &gradients, const SdpaOptions &options) {
     const CallStart start = start_of_call();
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     std::vector<NamedView> all = named_backward_inputs(query, key, value, forward, options);
     all.insert(all.end(), {{"gradients.query", gradients.query},
                            {"gradients.key", gradients.key},

@@ -3,6 +3,7 @@
 #include "attention/sdpa_arguments.h"
 #include "attention_backward/sdpa_backward_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_backward_call.h"
 #include "user_attention/user_call.h"
 #include <algorithm>
@@ -31,81 +32,20 @@ struct TileOutputs {
     View unwanted_key, unwanted_value, weight;
 };
 
-Status run_task(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileOutputs &own,
-                const TileTask &t) {
-    const SdpaProblem &p = s.call.forward.sizes;
-    const std::int64_t group = p.query_heads / p.key_heads;
-    static constexpr double nothing = 0;
-    // Some rows of an output, none of what the task does not give.
-    auto rows_of = [](View v, int n, std::int64_t tile, std::int64_t first, std::int64_t count, bool wanted) {
-        if (!wanted) return part_of(v, n, 0, 0);
-        return part_of(v, n, first * tile, std::min(count * tile, v.extent[n] - first * tile));
-    };
-    const ConstView query_like = typed_view(&nothing, p.dtype, {t.heads, 0, p.head_dim}, {0, 0, 1});
-    const View grad_query = s.call.query.given() ? heads_of(s.call.query, t, group) : writable(query_like);
-    const View grad_key = key_head_of(s.call.key.given() ? s.call.key : own.unwanted_key, t);
-    const View grad_value = key_head_of(s.call.value.given() ? s.call.value : own.unwanted_value, t);
-    HalideBuffer query(rows_of(grad_query, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
-        key(rows_of(grad_key, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
-        value(rows_of(grad_value, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key));
-    std::vector<void *> outputs = {query.get(), key.get(), value.get()};
-    const View no_pairs = writable(typed_view(&nothing, p.dtype, {t.heads, 0, 0}, {0, 0, 1}));
-    View pairs = t.bias ? heads_of(s.call.bias, t, group) : no_pairs;
-    pairs = rows_of(rows_of(pairs, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.bias), 2, variant.chunk,
-                    t.first_key_tile, t.key_tiles, t.bias);
-    HalideBuffer bias(pairs);
-    if (gives_bias(s.call.forward.op.id, variant)) outputs.push_back(bias.get());
-    HalideBuffer weight(own.weight.given() ? rows_of(key_head_of(own.weight, t), 0, 1, t.first_key_tile, t.key_tiles, t.key)
-                                           : no_pairs);
-    if (own.weight.given()) outputs.push_back(weight.get());
-    return run_tiles(context, s, variant, t, outputs);
+AttentionBackwardForm form_of(const SdpaCall &c, const VariantRecord &variant) {
+    using Form = AttentionBackwardForm;
+    Form form{Form::Kind::scored, Form::Pair::product, Form::User::none};
+    if (variant.kind == "plain") form.kind = Form::Kind::plain;
+    if (variant.kind == "training") form.kind = Form::Kind::training;
+    if (c.op.id == OpId::gaussian_backward) form.pair = Form::Pair::gaussian;
+    if (c.pair_weight.given()) form.pair = Form::Pair::additive;
+    if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
+    return form;
 }
 
-// Whether the captures of a user's attention are as large as every task reads, before the first one writes: one may be too small
-// for the last heads alone. Kernels check their buffers before they compute, in the order of their names (a map of Halide's), and
-// those of captures, capture_..., come before row_lse, which is empty here: a kernel that refuses it has found no fault in them.
-Status check_captures(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileOutputs &own,
-                      std::span<const TileTask> tasks) {
-    for (TileTask t : tasks) {
-        t.checks_captures = true;
-        Status refused = run_task(context, s, variant, own, t);
-        if (refused.ok()) return {StatusCode::internal, "a kernel does not check the bounds of its buffers"};
-        if (refused.message().find("buffer row_lse") == std::string_view::npos) return refused;
-    }
-    return {};
-}
-
-Status run_rows(Context::State &context, const BackwardCall &call, const ConstView &out, const ConstView &grad_out,
-                const VariantRecord &variant, const BackwardRows &rows) {
-    const SdpaProblem &p = call.forward.sizes;
-    static constexpr double nothing = 0;
-    bool has_grad_lse = call.grad_lse.given();
-    const ConstView none = typed_view(&nothing, sum_type(p.dtype), {p.batch, p.query_heads, p.queries}, {0, 0, 0});
-    HalideBuffer attended(out), gradient(grad_out), lse(call.lse), grad_lse(has_grad_lse ? call.grad_lse : none),
-        row_lse(rows.lse), row_delta(rows.delta);
-    void *args[] = {nullptr,        attended.get(), gradient.get(), lse.get(),
-                    grad_lse.get(), &has_grad_lse,  row_lse.get(),  row_delta.get()};
-    return call_kernel(context, variant.kernel, args, worthwhile_threads(p, context.threads));
-}
-
-Status run_sinks(Context::State &context, const BackwardCall &call, const VariantRecord &variant, const BackwardRows &rows) {
-    HalideBuffer sinks(call.forward.sinks), row_lse(rows.lse), row_delta(rows.delta), out(call.sinks);
-    void *args[] = {nullptr, sinks.get(), row_lse.get(), row_delta.get(), out.get()};
-    return call_kernel(context, variant.kernel, args, 1);
-}
-
-void fill_without_pairs(const BackwardCall &call) {
-    for (const View *v : {&call.query, &call.key, &call.value, &call.bias, &call.alibi_slopes})
-        if (v->given()) fill_zeros(*v);
-    if (call.pair_weight.given()) fill_zeros(as_rank4(call.pair_weight, false));
-    for (const View &v : call.user_captures)
-        if (v.given()) fill_zeros(as_rank4(v, false));
-}
-
-}  // namespace
-
-Status run_tiles(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileTask &t,
-                 std::span<void *const> more) {
+template<typename Own>
+Status run_tiles_of(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileTask &t,
+                    const Own &own) {
     const SdpaCall &c = s.call.forward;
     const SdpaProblem &p = c.sizes;
     const std::int64_t group = p.query_heads / p.key_heads;
@@ -125,48 +65,155 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
     auto of_entry = [&](const std::vector<std::int32_t> &x) {
         return x[x.size() == 1 ? 0 : static_cast<std::size_t>(t.entry)];
     };
-    std::int32_t band_begin = of_entry(c.band_begin), band_end = of_entry(c.band_end), offset = of_entry(c.offset);
     auto count = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
-    std::int32_t first_query_tile = count(t.first_query_tile), query_tiles = count(t.query_tiles),
-                 first_key_tile = count(t.first_key_tile), key_tiles = count(t.key_tiles);
-    bool wants_query = t.query, wants_key = t.key, wants_bias = t.bias, has_bias = s.bias.given(), has_alibi = c.slopes.given(),
-         has_mask = s.mask.given();
-    double scale = c.scale, softcap = c.softcap;
-    auto low = static_cast<std::uint32_t>(c.dropout.seed), high = static_cast<std::uint32_t>(c.dropout.seed >> 32);
     const double probability = p.dropout ? c.dropout.probability : 0;
-    auto threshold = static_cast<std::uint32_t>(dropout_threshold(probability));
-    double keep_scale = 1 / (1 - probability);
-    std::uint32_t dropout_offset = c.dropout.offset,
-                  first_head = static_cast<std::uint32_t>(t.entry * p.query_heads + t.key_head * group + t.first_head);
-
-    // The order of the generator's inputs (generators/sdpa/backward_generator.cpp).
-    std::vector<void *> args;
-    args.reserve(40);
-    args = {nullptr,       query.get(),     grad_out.get(), key.get(),    value.get(), row_lse.get(), row_delta.get(),
-            lengths.get(), shortest.get(),  longest.get(),  &band_begin,  &band_end,   &offset,       &first_query_tile,
-            &query_tiles,  &first_key_tile, &key_tiles,     &wants_query, &wants_key,  &wants_bias,   &scale};
-    if (variant.kind != "plain")
-        args.insert(args.end(), {&softcap, &has_bias, bias.get(), &has_alibi, slopes_buffer.get(), &has_mask, mask.get()});
-    if (variant.kind == "training")
-        args.insert(args.end(), {&low, &high, &dropout_offset, &first_head, &threshold, &keep_scale});
+    const std::int64_t first_head = t.key_head * group + t.first_head;
     HalideBuffer pair_weight(c.pair_weight.given() ? c.pair_weight : typed_view(&nothing, p.dtype, {0}, {1}));
-    double pair_bias = c.pair_bias;
-    if (c.pair_weight.given()) args.insert(args.end(), {pair_weight.get(), &pair_bias});
-    std::int32_t entry = count(t.entry), key_head = count(t.key_head), head = count(t.key_head * group + t.first_head),
-                 heads = count(p.query_heads);
     std::optional<HalideBuffer> blocks;
+    if (s.blocks.given()) blocks.emplace(heads_of(s.blocks, t, group));
     std::optional<CaptureArguments> captures;
-    if (c.user) {
-        args.insert(args.end(), {&entry, &key_head, &head, &heads});
-        if (s.blocks.given()) args.push_back(blocks.emplace(heads_of(s.blocks, t, group)).get());
-        captures.emplace(*c.user).append_to(args);
+    if (c.user) captures.emplace(*c.user);
+
+    const AttentionBackwardArguments arguments{.query = query.get(),
+                                               .grad_out = grad_out.get(),
+                                               .key = key.get(),
+                                               .value = value.get(),
+                                               .row_lse = row_lse.get(),
+                                               .row_delta = row_delta.get(),
+                                               .lengths = lengths.get(),
+                                               .shortest = shortest.get(),
+                                               .longest = longest.get(),
+                                               .band_begin = of_entry(c.band_begin),
+                                               .band_end = of_entry(c.band_end),
+                                               .offset = of_entry(c.offset),
+                                               .first_query_tile = count(t.first_query_tile),
+                                               .query_tiles = count(t.query_tiles),
+                                               .first_key_tile = count(t.first_key_tile),
+                                               .key_tiles = count(t.key_tiles),
+                                               .wants_query = t.query,
+                                               .wants_key = t.key,
+                                               .wants_bias = t.bias,
+                                               .scale = c.scale,
+                                               .softcap = c.softcap,
+                                               .has_bias = s.bias.given(),
+                                               .bias = bias.get(),
+                                               .has_alibi = c.slopes.given(),
+                                               .slopes = slopes_buffer.get(),
+                                               .has_mask = s.mask.given(),
+                                               .mask = mask.get(),
+                                               .seed_low = static_cast<std::uint32_t>(c.dropout.seed),
+                                               .seed_high = static_cast<std::uint32_t>(c.dropout.seed >> 32),
+                                               .dropout_offset = c.dropout.offset,
+                                               .first_head = static_cast<std::uint32_t>(t.entry * p.query_heads + first_head),
+                                               .threshold = static_cast<std::uint32_t>(dropout_threshold(probability)),
+                                               .keep_scale = 1 / (1 - probability),
+                                               .pair_weight = pair_weight.get(),
+                                               .pair_bias = c.pair_bias,
+                                               .entry = count(t.entry),
+                                               .key_head = count(t.key_head),
+                                               .head = count(first_head),
+                                               .heads = count(p.query_heads),
+                                               .blocks = blocks ? blocks->get() : nullptr,
+                                               .captures = captures ? captures->list() : CaptureList({})};
+    const AttentionBackwardForm form = form_of(c, variant);
+    ArgumentList list;
+    arguments.append_to(list, form);
+    own.append_to(list, form);
+    return call_kernel(context, variant.kernel, list.data(), 1);
+}
+
+Status run_task(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileOutputs &own,
+                const TileTask &t) {
+    const SdpaProblem &p = s.call.forward.sizes;
+    const std::int64_t group = p.query_heads / p.key_heads;
+    static constexpr double nothing = 0;
+    // Some rows of an output, none of what the task does not give.
+    auto rows_of = [](View v, int n, std::int64_t tile, std::int64_t first, std::int64_t count, bool wanted) {
+        if (!wanted) return part_of(v, n, 0, 0);
+        return part_of(v, n, first * tile, std::min(count * tile, v.extent[n] - first * tile));
+    };
+    const ConstView query_like = typed_view(&nothing, p.dtype, {t.heads, 0, p.head_dim}, {0, 0, 1});
+    const View grad_query = s.call.query.given() ? heads_of(s.call.query, t, group) : writable(query_like);
+    const View grad_key = key_head_of(s.call.key.given() ? s.call.key : own.unwanted_key, t);
+    const View grad_value = key_head_of(s.call.value.given() ? s.call.value : own.unwanted_value, t);
+    HalideBuffer query(rows_of(grad_query, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
+        key(rows_of(grad_key, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
+        value(rows_of(grad_value, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key));
+    const View no_pairs = writable(typed_view(&nothing, p.dtype, {t.heads, 0, 0}, {0, 0, 1}));
+    View pairs = t.bias ? heads_of(s.call.bias, t, group) : no_pairs;
+    pairs = rows_of(rows_of(pairs, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.bias), 2, variant.chunk,
+                    t.first_key_tile, t.key_tiles, t.bias);
+    HalideBuffer bias(pairs);
+    HalideBuffer weight(own.weight.given() ? rows_of(key_head_of(own.weight, t), 0, 1, t.first_key_tile, t.key_tiles, t.key)
+                                           : no_pairs);
+    const AttentionGradientsArguments arguments{.grad_query = query.get(),
+                                                .grad_key = key.get(),
+                                                .grad_value = value.get(),
+                                                .grad_bias = bias.get(),
+                                                .grad_weight = weight.get()};
+    return run_tiles_of(context, s, variant, t, arguments);
+}
+
+// Whether the captures of a user's attention are as large as every task reads, before the first one writes: one may be too small
+// for the last heads alone. Kernels check their buffers before they compute, in the order of their names (a map of Halide's), and
+// those of captures, capture_..., come before row_lse, which is empty here: a kernel that refuses it has found no fault in them.
+Status check_captures_of_tasks(Context::State &context, const BackwardShared &s, const VariantRecord &variant,
+                               const TileOutputs &own, std::span<const TileTask> tasks) {
+    for (TileTask t : tasks) {
+        t.checks_captures = true;
+        Status refused = run_task(context, s, variant, own, t);
+        if (refused.ok()) return {StatusCode::internal, "a kernel does not check the bounds of its buffers"};
+        if (refused.message().find("buffer row_lse") == std::string_view::npos) return refused;
     }
-    args.insert(args.end(), more.begin(), more.end());
-    return call_kernel(context, variant.kernel, args.data(), 1);
+    return {};
+}
+
+Status run_rows(Context::State &context, const BackwardCall &call, const ConstView &out, const ConstView &grad_out,
+                const VariantRecord &variant, const BackwardRows &rows) {
+    const SdpaProblem &p = call.forward.sizes;
+    static constexpr double nothing = 0;
+    const bool has_grad_lse = call.grad_lse.given();
+    const ConstView none = typed_view(&nothing, sum_type(p.dtype), {p.batch, p.query_heads, p.queries}, {0, 0, 0});
+    HalideBuffer attended(out), gradient(grad_out), lse(call.lse), grad_lse(has_grad_lse ? call.grad_lse : none),
+        row_lse(rows.lse), row_delta(rows.delta);
+    const BackwardRowsArguments arguments{.attended = attended.get(),
+                                          .grad_out = gradient.get(),
+                                          .lse = lse.get(),
+                                          .grad_lse = grad_lse.get(),
+                                          .has_grad_lse = has_grad_lse,
+                                          .row_lse = row_lse.get(),
+                                          .row_delta = row_delta.get()};
+    return call_kernel(context, variant.kernel, arguments, worthwhile_threads(p, context.threads));
+}
+
+Status run_sinks(Context::State &context, const BackwardCall &call, const VariantRecord &variant, const BackwardRows &rows) {
+    HalideBuffer sinks(call.forward.sinks), row_lse(rows.lse), row_delta(rows.delta), out(call.sinks);
+    const SinkGradientArguments arguments{
+        .sinks = sinks.get(), .row_lse = row_lse.get(), .row_delta = row_delta.get(), .grad_sinks = out.get()};
+    return call_kernel(context, variant.kernel, arguments, 1);
+}
+
+void fill_without_pairs(const BackwardCall &call) {
+    for (const View *v : {&call.query, &call.key, &call.value, &call.bias, &call.alibi_slopes})
+        if (v->given()) fill_zeros(*v);
+    if (call.pair_weight.given()) fill_zeros(as_rank4(call.pair_weight, false));
+    for (const View &v : call.user_captures)
+        if (v.given()) fill_zeros(as_rank4(v, false));
+}
+
+}  // namespace
+
+Status run_tiles(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileTask &t,
+                 const TableGradientArguments &own) {
+    return run_tiles_of(context, s, variant, t, own);
+}
+Status run_tiles(Context::State &context, const BackwardShared &s, const VariantRecord &variant, const TileTask &t,
+                 const CaptureGradientArguments &own) {
+    return run_tiles_of(context, s, variant, t, own);
 }
 
 Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice) {
-    Context::State &context = caller.state();
+    Context::State &context = state_of(caller);
     const SdpaCall &c = call.forward;
     const SdpaProblem &p = c.sizes;
     const std::int64_t rows = p.batch * p.query_heads * p.queries;
@@ -253,7 +300,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     if (!value) own.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
     const std::vector<TileTask> tasks = tasks_of(call, choice, threads);
     if (c.user)
-        if (Status s = check_captures(context, shared, variant, own, tasks); !s.ok()) return s;
+        if (Status s = check_captures_of_tasks(context, shared, variant, own, tasks); !s.ok()) return s;
     if (Status s = run_user_captures(context, shared, choice, threads); !s.ok()) return s;
     if (!call.query.given() && !key && !value && !call.pair_weight.given() && !choice.bias_with_tiles) return finish();
     Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {

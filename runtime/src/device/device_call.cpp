@@ -6,7 +6,6 @@ halide_buffer_t *DeviceCall::add(HalideBuffer &added) {
     halide_buffer_t *b = added.get();
     // Kernels for devices take bf16 as its bits.
     if (b->type.code == halide_type_bfloat) b->type.code = halide_type_uint;
-    args.push_back(b);
     buffers.push_back(b);
     return b;
 }
@@ -15,19 +14,21 @@ halide_buffer_t *DeviceCall::buffer(const ConstView &v, std::int64_t innermost_e
     return add(held_.emplace_back(v, innermost_extent));
 }
 
-void DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, DType type) {
+halide_buffer_t *DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, DType type) {
     View v(static_cast<float *>(nullptr), extents);
     v.dtype = type;
     std::int64_t bytes = size_of(type);
     for (const std::int64_t extent : extents) bytes *= extent;
     halide_buffer_t *added = buffer(v);
     scratch.push_back({added, static_cast<std::size_t>(bytes)});
+    return added;
 }
-void DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, std::int64_t innermost_extent) {
+halide_buffer_t *DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> extents, std::int64_t innermost_extent) {
     std::int64_t bytes = size_of(DType::f32);
     for (const std::int64_t extent : extents) bytes *= extent;
     halide_buffer_t *added = buffer(View(static_cast<float *>(nullptr), extents), innermost_extent);
     scratch.push_back({added, static_cast<std::size_t>(bytes)});
+    return added;
 }
 
 ConstView stand_in(const ConstView &memory, DType type, std::initializer_list<std::int64_t> extents) {

@@ -3,7 +3,6 @@
 #pragma once
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"
-#include <cstring>
 #include <deque>
 #include <functional>
 
@@ -12,7 +11,7 @@ namespace attune {
 // A kernel, its arguments, and which of them are buffers; their `host` holds the caller's pointer to the device.
 struct DeviceCall {
     int (*kernel)(void **) = nullptr;
-    std::vector<void *> args;
+    ArgumentList args;
     std::vector<halide_buffer_t *> buffers;
     // Of buffers: what the caller did not ask for and the kernel writes. Memory for it is the backend's.
     struct Scratch {
@@ -21,22 +20,16 @@ struct DeviceCall {
     };
     std::vector<Scratch> scratch;
 
-    // The arguments, in the kernel's order; held here. With an innermost extent: as HalideBuffer.
-    explicit DeviceCall(const VariantRecord &variant) : kernel(variant.kernel), args{nullptr} {}
-    template<typename T> void number(T x) {
-        static_assert(std::is_arithmetic_v<T> && sizeof(T) <= sizeof(std::uint64_t));
-        std::memcpy(&numbers_.emplace_back(), &x, sizeof x);
-        args.push_back(&numbers_.back());
-    }
+    explicit DeviceCall(const VariantRecord &variant) : kernel(variant.kernel) {}
+    // Buffers among the arguments, which are held here. With an innermost extent: as HalideBuffer.
     halide_buffer_t *buffer(const ConstView &);
     halide_buffer_t *buffer(const ConstView &, std::int64_t innermost_extent);
     // The same of what the caller did not give: dense, of f32 where it says no type.
-    void scratch_buffer(std::initializer_list<std::int64_t> extents, DType = DType::f32);
-    void scratch_buffer(std::initializer_list<std::int64_t> extents, std::int64_t innermost_extent);
+    halide_buffer_t *scratch_buffer(std::initializer_list<std::int64_t> extents, DType = DType::f32);
+    halide_buffer_t *scratch_buffer(std::initializer_list<std::int64_t> extents, std::int64_t innermost_extent);
 
 private:
     halide_buffer_t *add(HalideBuffer &);
-    std::deque<std::uint64_t> numbers_;
     std::deque<HalideBuffer> held_;
 };
 

@@ -86,7 +86,7 @@ template<typename Body, typename... Arguments>
 Status answer(const Context &context, const Body &body, const Arguments &...arguments) noexcept {
     const DefaultFloatState of_this_call;
     if (!context.status().ok()) return context.status();
-    Context::State &state = context.state();
+    Context::State &state = state_of(context);
     const std::string_view last = state.last_name;
     const auto run = [&]() -> Status {
         try {

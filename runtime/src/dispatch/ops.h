@@ -1,7 +1,7 @@
 // The operations that variants compute. Each has an object of its own in the archive, with the table of its kernels
 // (cmake/op_variants.cpp.in): a program that calls no function of an op links none of its kernels.
 #pragma once
-#include "attune/attention_library.h"
+#include "attune/detail/registration.h"
 #include <array>
 #include <cstdint>
 #include <span>
@@ -47,6 +47,8 @@
     X(head_mean)
 
 namespace attune {
+
+using detail::VariantRecord;
 
 #define ATTUNE_OP(name) name,
 enum class OpId : std::uint8_t { ATTUNE_OPS(ATTUNE_OP) of_user };

@@ -55,11 +55,13 @@ template<typename Visit> void for_each_linked(const Visit &visit) {
 
 }  // namespace
 
-VariantRegistration::VariantRegistration(ArrayView<const VariantRecord> variants) noexcept { add(variants, nullptr); }
+detail::VariantRegistration::VariantRegistration(ArrayView<const VariantRecord> variants) noexcept { add(variants, nullptr); }
 
-AttentionRegistration::AttentionRegistration(const AttentionRecord &attention) noexcept { add(attention.variants, &attention); }
+detail::AttentionRegistration::AttentionRegistration(const AttentionRecord &attention) noexcept {
+    add(attention.variants, &attention);
+}
 
-const AttentionRecord *find_attention(std::string_view op) noexcept {
+const AttentionRecord *detail::find_attention(std::string_view op) noexcept {
     for (const Registered *r = first_registered; r; r = r->next)
         if (r->attention && !op.empty() && (r->attention->op == op || r->attention->backward_op == op)) return r->attention;
     return nullptr;

@@ -1,6 +1,6 @@
 // The kernels that are linked in: a table for each op (ops.h), which CMake writes, and what is registered beside them.
 #pragma once
-#include "attune/attention_library.h"
+#include "attune/detail/registration.h"
 #include <cstdint>
 #include <span>
 #include <string>
@@ -8,6 +8,8 @@
 #include <vector>
 
 namespace attune {
+
+using detail::AttentionRecord, detail::VariantRecord;
 
 // Boundaries of the classes of shapes, from schedules/targets.json.
 struct SdpaShapeClasses {
@@ -21,7 +23,7 @@ struct SdpaShapeClasses {
     std::int64_t device_split_rows_at_most, device_split_keys_at_least;
 };
 
-// The variants of the ops that are linked in (ops.h) and those that were registered (attention_library.h), also later than others
+// The variants of the ops that are linked in (ops.h) and those that were registered (detail/registration.h), also later than others
 // ran. Listed once for each generation, since every call on a device asks; a list is never destroyed.
 using VariantRecords = std::vector<const VariantRecord *>;
 const VariantRecords &variant_records();

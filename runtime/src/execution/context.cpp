@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace attune {
 Context::State::State() = default;
@@ -52,6 +53,25 @@ Status Context::read(const ContextOptions &options) {
     }
     s.scratch.emplace(options.allocator, options.scratch_bytes_per_thread, threads);
     return {};
+}
+
+// What a Context says that has been moved; in a few words where there is no memory for more.
+static Status moved_from() noexcept {
+    try {
+        return {StatusCode::invalid_argument, "context: it has been moved from, and holds nothing"};
+    } catch (const std::bad_alloc &) {
+        return {StatusCode::invalid_argument, "context: moved"};
+    }
+}
+
+Context::Context(Context &&other) noexcept
+    : status_(std::exchange(other.status_, moved_from())), state_(std::move(other.state_)) {}
+
+Context &Context::operator=(Context &&other) noexcept {
+    if (this == &other) return *this;
+    status_ = std::exchange(other.status_, moved_from());
+    state_ = std::move(other.state_);
+    return *this;
 }
 
 Context::~Context() = default;

@@ -1,6 +1,7 @@
 // What a Context holds.
 #pragma once
 #include "attune/context.h"
+#include "attune/detail/registration.h"
 #include "execution/scratch.h"
 #include <memory>
 #include <optional>
@@ -8,12 +9,11 @@
 
 namespace attune {
 
-struct VariantRecord;
 class ShapeRecord;
 
 struct Context::State {
     int threads = 1;
-    const VariantRecord *forced_variant = nullptr;  // ATTUNE_FORCE_VARIANT
+    const detail::VariantRecord *forced_variant = nullptr;  // ATTUNE_FORCE_VARIANT
     DeviceOptions device;
     bool verbose = false;                 // ATTUNE_VERBOSE
     std::unique_ptr<ShapeRecord> shapes;  // ATTUNE_RECORD_SHAPES; none without it
@@ -27,5 +27,8 @@ struct Context::State {
     ~State();
     std::optional<Scratch> scratch;  // none only if the Context's status is not ok
 };
+
+// Of a Context whose status is ok.
+inline Context::State &state_of(const Context &context) noexcept { return *context.state_; }
 
 }  // namespace attune

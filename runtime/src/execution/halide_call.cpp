@@ -186,7 +186,7 @@ void HalideBuffer::append(std::int64_t extent, std::int64_t stride) {
     dims_[buffer_.dimensions++] = {0, static_cast<std::int32_t>(extent), static_cast<std::int32_t>(stride), 0};
 }
 
-Status call_kernel(Context::State &context, int (*kernel)(void **), void **args, int threads) {
+Status call_kernel(Context::State &context, Kernel kernel, void **args, int threads) {
     install_handlers();
     Call call{context, current_call ? 1 : threads, {}, {}};  // a task has one thread
     void *user_context = &call;

@@ -2,6 +2,7 @@
 // which act for our calls only and pass every other on to the handler that was there before.
 #pragma once
 #include "attune/tensor.h"
+#include "execution/argument_list.h"
 #include "execution/context_state.h"
 #include "execution/halide_runtime.h"
 #include <cstdint>
@@ -25,8 +26,25 @@ private:
     halide_buffer_t buffer_{};
 };
 
+using Kernel = int (*)(void **);
 // Runs kernel(args) with at most `threads` threads; args[0] is set here. What Halide's codes mean becomes a Status.
-Status call_kernel(Context::State &, int (*kernel)(void **), void **args, int threads);
+Status call_kernel(Context::State &, Kernel, void **args, int threads);
+
+// The same of a struct of kernel_arguments.h; `form` says which of its members the kernel has, where kernels differ in that.
+template<typename Arguments>
+requires requires(const Arguments &arguments, ArgumentList &list) { arguments.append_to(list); }
+Status call_kernel(Context::State &context, Kernel kernel, const Arguments &arguments, int threads) {
+    ArgumentList list;
+    arguments.append_to(list);
+    return call_kernel(context, kernel, list.data(), threads);
+}
+template<typename Arguments>
+Status call_kernel(Context::State &context, Kernel kernel, const Arguments &arguments, const typename Arguments::Form &form,
+                   int threads) {
+    ArgumentList list;
+    arguments.append_to(list, form);
+    return call_kernel(context, kernel, list.data(), threads);
+}
 
 // Runs task(n, worker) for every n in [0, count), begun in that order by `threads` workers at most; `worker` is the number of
 // the one that runs it, from 0. A kernel that a task calls has the task's thread alone. Answers what the first task that failed

@@ -1,5 +1,5 @@
 // HalideRuntime.h, of the library's own copy of that runtime: its functions are called attune_... in objects
-// (generators/private_runtime.h), so that a program's other copy is another.
+// (lowering/halide_patches/private_runtime.h), so that a program's other copy is another.
 //
 // Before any other header of Halide's runtime: a name that a header has used already, in an inline function, is not changed any more.
 #pragma once

@@ -12,7 +12,7 @@ namespace attune {
 namespace {
 
 constexpr const Op &per_pair = ops::additive, &separable = ops::additive_separable;
-// Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/sdpa/scores.h).
+// Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/attention/equations/scores.h).
 constexpr float separable_limit = 22;
 
 }  // namespace
@@ -161,7 +161,7 @@ Status run_on_device(Context &context, const ConstView &query, const ConstView &
 
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
            const AdditiveOptions &options, std::string_view why_here = {}) {
-    Context::State &state = context.state();
+    Context::State &state = state_of(context);
     if (query.place == Place::device) {
         std::string instead;
         if (Status s = find_device(state, "query", instead); !s.ok()) return s;

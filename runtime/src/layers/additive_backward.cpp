@@ -45,7 +45,7 @@ Status check_all_overlaps(const ConstView &query, const ConstView &key, const Co
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
            const AdditiveGradients &g, const AdditiveOptions &options) {
     const CallStart start = start_of_call();
-    Context::State &state = context.state();
+    Context::State &state = state_of(context);
     if (Status s = check_additive_options(options, query.dtype); !s.ok()) return s;
     if (Status s = check_wide_for("additive attention", "query", query.dtype); !s.ok()) return s;
     Projection q({"query", query}, {"w_query", options.w_query}, {"b_query", options.b_query});

@@ -1,6 +1,7 @@
 #include "attune/linear.h"
 #include "device/device_call.h"
 #include "dispatch/op_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_call.h"
 #include <array>
 
@@ -25,9 +26,13 @@ Status run_on_device(Context::State &context, const Product &p, const LinearOpti
                                 [&] { return product_sizes_text(p); }};
         if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
         DeviceCall call(*choice.variant);
-        call.buffer(p.x), call.buffer(p.weight);
-        call.number(p.bias.given()), call.buffer(given_or(p.bias, stand_in(p.x, p.x.dtype, {p.columns})));
-        call.buffer(p.out);
+        const ConstView no_bias = stand_in(p.x, p.x.dtype, {p.columns});
+        const DeviceLinearArguments arguments{.x = call.buffer(p.x),
+                                              .weight = call.buffer(p.weight),
+                                              .has_bias = p.bias.given(),
+                                              .bias = call.buffer(given_or(p.bias, no_bias)),
+                                              .out = call.buffer(p.out)};
+        arguments.append_to(call.args);
         if (Status s = device_backend()->run(context, call); !s.ok()) return s;
     }
     record_call(context, choice, p.op.name, start, [&] { return product_sizes_text(p); });

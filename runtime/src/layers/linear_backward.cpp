@@ -2,6 +2,7 @@
 #include "dispatch/op_call.h"
 #include "dispatch/shape_record.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_backward_call.h"
 #include <array>
 #include <cstring>
@@ -132,9 +133,9 @@ Status transposed_dot(Context::State &context, const ConstView &a, const ConstVi
         return {};
     }
     HalideBuffer left(a), right(x), result(out);
-    void *args[] = {nullptr, left.get(), right.get(), result.get()};
+    const TransposedDotArguments arguments{.a = left.get(), .x = right.get(), .out = result.get()};
     const double multiply_adds = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
-    return call_kernel(context, choice.variant->kernel, args, worthwhile_threads(multiply_adds, context.threads));
+    return call_kernel(context, choice.variant->kernel, arguments, worthwhile_threads(multiply_adds, context.threads));
 }
 
 Status prepare_gradient_of_x(const Context::State &context, const ConstView &grad_out, const ConstView &weight, const View &out,

@@ -55,8 +55,8 @@ Status PreparedProjections::prepare(const Context::State &context, const MultiHe
     count_ = l.packed ? 1 : 3;
     if (l.packed) {
         ConstView weight = w.query, bias = w.query_bias;
-        weight.extent[0] = p.packed.extent[2];
-        if (bias.given()) bias.extent[0] = p.packed.extent[2];
+        weight.extent[0] = p.packed.extent[2], weight.capacity = -1;  // all three, of which each was checked
+        if (bias.given()) bias.extent[0] = p.packed.extent[2], bias.capacity = -1;
         return prepare_linear(context, l.query, weight, bias, p.packed, {}, products_[0]);
     }
     if (Status s = prepare_linear(context, l.query, w.query, w.query_bias, p.query, {}, products_[0]); !s.ok()) return s;
@@ -108,7 +108,7 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
     const NamedView outputs[] = {{"out", out}, {"lse", o.lse}, {"weights", o.weights}};
     if (Status s = check_layer_overlaps(l, o, {}, outputs); !s.ok()) return s;
 
-    Context::State &state = context.state();
+    Context::State &state = state_of(context);
     std::int64_t bytes = 0, at = 0;
     take_projections(l, nullptr, bytes);
     ScratchBlock block(*state.scratch, static_cast<std::size_t>(bytes));

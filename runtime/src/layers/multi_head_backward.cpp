@@ -139,7 +139,7 @@ Status run(Context &context, MultiHeadLayer &l, const ConstView &grad_out, const
            const MultiHeadOptions &options) {
     if (Status s = check_layer(options, l); !s.ok()) return s;
     if (Status s = check(l, grad_out, g, options.attention); !s.ok()) return s;
-    Context::State &state = context.state();
+    Context::State &state = state_of(context);
     std::int64_t bytes = 0, at = 0;
     take_places(l, nullptr, bytes);
     ScratchBlock block(*state.scratch, static_cast<std::size_t>(bytes));

@@ -1,6 +1,7 @@
 #include "attune/linear.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_call.h"
 #include <array>
 
@@ -32,10 +33,11 @@ Status run_kernel(Context::State &context, const ConstView &weight, const View &
     ConstView words(static_cast<const float *>(packed.data), {packed.extent[0], packed.extent[1], columns});
     words.dtype = word;
     HalideBuffer source(weight), target(words);
-    void *args[] = {nullptr, source.get(), target.get()};
+    const PackLinearWeightArguments arguments{.weight = source.get(), .packed = target.get()};
     constexpr double multiply_adds_an_element = 8;  // that take as long as it takes to move one
     const double elements = static_cast<double>(weight.extent[0]) * static_cast<double>(weight.extent[1]);
-    return call_kernel(context, variant.kernel, args, worthwhile_threads(elements * multiply_adds_an_element, context.threads));
+    const int threads = worthwhile_threads(elements * multiply_adds_an_element, context.threads);
+    return call_kernel(context, variant.kernel, arguments, threads);
 }
 
 Status run(Context::State &state, const ConstView &weight, const View &packed, const LinearOptions &options) {

@@ -1,6 +1,7 @@
 // Products with a matrix, of linear layers and of batch_dot: which arguments their kernels take, and in how many parts.
 #include "dispatch/shape_record.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "layers/linear_call.h"
 #include <algorithm>
 #include <limits>
@@ -40,19 +41,23 @@ std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int t
 
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
     const int threads = threads_for(p, context.threads);
-    std::int32_t task_tiles = tiles_of_task(p, variant, threads);
+    const std::int32_t task_tiles = tiles_of_task(p, variant, threads);
     HalideBuffer x(p.x), weight(p.weight), out(p.out);
     if (p.op.id == OpId::batch_dot) {
-        void *args[] = {nullptr, x.get(), weight.get(), &task_tiles, out.get()};
-        return call_kernel(context, variant.kernel, args, threads);
+        const BatchDotArguments arguments{.a = x.get(), .x = weight.get(), .task_tiles = task_tiles, .out = out.get()};
+        return call_kernel(context, variant.kernel, arguments, threads);
     }
     static constexpr double zero = 0;  // all bits are, in f32 too
     ConstView start(&zero, {p.columns}, {0});
     start.dtype = p.x.dtype;
     HalideBuffer bias(p.bias.given() ? p.bias : start);
-    std::int32_t ahead = elements_before_line(p.weight);
-    void *args[] = {nullptr, x.get(), weight.get(), bias.get(), &ahead, &task_tiles, out.get()};
-    return call_kernel(context, variant.kernel, args, threads);
+    const LinearArguments arguments{.x = x.get(),
+                                    .weight = weight.get(),
+                                    .bias = bias.get(),
+                                    .ahead = elements_before_line(p.weight),
+                                    .task_tiles = task_tiles,
+                                    .out = out.get()};
+    return call_kernel(context, variant.kernel, arguments, threads);
 }
 
 // One column of many rows is one row of many columns: x is the weight then. The bits are the same.

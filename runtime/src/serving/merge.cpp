@@ -1,6 +1,7 @@
 #include "attune/merge.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "tensors/checks.h"
 #include "tensors/overlap.h"
 #include <algorithm>
@@ -84,9 +85,15 @@ Status run_kernel(Context::State &context, MergeCall &c, const VariantRecord &va
     }
     join_rows(c.out, c.out_a, c.lse_a, c.out_b, c.lse_b, c.lse);  // tasks are cut from one dimension
     HalideBuffer out_a(c.out_a), lse_a(c.lse_a), out_b(c.out_b), lse_b(c.lse_b), out(c.out), lse(c.lse);
-    void *args[] = {nullptr, out_a.get(), lse_a.get(), out_b.get(), lse_b.get(), out.get(), lse.get()};
+    const MergeArguments arguments{.out_a = out_a.get(),
+                                   .lse_a = lse_a.get(),
+                                   .out_b = out_b.get(),
+                                   .lse_b = lse_b.get(),
+                                   .out = out.get(),
+                                   .lse = lse.get()};
     const std::int64_t worth = rows * c.out.extent[3] / merged_per_thread;
-    return call_kernel(context, variant.kernel, args, static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)));
+    const int threads = static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads));
+    return call_kernel(context, variant.kernel, arguments, threads);
 }
 
 Status merge(Context::State &context, const ConstView &out_a, const ConstView &lse_a, const ConstView &out_b,

@@ -172,7 +172,7 @@ void select_sequence(const PackedCall &p, const SdpaOptions &options, const Sequ
 // A sequence that is a large part of all the work has every thread; all others share one region, in which each has one. While
 // the last of them runs the other threads have nothing to do, for a quarter of their share of the work at most.
 Status run_sequences(Context &context, PackedCall &p, const SdpaOptions &options) {
-    const int threads = worthwhile_threads(p.work, context.state().threads);
+    const int threads = worthwhile_threads(p.work, state_of(context).threads);
     constexpr double parts_of_a_share = 4;
     auto work_of_a_small_one = [&](double work) { return threads == 1 || work * parts_of_a_share * threads <= p.work; };
     const std::size_t count = p.sequences.size();
@@ -186,7 +186,7 @@ Status run_sequences(Context &context, PackedCall &p, const SdpaOptions &options
     };
     for (std::size_t n = 0; n < large; n++)
         if (Status s = run(n, calls[0]); !s.ok()) return s;
-    return run_tasks(context.state(), static_cast<std::int64_t>(count - large), threads, [&](std::int64_t n, int worker) {
+    return run_tasks(state_of(context), static_cast<std::int64_t>(count - large), threads, [&](std::int64_t n, int worker) {
         return run(large + static_cast<std::size_t>(n), calls[static_cast<std::size_t>(worker)]);
     });
 }
@@ -238,18 +238,18 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     sizes_of_one.sizes = p.rows.sizes;
     for (Sequence &s : p.sequences) {
         sizes_of_one.sizes.queries = s.queries, sizes_of_one.sizes.keys = s.keys;
-        if (Status chosen = choose_attention(context.state(), sizes_of_one, options.variant, s.choice); !chosen.ok())
+        if (Status chosen = choose_attention(state_of(context), sizes_of_one, options.variant, s.choice); !chosen.ok())
             return chosen;
     }
     Choice magnitude;
     if (query.dtype != DType::f64)  // whether a sequence needs it is known when it runs
-        if (Status s = choose_max_magnitude(context.state(), query.dtype, magnitude); !s.ok()) return s;
+        if (Status s = choose_max_magnitude(state_of(context), query.dtype, magnitude); !s.ok()) return s;
     if (Status s = run_sequences(context, p, options); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};
     if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;
-    record_call(context.state(), of_most_work, "variable_length", start,
+    record_call(state_of(context), of_most_work, "variable_length", start,
                 [&] { return "sequences " + text(p.query_ends.extent[0] - 1) + " " + sizes_text(p.rows.sizes); });
-    if (context.state().shapes) record_sequences(*context.state().shapes, p, options, start);
+    if (state_of(context).shapes) record_sequences(*state_of(context).shapes, p, options, start);
     return {};
 }
 

@@ -3,6 +3,7 @@
 #include "dispatch/op_call.h"
 #include "dispatch/shape_record.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "softmax/masked_softmax_call.h"
 #include "tensors/overlap.h"
 #include <array>
@@ -46,9 +47,13 @@ Status run(Context::State &context, SoftmaxCall &c, const VariantRecord &variant
     if (!c.lengths.given()) c.lengths = ConstView(&every_key, {c.out.extent[0], c.out.extent[2]}, {0, 0});
     take_longer_dimension(c.lengths, c.out, c.scores);
     HalideBuffer scores(c.scores), lengths(c.lengths), out(c.out);
-    std::int32_t no_bits = 0;  // of what lies where out will
-    void *args[] = {nullptr, scores.get(), lengths.get(), &c.seed, &no_bits, out.get(), out.get()};
-    return call_kernel(context, variant.kernel, args, softmax_threads(elements, context.threads));
+    const MaskedSoftmaxArguments arguments{.scores = scores.get(),
+                                           .lengths = lengths.get(),
+                                           .seed = c.seed,
+                                           .no_bits = std::int32_t{0},  // of what lies where out will
+                                           .destination = out.get(),
+                                           .out = out.get()};
+    return call_kernel(context, variant.kernel, arguments, softmax_threads(elements, context.threads));
 }
 
 Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view variant, Choice &choice) {
@@ -62,7 +67,12 @@ Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view v
     if (!has_lengths) c.lengths = stand_in(c.scores, DType::i32, {c.out.extent[0], c.out.extent[2]});
     take_longer_dimension(c.lengths, c.out, c.scores);
     DeviceCall call(*choice.variant);
-    call.buffer(c.scores), call.number(has_lengths), call.buffer(c.lengths), call.number(c.seed), call.buffer(c.out);
+    const DeviceMaskedSoftmaxArguments arguments{.scores = call.buffer(c.scores),
+                                                 .has_lengths = has_lengths,
+                                                 .lengths = call.buffer(c.lengths),
+                                                 .seed = c.seed,
+                                                 .out = call.buffer(c.out)};
+    arguments.append_to(call.args);
     return device_backend()->run(context, call);
 }
 

@@ -1,6 +1,7 @@
 #include "attune/masked_softmax_backward.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "softmax/masked_softmax_call.h"
 #include "tensors/overlap.h"
 #include <array>
@@ -38,8 +39,9 @@ Status run_kernel(Context::State &context, SoftmaxBackwardCall &c, const Variant
     if (!c.lengths.given()) c.lengths = ConstView(&every_key, {n[0], n[2]}, {0, 0});
     take_longer_dimension(c.lengths, c.grad_scores, c.out, c.grad_out);
     HalideBuffer out(c.out), grad_out(c.grad_out), lengths(c.lengths), grad_scores(c.grad_scores);
-    void *args[] = {nullptr, out.get(), grad_out.get(), lengths.get(), grad_scores.get()};
-    return call_kernel(context, variant.kernel, args, softmax_threads(elements, context.threads));
+    const MaskedSoftmaxBackwardArguments arguments{
+        .weights = out.get(), .grad_weights = grad_out.get(), .lengths = lengths.get(), .grad_scores = grad_scores.get()};
+    return call_kernel(context, variant.kernel, arguments, softmax_threads(elements, context.threads));
 }
 
 Status run(Context::State &context, const ConstView &out, const ConstView &grad_out, const View &grad_scores,

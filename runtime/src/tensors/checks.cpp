@@ -28,6 +28,18 @@ std::string shape_of(const ConstView &v) {
     return s + ")";
 }
 
+// The elements that a view reaches are among those of the memory that it was given, where their number is known.
+static Status check_capacity(std::string_view name, const ConstView &v) {
+    if (v.capacity < 0) return {};
+    std::int64_t first = 0, last = 0;
+    for (int n = 0; n < v.rank; n++)
+        if (v.extent[n] > 1) (v.stride[n] < 0 ? first : last) += (v.extent[n] - 1) * v.stride[n];
+    if (first < 0) return invalid(name, "its strides reach " + text(-first) + " elements before the first of its memory");
+    if (last < v.capacity) return {};
+    return invalid(name, "extents " + shape_of(v) + " with their strides need " + text(last + 1) +
+                             " elements, the memory has " + text(v.capacity));
+}
+
 Status check_memory(std::string_view name, const ConstView &v) {
     if (v.place != Place::host) return unsupported(name, "is on a device; this function computes on the host only");
     __int128 elements = 1, reach = 0;
@@ -50,6 +62,7 @@ Status check_memory(std::string_view name, const ConstView &v) {
     }
     if (reach >= most_elements)
         return unsupported(name, "its strides span more than 2^31 - 1 elements for the extents " + shape_of(v));
+    if (Status s = check_capacity(name, v); !s.ok()) return s;
     if (!v.data) return invalid(name, "data is null");
     return {};
 }

@@ -31,7 +31,8 @@ constexpr bool is_widened(DType t) { return sum_type(t) != t; }
 // Parts of `size` that n is cut into, the last of which may be smaller.
 constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
-// What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, memory.
+// What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, and that the
+// memory has, if that is known.
 Status check_memory(std::string_view name, const ConstView &);
 // Of a view that passed it.
 std::int64_t elements_of(const ConstView &);

@@ -1,6 +1,7 @@
 #include "tensors/max_magnitude.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "tensors/checks.h"
 #include <algorithm>
 
@@ -23,9 +24,8 @@ Status max_magnitude(Context::State &context, const VariantRecord &variant, cons
         return {};
     }
     HalideBuffer in(x), out(ConstView(per_batch, {batch}));
-    void *args[] = {nullptr, in.get(), out.get()};
     const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / read_per_thread, 1, context.threads));
-    return call_kernel(context, variant.kernel, args, threads);
+    return call_kernel(context, variant.kernel, MaxMagnitudeArguments{.x = in.get(), .out = out.get()}, threads);
 }
 
 Status max_magnitude(Context::State &context, const ConstView &x, float *per_batch) {

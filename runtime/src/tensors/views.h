@@ -1,7 +1,7 @@
 // Every view of a call's arguments, and what is done to all of them before anything else looks at them.
 #pragma once
 #include "attune/additive_backward.h"
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "attune/kv_cache.h"
 #include "attune/linear_backward.h"
 #include "attune/masked_softmax.h"
@@ -10,6 +10,8 @@
 #include <vector>
 
 namespace attune {
+
+using detail::ArrayView, detail::CaptureArgument;
 
 // f(view) for each view of an argument.
 template<typename Data, typename F> void each_view(BasicView<Data> &v, const F &f) { f(v); }

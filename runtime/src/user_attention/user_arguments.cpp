@@ -1,4 +1,5 @@
 #include "dispatch/op_call.h"
+#include "kernel_arguments.h"
 #include "user_attention/user_call.h"
 
 namespace attune {
@@ -15,8 +16,6 @@ CaptureArguments::CaptureArguments(const UserCall &call) {
             all_.push_back(&integers_.emplace_back(static_cast<std::int32_t>(*given.number)));
     }
 }
-
-void CaptureArguments::append_to(std::vector<void *> &args) { args.insert(args.end(), all_.begin(), all_.end()); }
 
 // What BlockMask keeps.
 class BlockMaskTables {
@@ -80,19 +79,22 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
     view_ = ConstView(blocks, {batch, heads, tiles, chunks});
     if (!known) {
         auto count32 = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
-        std::int32_t query_heads = count32(p.query_heads), key_heads = count32(p.key_heads), queries = count32(p.queries),
-                     keys = count32(p.keys), in_heads = count32(block_heads), in_queries = count32(sides.queries),
-                     in_keys = count32(sides.keys);
         HalideBuffer offset(same_offset ? ConstView(call.offset.data(), {batch}, {0}) : ConstView(call.offset.data(), {batch})),
             out(view_);
-        std::vector<void *> args = {nullptr,   &query_heads, &key_heads, &queries,    &keys,
-                                    &in_heads, &in_queries,  &in_keys,   offset.get()};
-        CaptureArguments captures(*call.user);
-        captures.append_to(args);
-        args.push_back(out.get());
+        const CaptureArguments captures(*call.user);
+        const MaskBlocksArguments arguments{.query_heads = count32(p.query_heads),
+                                            .key_heads = count32(p.key_heads),
+                                            .queries = count32(p.queries),
+                                            .keys = count32(p.keys),
+                                            .block_heads = count32(block_heads),
+                                            .block_queries = count32(sides.queries),
+                                            .block_keys = count32(sides.keys),
+                                            .offset = offset.get(),
+                                            .captures = captures.list(),
+                                            .blocks = out.get()};
         const double asked = static_cast<double>(count) * static_cast<double>(block_heads * sides.queries * sides.keys);
-        if (Status s = call_kernel(context, choice.variant->kernel, args.data(), worthwhile_threads(asked, context.threads));
-            !s.ok()) {
+        const int threads = worthwhile_threads(asked, context.threads);
+        if (Status s = call_kernel(context, choice.variant->kernel, arguments, threads); !s.ok()) {
             if (call.user->block_mask) call.user->block_mask->clear();
             return s;
         }

@@ -1,6 +1,6 @@
 // A user's attention: the checks of its captures, and the call that it shares with the library's own.
+#include "attune/detail/user_attention.h"
 #include "attention/sdpa_call.h"
-#include "attune/attention_library.h"
 #include "user_attention/user_call.h"
 #include <cmath>
 #include <limits>
@@ -81,6 +81,8 @@ Status run(Context &context, Context::State &state, const UserCall &user, const 
 
 }  // namespace
 
+namespace detail {
+
 Status run_user_attention(Context &context, const AttentionRecord &attention, const ConstView &query, const ConstView &key,
                           const ConstView &value, const View &out, const SdpaOptions &options,
                           ArrayView<const CaptureArgument> captures, BlockMask *block_mask) noexcept {
@@ -91,4 +93,5 @@ Status run_user_attention(Context &context, const AttentionRecord &attention, co
     return answer(context, body, query, key, value, out, options, captures);
 }
 
+}  // namespace detail
 }  // namespace attune

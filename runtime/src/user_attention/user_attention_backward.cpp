@@ -1,6 +1,6 @@
 // The gradients of a user's attention.
 #include "attention_backward/sdpa_backward_call.h"
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "user_attention/user_call.h"
 
 namespace attune {
@@ -58,6 +58,8 @@ Status run_gradients(Context &context, Context::State &state, const UserCall &us
 
 }  // namespace
 
+namespace detail {
+
 Status run_user_attention_backward(Context &context, const AttentionRecord &attention, const ConstView &query,
                                    const ConstView &key, const ConstView &value, const SdpaForward &forward,
                                    const SdpaGradients &gradients, ArrayView<const View> grad_captures,
@@ -71,4 +73,5 @@ Status run_user_attention_backward(Context &context, const AttentionRecord &atte
     return answer(context, body, query, key, value, forward, gradients, grad_captures, options, captures);
 }
 
+}  // namespace detail
 }  // namespace attune

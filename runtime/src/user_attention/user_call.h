@@ -1,11 +1,13 @@
 // What a user's attention adds to a call, and to the arguments of its kernels.
 #pragma once
 #include "attention/sdpa_call.h"
-#include "attune/attention_library.h"
+#include "attune/detail/user_attention.h"
 #include "execution/halide_call.h"
 #include <deque>
 
 namespace attune {
+
+using detail::CaptureArgument, detail::CaptureRecord;
 
 // By capture: a buffer, or a number.
 struct UserCall {
@@ -28,7 +30,7 @@ class CaptureArguments {
 public:
     explicit CaptureArguments(const UserCall &);
     CaptureArguments(const CaptureArguments &) = delete;
-    void append_to(std::vector<void *> &args);
+    CaptureList list() const { return std::span<void *const>(all_); }
 
 private:
     std::deque<HalideBuffer> buffers_;

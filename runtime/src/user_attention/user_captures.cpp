@@ -3,6 +3,7 @@
 // that are summed in order; how many depends on sizes alone, so bits do not depend on threads.
 #include "attention_backward/sdpa_backward_call.h"
 #include "execution/halide_call.h"
+#include "kernel_arguments.h"
 #include "user_attention/user_call.h"
 #include <algorithm>
 #include <cstring>
@@ -44,9 +45,8 @@ Status sum_copies(Context::State &context, const VariantRecord &sum, const doubl
         part.rank = 2;
         part.extent[0] = run, part.stride[0] = g.stride[3], part.extent[1] = 1, part.stride[1] = 1;
         HalideBuffer from(ConstView(copies + at, {run, lanes}, {1, size})), to(part);
-        bool sums_keys = true;
-        void *args[] = {nullptr, from.get(), &sums_keys, to.get()};
-        if (Status s = call_kernel(context, sum.kernel, args, 1); !s.ok()) return s;
+        const CaptureSumArguments arguments{.sums = from.get(), .sums_keys = true, .grad_capture = to.get()};
+        if (Status s = call_kernel(context, sum.kernel, arguments, 1); !s.ok()) return s;
     }
     return {};
 }
@@ -83,15 +83,14 @@ Status run_capture(Context::State &context, const BackwardShared &all, const Bac
     const Status ran = run_tasks(context, division.groups * division.lanes, threads, [&](std::int64_t task, int) -> Status {
         const std::int64_t g = task / division.lanes, lane = task % division.lanes;
         HalideBuffer sums(ConstView(static_cast<const double *>(copies.data()) + lane * count, {count}));
-        auto which = static_cast<std::int32_t>(n);
-        void *const more[] = {&which, sums.get()};
+        const CaptureGradientArguments own{.which = static_cast<std::int32_t>(n), .captured = sums.get()};
         for (std::int64_t u = lane; u < division.units; u += division.lanes) {
             const auto [entry, head] = unit_of(record, p, g, u);
             TileTask tiles{};
             tiles.entry = entry, tiles.key_head = head / group, tiles.first_head = head % group, tiles.heads = 1;
             tiles.query_tiles = (p.queries + kernel.tile_q - 1) / kernel.tile_q;
             tiles.key_tiles = (p.keys + kernel.chunk - 1) / kernel.chunk;
-            if (Status s = run_tiles(context, shared, kernel, tiles, more); !s.ok()) return s;
+            if (Status s = run_tiles(context, shared, kernel, tiles, own); !s.ok()) return s;
         }
         return {};
     });

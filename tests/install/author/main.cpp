@@ -24,10 +24,9 @@ int main() {
         for (double &x : *numbers) x = normal(random);
 
     attune::Context context;
-    const attune::ConstView q(query.data.data(), {2, 4, 5, 8}), k(key.data.data(), {2, 2, 9, 8}),
-        v(value.data.data(), {2, 2, 9, 6});
-    const attune::View o(out.data.data(), {2, 4, 5, 6}), l(lse.data.data(), {2, 4, 5});
-    recency::Options options{.rate = {rate.data.data(), {4}}};
+    const attune::ConstView q(query.data, {2, 4, 5, 8}), k(key.data, {2, 2, 9, 8}), v(value.data, {2, 2, 9, 6});
+    const attune::View o(out.data, {2, 4, 5, 6}), l(lse.data, {2, 4, 5});
+    recency::Options options{.rate = rate.data};
 
     // The loss: the sum of out by given factors, which are its gradient by out.
     const auto loss = [&] {

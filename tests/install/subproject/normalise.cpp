@@ -1,6 +1,6 @@
 // Every public header, as C++17 and without a warning.
-#include <attune/attention_library.h>
 #include <attune/attune.h>
+#include <attune/detail/user_attention.h>
 static_assert(__cplusplus == 201703L, "attune::attune has changed the standard of a project");
 
 const char *normalise(const float *scores, float *out, int rows, int columns) {

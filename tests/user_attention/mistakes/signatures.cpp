@@ -1,5 +1,5 @@
 // Structs that do not compile, for check_mistakes.py.
-#include "generators/sdpa/register_attention.h"
+#include "generators/attention/equations/register_attention.h"
 
 using Halide::Expr;
 

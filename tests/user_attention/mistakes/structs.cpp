@@ -1,5 +1,5 @@
 // Structs that compile and cannot be meant. The environment variable MISTAKE names the one that the program is of.
-#include "generators/sdpa/register_attention.h"
+#include "generators/attention/equations/register_attention.h"
 #include <cstdlib>
 #include <string_view>
 

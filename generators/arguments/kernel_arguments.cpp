@@ -1,0 +1,230 @@
+#include "generators/arguments/kernel_arguments.h"
+#include <algorithm>
+
+namespace attune {
+namespace {
+
+using Arguments = std::vector<KernelArgument>;
+using Type = KernelArgument::Type;
+constexpr Type boolean = Type::boolean, int32 = Type::int32, uint32 = Type::uint32, uint64 = Type::uint64, f32 = Type::f32,
+               f64 = Type::f64;
+
+KernelArgument buffer(const std::string &name, int dimensions) { return {name, Type::buffer, dimensions}; }
+KernelArgument value_of(const std::string &output, const std::string &name, int dimensions) {
+    return {name, Type::buffer, dimensions, 0, {}, output};
+}
+KernelArgument number(const std::string &name, Type type) { return {name, type}; }
+KernelArgument captures() { return {"captures", Type::captures}; }
+
+Arguments buffers(const std::vector<std::string> &names, int dimensions) {
+    Arguments all;
+    for (const std::string &name : names) all.push_back(buffer(name, dimensions));
+    return all;
+}
+Arguments numbers(const std::vector<std::string> &names, Type type) {
+    Arguments all;
+    for (const std::string &name : names) all.push_back(number(name, type));
+    return all;
+}
+Arguments only_for(const std::string &parameter, const std::vector<std::string> &values, Arguments arguments) {
+    for (KernelArgument &a : arguments) a.when[parameter] = values;
+    return arguments;
+}
+Arguments join(const std::vector<Arguments> &lists) {
+    Arguments all;
+    for (const Arguments &list : lists) all.insert(all.end(), list.begin(), list.end());
+    return all;
+}
+
+const ArgumentChoice kinds{"kind", {{"plain"}, {"scored"}, {"training"}}};
+const ArgumentChoice kinds_with_weights{"kind", {{"plain"}, {"scored"}, {"training"}, {"weights"}}};
+const ArgumentChoice users{"user", {{"none"}, {"unmasked"}, {"masked"}}};
+
+// Numbers are of type `real`.
+Arguments softcap_to_mask(Type real, int dimensions) {
+    return {number("softcap", real), number("has_bias", boolean), buffer("bias", dimensions), number("has_alibi", boolean),
+            buffer("slopes", 2),     number("has_mask", boolean), buffer("mask", dimensions)};
+}
+Arguments sinks() { return {number("has_sinks", boolean), buffer("sinks", 1)}; }
+Arguments dropout() {
+    return join({numbers({"seed_low", "seed_high", "dropout_offset", "first_head", "threshold"}, uint32),
+                 numbers({"keep_scale"}, f64)});
+}
+Arguments blocks_of_mask(int dimensions) { return only_for("user", {"masked"}, buffers({"blocks"}, dimensions)); }
+Arguments captures_of_user() { return only_for("user", {"unmasked", "masked"}, {captures()}); }
+
+ArgumentLists attention() {
+    const std::vector<std::string> of_values = {"plain", "scored", "training"}, scored = {"scored", "training", "weights"};
+    return {"sdpa",
+            {{"Attention", join({buffers({"query", "key"}, 4),
+                                 buffers({"band_begin", "band_end", "offset"}, 1),
+                                 buffers({"lengths", "shortest", "longest"}, 2),
+                                 numbers({"scale"}, f64),
+                                 only_for("kind", of_values, buffers({"value"}, 4)),
+                                 only_for("pair", {"additive"}, {buffer("pair_weight", 1), number("pair_bias", f64)}),
+                                 only_for("kind", scored, join({softcap_to_mask(f64, 4), sinks()})),
+                                 only_for("kind", of_values, buffers({"finite_values"}, 1)),
+                                 only_for("kind", {"training"}, dropout()),
+                                 only_for("kind", {"weights"}, numbers({"probabilities"}, boolean)),
+                                 blocks_of_mask(4),
+                                 captures_of_user(),
+                                 {value_of("out", "out", 4)},
+                                 only_for("kind", of_values, {value_of("out", "lse", 4)})})}},
+            {kinds_with_weights, {"pair", {{"dot_product", "cosine", "gaussian"}, {"additive", "additive_separable"}}}, users},
+            "Attention"};
+}
+
+ArgumentLists attention_backward() {
+    Arguments bias = only_for("pair", {"product"}, only_for("kind", {"scored", "training"}, buffers({"grad_bias"}, 3)));
+    return {
+        "sdpa_backward",
+        {{"AttentionBackward",
+          join({buffers({"query", "grad_out"}, 3), buffers({"key", "value", "row_lse", "row_delta"}, 2),
+                buffers({"lengths", "shortest", "longest"}, 1), numbers({"band_begin", "band_end", "offset"}, int32),
+                numbers({"first_query_tile", "query_tiles", "first_key_tile", "key_tiles"}, int32),
+                numbers({"wants_query", "wants_key", "wants_bias"}, boolean), numbers({"scale"}, f64),
+                only_for("kind", {"scored", "training"}, softcap_to_mask(f64, 3)), only_for("kind", {"training"}, dropout()),
+                only_for("pair", {"additive"}, {buffer("pair_weight", 1), number("pair_bias", f64)}),
+                only_for("user", {"unmasked", "masked"}, numbers({"entry", "key_head", "head", "heads"}, int32)),
+                blocks_of_mask(3), captures_of_user()})},
+         {"AttentionGradients",
+          join({{buffer("grad_query", 3), buffer("grad_key", 2), buffer("grad_value", 2)},
+                only_for("user", {"none"}, bias),
+                only_for("pair", {"additive"}, buffers({"grad_weight"}, 2))}),
+          {{"captures", {"false"}}, {"of_user", {"false"}}}},
+         {"TableGradient",
+          {buffer("before", 2), number("step", int32), number("keeps_queries", int32), buffer("grad_capture", 2)},
+          {{"captures", {"true"}}, {"of_user", {"false"}}}},
+         {"CaptureGradient", {number("which", int32), buffer("captured", 1)}, {{"of_user", {"true"}}}}},
+        {kinds,
+         {"pair", {{"product", "cosine"}, {"gaussian"}, {"additive"}}},
+         users,
+         {"captures", {{"false"}, {"true"}}},
+         {"of_user", {{"false"}, {"true"}}}},
+        "AttentionBackward"};
+}
+
+ArgumentLists attention_on_device() {
+    const std::vector<std::string> fragments = {"mma", "mma_split"};
+    Arguments state = {value_of("state", "state", 4), value_of("state", "sums", 4), value_of("state", "maxima", 4)};
+    return {
+        "sdpa_lanes",
+        {{"DeviceAttention",
+          join({buffers({"query", "key", "value"}, 4),
+                numbers({"scale"}, f32),
+                numbers({"band_begin", "band_end", "offset", "length"}, int32),
+                numbers({"has_offsets", "has_lengths"}, boolean),
+                {buffer("offsets", 1), buffer("lengths", 2)},
+                only_for("pair", {"additive"},
+                         {number("has_pair_weight", boolean), buffer("pair_weight", 1), number("pair_bias", f32)}),
+                only_for("schedule", fragments, numbers({"query_address", "key_address", "value_address"}, uint64)),
+                only_for("kind", {"scored"}, join({softcap_to_mask(f32, 4), sinks()}))})},
+         {"DeviceAttentionOut",
+          join({{value_of("out", "out", 4), value_of("out", "lse", 4)}, only_for("schedule", {"split", "mma_split"}, state)}),
+          {{"gradients", {"false"}}}},
+         {"DeviceGradients",
+          join({buffers({"forward_out", "grad_out"}, 4),
+                {buffer("lse", 3), number("has_grad_lse", boolean), buffer("grad_lse", 3)},
+                only_for("schedule", fragments, numbers({"grad_out_address"}, uint64)),
+                {value_of("rows", "row_lse", 3), value_of("rows", "row_delta", 3)},
+                buffers({"grad_query", "grad_key", "grad_value"}, 4)}),
+          {{"gradients", {"true"}}}}},
+        {{"kind", {{"plain"}, {"scored"}}},
+         {"pair", {{"dot_product"}, {"additive"}}},
+         {"schedule", {{"simt"}, {"split"}, {"mma"}, {"mma_split"}}},
+         {"gradients", {{"false"}, {"true"}}}},
+        "DeviceAttention"};
+}
+
+// Kernels that have one list each.
+ArgumentLists list(const std::string &generator, const std::string &name, const std::vector<Arguments> &arguments) {
+    return {generator, {{name, join(arguments)}}};
+}
+
+std::vector<ArgumentLists> parts_of_attention() {
+    return {
+        list("backward_rows", "BackwardRows",
+             {buffers({"attended", "grad_out"}, 4),
+              buffers({"lse", "grad_lse"}, 3),
+              numbers({"has_grad_lse"}, boolean),
+              {value_of("rows", "row_lse", 3), value_of("rows", "row_delta", 3)}}),
+        list("sink_gradient", "SinkGradient",
+             {buffers({"sinks"}, 1), buffers({"row_lse", "row_delta"}, 3), buffers({"grad_sinks"}, 1)}),
+        list("capture_sum", "CaptureSum",
+             {buffers({"sums"}, 2), numbers({"sums_keys"}, boolean), buffers({"grad_capture"}, 2)}),
+        list("mask_blocks", "MaskBlocks",
+             {numbers({"query_heads", "key_heads", "queries", "keys"}, int32),
+              numbers({"block_heads", "block_queries", "block_keys"}, int32),
+              buffers({"offset"}, 1),
+              {captures()},
+              buffers({"blocks"}, 4)}),
+        list("max_magnitude", "MaxMagnitude", {buffers({"x"}, 4), buffers({"out"}, 1)}),
+        list("head_mean", "HeadMean", {buffers({"x"}, 4), buffers({"out"}, 3)}),
+        list("merge", "Merge",
+             {{buffer("out_a", 4), buffer("lse_a", 3), buffer("out_b", 4), buffer("lse_b", 3)},
+              {buffer("out", 4), buffer("lse", 3)}}),
+    };
+}
+
+std::vector<ArgumentLists> other_ops() {
+    return {
+        list("linear", "Linear",
+             {buffers({"x"}, 4),
+              {{"weight", Type::buffer, 2, 3}},  // 3: packed
+              buffers({"bias"}, 1),
+              numbers({"ahead", "task_tiles"}, int32),
+              buffers({"out"}, 4)}),
+        list("linear_lanes", "DeviceLinear",
+             {{buffer("x", 4), buffer("weight", 2), number("has_bias", boolean), buffer("bias", 1), buffer("out", 4)}}),
+        list("batch_dot", "BatchDot", {buffers({"a", "x"}, 4), numbers({"task_tiles"}, int32), buffers({"out"}, 4)}),
+        list("transposed_dot", "TransposedDot", {buffers({"a", "x", "out"}, 4)}),
+        list("pack_linear_weight", "PackLinearWeight", {buffers({"weight"}, 2), buffers({"packed"}, 3)}),
+        list("masked_softmax", "MaskedSoftmax",
+             {buffers({"scores"}, 4),
+              buffers({"lengths"}, 2),
+              {number("seed", boolean), number("no_bits", int32)},
+              buffers({"destination", "out"}, 4)}),
+        list("masked_softmax_lanes", "DeviceMaskedSoftmax",
+             {{buffer("scores", 4), number("has_lengths", boolean), buffer("lengths", 2), number("seed", boolean),
+               buffer("out", 4)}}),
+        list("masked_softmax_backward", "MaskedSoftmaxBackward",
+             {buffers({"weights", "grad_weights"}, 4), buffers({"lengths"}, 2), buffers({"grad_scores"}, 4)}),
+        list("dropout_mask", "DropoutMask",
+             {numbers({"seed_low", "seed_high", "offset", "threshold"}, uint32), numbers({"heads"}, int32),
+              buffers({"out"}, 4)}),
+    };
+}
+
+}  // namespace
+
+const std::vector<ArgumentLists> &all_argument_lists() {
+    static const std::vector<ArgumentLists> lists = [] {
+        std::vector<ArgumentLists> all = {attention(), attention_backward(), attention_on_device()};
+        for (const auto &more : {parts_of_attention(), other_ops()}) all.insert(all.end(), more.begin(), more.end());
+        return all;
+    }();
+    return lists;
+}
+
+bool holds(const Condition &condition, const ParameterValues &form) {
+    return std::all_of(condition.begin(), condition.end(), [&](const auto &c) {
+        return std::find(c.second.begin(), c.second.end(), form.at(c.first)) != c.second.end();
+    });
+}
+
+std::string type_in_words(const KernelArgument &a) {
+    switch (a.type) {
+    case Type::boolean: return "bool";
+    case Type::int32: return "int32";
+    case Type::uint32: return "uint32";
+    case Type::uint64: return "uint64";
+    case Type::f32: return "float";
+    case Type::f64: return "double";
+    case Type::captures: return "captures of a user's attention";
+    case Type::buffer: break;
+    }
+    const std::string more = a.more_dimensions ? " or " + std::to_string(a.more_dimensions) : "";
+    return "buffer of rank " + std::to_string(a.dimensions) + more;
+}
+
+}  // namespace attune

@@ -1,0 +1,310 @@
+#include "generators/attention/backward/builder.h"
+#include "generators/attention/equations/scores.h"
+#include "generators/math/narrowed.h"
+
+namespace attune {
+using namespace Halide;
+using Halide::Internal::make_const;
+
+namespace {
+// Bounds inference would draw conclusions about tiles from a condition on them, others for each of the Funcs of their loop.
+Expr opaque(const Expr &condition, const Expr &keys) { return (select(condition, keys, 0) & keys) > 0; }
+}  // namespace
+
+// Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead. Where the promise is broken
+// it is not only the value that is wrong: stages are allocated by it, and read beyond their ends.
+Expr BackwardBuilder::query_at(Expr q, bool inside) const {
+    Expr i = s.u * shape.tile_q + q;
+    return inside && !shape.every_tile_in_full ? unsafe_promise_clamped(i, 0, in.queries - 1) : min(i, in.queries - 1);
+}
+Expr BackwardBuilder::key_at(Expr r, bool inside) const {
+    Expr j = s.t * shape.chunk + r;
+    return inside && !shape.every_tile_in_full ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
+}
+Expr BackwardBuilder::channel(Expr d, Expr extent) const { return shape.ragged_dims ? min(d, extent - 1) : d; }
+
+Expr BackwardBuilder::seen(Expr u, Expr h, Expr t) const {
+    Expr first = u * shape.tile_q, last = min(first + shape.tile_q, in.queries) - 1;
+    Expr some =
+        t * shape.chunk < min(in.longest(u), last + in.band_end) && (t + 1) * shape.chunk > max(0, first + in.band_begin);
+    if (!in.blocks.defined()) return some;
+    const BlockSpan span = BlockSpan::unpacked(in.blocks(t, u, h));
+    return some && span.begin < span.end;
+}
+Expr BackwardBuilder::whole(Expr u, Expr h, Expr t) const {
+    Expr first = u * shape.tile_q, last = first + shape.tile_q - 1;
+    Expr all = last < in.queries && t * shape.chunk >= max(0, last + in.band_begin) &&
+               (t + 1) * shape.chunk <= min(in.shortest(u), first + in.band_end);
+    return score.and_unmasked(all, in.blocks.defined() ? BlockSpan::unpacked(in.blocks(t, u, h)).whole : Expr());
+}
+
+void BackwardBuilder::take_tiles(RDom &tiles, const Expr &u, const Expr &h, const Expr &t, bool full,
+                                 const Expr &wanted) const {
+    tiles.where(opaque(wanted.defined() ? seen(u, h, t) && wanted : seen(u, h, t), in.keys));
+    tiles.where(opaque(full ? whole(u, h, t) : !whole(u, h, t), in.keys));
+}
+
+void BackwardBuilder::rows() {
+    Var d = s.d, i = s.i, j = s.j, h = s.h, r = s.r, t = s.t;
+    Expr query = min(i, in.queries - 1), key = min(j, in.keys - 1);
+    s.query_rows = Func("query_rows"), s.grad_rows = Func("grad_rows"), s.key_rows = Func("key_rows");
+    auto of_query = [&](Expr x) { return score.pair.query ? score.pair.query(x) : x; };
+    auto of_key = [&](Expr x) { return score.pair.key ? score.pair.key(x) : x; };
+    if (score.pair.unit_rows) unit_rows();
+    if (!of_capture) magnitudes();
+    auto unit_query = [&](Expr x, Expr i) { return s.query_norm.defined() ? x * s.query_norm(i, h) : x; };
+    auto unit_key = [&](Expr x, Expr j) { return s.key_norm.defined() ? x * s.key_norm(j) : x; };
+    s.query_rows(d, i, h) = unit_query(of_query(cast(type, in.query(channel(d, in.head_dim), query, h))), query);
+    s.grad_rows(d, i, h) = cast(type, in.grad_out(channel(d, in.value_dim), query, h));
+    s.key_rows(d, j) = unit_key(of_key(cast(type, in.key(channel(d, in.head_dim), key))), key);
+    s.key_t = Func("key_t"), s.value_t = Func("value_t");
+    if (shape.matrix_tiles) return matrix_factors();
+    if (in_pairs()) return pair_rows();
+    auto in_columns = [&](Func &columns, std::optional<BlockTranspose> &blocks, const Expr &extent, const auto &element) {
+        const int side = shape.transposed_block;
+        if (side == 0) {
+            columns(r, d, t) = element(d, key_at(r, false));
+            return;
+        }
+        blocks.emplace(columns.name() + "_block", side, std::vector<Var>{t},
+                       [&](Expr r, Expr d) { return element(min(likely(d), extent - 1), key_at(r, false)); });
+        columns(r, d, t) = (*blocks)(r, d, {t});
+    };
+    in_columns(s.key_t, s.key_blocks, in.head_dim,
+               [&](Expr d, Expr j) { return unit_key(of_key(cast(type, in.key(d, j))), j); });
+    in_columns(s.value_t, s.value_blocks, in.value_dim, [&](Expr d, Expr j) { return cast(type, in.value(d, j)); });
+}
+
+void BackwardBuilder::magnitudes() {
+    Var d = s.d;
+    s.largest_bits = Func("largest_bits");
+    const Type bits = UInt(shape.type.bits());
+    s.largest_bits() = make_const(bits, 0);
+    auto look_at = [&](const std::string &name, const Expr &extent, const Expr &x) {
+        Func of_channel(name + "_bits");
+        of_channel(d) = make_const(bits, 0);
+        of_channel(d) = max(of_channel(d), reinterpret(bits, x) & make_const(bits, (uint64_t(1) << (bits.bits() - 1)) - 1));
+        RDom channel(0, extent, name + "_bits_channel");
+        s.largest_bits() = max(s.largest_bits(), of_channel(channel));
+        s.channel_bits.push_back(of_channel);
+    };
+    // Of the tiles that are computed: others are no part of any sum.
+    const Expr first_query = in.first_query_tile * shape.tile_q, first_key = in.first_key_tile * shape.chunk;
+    const Expr queries = min(in.query_tiles * shape.tile_q, in.queries - first_query);
+    const Expr keys = min(in.key_tiles * shape.chunk, in.keys - first_key);
+    RDom query(0, queries, 0, in.heads, "query_row"), grad(0, queries, 0, in.heads, "grad_row"), key(0, keys, "key_row");
+    look_at("query", in.head_dim, in.query(channel(d, in.head_dim), first_query + query.x, query.y));
+    look_at("key", in.head_dim, in.key(channel(d, in.head_dim), first_key + key));
+    look_at("grad", in.value_dim, in.grad_out(channel(d, in.value_dim), first_query + grad.x, grad.y));
+}
+
+void BackwardBuilder::unit_rows() {
+    const Var i = s.i, j = s.j, h = s.h;
+    s.query_norm = inverse_norms(
+        "query_norm", [&](const Expr &d) -> Expr { return in.query(d, i, h); }, {i, h}, in.head_dim, type);
+    s.key_norm = inverse_norms(
+        "key_norm", [&](const Expr &d) -> Expr { return in.key(d, j); }, {j}, in.head_dim, type);
+}
+
+Expr BackwardBuilder::all_finite() const {
+    const int bits = shape.type.bits(), mantissa = bits == 64 ? 52 : bits == 32 ? 23 : shape.type.is_bfloat() ? 7 : 10;
+    return s.largest_bits() < make_const(UInt(bits), ((uint64_t(1) << (bits - 1 - mantissa)) - 1) << mantissa);
+}
+
+// The gradient by a row of that by its unit row: what lies along the row changes nothing. One that nothing sees is 0, whatever
+// the row holds.
+Expr BackwardBuilder::projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size,
+                                const Expr &inverse_norm) const {
+    // As bits: code generation may take the 0 for a factor of the norm, which is NaN where the row is.
+    return reinterpret(
+        type, select(strict_float(size == value_of(0)), bits_of(value_of(0)), bits_of((total - row * dot) * inverse_norm)));
+}
+
+// part(d, row) += weight(along) * row(d, along): what is masked may be multiplied with NaN, so it is left out where it may.
+// With pairs along is that of a pair, and both take the element too. Of a masked tile the seen blocks alone.
+TileSum BackwardBuilder::sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &weight,
+                             const Row &row) const {
+    Var x = of_queries ? s.q : s.r, block("block");
+    const int extent = of_queries ? shape.chunk : shape.tile_q;
+    const int along_block = !masked ? extent : of_queries ? shape.block_keys : shape.block_queries;
+    TileSum sum{Func(name), {}, {}, {}};
+    const std::vector<Var> args = {s.d, x, block, s.u, s.h, s.t};
+    sum.part(args) = value_of(0);
+    const Expr finite = all_finite();
+    auto add = [&](bool leave_out, Expr when) {
+        const int size = in_pairs() ? 2 : 1;
+        RDom along(0, size, 0, along_block / size, 0, extent / along_block, name + "_along" + std::to_string(sum.along.size()));
+        along.where(wanted);
+        if (when.defined()) along.where(when);
+        if (masked) along.where(of_queries ? seen_block(along.z, block) : seen_block(block, along.z));
+        const Expr at = along.z * (along_block / size) + along.y;
+        Expr w = weight(along.x, at, x), y = row(along.x, at);
+        sum.part(args) += product(w, leave_out ? select(counts(w), y, make_const(y.type(), 0)) : y);
+        sum.block.push_back(along.z), sum.along.push_back(along.y), sum.element.push_back(along.x);
+    };
+    if (masked) {
+        add(false, finite);
+        add(true, !finite);
+    } else {
+        add(false, Expr());
+    }
+    return sum;
+}
+
+void BackwardBuilder::sums(BackwardTile &p, const std::string &suffix, bool masked) const {
+    Var u = s.u, h = s.h, t = s.t, d = s.d;
+    const bool pairs = in_pairs();
+    if (pairs) round_tile(p, suffix);
+    if (shape.matrix_tiles) return matrix_sums(p, suffix, masked);
+    const Func weight = p.dropped.defined() ? p.dropped : p.weight;
+    const int half_tile = shape.tile_q / 2, half_chunk = shape.chunk / 2;
+    p.value_sum = sum(
+        "value_part" + suffix, false, masked, in.wants_key,
+        [&](Expr e, Expr along, Expr r) -> Expr {
+            return pairs ? p.weight_pairs[0](e, r, along, u, h, t) : weight(r, along, u, h, t);
+        },
+        [&](Expr e, Expr along) -> Expr {
+            return pairs ? s.grad_pairs(e, d, u * half_tile + along, h) : s.grad_rows(d, u * shape.tile_q + along, h);
+        });
+    if (score.pair.term) return terms(p, suffix, masked);
+    p.query_sum = sum(
+        "query_part" + suffix, true, masked, in.wants_query,
+        [&](Expr e, Expr along, Expr q) -> Expr {
+            return pairs ? p.gradient_rows(along * 2 + e, q, u, h, t) : p.score_gradient(along, q, u, h, t);
+        },
+        [&](Expr e, Expr along) -> Expr {
+            return pairs ? s.key_pairs(e, d, t * half_chunk + along) : s.key_rows(d, t * shape.chunk + along);
+        });
+    p.key_sum = sum(
+        "key_part" + suffix, false, masked, in.wants_key,
+        [&](Expr e, Expr along, Expr r) -> Expr {
+            return pairs ? p.gradient_pairs[0](e, r, along, u, h, t) : p.score_gradient(r, along, u, h, t);
+        },
+        [&](Expr e, Expr along) -> Expr {
+            return pairs ? s.query_pairs(e, d, u * half_tile + along, h) : s.query_rows(d, u * shape.tile_q + along, h);
+        });
+}
+
+BackwardTile BackwardBuilder::tile_of(const std::string &suffix, bool masked) const {
+    BackwardTile p;
+    scores(p, suffix, masked);
+    weights(p, suffix, masked);
+    if (!of_capture) sums(p, suffix, masked);
+    return p;
+}
+
+FuncRef BackwardBuilder::of_key(Func &total, const Expr &row, const Expr &tile) const {
+    return shape.matrix_tiles ? total(row, s.d, tile) : total(s.d, row, tile);
+}
+
+void BackwardBuilder::totals() {
+    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, d = s.d;
+    s.query_total = Func("query_total"), s.key_total = Func("key_total"), s.value_total = Func("value_total");
+    s.query_total(d, q, u, h) = value_of(0);
+    of_key(s.key_total, r, t) = value_of(0);
+    of_key(s.value_total, r, t) = value_of(0);
+    const bool bias = in.wants_bias.defined();
+    if (bias) {
+        s.bias_out = Func("bias_out");
+        s.bias_out(s.j, s.i, s.h) = undef(shape.type);
+    }
+    // Loops can be fused by their names alone, so all have the same number of them: key and query of a tile, and tiles.
+    struct Tiles {
+        RDom all;
+        Expr u, t;
+    };
+    auto tiles_of = [&](int keys, int queries, const std::string &name) {
+        RDom all({{0, keys}, {0, queries}, {0, in.query_tiles}, {0, in.heads}, {0, in.key_tiles}}, name);
+        return Tiles{all, in.first_query_tile + all[2], in.first_key_tile + all[4]};
+    };
+    // Of the tiles that are computed.
+    const Expr keys = !bias ? Expr(0) : select(in.wants_bias, in.key_tiles * shape.chunk, 0);
+    const Expr queries =
+        !bias ? Expr(0)
+              : select(in.wants_bias, min(in.query_tiles * shape.tile_q, in.queries - in.first_query_tile * shape.tile_q), 0);
+    auto set_bias = [&](Tiles x, bool inside, const Expr &value) {
+        x.all.where(in.wants_bias);
+        if (!inside) x.all.where(x.u * shape.tile_q + x.all[1] < in.queries);
+        const Expr j = x.all[4] * shape.chunk + x.all[0], i = x.all[2] * shape.tile_q + x.all[1];
+        s.bias_out(unsafe_promise_clamped(j, 0, keys - 1), unsafe_promise_clamped(i, 0, queries - 1),
+                   reduced(x.all[3], x.all[4], in.key_tiles)) = narrowed(shape.type, value);
+        s.bias_loops.push_back({x.all[0], x.all[1], x.all[2], x.all[3], x.all[4]});
+    };
+    for (const bool full : {true, false}) {
+        const BackwardTile &p = full ? s.full : s.part;
+        auto some_tiles = [&](int keys, int queries, const Expr &wanted) {
+            Tiles x = tiles_of(keys, queries, full ? "full" : "part");
+            take_tiles(x.all, x.u, x.all[3], x.t, full, wanted);
+            return x;
+        };
+        // Of matrix tiles, whose sums stand under no condition of their own.
+        const bool tiles = shape.matrix_tiles;
+        const Tiles x = some_tiles(1, 1, tiles ? in.wants_query : Expr()), y = some_tiles(1, 1, tiles ? in.wants_key : Expr());
+        const RVar query_tile = x.all[2], head = x.all[3], key_tile = x.all[4];
+        (full ? s.full_tiles : s.part_tiles) = {query_tile, head, key_tile, x.all[0], x.all[1], {}, {}};
+        s.query_total(d, q, reduced(query_tile, key_tile, in.key_tiles), reduced(head, key_tile, in.key_tiles)) +=
+            tiles ? p.query_sum.part(d, q, x.u, head, x.t) : p.query_sum.part(d, q, q / shape.block_queries, x.u, head, x.t);
+        const Expr tile = reduced(y.all[4], y.all[2], in.query_tiles);
+        for (const auto &[total, sum] : {std::pair(s.key_total, p.key_sum), std::pair(s.value_total, p.value_sum)}) {
+            Func f = total;
+            of_key(f, r, tile) +=
+                tiles ? sum.part(r, d, y.u, y.all[3], y.t) : sum.part(d, r, r / shape.block_keys, y.u, y.all[3], y.t);
+        }
+        if (!bias) continue;
+        const Tiles z = some_tiles(shape.chunk, shape.tile_q, Expr());
+        const Expr by_score = p.score_gradient(z.all[0], z.all[1], z.u, z.all[3], z.t);
+        set_bias(z, full, full ? by_score : select(counts(by_score), by_score, value_of(0)));
+    }
+    if (!bias) return;
+    Tiles none = tiles_of(shape.chunk, shape.tile_q, "none");
+    none.all.where(opaque(!seen(none.u, none.all[3], none.t), in.keys));
+    set_bias(none, false, value_of(0));
+}
+
+void BackwardBuilder::outputs() {
+    Var d = s.d, i = s.i, j = s.j, h = s.h;
+    Expr scale = cast(type, in.scale) * by_sum(), tile = j / shape.chunk, key = j % shape.chunk;
+    if (score.pair.weight) scale *= score.pair.weight(d);
+    s.query_out = Func("query_out"), s.key_out = Func("key_out"), s.value_out = Func("value_out");
+    auto query_total = [&](Expr d) { return s.query_total(d, i % shape.tile_q, i / shape.tile_q, h); };
+    auto key_total = [&](Expr d) { return Expr(s.in_matrix_tiles ? s.key_total(key, d, tile) : s.key_total(d, key, tile)); };
+    Expr by_query = query_total(d), by_key = key_total(d);
+    if (score.pair.unit_rows) {
+        Expr query = min(in.first_query_tile * shape.tile_q + i, in.queries - 1);
+        Expr key = min(in.first_key_tile * shape.chunk + j, in.keys - 1);
+        RDom channel(0, in.head_dim, "unit_channel");
+        s.query_dot = Func("query_dot"), s.query_size = Func("query_size");
+        s.key_dot = Func("key_dot"), s.key_size = Func("key_size");
+        s.query_dot(i, h) += query_total(channel) * s.query_rows(channel, query, h);
+        s.query_size(i, h) += abs(query_total(channel));
+        s.key_dot(j) += key_total(channel) * s.key_rows(channel, key);
+        s.key_size(j) += abs(key_total(channel));
+        by_query =
+            projected(by_query, s.query_rows(d, query, h), s.query_dot(i, h), s.query_size(i, h), s.query_norm(query, h));
+        by_key = projected(by_key, s.key_rows(d, key), s.key_dot(j), s.key_size(j), s.key_norm(key));
+    }
+    s.query_out(d, i, h) = narrowed(shape.type, by_query * scale);
+    s.key_out(d, j) = narrowed(shape.type, by_key * scale);
+    Expr value = of_key(s.value_total, key, tile);
+    if (in.dropout.keep_scale.defined()) value *= cast(type, in.dropout.keep_scale);
+    s.value_out(d, j) = narrowed(shape.type, value);
+}
+
+BackwardStages backward_stages(const BackwardInputs &in, const BackwardShape &shape, const Score &score) {
+    if (shape.matrix_tiles && shape.type.bits() > 32)
+        throw CompileError("attune: gradients by matrix tiles take bf16, f16 and f32\n");
+    if (shape.matrix_tiles && (score.probability || score.pair.term || score.pair.unit_rows))
+        throw CompileError("attune: gradients by matrix tiles are of dot products, without a factor of the weights\n");
+    BackwardBuilder b{in, shape, score};
+    b.rows();
+    b.s.full = b.tile_of("", false);
+    b.s.part = b.tile_of("_part", true);
+    if (score.pair.term)
+        b.term_totals();
+    else
+        b.totals();
+    b.outputs();
+    return std::move(b.s);
+}
+
+}  // namespace attune

@@ -1,0 +1,103 @@
+// Gradients of buffers that a score function or a factor of the weights reads, at any elements.
+#include "generators/attention/backward/builder.h"
+#include "generators/attention/equations/score_derivative.h"
+#include "generators/math/precise.h"
+
+namespace attune {
+using namespace Halide;
+
+// What step n makes its score of.
+Expr BackwardBuilder::score_before(std::size_t step, const Expr &scaled, const Index &at) const {
+    Expr x = scaled;
+    for (std::size_t n = 0; n < step; n++) {
+        if (!score.steps[n].score) continue;
+        const Expr y = precise(score.steps[n].score(x, at));
+        x = score.steps[n].when.defined() ? select(score.steps[n].when, y, x) : y;
+    }
+    return x;
+}
+
+void BackwardBuilder::captured(const CapturedInputs &captures) {
+    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
+    std::size_t last = 0;
+    for (std::size_t n = 0; n < score.steps.size(); n++)
+        if (score.steps[n].score) last = n;
+    const ScoreFunction function = score.steps.empty() ? ScoreFunction() : score.steps[last].score;
+    const ScoreFunction factor = [this](const Expr &x, const Index &at) { return cast(x.type(), score.probability(at)); };
+
+    // Each place in the two functions that reads a buffer: its derivative, and the element, by the index of a pair.
+    struct Read {
+        bool of_factor;
+        std::size_t n;
+        int buffer;
+    };
+    std::vector<Read> reads;
+    const Expr unknown = Internal::Variable::make(type, "score");
+    auto derivatives = [&](bool of_factor, const Expr &x, const Index &at) {
+        const ScoreFunction &f = of_factor ? factor : function;
+        const bool none = of_factor ? !score.probability : !function;
+        return none ? std::vector<CaptureDerivative>() : capture_derivatives(f, x, at);
+    };
+    for (const bool of_factor : {false, true}) {
+        const auto all = derivatives(of_factor, unknown, index(query_at(q, true), key_at(r, true), h));
+        for (std::size_t n = 0; n < all.size(); n++)
+            for (std::size_t b = 0; b < captures.buffers.size(); b++)
+                if (all[n].buffer == captures.buffers[b].name) reads.push_back({of_factor, n, int(b)});
+    }
+
+    s.captured = Func("captured");
+    s.captured(Var("element")) = undef<double>();
+    if (reads.empty()) return;
+    for (const bool full : {true, false}) {
+        const BackwardTile &p = full ? s.full : s.part;
+        const std::string suffix = full ? "" : "_part";
+        RDom pairs({{0, int(reads.size())}, {0, shape.chunk}, {0, shape.tile_q}, {0, in.query_tiles}, {0, in.key_tiles}},
+                   "pair" + suffix);
+        const Expr x = in.first_query_tile + pairs[3], z = in.first_key_tile + pairs[4];
+        take_tiles(pairs, x, 0, z, full);
+        auto of_read = [&](const std::vector<Expr> &list) { return list.size() == 1 ? list[0] : mux(pairs[0], list); };
+        (full ? s.full_tiles : s.part_tiles) = {pairs[3], {}, pairs[4], pairs[1], pairs[2], {}, {}};
+        (full ? s.full_read : s.part_read) = pairs[0];
+        const Index of_pair =
+            index(min(x * shape.tile_q + pairs[2], in.queries - 1), min(z * shape.chunk + pairs[1], in.keys - 1), 0);
+        const Index at = index(query_at(q, full), key_at(r, full), h);
+        const Expr before = score_before(last, p.scaled(r, q, u, h, t), at);
+
+        std::vector<Expr> added, elements, buffers;
+        for (const Read &read : reads) {
+            const Expr by_score = p.score_gradient(r, q, u, h, t);
+            // dZ = P dP, where Z is the factor; dropout is a factor of its own.
+            const Expr by_result = read.of_factor ? p.weight(r, q, u, h, t) * p.kept(r, q, u, h, t) : by_score;
+            const Expr derivative = derivatives(read.of_factor, before, at)[read.n].derivative;
+            const Expr adds = by_result * precise(cast(type, derivative));
+            Func contribution("contribution" + std::to_string(added.size()) + suffix);
+            // What is masked may be NaN, and is not computed where a block of pairs is not seen.
+            contribution(r, q, u, h, t) = full ? adds : select(counts(by_score), adds, value_of(0));
+            (full ? s.full : s.part).contributions.push_back(contribution);
+            added.push_back(contribution(pairs[1], pairs[2], x, 0, z));
+            const CapturedInputs::Buffer &buffer = captures.buffers[std::size_t(read.buffer)];
+            const std::vector<Expr> indices = derivatives(read.of_factor, unknown, of_pair)[read.n].element;
+            Expr element = 0;
+            for (std::size_t n = indices.size(); n-- > 0;) {
+                if (Internal::expr_uses_var(indices[n], "score"))
+                    throw CompileError("attune: " + buffer.name + " is read at an element that depends on the score\n");
+                element = element * buffer.extents[n] + indices[n];
+            }
+            elements.push_back(element), buffers.emplace_back(read.buffer);
+        }
+        pairs.where(of_read(buffers) == captures.which);
+        s.captured(of_read(elements)) += cast<double>(of_read(added));
+    }
+}
+
+BackwardStages captured_stages(const BackwardInputs &in, const BackwardShape &shape, const Score &score,
+                               const CapturedInputs &captures) {
+    BackwardBuilder b{in, shape, score, true, true};
+    b.rows();
+    b.s.full = b.tile_of("", false);
+    b.s.part = b.tile_of("_part", true);
+    b.captured(captures);
+    return std::move(b.s);
+}
+
+}  // namespace attune

@@ -1,0 +1,207 @@
+#include "generators/attention/forward/amx_stages.h"
+#include "generators/math/bf16_bits.h"
+#include "generators/math/bf16_parts.h"
+#include "generators/math/bits.h"
+#include "generators/math/exp2.h"
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+struct TileBuilder {
+    Builder &build;
+    TileStages &stages;
+    const RoundPairs &round_pairs;
+    int depth;  // of a matrix tile
+    Type type = build.in.query.type();
+    int parts = bf16_parts_of(type);
+    Expr channels = (build.in.head_dim + depth - 1) / depth * depth;  // with those that are filled up
+
+    Expr filled(Expr channel, const std::function<Expr(Expr channel)> &at) const {
+        const Expr x = at(min(channel, build.in.head_dim - 1));
+        return select(channel < build.in.head_dim, x, Internal::make_zero(x.type()));
+    }
+
+    void query_pairs() {
+        const SdpaInputs &in = build.in;
+        const SdpaStages &s = build.s;
+        Var e = stages.e, r = s.r, d = s.d, t = s.t, h = s.h, b = s.b;
+        if (parts > 1) build.queries();
+        const Rows row = build.rows(r, t, h);
+        auto query = [&](Expr channel) {
+            return filled(channel, [&](Expr channel) {
+                return parts > 1 ? s.query_t(r, channel, t, h, b)
+                                 : build.signed_query(in.query(channel, row.query, row.query_head, b));
+            });
+        };
+        for (int n = 0; n < parts; n++) {
+            Func part("query_pairs" + std::to_string(n));
+            part(e, r, d, t, h, b) =
+                parts > 1 ? element_of_pair(pair_of_parts(query(d * 2), query(d * 2 + 1), n, type), e) : query(d * 2 + e);
+            stages.query_pairs.push_back(part);
+        }
+    }
+
+    // Keys and values as left factors.
+    void rows() {
+        const SdpaInputs &in = build.in;
+        const SdpaStages &s = build.s;
+        Var k = s.k, c = s.c, d = s.d, u = stages.u, h = s.h, b = s.b;
+        stages.key_rows = Func("key_rows");
+        stages.key_rows(d, k, u, h, b) = Tuple(bf16_parts(
+            filled(u * depth + d, [&](Expr channel) { return in.key(channel, min(k, in.keys - 1), h, b); }), round_pairs));
+        stages.value_rows = Func("value_rows");
+        stages.value_rows(k, d, u, c, h, b) = Tuple(bf16_parts(stages.value_blocks(u * depth + k, d, {c, h, b}), round_pairs));
+    }
+
+    // Weights, their sum and the parts of them, all in one loop over pairs of keys: a weight is computed once, and only its parts
+    // are stored. Dropout takes the weights of four keys at a time, and so weights that are stored.
+    void weigh(SdpaPartials &p, TileStages::Factors &of, const std::string &suffix, bool masked) const {
+        const SdpaStages &s = build.s;
+        Var e = stages.e, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+        const PairKeys at = pair_keys(build, "weight_key" + suffix, masked);
+        of.element = at.dom.x, of.keys = at.loop();
+        Func weights("weight" + suffix);
+        if (build.in.dropout.threshold.defined()) {
+            build.weigh(p, suffix, masked);
+            weights = p.dropped;
+        } else {
+            const Expr logit = p.logit(r, k, c, t, h, b);
+            const Expr weight = (parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16)(
+                strict_float(logit - p.row_max(r, c, t, h, b)), build.per_score(), build.shape.powers);
+            weights(r, k, c, t, h, b) = masked ? build.marked(weight, logit) : weight;
+            p.weight = weights;
+            p.row_sum = Func("row_sum" + suffix);
+            p.row_sum(r, c, t, h, b) = 0.0f;
+            // Strict, or two keys may be added up before they join the sum, in some of the loops over chunks and not in others.
+            p.row_sum(r, c, t, h, b) = strict_float(p.row_sum(r, c, t, h, b) + weights(r, at.key(), c, t, h, b));
+        }
+        auto weight = [&](int e) { return weights(r, at.pair() * 2 + e, c, t, h, b); };
+        for (int n = 0; n < parts; n++) {
+            Func part("weight_part" + std::to_string(n) + suffix);
+            part(e, r, k, c, t, h, b) = undef<bfloat16_t>();
+            // Halide joins loops if their order counts in all of them or in none. It cannot tell of an index that is likely().
+            part(at.dom.x, r, likely(at.pair()), c, t, h, b) =
+                parts > 1 ? element_of_pair(pair_of_finite_parts(weight(0), weight(1), n), at.dom.x)
+                          : round_pairs(weights(r, at.key(), c, t, h, b));
+            of.weight_parts.push_back(part);
+        }
+    }
+
+    // Weights as the right factor.
+    std::vector<Expr> weight_of(const TileStages::Factors &of, Expr key) const {
+        const SdpaStages &s = build.s;
+        return parts_at(of.weight_parts, {key % 2, s.r, key / 2, s.c, s.t, s.h, s.b});
+    }
+
+    // values: the parts of (k, d), of a tile u of the keys of the chunk.
+    SdpaPartials partials(const std::string &suffix, bool masked, TileStages::Factors &of,
+                          const std::function<std::vector<Expr>(Expr k, Expr d, Expr u)> &values) const {
+        const SdpaStages &s = build.s;
+        Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+        SdpaPartials p;
+        p.score = Func("score" + suffix);
+        p.score(r, k, c, t, h, b) = 0.0f;
+        RDom channel(0, channels, "channel" + suffix);
+        p.channel = channel.x;
+        add_product(p.score(r, k, c, t, h, b), products_of_parts(parts),
+                    parts_at(stages.key_rows(channel % depth, c * build.shape.chunk + k, channel / depth,
+                                             build.rows(r, t, h).key_head, b)),
+                    parts_at(stages.query_pairs, {channel % 2, r, channel / 2, t, h, b}));
+        p.logit = Func("logit" + suffix);
+        build.finish_scores(p, suffix, masked, true);
+        build.row_max(p, suffix, masked);
+        weigh(p, of, suffix, masked);
+
+        const ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
+        p.mixed = Func("mixed" + suffix);
+        p.mixed(r, d, c, t, h, b) = 0.0f;
+        add_product(p.mixed(r, d, c, t, h, b), products_with_parts_of_weights(parts),
+                    values(keys.key() % depth, d, keys.key() / depth), weight_of(of, keys.key()));
+        p.mixed_keys.push_back(keys.loop());
+        return p;
+    }
+
+    void all_partials() {
+        SdpaStages &s = build.s;
+        Var r = s.r, k = s.k, c = s.c, d = s.d, u = stages.u, t = s.t, h = s.h, b = s.b;
+        const Expr key_head = build.rows(r, t, h).key_head;
+        auto any = [&](Expr k, Expr d, Expr u) { return parts_at(stages.value_rows(k, d, u, c, key_head, b)); };
+        // Told by the last part: others always are.
+        auto is_finite = [](const std::vector<Expr> &of) { return is_finite_bf16(of.back()); };
+        s.full = partials("", false, stages.full, any);
+        s.part = partials("_part", true, stages.part, any);
+        std::vector<Expr> finite = any(k, d, u);
+        const Expr all_finite = is_finite(finite);
+        for (Expr &part : finite) part = select(all_finite, part, bfloat16_t(0.0f));
+        stages.finite_rows = Func("finite_rows");
+        stages.finite_rows(k, d, u, c, t, h, b) = Tuple(finite);
+        stages.spoiled = partials("_spoiled", true, stages.spoiled_factors,
+                                  [&](Expr k, Expr d, Expr u) { return parts_at(stages.finite_rows(k, d, u, c, t, h, b)); });
+
+        const ChunkKeys keys = build.chunk_keys("not_finite_key", true, c);
+        stages.not_finite_keys = keys.loop();
+        const Expr w = weight_of(stages.spoiled_factors, keys.key())[0];
+        const std::vector<Expr> v = any(keys.key() % depth, d, keys.key() / depth);
+        stages.not_finite = Func("not_finite");
+        stages.not_finite(r, d, c, t, h, b) = 0.0f;
+        // Strict, or code generation may conclude that the sum is no NaN.
+        stages.not_finite(r, d, c, t, h, b) = strict_float(
+            stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v.back()), 0.0f));
+    }
+
+    void collect_chunks() {
+        SdpaStages &s = build.s;
+        Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+        auto [full, part] = build.chunk_domains();
+        const Expr finite = build.in.finite_values(b) != 0;
+        RDom spoiled = build.chunks("spoiled_chunk");
+        spoiled.where(build.seen(spoiled));
+        spoiled.where(!build.whole(spoiled));
+        spoiled.where(!finite);
+        part.where(finite);
+        stages.spoiled_chunk = spoiled.x;
+        s.chunk_max = Func("chunk_max");
+        s.chunk_sum = Func("chunk_sum");
+        s.chunk_mixed = Func("chunk_mixed");
+        s.chunk_max(r, c, t, h, b) = undef<float>();
+        s.chunk_sum(r, c, t, h, b) = undef<float>();
+        s.chunk_mixed(r, d, c, t, h, b) = undef<float>();
+        for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part), std::pair(spoiled, stages.spoiled)}) {
+            s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
+            s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
+            Expr mixed = p.mixed(r, d, dom, t, h, b);
+            if (dom.same_as(spoiled)) mixed = strict_float(mixed + stages.not_finite(r, d, dom, t, h, b));
+            s.chunk_mixed(r, d, dom, t, h, b) = mixed;
+        }
+    }
+};
+
+}  // namespace
+
+TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs,
+                       int depth) {
+    if (in.query.type().bits() > 32) throw CompileError("attune: products of matrix tiles take bf16, f16 and f32\n");
+    if (score.probability && in.query.type().is_bfloat())
+        throw CompileError("attune: products of matrix tiles of bf16 know no factor of the weights\n");
+    Builder build = query_rows(in, shape, score);
+    Var c = build.s.c, h = build.s.h, b = build.s.b;
+    const int side = block_side(in.value.type());
+    TileStages stages{.value_blocks = {"value_block", side, {c, h, b}, [&](Expr key, Expr channel) {
+                                           return in.value(min(channel, in.value_dim - 1),
+                                                           min(c * shape.chunk + key, in.keys - 1), h, b);
+                                       }}};
+    build.prepare();
+    build.intervals();
+    TileBuilder tiles{build, stages, round_pairs, depth};
+    tiles.query_pairs();
+    tiles.rows();
+    tiles.all_partials();
+    tiles.collect_chunks();
+    build.merge_tiles();
+    stages.s = build.s;
+    return stages;
+}
+
+}  // namespace attune

@@ -1,0 +1,125 @@
+#include "generators/attention/forward/bf16_dot_stages.h"
+#include "generators/attention/forward/builder.h"
+#include "generators/math/bf16_parts.h"
+#include "generators/math/exp2.h"
+
+namespace attune {
+using namespace Halide;
+
+PairKeys pair_keys(const Builder &build, const std::string &name, bool masked) {
+    const SdpaShape &shape = build.shape;
+    PairKeys keys{RDom(), masked ? shape.key_block : shape.chunk};
+    keys.dom = RDom(0, 2, 0, keys.width / 2, 0, shape.chunk / keys.width, name);
+    if (masked) keys.dom.where(build.seen_keys(build.s.c, keys.dom.z * keys.width, keys.width));
+    return keys;
+}
+
+namespace {
+
+using Exp2 = Expr (*)(const Expr &, const Expr &, const PowerInstructions &);
+
+// From logit and row_max: weights as pairs, and the sum of a row.
+void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, const Builder &build,
+                 const RoundPairs &round_pairs, Exp2 exp2, const std::string &suffix, bool masked) {
+    if (build.in.dropout.threshold.defined()) throw CompileError("attune: products of bf16 know no dropout\n");
+    const SdpaStages &s = build.s;
+    Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
+    PairKeys at = pair_keys(build, "weight_key" + suffix, masked);
+    p.weight_keys = at.loop(), elements.weight = at.dom.x;
+    Expr logit = p.logit(r, at.key(), c, t, h, b);
+    Expr weight = exp2(strict_float(logit - p.row_max(r, c, t, h, b)), build.per_score(), build.shape.powers);
+    if (masked) weight = build.marked(weight, logit);
+    p.weight = Func("weight" + suffix);
+    p.weight(e, r, k, c, t, h, b) = Tuple(undef<bfloat16_t>(), undef<float>());
+    p.weight(at.dom.x, r, at.pair(), c, t, h, b) = Tuple(round_pairs(weight), weight);
+
+    // Of the weights as they were before they were rounded: lse is more accurate than bf16.
+    PairKeys sum = pair_keys(build, "sum_key" + suffix, masked);
+    p.sum_keys = sum.loop(), elements.sum = sum.dom.x;
+    elements.pair_sum = Func("pair_sum" + suffix);
+    elements.pair_sum(e, r, c, t, h, b) = 0.0f;
+    elements.pair_sum(sum.dom.x, r, c, t, h, b) += p.weight(sum.dom.x, r, sum.pair(), c, t, h, b)[1];
+    p.row_sum = Func("row_sum" + suffix);
+    p.row_sum(r, c, t, h, b) = elements.pair_sum(0, r, c, t, h, b) + elements.pair_sum(1, r, c, t, h, b);
+}
+
+SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const RoundPairs &round_pairs, Exp2 exp2,
+                           const std::string &suffix, bool masked, PairStages::Pairs &elements) {
+    const SdpaInputs &in = build.in;
+    const SdpaStages &s = build.s;
+    Var e = stages.e, r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    SdpaPartials p;
+    Expr key_head = build.rows(r, t, h).key_head;
+    p.score = Func("score" + suffix);
+    p.score(r, k, c, t, h, b) = 0.0f;
+    RDom channel(0, 2, 0, in.head_dim / 2, "channel" + suffix);
+    p.channel = channel.y, elements.channel = channel.x;
+    p.score(r, k, c, t, h, b) += widened_product(s.query_t(channel.x, r, channel.y, t, h, b),
+                                                 in.key(channel.y * 2 + channel.x, build.key_at(k, !masked), key_head, b));
+    p.logit = Func("logit" + suffix);
+    build.finish_scores(p, suffix, masked);
+    build.row_max(p, suffix, masked);
+
+    weigh_pairs(p, elements, e, build, round_pairs, exp2, suffix, masked);
+
+    p.mixed = Func("mixed" + suffix);
+    p.mixed(r, d, c, t, h, b) = 0.0f;
+    auto mix = [&](bool leave_out, Expr when) {
+        PairKeys keys = pair_keys(build, "mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked);
+        if (when.defined()) keys.dom.where(when);
+        Expr w = p.weight(keys.dom.x, r, keys.pair(), c, t, h, b)[0];
+        Expr v = stages.packed_value(keys.dom.x, d, c * (build.shape.chunk / 2) + keys.pair(), key_head, b);
+        if (leave_out) v = select(counts(w), v, bfloat16_t(0.0f));
+        p.mixed(r, d, c, t, h, b) += widened_product(w, v);
+        p.mixed_keys.push_back(keys.loop());
+        elements.mixed.push_back(keys.dom.x);
+    };
+    if (masked) {
+        mix(false, in.finite_values(b) != 0);
+        mix(true, in.finite_values(b) == 0);
+    } else {
+        mix(false, Expr());
+    }
+    return p;
+}
+
+// All up to the partials of the chunks.
+void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_pairs, Exp2 exp2) {
+    if (build.score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
+    build.prepare();
+    build.intervals();
+    SdpaStages &s = build.s;
+    Rows row = build.rows(s.r, s.t, s.h);
+    s.query_t = Func("query_t");
+    s.query_t(stages.e, s.r, s.d, s.t, s.h, s.b) =
+        build.signed_query(build.in.query(s.d * 2 + stages.e, row.query, row.query_head, s.b));
+    stages.packed_value = Func("packed_value");
+    stages.packed_value(stages.e, s.d, s.k, s.h, s.b) =
+        build.in.value(s.d, min(s.k * 2 + stages.e, build.in.keys - 1), s.h, s.b);
+    s.part = pair_partials(stages, build, round_pairs, exp2, "_part", true, stages.part);
+    s.full = pair_partials(stages, build, round_pairs, exp2, "", false, stages.full);
+}
+
+}  // namespace
+
+PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
+    PairStages stages;
+    Builder build = query_rows(in, shape, score);
+    up_to_partials(stages, build, round_pairs, exp2_nonpositive_for_bf16);
+    build.collect_chunks();
+    build.merge_tiles();
+    stages.s = build.s;
+    return stages;
+}
+
+PairStages pair_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
+    PairStages stages;
+    Builder build = group_rows(in, shape, score);
+    // A row has one weight for each key that it reads, so an accurate one costs nothing; lse is the better for it.
+    up_to_partials(stages, build, round_pairs, exp2_nonpositive);
+    split_merge(build);
+    stages.s = build.s;
+    return stages;
+}
+
+}  // namespace attune

@@ -1,0 +1,72 @@
+#include "generators/attention/forward/builder.h"
+
+namespace attune {
+using namespace Halide;
+
+SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
+    Builder build = query_rows(in, shape, score);
+    SdpaStages &s = build.s;
+    Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
+    build.prepare();
+    build.intervals();
+    build.queries();
+    build.all_partials();
+
+    if (shape.rows_per_tile) {
+        build.collect_chunks();
+    } else {
+        s.chunk_max = Func("chunk_max");
+        s.chunk_sum = Func("chunk_sum");
+        s.chunk_mixed = Func("chunk_mixed");
+        s.chunk_max(r, c, t, h, b) = s.part.row_max(r, c, t, h, b);
+        s.chunk_sum(r, c, t, h, b) = s.part.row_sum(r, c, t, h, b);
+        s.chunk_mixed(r, d, c, t, h, b) = s.part.mixed(r, d, c, t, h, b);
+    }
+    build.merge_tiles();
+    return s;
+}
+
+void split_merge(Builder &build) {
+    const SdpaInputs &in = build.in;
+    const int tile = build.shape.rows_per_tile;
+    Expr group = in.query_heads / in.key_heads;
+    SdpaStages &s = build.s;
+    Var r = s.r, c = s.c, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
+    auto [full, part] = build.chunk_domains();
+    s.chunk_packed = Func("chunk_packed");
+    s.chunk_packed(d, r, c, t, h, b) = undef(build.shape.accumulator);
+    for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
+        s.chunk_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.mixed(r, min(d, in.value_dim - 1), dom, t, h, b),
+                                                    d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
+    }
+    // Merged as tiles of one query of one query head: a row is merged for itself alone.
+    const Expr n = (h % group) * in.queries + t;
+    auto packed = [&](const Expr &d, const Expr &at) { return s.chunk_packed(d, n % tile, at, n / tile, h / group, b); };
+    SdpaInputs of_queries = in;
+    of_queries.shortest = of_queries.longest = in.lengths;
+    if (in.blocks.defined()) {
+        of_queries.blocks = Func("blocks_of_query");
+        of_queries.blocks(c, t, h, b) = in.blocks(c, n / tile, h / group, b);
+    }
+    SdpaShape one_query = build.shape;
+    one_query.rows_per_tile = 1;
+    Builder merge = query_rows(of_queries, one_query, build.score);
+    merge.s = s;
+    merge.merge([&](Expr at) { return packed(in.value_dim + 1, at); }, [&](Expr at) { return packed(in.value_dim, at); },
+                [&](Expr at) { return packed(d, at); });
+    s = merge.s;
+    s.out = Func("out_stage");
+    s.out(d, i, h, b) = Tuple(build.narrowed(s.normalised(0, d, i, h, b)), s.lse(0, i, h, b));
+}
+
+SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
+    Builder build = group_rows(in, shape, score);
+    build.prepare();
+    build.intervals();
+    build.queries();
+    build.all_partials();
+    split_merge(build);
+    return build.s;
+}
+
+}  // namespace attune

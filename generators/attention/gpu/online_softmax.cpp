@@ -1,0 +1,114 @@
+#include "generators/attention/gpu/online_softmax.h"
+#include "generators/math/bits.h"
+#include <map>
+
+namespace attune {
+using namespace Halide;
+
+namespace {
+
+// Calls of Funcs as what they are defined as: Halide asks a condition that calls none once for a chunk, not for each of its
+// keys and rows.
+class WithoutCalls : public Internal::IRMutator {
+    using IRMutator::visit;
+    Expr visit(const Internal::Call *op) override {
+        if (op->call_type != Internal::Call::Halide) return IRMutator::visit(op);
+        const Internal::Function f(op->func);
+        std::map<std::string, Expr> args;
+        for (std::size_t n = 0; n < op->args.size(); n++) args[f.args()[n]] = mutate(op->args[n]);
+        return mutate(Internal::substitute(args, f.values()[static_cast<std::size_t>(op->value_index)]));
+    }
+};
+Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
+
+// The keys that some row of a tile sees.
+ChunkSpan seen_keys(const Builder &build) {
+    auto [first, last] = build.queries_of(build.s.t);
+    const Expr b = build.s.b;
+    return {max(0, first + build.in.band_begin(b)), min(build.in.longest(build.s.t, b), last + build.in.band_end(b))};
+}
+// By the intervals of the rows.
+ChunkSpan whole_keys(const Builder &build) {
+    auto [first, last] = build.queries_of(build.s.t);
+    const Expr b = build.s.b;
+    return {max(0, last + build.in.band_begin(b)), min(build.in.shortest(build.s.t, b), first + build.in.band_end(b))};
+}
+
+Expr pairs_may_be_masked(const Score &score) {
+    Expr any = Internal::const_false();
+    for (const ScoreStep &step : score.steps)
+        if (step.may_mask) any = any || (step.when.defined() ? step.when : Internal::const_true());
+    return any;
+}
+
+}  // namespace
+
+Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
+
+void take_chunks(RDom &at, const Expr &chunk, const TileChunks &of, SeenChunks which) {
+    const auto &[seen, whole, by_steps] = of;
+    at.where(without_calls(chunk < (which == SeenChunks::whole ? min(seen.end, whole.end) : seen.end)));
+    at.where(without_calls(unsolved(chunk >= seen.begin)));
+    if (which == SeenChunks::whole) at.where(without_calls(unsolved(chunk >= whole.begin && !by_steps)));
+    if (which == SeenChunks::part) at.where(without_calls(unsolved(chunk < whole.begin || chunk >= whole.end || by_steps)));
+}
+
+TileChunks chunks_of(const ChunkSpan &seen, const ChunkSpan &whole, int chunk, const Score &score) {
+    return {{seen.begin / chunk, (seen.end + chunk - 1) / chunk},
+            {(whole.begin + chunk - 1) / chunk, whole.end / chunk},
+            pairs_may_be_masked(score)};
+}
+
+void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which, const ChunkSpan &of_part) {
+    TileChunks of = chunks_of(seen_keys(build), whole_keys(build), build.shape.chunk, build.score);
+    if (of_part.begin.defined()) of.seen = {max(of.seen.begin, of_part.begin), min(of.seen.end, of_part.end)};
+    of.seen.end = select(build.queries_of(build.s.t).first < build.in.queries, of.seen.end, 0);
+    take_chunks(at, chunk, of, which);
+}
+
+SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::function<Expr(Expr)> &reciprocal,
+                       const std::function<Expr(Expr)> &stored) {
+    SdpaStages &s = build.s;
+    Var r = s.r, h = s.h, b = s.b, d = s.d, i = s.i;
+    const Expr queries = build.in.queries, group = build.in.query_heads / build.in.key_heads;
+    const Expr parts = (build.in.keys + part - 1) / part;
+    SdpaInputs in = build.in;
+    in.keys = (parts + parts_together - 1) / parts_together * parts_together * part;
+    // As chunks of so many keys, and one tile of all queries.
+    const SdpaShape shape{Float(32), part, part, 0, false};
+    Builder merge = query_rows(in, shape, build.score);
+    auto of_part = [&](const Expr &channel, const Expr &at, std::size_t value, const Expr &otherwise) {
+        const Expr row = (h % max(group, 1) * queries + r) * parts + min(at, parts - 1);
+        return select(at < parts, state(channel, row, h / group, b)[value], otherwise);
+    };
+    merge.merge([&](Expr at) { return of_part(0, at, 2, lowest_score(Float(32))); },
+                [&](Expr at) { return of_part(0, at, 1, 0.0f); }, [&](Expr at) { return of_part(d, at, 0, 0.0f); });
+    const Expr sum = merge.s.total_sum(i, 0, h, b);
+    s.out = Func("out_stage");
+    s.out(d, i, h, b) = Tuple(stored(select(is_empty_sum(sum), 0.0f, merge.s.total_mixed(i, d, 0, h, b) * reciprocal(sum))),
+                              running_lse(build, merge.s.total_max(i, 0, h, b), sum));
+    return merge.s;
+}
+
+Expr within_tile(const Expr &j, const Builder &build) {
+    const ChunkSpan keys = seen_keys(build);
+    return j >= keys.begin && j < keys.end;
+}
+
+Expr sink_sum(const Expr &sink) {
+    const Expr bits = bits_of(sink);
+    return reinterpret(Float(32), select((bits & 0x7fffffff) > 0x7f800000, bits, bits_of(Expr(1.0f))));
+}
+
+Expr is_empty_sum(const Expr &sum) { return strict_float(sum == 0.0f); }
+
+// -inf as a bit pattern, because arithmetic on it would be undefined.
+Expr running_lse(const Builder &build, const Expr &max, const Expr &sum) {
+    const Expr sum_bits = bits_of(sum);
+    Expr lse = bits_of(build.natural(max) + log(sum));
+    // log() of a NaN may be a number; a NaN is told by its bits, because code generation may take it that there are none.
+    lse = select((sum_bits & 0x7fffffff) > 0x7f800000, sum_bits, lse);
+    return reinterpret(Float(32), select(is_empty_sum(sum), minus_infinity_bits(Float(32)), lse));
+}
+
+}  // namespace attune

@@ -1,4 +1,0 @@
-// attune_private_runtime OBJECT: for Halide's runtime, which a program of Halide's makes.
-#include "generators/private_runtime.h"
-
-int main(int argc, char **argv) { return argc == 2 && attune::make_runtime_private(argv[1]) ? 0 : 1; }

@@ -1,0 +1,331 @@
+// Wiring only: parameters, inputs, outputs. Every kind of kernel of every attention of the library.
+#include "generators/attention/equations/scores.h"
+#include "generators/attention/equations/user_attention.h"
+#include "generators/math/accumulator.h"
+#include "lowering/instructions/bf16.h"
+#include "lowering/instructions/powers.h"
+#include "lowering/lower.h"
+#include "lowering/require.h"
+#include "schedules/matrix_tiles.h"
+#include "schedules/sdpa/sdpa_schedules.h"
+#include "schedules/transpose.h"
+#include <optional>
+
+namespace {
+using namespace Halide;
+enum class Schedule { root, prefill, pairs, tiles, decode, split, rows, mullapudi2016, adams2019 };
+enum class Kind { plain, scored, training, weights };
+enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
+
+class Sdpa : public Halide::Generator<Sdpa> {
+public:
+    GeneratorParam<Schedule> schedule_name{"schedule",
+                                           Schedule::root,
+                                           {{"root", Schedule::root},
+                                            {"prefill", Schedule::prefill},
+                                            {"pairs", Schedule::pairs},
+                                            {"tiles", Schedule::tiles},
+                                            {"decode", Schedule::decode},
+                                            {"split", Schedule::split},
+                                            {"rows", Schedule::rows},
+                                            {"mullapudi2016", Schedule::mullapudi2016},
+                                            {"adams2019", Schedule::adams2019}}};
+    GeneratorParam<Kind> kind{
+        "kind",
+        Kind::plain,
+        {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}, {"weights", Kind::weights}}};
+    GeneratorParam<Pair> pair{"pair",
+                              Pair::dot_product,
+                              {{"dot_product", Pair::dot_product},
+                               {"cosine", Pair::cosine},
+                               {"gaussian", Pair::gaussian},
+                               {"additive", Pair::additive},
+                               {"additive_separable", Pair::additive_separable}}};
+    GeneratorParam<Type> dtype{"dtype", Float(32)};
+    GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
+    GeneratorParam<int> chunk{"chunk", 128, 1, 1 << 20};
+    GeneratorParam<int> tile_q{"tile_q", 0, 0, 1024};
+    GeneratorParam<int> key_tile{"key_tile", 4, 1, 64};
+    GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
+    GeneratorParam<int> value_block{"value_block", 8, 1, 1024};
+    GeneratorParam<int> value_rows{"value_rows", 0, 0, 1024};
+    GeneratorParam<int> prefetch_keys{"prefetch_keys", 0, 0, 1024};
+    GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
+    GeneratorParam<int> prefetch_queries{"prefetch_queries", 0, 0, 1};
+    GeneratorParam<int> prefetch_tables{"prefetch_tables", 0, 0, 1};
+    GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
+
+    Input<Buffer<void, 4>> query{"query"}, key{"key"};
+    Input<Buffer<int32_t, 1>> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"};
+    Input<Buffer<int32_t, 2>> lengths{"lengths"}, shortest{"shortest"}, longest{"longest"};
+    Input<double> scale{"scale"};
+
+    void configure() {
+        query.set_type(dtype), key.set_type(dtype);
+        if (kind != Kind::weights) value = add_input<Buffer<>>("value", dtype, 4);
+        if (is_additive()) {
+            pair_weight = add_input<Buffer<>>("pair_weight", dtype, 1);
+            pair_bias = add_input<double>("pair_bias");
+        }
+        if (kind != Kind::plain) {
+            softcap = add_input<double>("softcap");
+            has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", dtype, 4);
+            has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
+            has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
+            has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
+        }
+        if (kind != Kind::weights) finite_values = add_input<Buffer<>>("finite_values", Int(32), 1);
+        if (kind == Kind::training) {
+            seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
+            dropout_offset = add_input<uint32_t>("dropout_offset"), first_head = add_input<uint32_t>("first_head");
+            threshold = add_input<uint32_t>("threshold");
+            keep_scale = add_input<double>("keep_scale");
+        }
+        if (kind == Kind::weights) probabilities = add_input<bool>("probabilities");
+        if (const attune::UserAttention *user = attune::user_attention()) {
+            if (user->mask) blocks = add_input<Buffer<>>("blocks", Int(32), 4);
+            user_inputs.add_to(*this, accumulator());
+        }
+        if (kind == Kind::weights) {
+            out = add_output<Func>("out", static_cast<Type>(dtype), 4);
+        } else {
+            // lse is the second value of out: the runtime gives it stride 0 along d.
+            out = add_output<Func>("out", {dtype, accumulator()}, 4);
+        }
+    }
+
+    void generate() {
+        attune::SdpaInputs in = inputs();
+        const attune::Score score = score_of(in);
+        const bool split = splits();
+        const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
+        const bool in_blocks =
+            (schedule_name == Schedule::prefill || schedule_name == Schedule::rows || schedule_name == Schedule::tiles) &&
+            !is_additive() && head_dim % block_side() == 0 && tile_q % block_side() == 0;
+        attune::SdpaShape shape{accumulator(), chunk, keys_together(), tile_q, head_dim == 0};
+        shape.pair_block = transposes ? block_side() : split ? 1 : 0;
+        shape.widens_chunks = schedule_name != Schedule::decode;
+        shape.widens_by_line = prefill_tuning().line_channels > 0;
+        shape.out_block = schedule_name == Schedule::tiles || in_blocks ? block_side() : 0;
+        shape.query_block = in_blocks ? block_side() : 0;
+        shape.joins_passes =
+            schedule_name == Schedule::prefill || schedule_name == Schedule::split || schedule_name == Schedule::rows;
+        // Where a table may mask any key, no block is known to be whole.
+        shape.whole_blocks = split || (schedule_name == Schedule::prefill && kind == Kind::plain);
+        if (schedule_name == Schedule::decode)
+            shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
+        if (split && accumulator() == dtype) shape.sum_keys = sum_keys();
+        if (schedule_name == Schedule::prefill || schedule_name == Schedule::pairs || schedule_name == Schedule::rows || split)
+            shape.powers = attune::power_instructions(target);
+        if (kind == Kind::weights) {
+            weights = attune::weights_stages(in, shape, score, *probabilities);
+            *out = weights.out;
+        } else if (schedule_name == Schedule::tiles) {
+            tile_stages.emplace(
+                attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target), attune::matrix_tile_depth));
+            *out = tile_stages->s.out;
+        } else if (in_pairs()) {
+            const auto round = attune::rounding_to_bf16(target);
+            pair_stages =
+                split ? attune::pair_split_stages(in, shape, score, round) : attune::pair_stages(in, shape, score, round);
+            *out = pair_stages.s.out;
+        } else {
+            stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
+            *out = stages.out;
+        }
+    }
+
+    void schedule() {
+        constrain_layout();
+        attune::Passes passes;
+        const Expr value_dim = in_value_dim();
+        attune::require(prefetch_tiles == 0 || schedule_name == Schedule::prefill, "prefetch_tiles is for prefill");
+        attune::require(prefetch_queries == 0 || schedule_name == Schedule::prefill, "prefetch_queries is for prefill");
+        attune::require(prefetch_tables == 0 || ((schedule_name == Schedule::prefill || in_pairs()) && bias),
+                        "prefetch_tables is for prefill and pairs of a kind that has a bias");
+        if (using_autoscheduler()) {
+            set_estimates();
+        } else if (kind == Kind::weights) {
+            if (schedule_name == Schedule::root)
+                attune::schedule_weights_root(weights, *out);
+            else
+                attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
+        } else if (schedule_name == Schedule::prefill) {
+            attune::schedule_prefill(stages, *out, prefill_tuning(), target, value_dim);
+            if (prefetch_tiles) attune::fetch_next_tiles(stages, passes, key, *value, channel_tile);
+            if (prefetch_queries) attune::fetch_next_queries(stages, *out, passes, query, head_dim);
+        } else if (schedule_name == Schedule::decode) {
+            attune::schedule_decode(
+                in_pairs() ? pair_stages.s : stages, *out,
+                {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows, prefetch_keys}, target,
+                value_dim, key, *value, in_pairs() ? &pair_stages : nullptr);
+            passes.prefetch_into_all_caches = prefetch_keys > 0;
+        } else if (schedule_name == Schedule::tiles) {
+            attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target,
+                                          value_dim);
+            passes.join_matrix_tiles = true;
+        } else if (in_pairs()) {
+            attune::schedule_pairs(pair_stages, *out, prefill_tuning(), target, value_dim);
+        } else if (schedule_name == Schedule::split) {
+            attune::PrefillTuning tuning = prefill_tuning();
+            tuning.sum_keys = stages.full.block_sum.defined() ? sum_keys() : 0;
+            attune::schedule_split(stages, *out, tuning, target, value_dim);
+        } else if (schedule_name == Schedule::mullapudi2016) {
+            attune::schedule_mullapudi2016(get_pipeline(), target);
+        } else if (schedule_name == Schedule::adams2019) {
+            attune::schedule_adams2019(get_pipeline(), target);
+        } else {
+            attune::schedule_root(stages, *out);
+        }
+        if (prefetch_tables) {
+            const auto fetch = [&](const Input<Buffer<>> &table, const Expr &given) {
+                attune::fetch_tables(in_pairs() ? pair_stages.s : stages, passes, table, Halide::Func(table).name(), given,
+                                     prefill_tuning());
+            };
+            fetch(*bias, *has_bias), fetch(*mask, *has_mask);
+        }
+        passes.whole_vectors = passes.pin_stack_slots = true;
+        if (head_dim == 0) passes.masked_tail_loads = {query, key};
+        if (head_dim == 0 && value) passes.masked_tail_loads.push_back(*value);
+        attune::lower(get_pipeline(), passes, target);
+    }
+
+private:
+    Input<Buffer<>> *value = nullptr, *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr,
+                    *sinks = nullptr, *finite_values = nullptr, *blocks = nullptr;
+    Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr, *probabilities = nullptr;
+    Input<double> *pair_bias = nullptr, *softcap = nullptr, *keep_scale = nullptr;
+    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
+                    *threshold = nullptr;
+    Output<Func> *out = nullptr;
+    attune::UserInputs user_inputs;
+    attune::SdpaStages stages;
+    attune::PairStages pair_stages;
+    std::optional<attune::TileStages> tile_stages;
+    attune::WeightsStages weights;
+
+    Type accumulator() const { return attune::accumulator_of(dtype); }
+    attune::PrefillTuning prefill_tuning() const {
+        attune::PrefillTuning tuning{chunk, tile_q, key_tile, channel_tile};
+        if (schedule_name == Schedule::prefill) tuning.line_channels = attune::line_channels_of(tuning, dtype, accumulator());
+        return tuning;
+    }
+    // Chunks of split-KV are long: at most 64 keys are summed one after another.
+    int sum_keys() const {
+        int keys = std::max(64 / keys_together(), 1) * keys_together();
+        while (keys > keys_together() && chunk % keys != 0) keys -= keys_together();
+        return keys;
+    }
+    int keys_together() const { return key_block == 0 ? key_tile : key_block; }
+    // Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.
+    bool in_pairs() const {
+        if (schedule_name == Schedule::pairs) return true;
+        const attune::UserAttention *user = attune::user_attention();
+        if (user && user->probability) return false;
+        return schedule_name == Schedule::decode && kind != Kind::training && pair == Pair::dot_product &&
+               static_cast<Type>(dtype).is_bfloat() && head_dim != 0 && head_dim % 32 == 0 &&
+               attune::gains_by_pairs_of_bf16(target);
+    }
+    bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
+    Expr in_value_dim() const {
+        if (head_dim != 0) return Expr(head_dim);
+        return value ? value->dim(0).extent() : Expr(1);
+    }
+
+    bool splits() const { return schedule_name == Schedule::decode || schedule_name == Schedule::split; }
+    // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
+    int block_side() const { return attune::block_side(accumulator(), {tile_q, chunk}); }
+
+    attune::SdpaInputs inputs() {
+        attune::SdpaInputs in;
+        in.query = query, in.key = key;
+        if (value) in.value = *value;
+        in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
+        in.shortest = shortest, in.longest = longest;
+        in.scale = scale;
+        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
+        in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
+        in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
+        in.value_dim = in_value_dim();
+        if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
+        // Nobody looks at the values of few queries, whose blocks of keys are whole for the most part.
+        if (finite_values && (!splits() || in_pairs())) in.finite_values = *finite_values;
+        if (blocks) in.blocks = *blocks;
+        if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
+        return in;
+    }
+
+    attune::PairTerm pair_term(attune::SdpaInputs &in) {
+        attune::AdditiveInputs additive;
+        if (is_additive()) additive = {*pair_weight, *pair_bias};
+        switch (pair) {
+        case Pair::cosine: return attune::cosine_pair(in, accumulator());
+        case Pair::gaussian: return attune::gaussian_pair(accumulator());
+        case Pair::additive: return attune::additive_pair(additive, accumulator());
+        case Pair::additive_separable: return attune::additive_separable_pair(additive, accumulator());
+        default: return {};
+        }
+    }
+
+    attune::Score score_of(attune::SdpaInputs &in) {
+        attune::Score score{pair_term(in), {}, {}};
+        const attune::UserAttention *user = attune::user_attention();
+        score.scaled_first = user || pair != Pair::dot_product;
+        user_inputs.connect();
+        if (kind != Kind::plain)
+            score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
+                           attune::alibi_step(*slopes, *has_alibi, accumulator())};
+        if (user) user->add_score(score, attune::same_index);
+        if (kind != Kind::plain) score.steps.push_back(attune::mask_step(*mask, *has_mask));
+        if (user) user->add_mask(score, attune::same_index);
+        return score;
+    }
+
+    void constrain_layout() {
+        auto constrain = [&](auto &in, int dimensions) {
+            for (int n = 0; n < dimensions; n++) in.dim(n).set_min(0);
+        };
+        constrain(query, 4), constrain(key, 4);
+        if (head_dim != 0) query.dim(0).set_extent(head_dim), key.dim(0).set_extent(head_dim);
+        if (value) {
+            constrain(*value, 4);
+            if (head_dim != 0) value->dim(0).set_extent(head_dim);
+        }
+        for (auto *in : {&band_begin, &band_end, &offset}) in->dim(0).set_min(0).set_stride(Expr());
+        for (auto *in : {&lengths, &shortest, &longest}) {
+            constrain(*in, 2);
+            in->dim(0).set_stride(Expr());
+        }
+        if (pair_weight) constrain(*pair_weight, 1);
+        if (finite_values) constrain(*finite_values, 1);
+        if (blocks) {
+            constrain(*blocks, 4);
+            for (int n = 1; n < 4; n++) blocks->dim(n).set_stride(Expr());
+        }
+        user_inputs.constrain();
+        if (kind != Kind::plain) {
+            constrain(*bias, 4), constrain(*mask, 4), constrain(*slopes, 2), constrain(*sinks, 1);
+            slopes->dim(0).set_stride(Expr()), sinks->dim(0).set_stride(Expr());
+        }
+        auto outputs = static_cast<Func>(*out).output_buffers();
+        for (int n = 0; n < 4; n++) outputs[0].dim(n).set_min(0);
+        if (kind == Kind::weights) return;
+        if (head_dim != 0) outputs[0].dim(0).set_extent(head_dim);
+        outputs[1].dim(0).set_stride(0);
+    }
+
+    // The shape that the autoscheduled baselines are made for.
+    void set_estimates() {
+        const int d = head_dim == 0 ? 64 : int(head_dim), s = 1024, heads = 8, batch = 1;
+        for (auto *in : {&query, &key}) in->set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
+        value->set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
+        for (auto *in : {&band_begin, &band_end, &offset}) in->set_estimates({{0, batch}});
+        for (auto *in : {&lengths, &shortest, &longest}) in->set_estimates({{0, s}, {0, batch}});
+        finite_values->set_estimates({{0, batch}});
+        scale.set_estimate(0.125);
+        static_cast<Func>(*out).set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});
+    }
+};
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(Sdpa, sdpa)

@@ -1,0 +1,41 @@
+// main() of the programs that make kernels for CPUs: Halide's, without a warning that says what is meant. Each object calls the
+// library's own copy of Halide's runtime (halide_patches/private_runtime.h) and takes the arguments that the runtime passes
+// (check_arguments.h).
+#include "generators/arguments/check_arguments.h"
+#include "lowering/halide_patches/private_runtime.h"
+#include <Halide.h>
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+
+namespace {
+
+// Tensors of 16 bits are stored as such and computed in f32: that their few conversions are emulated where the CPU has none is
+// no news, and would be said once for each function of each kernel.
+class Reporter : public Halide::CompileTimeErrorReporter {
+public:
+    void warning(const char *message) override {
+        if (!std::strstr(message, "(b)float16 type operation is emulated")) std::fputs(message, stderr);
+    }
+    [[noreturn]] void error(const char *message) override { throw Halide::CompileError(message); }  // as without a reporter
+};
+
+// The word behind an option, empty where there is none.
+std::string operand(int argc, char **argv, const char *option) {
+    char **end = argv + argc, **at = std::find_if(argv, end, [&](const char *word) { return !std::strcmp(word, option); });
+    return std::distance(at, end) > 1 ? at[1] : "";
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    static Reporter reporter;
+    Halide::set_custom_compile_time_error_reporter(&reporter);
+    const int failed = Halide::Internal::generate_filter_main(argc, argv);
+    const std::string folder = operand(argc, argv, "-o"), name = operand(argc, argv, "-n");
+    const bool makes_object = ("," + operand(argc, argv, "-e") + ",").find(",object,") != std::string::npos;
+    if (failed || !makes_object || folder.empty() || name.empty()) return failed;
+    const bool callable = attune::make_runtime_private(folder + "/" + name + ".o") && attune::arguments_match({argv, argv + argc});
+    return callable ? 0 : 1;
+}

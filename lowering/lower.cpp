@@ -1,0 +1,30 @@
+#include "lowering/lower.h"
+#include "lowering/passes/async_copies.h"
+#include "lowering/passes/join_matrix_tiles.h"
+#include "lowering/passes/load_tiles_past_l1.h"
+#include "lowering/passes/mask_tail_loads.h"
+#include "lowering/passes/pin_stack_slots.h"
+#include "lowering/passes/thread_local_registers.h"
+#include "lowering/passes/trim_gpu_loops.h"
+#include "lowering/passes/whole_vectors.h"
+
+namespace attune {
+
+void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target &target) {
+    // Loop bounds first: the other passes for CUDA look at what an iteration does.
+    if (passes.trim_gpu_loops) trim_gpu_loops(pipeline);
+    // Copies know an array of a thread by its indices, which are constants once it is the thread's own.
+    if (passes.thread_local_registers) use_thread_local_registers(pipeline);
+    if (passes.async_copies) pipeline_async_copies(pipeline);
+    if (passes.join_matrix_tiles) join_matrix_tiles(pipeline);
+    // After the join, which knows the loads by Halide's name.
+    if (passes.load_tiles_past_l1) load_tiles_past_l1(pipeline);
+    if (passes.whole_vectors) shuffle_whole_vectors(pipeline);
+    // After whole_vectors, which makes indices constant.
+    if (passes.pin_stack_slots) pin_stack_slots(pipeline, target);
+    if (!passes.masked_tail_loads.empty()) mask_tail_loads(pipeline, passes.masked_tail_loads, target);
+    if (passes.prefetch_into_all_caches) prefetch_into_all_caches(pipeline);
+    for (const Prefetch &prefetch : passes.prefetches) add_prefetch(pipeline, prefetch);
+}
+
+}  // namespace attune

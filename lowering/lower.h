@@ -1,0 +1,30 @@
+// The passes over Halide's intermediate code, applied in one order.
+#pragma once
+#include "Halide.h"
+#include "lowering/passes/prefetch.h"
+#include <vector>
+
+namespace attune {
+
+// The passes of a kernel. A generator says which, lower() says when. The members stand in the order of application.
+struct Passes {
+    // CUDA.
+    bool trim_gpu_loops = false;          // passes/trim_gpu_loops.h
+    bool thread_local_registers = false;  // passes/thread_local_registers.h
+    bool async_copies = false;            // passes/async_copies.h
+    // AMX.
+    bool join_matrix_tiles = false;   // passes/join_matrix_tiles.h
+    bool load_tiles_past_l1 = false;  // passes/load_tiles_past_l1.h
+    // Storage and loads. These apply wherever their pattern occurs, and a kernel without it stays as it is.
+    bool whole_vectors = false;                         // passes/whole_vectors.h
+    bool pin_stack_slots = false;                       // passes/pin_stack_slots.h
+    std::vector<Halide::ImageParam> masked_tail_loads;  // passes/mask_tail_loads.h, of these inputs
+    // Prefetches, after all that changes the loads whose addresses they take: passes/prefetch.h.
+    bool prefetch_into_all_caches = false;
+    std::vector<Prefetch> prefetches;
+};
+
+// Adds the passes to the pipeline, whose schedule is complete or is completed afterwards.
+void lower(Halide::Pipeline, const Passes &, const Halide::Target &);
+
+}  // namespace attune

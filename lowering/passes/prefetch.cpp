@@ -1,0 +1,110 @@
+#include "lowering/passes/prefetch_parts.h"
+
+namespace attune {
+using namespace prefetch_parts;
+
+namespace {
+
+class IntoCaches : public RequiredPass {
+    using RequiredPass::visit;
+
+    static const Call *prefetch_in(const Stmt &s) {
+        const Evaluate *evaluate = s.as<Evaluate>();
+        const Call *call = evaluate ? evaluate->value.as<Call>() : nullptr;
+        return call && call->is_intrinsic(Call::prefetch) ? call : nullptr;
+    }
+    // The line that is `line` lines behind the place.
+    static Stmt fetched(const Call *op, const Expr &place, const Expr &line) {
+        const Expr bytes = cast<int64_t>(place) * op->type.bytes(), behind = cast<int64_t>(line) * cache_line_bytes;
+        return fetch_into_all_caches(reinterpret(UInt(64), op->args[0]) + reinterpret(UInt(64), bytes) +
+                                     reinterpret(UInt(64), behind));
+    }
+
+    Stmt visit(const Evaluate *op) override {
+        const Call *prefetch = prefetch_in(op);
+        if (!prefetch) return op;
+        found_ = true;
+        return fetched(prefetch, prefetch->args[1], 0);
+    }
+    // Halide 21 counts the lines of a row in bytes and steps through them in elements.
+    Stmt visit(const For *op) override {
+        const Call *prefetch = prefetch_in(op->body);
+        if (!prefetch || !starts_with(op->name, "prefetch_split")) return RequiredPass::visit(op);
+        found_ = true;
+        const Expr row = substitute(op->name, 0, prefetch->args[1]);
+        const auto lines = as_const_int(op->extent);
+        if (!lines)
+            return For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api,
+                             fetched(prefetch, row, Variable::make(Int(32), op->name)));
+        std::vector<Stmt> all;
+        for (int n = 0; n < *lines; n++) all.push_back(fetched(prefetch, row, n));
+        return Block::make(all);
+    }
+
+public:
+    IntoCaches() : RequiredPass("a kernel whose prefetches are to go into all caches has none") {}
+};
+
+// One prefetch for each line, ahead of the loads of a round.
+class FetchLines : public Fetch {
+    using Fetch::visit;
+    const LoweredLoop outer_;
+    const int rounds_;
+    std::map<std::string, Expr> later_;  // what depends on the outer loop, as it will be
+
+    // A let that depends on the outer loop is there once more, with its value of later: so what it divides is divided outside
+    // the inner loops.
+    Stmt visit(const LetStmt *op) override {
+        const Expr value = substitute(later_, op->value);
+        if (equal(value, op->value)) return IRMutator::visit(op);
+        const std::string name = unique_name(op->name + ".later");
+        later_[op->name] = Variable::make(value.type(), name);
+        const Stmt body = mutate(op->body);
+        later_.erase(op->name);
+        return LetStmt::make(op->name, op->value, LetStmt::make(name, value, body));
+    }
+
+    Stmt visit(const For *op) override {
+        const bool outer = later_.empty() && outer_.is(op->name);
+        if (outer) later_[op->name] = counter(op->name) + rounds_;
+        const Stmt s = !later_.empty() && inner_.is(op->name) ? fetching(op) : IRMutator::visit(op);
+        if (outer) later_.clear();
+        return s;
+    }
+
+    Stmt fetching(const For *op) {
+        Places places(input_);
+        op->body.accept(&places);
+        std::vector<Stmt> round;
+        for (const Expr &place : places.found)
+            round.push_back(fetch_into_all_caches(address(cast<int64_t>(substitute(later_, place)) * places.element_bytes)));
+        found_ = found_ || !round.empty();
+        round.push_back(op->body);
+        return with_body(op, Block::make(round));
+    }
+
+public:
+    FetchLines(const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer, int rounds)
+        : Fetch(input, inner), outer_(outer), rounds_(rounds) {}
+};
+
+}  // namespace
+
+void add_prefetch(Pipeline pipeline, const Prefetch &prefetch) {
+    if (const auto *lines = std::get_if<PrefetchLines>(&prefetch.what)) {
+        if (lines->rounds == 0) return;
+        pipeline.add_custom_lowering_pass(new FetchLines(prefetch.input, lines->inner, lines->outer, lines->rounds));
+    } else if (const auto *runs = std::get_if<PrefetchRuns>(&prefetch.what)) {
+        pipeline.add_custom_lowering_pass(prefetch_pass(prefetch.input, *runs));
+    } else {
+        pipeline.add_custom_lowering_pass(prefetch_pass(prefetch.input, std::get<PrefetchRows>(prefetch.what)));
+    }
+}
+
+void fetch_ahead(Stage stage, const ImageParam &input, const RVar &loop, int rounds) {
+    if (rounds > 0) stage.prefetch(input, loop, loop, rounds, PrefetchBoundStrategy::NonFaulting);
+}
+
+void prefetch_into_all_caches(Pipeline pipeline) { pipeline.add_custom_lowering_pass(new IntoCaches); }
+
+}  // namespace attune

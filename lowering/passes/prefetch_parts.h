@@ -1,0 +1,80 @@
+// What the passes that fetch share.
+#pragma once
+#include "lowering/passes/prefetch.h"
+#include "lowering/required_pass.h"
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace attune {
+// prefetch_next.cpp.
+Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRuns &);
+Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRows &);
+}  // namespace attune
+
+namespace attune::prefetch_parts {
+using namespace Halide;
+using namespace Halide::Internal;
+
+inline Stmt fetch_into_all_caches(const Expr &address) {
+    constexpr int read = 0, all_caches = 3, data = 1;
+    return Evaluate::make(
+        Call::make(Int(32), "llvm.prefetch.p0", {reinterpret(Handle(), address), read, all_caches, data}, Call::Extern));
+}
+
+// Where the loads of a buffer begin, one of those that share a line.
+class Places : public IRVisitor {
+    using IRVisitor::visit;
+    const std::string &buffer_;
+    std::map<std::string, Expr> lets_;  // those around
+
+    template<typename T> void visit_let(const T *op) {
+        op->value.accept(this);
+        lets_[op->name] = substitute(lets_, op->value);
+        op->body.accept(this);
+        lets_.erase(op->name);
+    }
+    void visit(const Let *op) override { visit_let(op); }
+    void visit(const LetStmt *op) override { visit_let(op); }
+    void visit(const Load *op) override {
+        IRVisitor::visit(op);
+        const Ramp *ramp = op->index.as<Ramp>();
+        const Expr place = substitute(lets_, ramp ? ramp->base : op->index);
+        if (op->name != buffer_ || !place.type().is_scalar()) return;
+        element_bytes = op->type.bytes();
+        for (const Expr &other : found) {
+            const auto apart = as_const_int(simplify(place - other));
+            if (apart && std::abs(*apart) * element_bytes < cache_line_bytes) return;
+        }
+        found.push_back(place);
+    }
+
+public:
+    std::vector<Expr> found;  // in elements
+    int element_bytes = 1;
+    explicit Places(const std::string &buffer) : buffer_(buffer) {}
+};
+
+// What `inner` reads of an input is fetched for when loops around it are further.
+class Fetch : public RequiredPass {
+protected:
+    using RequiredPass::visit;
+    const std::string input_;
+    const LoweredLoop inner_;
+
+    Expr address(const Expr &bytes) const {
+        return reinterpret(UInt(64), Variable::make(Handle(), input_)) + reinterpret(UInt(64), bytes);
+    }
+    static Expr counter(const std::string &loop) { return Variable::make(Int(32), loop); }
+    static Stmt with_body(const For *op, const Stmt &body) {
+        return For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api, body);
+    }
+
+public:
+    Fetch(const ImageParam &input, const LoweredLoop &inner)
+        : RequiredPass("nothing to fetch: no loop over " + inner.var + " of " + inner.func.name() + " reads " + input.name()),
+          input_(input.name()), inner_(inner) {}
+};
+
+}  // namespace attune::prefetch_parts

@@ -1,0 +1,25 @@
+// Calls of users' attention, as the functions of a library of attune_add_attention() make them.
+#pragma once
+#include "attune/block_mask.h"
+#include "attune/detail/registration.h"
+#include "attune/sdpa_backward.h"
+#include <optional>
+
+namespace attune::detail {
+
+// What the caller gives for a capture: a buffer, or a number.
+struct CaptureArgument {
+    ConstView buffer = {};
+    std::optional<double> number = {};
+};
+
+ATTUNE_API Status run_user_attention(Context &, const AttentionRecord &, const ConstView &query, const ConstView &key,
+                                     const ConstView &value, const View &out, const SdpaOptions &,
+                                     ArrayView<const CaptureArgument>, BlockMask *) noexcept;
+// grad_captures: one for each capture; not given where it is not wanted.
+ATTUNE_API Status run_user_attention_backward(Context &, const AttentionRecord &, const ConstView &query, const ConstView &key,
+                                              const ConstView &value, const SdpaForward &, const SdpaGradients &,
+                                              ArrayView<const View> grad_captures, const SdpaOptions &,
+                                              ArrayView<const CaptureArgument>, BlockMask *) noexcept;
+
+}  // namespace attune::detail

@@ -1,0 +1,57 @@
+// The functions of our modules for x86 in kernels: each is found, for vectors of any size, in assembly and bitcode alike.
+#include "lowering/instructions/bf16.h"
+#include "lowering/instructions/powers.h"
+#include "tests/lowering/code.h"
+#include "tests/support/catch.h"
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+namespace {
+using namespace Halide;
+
+const Target zen4("x86-64-linux-avx-avx2-f16c-fma-sse41-avx512-avx512_skylake-avx512_cannonlake-avx512_zen4-no_runtime");
+
+// A kernel as assembly and as bitcode.
+std::string made(Func out, const std::vector<Argument> &arguments, OutputFileType type) {
+    const std::filesystem::path file = std::filesystem::temp_directory_path() / ("attune_lowering_" + std::to_string(getpid()));
+    out.compile_to({{type, file.string()}}, arguments, "kernel", zen4);
+    std::ostringstream text;
+    text << std::ifstream(file, std::ios::binary).rdbuf();
+    std::filesystem::remove(file);
+    return text.str();
+}
+}  // namespace
+
+TEST_CASE("powers are instructions for one float and for vectors of any size", "[lowering]") {
+    for (const int lanes : {1, 8, 16, 24, 64}) {
+        INFO(lanes << " lanes");
+        ImageParam x(Float(32), 1, "x");
+        Func out("out");
+        Var i("i");
+        const attune::PowerInstructions powers = attune::power_instructions(zen4);
+        out(i) = powers.scaled(x(i) * 2.0f, powers.nearest(x(i)));
+        if (lanes > 1) out.vectorize(i, lanes, TailStrategy::RoundUp);
+        const std::string assembly = made(out, {x}, OutputFileType::assembly),
+                          bitcode = made(out, {x}, OutputFileType::bitcode);
+        CHECK(has(assembly, "vscalefps"));
+        CHECK((has(assembly, "vrndscaleps\t$8") || has(assembly, "vroundps\t$8")));
+        CHECK_FALSE(has(assembly, "attune_"));  // no call is left
+        CHECK(has(bitcode, lanes == 1 ? "llvm.x86.avx512.mask.scalef.ps.128" : "llvm.x86.avx512.mask.scalef.ps.512"));
+    }
+    CHECK_FALSE(attune::power_instructions(Target("x86-64-linux-avx-avx2-fma-sse41")).nearest);
+}
+
+TEST_CASE("Halide's functions for bf16 are there", "[lowering]") {
+    ImageParam x(Float(32), 1, "x"), y(BFloat(16), 1, "y");
+    Func rounded("rounded"), dot("dot"), out("out");
+    Var i("i");
+    RDom r(0, 2, "r");
+    rounded(i) = attune::rounding_to_bf16(zen4)(x(i));
+    rounded.vectorize(i, 32, TailStrategy::RoundUp);
+    CHECK(has(made(rounded, {x}, OutputFileType::assembly), "vcvtne2ps2bf16"));
+    dot(i) += cast<float>(y(i * 2 + r)) * cast<float>(y(r));
+    dot.update().atomic().vectorize(r).vectorize(i, 16, TailStrategy::RoundUp);
+    dot.vectorize(i, 16, TailStrategy::RoundUp);
+    CHECK(has(made(dot, {y}, OutputFileType::assembly), "vdpbf16ps"));
+}

@@ -1,0 +1,201 @@
+// Each pass on the intermediate code of a small pipeline: what it makes of it, and what it refuses.
+#include "generators/math/transpose.h"
+#include "schedules/matrix_tiles.h"
+#include "schedules/transpose.h"
+#include "tests/lowering/code.h"
+#include "tests/support/catch.h"
+
+namespace {
+using namespace Halide;
+using namespace attune;
+
+const Target avx512("x86-64-linux-avx-avx2-f16c-fma-sse41-avx512-avx512_skylake-no_runtime");
+const Target amx("x86-64-linux-avx-avx2-f16c-fma-sse41-avx512-avx512_skylake-avx512_cannonlake-avx512_zen4-avx512_"
+                 "sapphirerapids-no_runtime");
+const Target cuda("x86-64-linux-cuda-cuda_capability_80-no_runtime");
+
+std::string refusal(const std::function<void()> &lowered) {
+    try {
+        lowered();
+    } catch (const CompileError &e) {
+        return e.what();
+    }
+    return "";
+}
+
+// The sums of rows of x.
+struct RowSums {
+    ImageParam x{Float(32), 2, "x"};
+    Func sum{"sum"}, out{"out"};
+    Var i{"i"};
+    RDom r{0, 256, "r"};
+
+    RowSums() {
+        sum(i) += x(r, i);
+        out(i) = sum(i);
+        sum.compute_at(out, i);
+        x.dim(0).set_bounds(0, 256);
+    }
+    LoweredLoop loop() const { return {sum, 1, r.x.name()}; }
+    Code code(const Passes &passes) { return code_of(out, {x}, passes, avx512); }
+};
+
+// A product of 32 x 64 and 64 x 32 elements of bf16, in four tiles.
+struct Tiles {
+    ImageParam a{BFloat(16), 2, "a"}, b{BFloat(16), 3, "b"};
+    Func product{"product"}, tiles, out{"out"};
+    Var x{"x"}, y{"y"};
+    RDom r{0, 64, "r"};
+
+    explicit Tiles(bool joined) {
+        product(x, y) += cast<float>(a(r, y)) * cast<float>(b(r % 2, x, r / 2));
+        out(x, y) = product(x, y);
+        tiles = product.in(out);
+        tiles.compute_at(out, Var::outermost()).bound_extent(x, 32).bound_extent(y, 32);
+        out.bound(x, 0, 32).bound(y, 0, 32).vectorize(x, 16);
+        RVar step("step"), term("term");
+        product.update().split(r, step, term, matrix_tile_depth);
+        schedule_matrix_tiles(tiles, product, {x, 32}, {y, 32}, term, step, joined ? 4 : 1);
+        b.dim(0).set_bounds(0, 2).dim(1).set_stride(2);
+        a.dim(0).set_min(0), a.dim(1).set_min(0), b.dim(1).set_min(0), b.dim(2).set_min(0);
+    }
+    Code code(const Passes &passes) { return code_of(out, {a, b}, passes, amx); }
+};
+}  // namespace
+
+TEST_CASE("tiles that share factors take their steps together", "[lowering]") {
+    const Code code = Tiles(true).code({.join_matrix_tiles = true});
+    CHECK(count(code.before, "tile_matmul") == 4);
+    CHECK(count(code.before, "for (product.s1.") == 4);
+    CHECK(count(code.after, "tile_matmul") == 4);
+    CHECK(count(code.after, "for (product.s1.") == 1);
+    CHECK(has(refusal([] { RowSums().code({.join_matrix_tiles = true}); }),
+              "a kernel whose matrix tiles are to be joined has none"));
+}
+
+TEST_CASE("tiles are loaded past L1", "[lowering]") {
+    const Code code = Tiles(true).code({.join_matrix_tiles = true, .load_tiles_past_l1 = true});
+    CHECK(count(code.after, "attune_tileloaddt1_bf16(") == count(code.before, "tile_load("));
+    CHECK_FALSE(has(code.after, "tile_load("));
+    CHECK(has(refusal([] { RowSums().code({.load_tiles_past_l1 = true}); }), "loads matrix tiles past L1 has none"));
+}
+
+TEST_CASE("a block is transposed by shuffles of whole vectors", "[lowering]") {
+    ImageParam in(Float(32), 2, "in");
+    Var row("row"), column("column"), in_block("in_block"), column_block("column_block");
+    const BlockTranspose block("block", 16, {}, [&](const Expr &r, const Expr &c) { return in(c, r); });
+    Func out("out");
+    out(row, column) = block(row, column, {});
+    out.split(column, column_block, in_block, 16, TailStrategy::RoundUp).align_bounds(row, 16);
+    schedule_blocks(Stage(out), out, row, in_block, column_block, {block});
+    const Code code = code_of(out, {in}, {.whole_vectors = true}, avx512);
+    const std::string first_two = "0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)";
+    CHECK(has(code.before, "block_0[ramp(0, 1, 16)] = shuffle(block_rows[ramp(0, 1, 30)], " + first_two));
+    CHECK(has(code.after, "block_0[ramp(0, 1, 16)] = shuffle(block_rows[ramp(0, 1, 16) aligned(16, 0)], "
+                          "block_rows[ramp(16, 1, 16) aligned(16, 0)], " +
+                              first_two));
+    CHECK(has(code.before, "shuffle(block_rows[ramp(2, 1, 30)]"));
+    CHECK_FALSE(has(code.after, "shuffle(block_rows[ramp(2, "));
+}
+
+TEST_CASE("an array with constant places has a stack slot of its own", "[lowering]") {
+    ImageParam in(Float(32), 2, "in");
+    Func copy("copy"), table("table"), out("out");
+    Var i("i"), j("j");
+    copy(i, j) = in(i, j) * 2.0f, table(i, j) = in(i, j) + 1.0f;
+    out(i, j) = copy(i, j) + table(clamp(cast<int>(in(i, j)), 0, 7), j);
+    out.bound(i, 0, 8).unroll(i);
+    copy.compute_at(out, j).store_in(MemoryType::Stack).bound(i, 0, 8).unroll(i);
+    table.compute_at(out, j).store_in(MemoryType::Stack).bound(i, 0, 8).unroll(i);
+    const Code code = code_of(out, {in}, {.pin_stack_slots = true}, avx512);
+    CHECK(has(code.before, "allocate copy[float32 * 8]"));
+    CHECK(has(code.after, "allocate copy[float32x4 * 2]"));
+    CHECK(has(code.after, "allocate table[float32 * 8]"));
+    const Target few_registers("x86-64-linux-avx-avx2-fma-sse41-no_runtime");
+    const Code same = code_of(out, {in}, {.pin_stack_slots = true}, few_registers);
+    CHECK(same.before == same.after);
+}
+
+TEST_CASE("the last vector of a row is a masked load", "[lowering]") {
+    ImageParam in(Float(32), 1, "in");
+    Param<int> last("last");
+    Func out("out");
+    Var i("i");
+    out(i) = in(min(i, last));
+    out.vectorize(i, 16, TailStrategy::RoundUp);
+    in.dim(0).set_min(0);
+    const Code code = code_of(out, {in, last}, {.masked_tail_loads = {in}}, avx512);
+    CHECK(has(code.before, "in[min(ramp("));
+    CHECK_FALSE(has(code.after, "in[min(ramp("));
+    CHECK(has(code.after, "<= x16("));
+    const Code other = code_of(out, {in, last}, {}, avx512);
+    CHECK(other.before == other.after);
+}
+
+TEST_CASE("each round of a loop prefetches for a later one", "[lowering]") {
+    RowSums sums;
+    const Code code = sums.code({.prefetches = {{sums.x, PrefetchLines{sums.loop(), sums.loop(), 8}}}});
+    CHECK_FALSE(has(code.before, "llvm.prefetch"));
+    CHECK(count(code.after, "llvm.prefetch.p0(") == 1);
+    CHECK(has(code.after, "+ 8"));
+    const std::string message = refusal([] {
+        RowSums other;
+        const LoweredLoop no_loop{other.out, 0, "no_loop"};
+        other.code({.prefetches = {{other.x, PrefetchLines{no_loop, no_loop, 8}}}});
+    });
+    CHECK(has(message, "nothing to fetch: no loop over no_loop of out"));
+}
+
+TEST_CASE("runs of lines are prefetched for the next round of a loop around", "[lowering]") {
+    RowSums sums;
+    const LoweredLoop rows{sums.out, 0, sums.i.name()};
+    const Code code = sums.code({.prefetches = {{sums.x, PrefetchRuns{sums.loop(), 16, {rows}, {{sums.loop(), 256}}}}}});
+    CHECK(count(code.after, "llvm.prefetch.p0(") == 1);
+    CHECK(has(code.after, "allocate runs"));
+    const Code row_by_row = sums.code({.prefetches = {{sums.x, PrefetchRows{{sums.loop()}, 16, {rows}}}}});
+    CHECK(count(row_by_row.after, "llvm.prefetch.p0(") == 1);
+    CHECK(has(row_by_row.after, "allocate lines_left"));
+}
+
+TEST_CASE("Halide's prefetches go into all caches", "[lowering]") {
+    RowSums sums;
+    fetch_ahead(sums.sum.update(), sums.x, sums.r.x, 8);
+    const Code code = sums.code({.prefetch_into_all_caches = true});
+    CHECK(has(code.before, "prefetch("));
+    CHECK(has(code.after, "llvm.prefetch.p0("));
+    CHECK(has(refusal([] { RowSums().code({.prefetch_into_all_caches = true}); }), "to go into all caches has none"));
+}
+
+TEST_CASE("a loop takes its bounds from its conditions", "[lowering]") {
+    ImageParam in(Float(32), 1, "in");
+    Param<int> begin("begin"), end("end");
+    Func out("trimmed");
+    Var i("i");
+    RDom r(0, 100, "r");
+    // A condition that Halide's solver does not look into.
+    r.where((cast<int>(r >= begin) & 1) != 0);
+    r.where((cast<int>(r < end) & 1) != 0);
+    out(i) += in(r);
+    const Code code = code_of(out, {in, begin, end}, {.trim_gpu_loops = true}, avx512);
+    CHECK(has(code.before, "for (trimmed.s1.r$x, 0, 100)"));
+    CHECK(has(code.before, "if ((int32("));
+    CHECK(has(code.after, "let taken_begin = max(0, begin)"));
+    CHECK(has(code.after, "for (trimmed.s1.r$x.taken, 0, max((min(0 + 100, end) - taken_begin)"));
+    CHECK_FALSE(has(code.after, "if ((int32("));
+}
+
+TEST_CASE("registers outside a loop over threads are a thread's own", "[lowering]") {
+    ImageParam in(Float(32), 2, "in");
+    Func sum("lane_sum"), out("out");
+    Var x("x"), y("y"), thread("thread"), block("block");
+    RDom r(0, 64, "r");
+    sum(x, y) += in(x, r) * cast<float>(y);
+    out(x, y) = sum(x, y);
+    out.bound(y, 0, 4).split(x, block, thread, 32).reorder(y, thread, block).gpu_blocks(block).gpu_threads(thread).unroll(y);
+    sum.compute_at(out, block).store_in(MemoryType::Register).reorder(y, x).unroll(y).gpu_threads(x);
+    sum.update().reorder(y, x, r).unroll(y).gpu_threads(x);
+    const Code code = code_of(out, {in}, {.thread_local_registers = true}, cuda);
+    CHECK(has(code.before, "lane_sum.0[.thread_id_x + 96] = "));
+    CHECK_FALSE(has(code.after, "lane_sum.0[.thread_id_x"));
+    CHECK(has(code.after, "lane_sum.0[96] = "));
+}
