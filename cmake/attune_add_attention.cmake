@@ -12,7 +12,7 @@
 # Numbers come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where there is one, else they are those of sdpa.
 # Ops, variants and symbols are named user_<NAME>..., as none of the library is.
 #
-# Needs Halide 21.0.0 and its CMake package, in an installed attune too; programs that link the library do not.
+# Needs Halide 21.0.0, its CMake package and llvm-as, in an installed attune too; programs that link the library do not.
 function(attune_add_attention name)
   attune_load_ops()
   cmake_parse_arguments(PARSE_ARGV 1 A "BACKWARD" "SOURCE;TYPE" "DTYPES;HEAD_DIMS;KINDS;SCHEDULES;TARGETS")

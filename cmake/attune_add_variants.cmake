@@ -5,7 +5,7 @@
 # show its numbers. Of records with one name in several folders the first counts. OPS and TARGETS: default all that the folders
 # have.
 #
-# Needs Halide 21.0.0 and its CMake package; programs that link the library do not.
+# Needs Halide 21.0.0, its CMake package and llvm-as; programs that link the library do not.
 function(attune_add_variants name)
   attune_load_ops()
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "FOLDERS;OPS;TARGETS")

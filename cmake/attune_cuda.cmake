@@ -61,8 +61,9 @@ find_program(ATTUNE_FATBINARY fatbinary HINTS /usr/local/cuda/bin)
 # attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of a
 # target of "device_targets", of every op that has a program for devices, joined to the library. In the library attune they are
 # rows of its table, elsewhere a source registers them. AS: the same schedules and numbers for another device, under another
-# name, and without code for GPUs. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names, and
-# ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.ptx beside the objects.
+# name, and without code for GPUs. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names,
+# ATTUNE_DEVICE_KERNELS_LEFT_OUT, those that do not match, and ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.ptx beside the
+# objects.
 function(attune_add_device_kernels library)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "TARGET;AS;HALIDE;ONLY" "")
   string(JSON halide GET "${ATTUNE_TARGETS_JSON}" device_targets ${A_TARGET} halide)
@@ -82,6 +83,7 @@ function(attune_add_device_kernels library)
   set(symbols "")
   set(rows "")
   set(names "")
+  set(left_out "")
   foreach(op IN LISTS ATTUNE_OPS)
     if(NOT ATTUNE_DEVICE_PROGRAM_${op} OR NOT op IN_LIST ATTUNE_BUILT_OPS)
       continue()
@@ -91,7 +93,11 @@ function(attune_add_device_kernels library)
     foreach(key IN LISTS ATTUNE_KEYS)
       attune_describe_variant(${op} ${target} "${key}")
       # Without clang, none for tensor cores.
-      if(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR (A_ONLY AND NOT variant MATCHES "${A_ONLY}") OR (schedule MATCHES "^mma" AND NOT ATTUNE_CLANG))
+      if(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR (schedule MATCHES "^mma" AND NOT ATTUNE_CLANG))
+        continue()
+      endif()
+      if(A_ONLY AND NOT variant MATCHES "${A_ONLY}")
+        list(APPEND left_out ${variant})
         continue()
       endif()
       set(instruction "")
@@ -121,6 +127,7 @@ function(attune_add_device_kernels library)
     target_sources(${library} PRIVATE ${folder}/variants.cpp)
   endif()
   set(ATTUNE_DEVICE_KERNELS ${names} PARENT_SCOPE)
+  set(ATTUNE_DEVICE_KERNELS_LEFT_OUT ${left_out} PARENT_SCOPE)
   set(ATTUNE_DEVICE_KERNELS_FOLDER ${folder} PARENT_SCOPE)
 endfunction()
 

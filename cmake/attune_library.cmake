@@ -20,7 +20,7 @@ configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
 if(BUILD_SHARED_LIBS)
   add_library(attune SHARED)
-  set_target_properties(attune PROPERTIES DEFINE_SYMBOL "")  # the same objects as of an archive
+  set_target_properties(attune PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON DEFINE_SYMBOL "")
   target_link_options(attune PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/attune.map)
   set_property(TARGET attune APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/attune.map)
 else()
@@ -61,8 +61,9 @@ attune_add_sources(multi_head layers/multi_head layers/multi_head_checks)
 attune_add_sources(multi_head_backward layers/multi_head_backward)
 attune_add_sources(masked_softmax softmax/masked_softmax)
 attune_add_sources(masked_softmax_backward softmax/masked_softmax_backward)
-# The archive becomes part of a shared object wherever a user makes one that calls it; that shows the API alone, too.
-set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+# The archive becomes part of a shared object wherever a user makes one that calls it. There nothing is hidden: a program and its
+# plug-ins that hold copies of the library and share names share all of it, so that none calls into a copy that was unloaded.
+set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include ${PROJECT_BINARY_DIR}/include FILES ${attune_headers})
 # The headers are C++17, so that a project's own standard stays as it is.
 target_compile_features(attune PUBLIC cxx_std_17 PRIVATE cxx_std_20)

@@ -12,18 +12,21 @@ set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/h
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
-set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions, each with Halide's of its name
+set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions
 set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
-set(attune_part_attention_generator generators/attention/forward/builder.cpp generators/attention/forward/builder_dropout.cpp
-  generators/attention/forward/builder_merge.cpp generators/attention/equations/scores.cpp
-  generators/attention/equations/score_derivative.cpp generators/attention/equations/user_attention.cpp)
+set(attune_part_attention_generator generators/attention/equations/masked.cpp generators/attention/equations/score.cpp
+  generators/attention/equations/score_units.cpp generators/attention/equations/scores.cpp
+  generators/attention/equations/score_derivative.cpp generators/attention/equations/user_attention.cpp
+  generators/attention/forward/builder.cpp generators/attention/forward/builder_dropout.cpp
+  generators/attention/forward/builder_merge.cpp)
 set(attune_part_sdpa_generator generators/attention/forward/blocked_stages.cpp
   generators/attention/forward/bf16_dot_stages.cpp generators/attention/forward/amx_stages.cpp
-  generators/attention/forward/weights_stages.cpp generators/programs/sdpa_generator.cpp schedules/sdpa/root.cpp
-  schedules/sdpa/scores.cpp schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp
+  generators/attention/forward/weights_stages.cpp generators/programs/sdpa_forms.cpp generators/programs/sdpa_generator.cpp
+  schedules/sdpa/root.cpp schedules/sdpa/scores.cpp schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp
   schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp schedules/sdpa/split.cpp schedules/sdpa/weights.cpp
   schedules/sdpa/autoscheduled.cpp)
-set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_generator.cpp
+set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.cpp
+  generators/programs/sdpa_backward_generator.cpp
   generators/attention/backward/blocked_stages.cpp generators/attention/backward/scores.cpp
   generators/attention/backward/bf16_dot.cpp generators/attention/backward/amx.cpp generators/attention/backward/terms.cpp
   generators/attention/backward/captures.cpp generators/attention/backward/captured.cpp schedules/sdpa/backward.cpp

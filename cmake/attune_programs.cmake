@@ -46,10 +46,11 @@ endfunction()
 # and AMX in a program.
 function(attune_need_instruction_modules result)
   if(NOT TARGET attune_instruction_modules)
-    find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15 llvm-as-14)
+    find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15
+      llvm-as-14)
     if(NOT ATTUNE_LLVM_AS)
-      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) or "
-        "name it in ATTUNE_LLVM_AS")
+      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) "
+        "or name it in ATTUNE_LLVM_AS")
     endif()
     set(folder ${ATTUNE_SOURCE_DIR}/lowering/instructions)
     set(script ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake)

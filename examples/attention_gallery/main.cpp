@@ -155,9 +155,7 @@ bool parse(int argc, char **argv, Options &options) {
 }  // namespace
 
 int main(int argc, char **argv) {
-    const std::vector<Entry> all = {alibi(),       softcap(),         relative_position(), sink_window(),      prefix_lm(),
-                                    documents(),   block_diagonal(),  neighbourhood(),     column_intervals(), rbf_tanh(),
-                                    temperature(), distance_dropout()};
+    const std::vector<Entry> all = {GALLERY_ENTRIES};  // of CMakeLists.txt
     Options options;
     bool known = parse(argc, argv, options);
     for (const std::string &name : options.entries)

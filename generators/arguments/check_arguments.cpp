@@ -64,7 +64,7 @@ bool same(const KernelArgument &own, const KernelArgument &declared) {
 }
 
 std::string at(const std::vector<KernelArgument> &list, std::size_t n) {
-    return n < list.size() ? list[n].name + ", a " + type_in_words(list[n]) : "none";
+    return n < list.size() ? list[n].name + " (" + type_in_words(list[n]) + ")" : "none";
 }
 
 // The word behind an option, or nothing.

@@ -8,8 +8,8 @@ class AbstractGenerator;
 
 namespace attune {
 
-// Where the inputs and outputs of a generator, whose parameters are set to `given`, first differ from its list in kernel_arguments.cpp,
-// in a line; empty if nowhere, or if it has no list: the runtime calls no kernel of those.
+// Where the inputs and outputs of a generator, whose parameters are set to `given`, first differ from its list in
+// kernel_arguments.cpp, in a line; empty if nowhere, or if it has no list: the runtime calls no kernel of those.
 std::string argument_mismatch(Halide::Internal::AbstractGenerator &, const ParameterValues &given);
 
 // The same for the generator and parameters of a command line of its program; says on stderr where they differ. Run behind the

@@ -3,27 +3,24 @@
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/accumulator.h"
-#include "lowering/instructions/bf16.h"
-#include "lowering/instructions/powers.h"
+#include "generators/programs/sdpa_backward_forms.h"
 #include "lowering/lower.h"
-#include "schedules/matrix_tiles.h"
-#include "schedules/sdpa/backward_schedules.h"
-#include "schedules/transpose.h"
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, tiles, pairs, matrix_tiles };
+enum class Schedule {};  // a row of backward_forms()
 enum class Kind { plain, scored, training };
 enum class Pair { product, cosine, gaussian, additive };
 
+std::map<std::string, Schedule> schedules() {
+    std::map<std::string, Schedule> names;
+    for (const attune::BackwardForm &form : attune::backward_forms()) names.emplace(form.schedule, Schedule(int(names.size())));
+    return names;
+}
+
 class SdpaBackward : public Halide::Generator<SdpaBackward> {
 public:
-    GeneratorParam<Schedule> schedule_name{"schedule",
-                                           Schedule::root,
-                                           {{"root", Schedule::root},
-                                            {"tiles", Schedule::tiles},
-                                            {"pairs", Schedule::pairs},
-                                            {"matrix_tiles", Schedule::matrix_tiles}}};
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule(0), schedules()};
     GeneratorParam<Kind> kind{
         "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
     GeneratorParam<Pair> pair{
@@ -114,37 +111,30 @@ public:
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
         if (blocks) in.blocks = *blocks;
         attune::Score score = steps();
-        attune::BackwardShape shape{dtype,        accumulator(), tile_q,        chunk,     head_dim == 0,
-                                    term_queries, term_keys,     block_queries, block_keys};
+        numerics = form().numerics({dtype, accumulator(), tile_q, chunk, term_queries, term_keys}, target);
+        const attune::BackwardHints hints = form().hints(tuning(), accumulator(), head_dim);
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
         if (pair == Pair::cosine) score.pair.unit_rows = true;
-        if (const int side = attune::block_side(accumulator(), {chunk}); schedule_name == Schedule::tiles && side > 1)
-            shape.transposed_block = side;
-        shape.matrix_tiles = schedule_name == Schedule::matrix_tiles;
-        shape.every_tile_in_full = schedule_name == Schedule::root;
-        if (schedule_name == Schedule::pairs || shape.matrix_tiles) shape.round_pairs = attune::rounding_to_bf16(target);
-        if (schedule_name != Schedule::root) shape.powers = attune::power_instructions(target);
         if (captured) {
-            stages = attune::captured_stages(in, shape, score, {user_inputs.buffers(), *which});
+            stages = attune::captured_stages(in, numerics, hints, score, {user_inputs.buffers(), *which});
             *captured = stages.captured;
             return;
         }
         if (captures) {
-            stages = attune::capture_stages(in, shape, score,
+            stages = attune::capture_stages(in, numerics, hints, score,
                                             {*before, before->dim(0).extent(), before->dim(1).extent(), *step, *keeps_queries});
             *grad_capture = stages.capture_out;
             return;
         }
-        stages = attune::backward_stages(in, shape, score);
+        stages = attune::backward_stages(in, numerics, hints, score);
         *grad_query = stages.query_out, *grad_key = stages.key_out, *grad_value = stages.value_out;
         if (grad_bias) *grad_bias = stages.bias_out;
         if (grad_weight) *grad_weight = stages.weight_out;
     }
 
     void schedule() {
-        attune::lower(get_pipeline(), {.join_matrix_tiles = schedule_name == Schedule::matrix_tiles, .whole_vectors = true},
-                      target);
+        attune::lower(get_pipeline(), {.join_matrix_tiles = numerics.matrix_tiles, .whole_vectors = true}, target);
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
         for (auto *in : {&key, &value, &row_lse, &row_delta})
@@ -164,23 +154,13 @@ public:
         if (blocks)
             for (int n = 0; n < 3; n++) blocks->dim(n).set_min(0).set_stride(n == 0 ? Expr(1) : Expr());
         user_inputs.constrain();
-        const attune::BackwardTuning tuning{tile_q,          chunk,        query_tile, key_vectors,   row_tile,
-                                            channel_vectors, term_queries, term_keys,  block_queries, block_keys};
         if (captured) {
             captured->dim(0).set_min(0);
-            if (schedule_name == Schedule::root)
-                attune::schedule_backward_root(stages, {*captured});
-            else
-                attune::schedule_captured(stages, *captured, tuning, target);
-            return;
+            return form().captured(stages, *captured, tuning(), target);
         }
         if (captures) {
             for (int n = 0; n < 2; n++) before->dim(n).set_min(0), grad_capture->dim(n).set_min(0);
-            if (schedule_name == Schedule::root)
-                attune::schedule_backward_root(stages, {*grad_capture});
-            else
-                attune::schedule_captures(stages, *grad_capture, tuning, target);
-            return;
+            return form().capture(stages, *grad_capture, tuning(), target);
         }
         for (auto *out : {grad_query, grad_key, grad_value}) {
             for (int n = 0; n < out->dimensions(); n++) out->dim(n).set_min(0);
@@ -195,14 +175,7 @@ public:
             for (int n = 0; n < 2; n++) grad_weight->dim(n).set_min(0);
             outputs.push_back(*grad_weight);
         }
-        if (schedule_name == Schedule::root)
-            attune::schedule_backward_root(stages, outputs);
-        else if (schedule_name == Schedule::matrix_tiles)
-            attune::schedule_backward_matrix_tiles(stages, outputs, tuning, target, head_dim);
-        else if (stages.full.term.defined())
-            attune::schedule_backward_terms(stages, outputs, tuning, target);
-        else
-            attune::schedule_backward(stages, outputs, tuning, target);
+        form().gradients(stages, outputs, tuning(), target, head_dim);
     }
 
 private:
@@ -217,7 +190,14 @@ private:
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
                      *grad_bias = nullptr, *grad_weight = nullptr, *captured = nullptr;
     attune::UserInputs user_inputs;
+    attune::BackwardNumerics numerics;
     attune::BackwardStages stages;
+
+    const attune::BackwardForm &form() const { return attune::backward_forms()[std::size_t(Schedule(schedule_name))]; }
+    attune::BackwardTuning tuning() const {
+        return {tile_q,          chunk,        query_tile, key_vectors,   row_tile,
+                channel_vectors, term_queries, term_keys,  block_queries, block_keys};
+    }
 
     // With the others, where pairs are computed once for all of them. Users' attention has captures instead.
     bool gives_bias() const {

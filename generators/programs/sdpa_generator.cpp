@@ -2,34 +2,25 @@
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/accumulator.h"
-#include "lowering/instructions/bf16.h"
-#include "lowering/instructions/powers.h"
-#include "lowering/lower.h"
+#include "generators/programs/sdpa_forms.h"
 #include "lowering/require.h"
-#include "schedules/matrix_tiles.h"
-#include "schedules/sdpa/sdpa_schedules.h"
-#include "schedules/transpose.h"
 #include <optional>
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, prefill, pairs, tiles, decode, split, rows, mullapudi2016, adams2019 };
+enum class Schedule {};  // a row of sdpa_forms()
 enum class Kind { plain, scored, training, weights };
 enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
 
+std::map<std::string, Schedule> schedules() {
+    std::map<std::string, Schedule> names;
+    for (const attune::NamedForm &form : attune::sdpa_forms()) names.emplace(form.schedule, Schedule(int(names.size())));
+    return names;
+}
+
 class Sdpa : public Halide::Generator<Sdpa> {
 public:
-    GeneratorParam<Schedule> schedule_name{"schedule",
-                                           Schedule::root,
-                                           {{"root", Schedule::root},
-                                            {"prefill", Schedule::prefill},
-                                            {"pairs", Schedule::pairs},
-                                            {"tiles", Schedule::tiles},
-                                            {"decode", Schedule::decode},
-                                            {"split", Schedule::split},
-                                            {"rows", Schedule::rows},
-                                            {"mullapudi2016", Schedule::mullapudi2016},
-                                            {"adams2019", Schedule::adams2019}}};
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule(0), schedules()};
     GeneratorParam<Kind> kind{
         "kind",
         Kind::plain,
@@ -95,95 +86,26 @@ public:
     }
 
     void generate() {
+        form = attune::sdpa_forms()[std::size_t(Schedule(schedule_name))].make(kernel(), numbers(), target);
         attune::SdpaInputs in = inputs();
-        const attune::Score score = score_of(in);
-        const bool split = splits();
-        const bool transposes = kind != Kind::plain && schedule_name != Schedule::root && !split;
-        const bool in_blocks =
-            (schedule_name == Schedule::prefill || schedule_name == Schedule::rows || schedule_name == Schedule::tiles) &&
-            !is_additive() && head_dim % block_side() == 0 && tile_q % block_side() == 0;
-        attune::SdpaShape shape{accumulator(), chunk, keys_together(), tile_q, head_dim == 0};
-        shape.pair_block = transposes ? block_side() : split ? 1 : 0;
-        shape.widens_chunks = schedule_name != Schedule::decode;
-        shape.widens_by_line = prefill_tuning().line_channels > 0;
-        shape.out_block = schedule_name == Schedule::tiles || in_blocks ? block_side() : 0;
-        shape.query_block = in_blocks ? block_side() : 0;
-        shape.joins_passes =
-            schedule_name == Schedule::prefill || schedule_name == Schedule::split || schedule_name == Schedule::rows;
-        // Where a table may mask any key, no block is known to be whole.
-        shape.whole_blocks = split || (schedule_name == Schedule::prefill && kind == Kind::plain);
-        if (schedule_name == Schedule::decode)
-            shape.channel_group = attune::decode_channel_group(target, accumulator(), head_dim);
-        if (split && accumulator() == dtype) shape.sum_keys = sum_keys();
-        if (schedule_name == Schedule::prefill || schedule_name == Schedule::pairs || schedule_name == Schedule::rows || split)
-            shape.powers = attune::power_instructions(target);
-        if (kind == Kind::weights) {
-            weights = attune::weights_stages(in, shape, score, *probabilities);
-            *out = weights.out;
-        } else if (schedule_name == Schedule::tiles) {
-            tile_stages.emplace(
-                attune::tile_stages(in, shape, score, attune::rounding_to_bf16(target), attune::matrix_tile_depth));
-            *out = tile_stages->s.out;
-        } else if (in_pairs()) {
-            const auto round = attune::rounding_to_bf16(target);
-            pair_stages =
-                split ? attune::pair_split_stages(in, shape, score, round) : attune::pair_stages(in, shape, score, round);
-            *out = pair_stages.s.out;
-        } else {
-            stages = split ? attune::sdpa_split_stages(in, shape, score) : attune::sdpa_stages(in, shape, score);
-            *out = stages.out;
-        }
+        *out = form.stages(in, score_of(in));
     }
 
     void schedule() {
         constrain_layout();
-        attune::Passes passes;
-        const Expr value_dim = in_value_dim();
-        attune::require(prefetch_tiles == 0 || schedule_name == Schedule::prefill, "prefetch_tiles is for prefill");
-        attune::require(prefetch_queries == 0 || schedule_name == Schedule::prefill, "prefetch_queries is for prefill");
-        attune::require(prefetch_tables == 0 || ((schedule_name == Schedule::prefill || in_pairs()) && bias),
+        attune::require(prefetch_tiles == 0 || form.fetches_tiles, "prefetch_tiles is for prefill");
+        attune::require(prefetch_queries == 0 || form.fetches_tiles, "prefetch_queries is for prefill");
+        attune::require(prefetch_tables == 0 || (form.fetches_tables && bias),
                         "prefetch_tables is for prefill and pairs of a kind that has a bias");
-        if (using_autoscheduler()) {
+        attune::Passes passes;
+        attune::SdpaTensors tensors{query, key, {}, in_value_dim(), {}};
+        if (value) tensors.value = *value;
+        if (prefetch_tables)
+            tensors.fetched_tables = {{*bias, Func(*bias).name(), *has_bias}, {*mask, Func(*mask).name(), *has_mask}};
+        if (using_autoscheduler())
             set_estimates();
-        } else if (kind == Kind::weights) {
-            if (schedule_name == Schedule::root)
-                attune::schedule_weights_root(weights, *out);
-            else
-                attune::schedule_weights(weights, *out, {chunk, tile_q, key_tile}, target);
-        } else if (schedule_name == Schedule::prefill) {
-            attune::schedule_prefill(stages, *out, prefill_tuning(), target, value_dim);
-            if (prefetch_tiles) attune::fetch_next_tiles(stages, passes, key, *value, channel_tile);
-            if (prefetch_queries) attune::fetch_next_queries(stages, *out, passes, query, head_dim);
-        } else if (schedule_name == Schedule::decode) {
-            attune::schedule_decode(
-                in_pairs() ? pair_stages.s : stages, *out,
-                {chunk, tile_q, keys_together(), key_tile, value_block, channel_tile, value_rows, prefetch_keys}, target,
-                value_dim, key, *value, in_pairs() ? &pair_stages : nullptr);
-            passes.prefetch_into_all_caches = prefetch_keys > 0;
-        } else if (schedule_name == Schedule::tiles) {
-            attune::schedule_matrix_tiles(*tile_stages, *out, {chunk, tile_q, keys_together(), channel_tile}, target,
-                                          value_dim);
-            passes.join_matrix_tiles = true;
-        } else if (in_pairs()) {
-            attune::schedule_pairs(pair_stages, *out, prefill_tuning(), target, value_dim);
-        } else if (schedule_name == Schedule::split) {
-            attune::PrefillTuning tuning = prefill_tuning();
-            tuning.sum_keys = stages.full.block_sum.defined() ? sum_keys() : 0;
-            attune::schedule_split(stages, *out, tuning, target, value_dim);
-        } else if (schedule_name == Schedule::mullapudi2016) {
-            attune::schedule_mullapudi2016(get_pipeline(), target);
-        } else if (schedule_name == Schedule::adams2019) {
-            attune::schedule_adams2019(get_pipeline(), target);
-        } else {
-            attune::schedule_root(stages, *out);
-        }
-        if (prefetch_tables) {
-            const auto fetch = [&](const Input<Buffer<>> &table, const Expr &given) {
-                attune::fetch_tables(in_pairs() ? pair_stages.s : stages, passes, table, Halide::Func(table).name(), given,
-                                     prefill_tuning());
-            };
-            fetch(*bias, *has_bias), fetch(*mask, *has_mask);
-        }
+        else
+            form.schedule(*out, tensors, passes);
         passes.whole_vectors = passes.pin_stack_slots = true;
         if (head_dim == 0) passes.masked_tail_loads = {query, key};
         if (head_dim == 0 && value) passes.masked_tail_loads.push_back(*value);
@@ -199,42 +121,26 @@ private:
                     *threshold = nullptr;
     Output<Func> *out = nullptr;
     attune::UserInputs user_inputs;
-    attune::SdpaStages stages;
-    attune::PairStages pair_stages;
-    std::optional<attune::TileStages> tile_stages;
-    attune::WeightsStages weights;
+    attune::SdpaForm form;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
-    attune::PrefillTuning prefill_tuning() const {
-        attune::PrefillTuning tuning{chunk, tile_q, key_tile, channel_tile};
-        if (schedule_name == Schedule::prefill) tuning.line_channels = attune::line_channels_of(tuning, dtype, accumulator());
-        return tuning;
+    attune::SdpaNumbers numbers() const {
+        return {chunk,       tile_q,     key_tile,      channel_tile,        key_block == 0 ? key_tile : key_block,
+                value_block, value_rows, prefetch_keys, prefetch_tiles != 0, prefetch_queries != 0};
     }
-    // Chunks of split-KV are long: at most 64 keys are summed one after another.
-    int sum_keys() const {
-        int keys = std::max(64 / keys_together(), 1) * keys_together();
-        while (keys > keys_together() && chunk % keys != 0) keys -= keys_together();
-        return keys;
-    }
-    int keys_together() const { return key_block == 0 ? key_tile : key_block; }
-    // Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.
-    bool in_pairs() const {
-        if (schedule_name == Schedule::pairs) return true;
+    attune::SdpaKernel kernel() const {
         const attune::UserAttention *user = attune::user_attention();
-        if (user && user->probability) return false;
-        return schedule_name == Schedule::decode && kind != Kind::training && pair == Pair::dot_product &&
-               static_cast<Type>(dtype).is_bfloat() && head_dim != 0 && head_dim % 32 == 0 &&
-               attune::gains_by_pairs_of_bf16(target);
+        attune::SdpaKernel kernel{dtype, accumulator(), head_dim, kind != Kind::plain, is_additive(), false, {}};
+        kernel.bf16_products = static_cast<Type>(dtype).is_bfloat() && pair == Pair::dot_product && kind != Kind::training &&
+                               !(user && user->probability);
+        if (probabilities) kernel.probabilities = *probabilities;
+        return kernel;
     }
     bool is_additive() const { return pair == Pair::additive || pair == Pair::additive_separable; }
     Expr in_value_dim() const {
         if (head_dim != 0) return Expr(head_dim);
         return value ? value->dim(0).extent() : Expr(1);
     }
-
-    bool splits() const { return schedule_name == Schedule::decode || schedule_name == Schedule::split; }
-    // Tables over pairs are transposed in blocks as wide as a cache line, where the tiles allow it.
-    int block_side() const { return attune::block_side(accumulator(), {tile_q, chunk}); }
 
     attune::SdpaInputs inputs() {
         attune::SdpaInputs in;
@@ -248,8 +154,7 @@ private:
         in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
         in.value_dim = in_value_dim();
         if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
-        // Nobody looks at the values of few queries, whose blocks of keys are whole for the most part.
-        if (finite_values && (!splits() || in_pairs())) in.finite_values = *finite_values;
+        if (finite_values && form.hints.asks_finite_values) in.finite_values = *finite_values;
         if (blocks) in.blocks = *blocks;
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
         return in;
@@ -259,7 +164,7 @@ private:
         attune::AdditiveInputs additive;
         if (is_additive()) additive = {*pair_weight, *pair_bias};
         switch (pair) {
-        case Pair::cosine: return attune::cosine_pair(in, accumulator());
+        case Pair::cosine: return attune::cosine_pair(in.query, in.key, in.head_dim, accumulator());
         case Pair::gaussian: return attune::gaussian_pair(accumulator());
         case Pair::additive: return attune::additive_pair(additive, accumulator());
         case Pair::additive_separable: return attune::additive_separable_pair(additive, accumulator());

@@ -1,6 +1,6 @@
-// Wiring only: attention in the forms of simt_stages.h and mma_stages.h, and its gradients in that of
-// simt_gradient_stages.h. Its inputs differ from those of sdpa_generator.cpp, because nothing of a call may be computed or copied
-// from host memory here: bands are numbers, lengths and offsets what the caller gave.
+// Wiring only: attention in the forms of simt_stages.h and mma_stages.h, and its gradients in that of simt_gradient_stages.h.
+// Its inputs differ from those of sdpa_generator.cpp, because nothing of a call may be computed or copied from host memory
+// here: bands are numbers, lengths and offsets what the caller gave.
 #include "generators/attention/backward/row_stages.h"
 #include "generators/attention/equations/scores.h"
 #include "generators/math/bf16_bits.h"
@@ -10,16 +10,24 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { simt, split, mma, mma_split };
+// A form, of lanes or of the fragments of matrices (MMA); and whether keys are cut in parts.
+struct Form {
+    const char *schedule;
+    bool fragments, parts;
+};
+constexpr Form forms[] = {{"simt", false, false}, {"split", false, true}, {"mma", true, false}, {"mma_split", true, true}};
+enum class Schedule {};  // a row of them
+std::map<std::string, Schedule> schedules() {
+    std::map<std::string, Schedule> names;
+    for (const Form &form : forms) names.emplace(form.schedule, Schedule(int(names.size())));
+    return names;
+}
 enum class Kind { plain, scored };
 enum class Pair { dot_product, additive };
 
 class SdpaLanes : public Halide::Generator<SdpaLanes> {
 public:
-    GeneratorParam<Schedule> schedule_name{
-        "schedule",
-        Schedule::simt,
-        {{"simt", Schedule::simt}, {"split", Schedule::split}, {"mma", Schedule::mma}, {"mma_split", Schedule::mma_split}}};
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule(0), schedules()};
     GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
     GeneratorParam<bool> gradients{"gradients", false};
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
@@ -114,7 +122,7 @@ public:
                                    : attune::fragment_stages(inputs(), read, fragment(), score(), does, narrowed);
             *out = fragments.s.out;
             if (in_parts()) *state = fragments.state;
-        } else if (schedule_name == Schedule::split) {
+        } else if (in_parts()) {
             stages = attune::lane_split_stages(inputs(), lanes(), chunk, part, tile_q, score(),
                                                attune::lane_instructions(target), narrowed);
             *out = stages.s.out, *state = stages.state;
@@ -131,11 +139,12 @@ public:
             attune::schedule_device_rows(row_stages, *rows, together());
             for (attune::LaneGradient &g : lane_gradients) attune::schedule_lane_gradient(g, lanes_tuning());
             for (attune::FragmentGradient &g : fragment_gradients) attune::schedule_fragment_gradient(g, fragment());
-        } else if (schedule_name == Schedule::mma) {
-            attune::schedule_fragments(fragments, *out, fragment());
-        } else if (schedule_name == Schedule::mma_split) {
-            attune::schedule_split_fragments(fragments, *out, *state, fragment(), part);
-        } else if (schedule_name == Schedule::split) {
+        } else if (by_fragments()) {
+            if (in_parts())
+                attune::schedule_split_fragments(fragments, *out, *state, fragment(), part);
+            else
+                attune::schedule_fragments(fragments, *out, fragment());
+        } else if (in_parts()) {
             attune::schedule_split_lanes(stages, *out, *state, lanes_tuning(), part);
         } else {
             attune::schedule_lanes(stages, *out, lanes_tuning());
@@ -162,8 +171,9 @@ private:
     attune::BackwardRowsStages row_stages;
     attune::FragmentStages fragments;
 
-    bool by_fragments() const { return schedule_name == Schedule::mma || schedule_name == Schedule::mma_split; }
-    bool in_parts() const { return schedule_name == Schedule::split || schedule_name == Schedule::mma_split; }
+    const Form &form() const { return forms[static_cast<int>(Schedule(schedule_name))]; }
+    bool by_fragments() const { return form().fragments; }
+    bool in_parts() const { return form().parts; }
     Type held() const { return attune::held_type(dtype); }
     int most_channels() const { return channels == 0 ? head_dim : channels; }
     attune::LaneShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }

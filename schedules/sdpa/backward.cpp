@@ -1,10 +1,25 @@
-#include "schedules/matrix_tiles.h"
 #include "lowering/require.h"
+#include "schedules/matrix_tiles.h"
 #include "schedules/sdpa/backward_schedules.h"
 #include "schedules/transpose.h"
 
 namespace attune {
 using namespace Halide;
+
+BackwardHints hints_for_backward_root(const BackwardTuning &tuning, const Type &, int head_dim) {
+    return {head_dim == 0, tuning.block_queries, tuning.block_keys, true};
+}
+
+BackwardHints hints_for_backward(const BackwardTuning &tuning, const Type &accumulator, int head_dim) {
+    BackwardHints hints = hints_for_backward_pairs(tuning, accumulator, head_dim);
+    const int side = block_side(accumulator, {tuning.chunk});
+    if (side > 1) hints.transposed_block = side;
+    return hints;
+}
+
+BackwardHints hints_for_backward_pairs(const BackwardTuning &tuning, const Type &, int head_dim) {
+    return {head_dim == 0, tuning.block_queries, tuning.block_keys};
+}
 
 // Steps are passes over the logits of a tile in L1, skipped as a whole where their option is not given.
 void schedule_backward_scores(const BackwardStages &s, const BackwardTile &tile_stages, const LoopLevel &tile,

@@ -16,6 +16,11 @@ struct BackwardTuning {
     int term_queries = 1, term_keys = 1;     // of a block of terms that are no products (the stages'); divide the sides
     int block_queries = 8, block_keys = 16;  // of a block of a tile that a mask touches (the stages'); row_tile divides both
 };
+// Hints of the schedules: of root; of tiles; and of the forms with pairs of bf16 and with matrix tiles. head_dim 0: any sizes.
+BackwardHints hints_for_backward_root(const BackwardTuning &, const Halide::Type &accumulator, int head_dim);
+BackwardHints hints_for_backward(const BackwardTuning &, const Halide::Type &accumulator, int head_dim);
+BackwardHints hints_for_backward_pairs(const BackwardTuning &, const Halide::Type &accumulator, int head_dim);
+
 // One task: the runtime calls for ranges of tiles. Scores have keys as lanes; gradients have channels as lanes, and read scores
 // as scalars, so that nothing is transposed but keys and values, once for each tile of keys.
 void schedule_backward(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,

@@ -1,5 +1,6 @@
 // Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
 // queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
+#include "lowering/instructions/bf16.h"
 #include "lowering/passes/prefetch.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
@@ -26,6 +27,19 @@ void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
     s.normalised.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
+}
+
+bool decode_takes_pairs(const SdpaKernel &kernel, const Target &target) {
+    return kernel.bf16_products && kernel.head_dim != 0 && kernel.head_dim % 32 == 0 && gains_by_pairs_of_bf16(target);
+}
+
+ScheduleHints hints_for_decode(const DecodeTuning &tuning, const SdpaKernel &kernel, const Target &target) {
+    return {.rows_per_tile = tuning.row_tile,
+            .ragged_dims = kernel.head_dim == 0,
+            .pair_block = 1,
+            .whole_blocks = true,
+            // Blocks of the keys of few queries are whole for the most part.
+            .asks_finite_values = decode_takes_pairs(kernel, target)};
 }
 
 int decode_channel_group(const Target &target, const Type &accumulator, int head_dim) {

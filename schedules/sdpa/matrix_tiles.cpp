@@ -8,6 +8,13 @@
 namespace attune {
 using namespace Halide;
 
+ScheduleHints hints_for_matrix_tiles(const PrefillTuning &tuning, const SdpaKernel &kernel) {
+    ScheduleHints hints = hints_for_tiles(tuning.tile_q, tuning.chunk, kernel);
+    hints.query_block = query_block_of(tuning.tile_q, tuning.chunk, kernel);
+    hints.out_block = block_side(kernel.accumulator, {tuning.tile_q, tuning.chunk});
+    return hints;
+}
+
 // One loop over pairs of keys makes all parts of the weights, and their sum. Of pairs in one part, whose rounding takes both elements
 // of a vector of rows at once, the element is a lane; those of several parts are put together from what is left of each.
 static void schedule_weights(const SdpaStages &s, const SdpaPartials &partials, const TileStages::Factors &factors,

@@ -7,6 +7,10 @@
 namespace attune {
 using namespace Halide;
 
+ScheduleHints hints_for_pairs(const PrefillTuning &tuning, const SdpaKernel &kernel) {
+    return hints_for_tiles(tuning.tile_q, tuning.chunk, kernel);
+}
+
 static void schedule_pair_softmax(const SdpaStages &s, const SdpaPartials &partials, const PairStages::Pairs &pairs,
                                   const Var &e, const LoopLevel &chunk, int lanes, const OneTask &one_task) {
     const Var r = s.r, c = s.c;

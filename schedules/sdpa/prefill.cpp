@@ -20,6 +20,15 @@ int line_channels_of(const PrefillTuning &tuning, const Type &value, const Type 
     return value != weight && fill_much ? tiles_of_line(value, tuning.channel_tile) * tuning.channel_tile : 0;
 }
 
+ScheduleHints hints_for_prefill(const PrefillTuning &tuning, const SdpaKernel &kernel) {
+    ScheduleHints hints = hints_for_tiles(tuning.tile_q, tuning.chunk, kernel);
+    hints.widens_by_line = tuning.line_channels > 0;
+    hints.query_block = hints.out_block = query_block_of(tuning.tile_q, tuning.chunk, kernel);
+    hints.joins_passes = true;
+    hints.whole_blocks = !kernel.reads_tables;  // a table may mask any key: no block is known to be whole
+    return hints;
+}
+
 void schedule_prefill(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     const int lanes = target.natural_vector_size(s.query_t.type());
     require_tiles(tuning, lanes, value_dim);

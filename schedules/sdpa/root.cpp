@@ -2,6 +2,8 @@
 
 namespace attune {
 
+ScheduleHints hints_for_root(const SdpaKernel &kernel) { return {.ragged_dims = kernel.head_dim == 0, .widens_chunks = true}; }
+
 void schedule_root(SdpaStages &s, Halide::Func out) {
     for (Halide::Func f : s.prepared) f.compute_root();
     for (Halide::Func *f : {&s.query_t,      &s.row_begin,    &s.row_end,      &s.part.score,    &s.part.logit,

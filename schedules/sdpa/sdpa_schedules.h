@@ -7,9 +7,20 @@
 
 namespace attune {
 
+// A kernel as far as the hints of its schedule depend on it.
+struct SdpaKernel {
+    Halide::Type type, accumulator;
+    int head_dim;                // 0: any sizes, known at run time
+    bool reads_tables = false;   // over pairs: a bias, a mask
+    bool additive = false;       // scores are no products
+    bool bf16_products = false;  // may be of pairs of bf16: those of dot products, without dropout or a factor of the weights
+    Halide::Expr probabilities;  // defined: the weights leave, or the scores (weights_stages.h)
+};
+
 // Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
 void schedule_root(SdpaStages &, Halide::Func out);
 void schedule_weights_root(WeightsStages &, Halide::Func out);
+ScheduleHints hints_for_root(const SdpaKernel &);
 
 struct PrefillTuning {
     int chunk;         // keys of a partial (the stages' chunk), a multiple of key_tile
@@ -22,32 +33,35 @@ struct PrefillTuning {
 };
 // One task is one tile of queries of one head. Lanes are queries. For few and for many queries alike.
 void schedule_prefill(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
-// line_channels for it: those of a cache line of values, where these are narrower than weights and the weights of a chunk fill much of the
-// first cache. Widened values of all channels would drive them out, and all the more where a value takes a power of two of lines, so that
-// those of some keys share sets.
+ScheduleHints hints_for_prefill(const PrefillTuning &, const SdpaKernel &);
+// line_channels for it: those of a cache line of values, where these are narrower than weights and the weights of a chunk
+// fill much of the first cache. Widened values of all channels would drive them out, and all the more where a value takes a
+// power of two of lines, so that those of some keys share sets.
 int line_channels_of(const PrefillTuning &, const Halide::Type &value, const Halide::Type &weight);
 
-// Of prefill, for K and V that come from beyond L2: while a register tile is computed, what a later one reads is fetched, keys of the
-// next tile of keys and the next cache line of each value.
+// Of prefill, for K and V that come from beyond L2: while a register tile is computed, what a later one reads is fetched,
+// keys of the next tile of keys and the next cache line of each value.
 void fetch_next_tiles(const SdpaStages &, Passes &, const Halide::ImageParam &key, const Halide::ImageParam &value,
                       int channel_tile);
 
-// Of prefill, for head sizes that the generator knows: while the scores of a task's first chunks are computed, queries of the next task
-// are fetched.
+// Of prefill, for head sizes that the generator knows: while the scores of a task's first chunks are computed, queries of the
+// next task are fetched.
 void fetch_next_queries(const SdpaStages &, Halide::Func out, Passes &, const Halide::ImageParam &query, int head_dim);
 
-// Of prefill and pairs: while a chunk is scored, the rows that its steps will read of a table of pairs, a bias or a mask, are fetched,
-// where that is given. `name`: what the steps call it (ScoreUpdate).
+// Of prefill and pairs: while a chunk is scored, the rows that its steps will read of a table of pairs, a bias or a mask, are
+// fetched, where that is given. `name`: what the steps call it (ScoreUpdate).
 void fetch_tables(const SdpaStages &, Passes &, const Halide::ImageParam &table, const std::string &name,
                   const Halide::Expr &given, const PrefillTuning &);
 
 // The same where products take pairs of bf16; key_tile is even.
 void schedule_pairs(PairStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+ScheduleHints hints_for_pairs(const PrefillTuning &, const SdpaKernel &);
 
 // The same where products are of matrix tiles (AMX); tile_q and channel_tile are multiples of their side, key_block, which
 // stands for key_tile, of their depth.
 void schedule_matrix_tiles(TileStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &,
                            Halide::Expr value_dim);
+ScheduleHints hints_for_matrix_tiles(const PrefillTuning &, const SdpaKernel &);
 
 struct DecodeTuning {
     int chunk;          // keys of a partial (the stages' chunk)
@@ -64,11 +78,16 @@ struct DecodeTuning {
 void schedule_decode(SdpaStages &, Halide::Func out, const DecodeTuning &, const Halide::Target &, Halide::Expr value_dim,
                      const Halide::ImageParam &key, const Halide::ImageParam &value, PairStages *pairs = nullptr);
 
+ScheduleHints hints_for_decode(const DecodeTuning &, const SdpaKernel &, const Halide::Target &);
+// Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.
+bool decode_takes_pairs(const SdpaKernel &, const Halide::Target &);
+
 // The stages' channel_group for it; channels of one head size fill its vectors.
 int decode_channel_group(const Halide::Target &, const Halide::Type &accumulator, int head_dim);
 
 // The same tasks where there are more rows: lanes are rows, and each product is that of prefill.
 void schedule_split(SdpaStages &, Halide::Func out, const PrefillTuning &, const Halide::Target &, Halide::Expr value_dim);
+ScheduleHints hints_for_split(const PrefillTuning &, const SdpaKernel &);
 // The merge that both share: a few reductions over the chunks for each row.
 void schedule_split_merge(SdpaStages &, Halide::Func out, int lanes);
 
@@ -81,12 +100,20 @@ struct WeightsTuning {
 // Weights or scores: one task is one tile of queries of one head and holds the scores of all keys. Lanes are queries, and
 // what leaves is transposed in blocks.
 void schedule_weights(WeightsStages &, Halide::Func out, const WeightsTuning &, const Halide::Target &);
+ScheduleHints hints_for_weights(const WeightsTuning &, const SdpaKernel &);
 
-// Baselines of the benchmarks, never dispatched: what Halide's autoschedulers found for the algorithm of root, at 1x8x1024x1024x64 (scripts/autoschedule).
+// Baselines of the benchmarks, never dispatched: what Halide's autoschedulers found for the algorithm of root, at
+// 1x8x1024x1024x64 (scripts/autoschedule).
 void schedule_mullapudi2016(const Halide::Pipeline &, const Halide::Target &);
 void schedule_adams2019(const Halide::Pipeline &, const Halide::Target &);
 
 // Parts of the schedules above.
+
+// Hints that all schedules by tiles of rows give: a tile of so many rows, and tables of pairs transposed in blocks as wide as a
+// cache line, where the tile and the chunk allow it.
+ScheduleHints hints_for_tiles(int tile_q, int chunk, const SdpaKernel &);
+// The side of those blocks where queries, too, are transposed in them; else 0.
+int query_block_of(int tile_q, int chunk, const SdpaKernel &);
 
 // Gives a stage of one task, which is a tile of rows of one head, constant extents.
 using OneTask = std::function<Halide::Func &(Halide::Func &)>;

@@ -7,6 +7,17 @@
 namespace attune {
 using namespace Halide;
 
+ScheduleHints hints_for_split(const PrefillTuning &tuning, const SdpaKernel &kernel) {
+    return {.rows_per_tile = tuning.tile_q,
+            .ragged_dims = kernel.head_dim == 0,
+            .pair_block = 1,
+            .widens_chunks = true,
+            .joins_passes = true,
+            .whole_blocks = true,
+            // Blocks of the keys of few queries are whole for the most part.
+            .asks_finite_values = false};
+}
+
 void schedule_split(SdpaStages &s, Func out, const PrefillTuning &tuning, const Target &target, Expr value_dim) {
     const int lanes = target.natural_vector_size(s.query_t.type());
     require_tiles(tuning, lanes, value_dim);

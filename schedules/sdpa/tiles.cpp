@@ -6,6 +6,19 @@
 namespace attune {
 using namespace Halide;
 
+ScheduleHints hints_for_tiles(int tile_q, int chunk, const SdpaKernel &kernel) {
+    const int side = block_side(kernel.accumulator, {tile_q, chunk});
+    return {.rows_per_tile = tile_q,
+            .ragged_dims = kernel.head_dim == 0,
+            .pair_block = kernel.reads_tables ? side : 0,
+            .widens_chunks = true};
+}
+
+int query_block_of(int tile_q, int chunk, const SdpaKernel &kernel) {
+    const int side = block_side(kernel.accumulator, {tile_q, chunk});
+    return !kernel.additive && kernel.head_dim % side == 0 && tile_q % side == 0 ? side : 0;
+}
+
 void require_tiles(const PrefillTuning &tuning, int lanes, Expr value_dim) {
     require_multiple("tile_q", tuning.tile_q, "the vector width", lanes);
     require(tuning.tile_q > 0, "tile_q must be given");

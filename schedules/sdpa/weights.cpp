@@ -6,6 +6,13 @@
 namespace attune {
 using namespace Halide;
 
+ScheduleHints hints_for_weights(const WeightsTuning &tuning, const SdpaKernel &kernel) {
+    ScheduleHints hints = hints_for_tiles(tuning.tile_q, tuning.chunk, kernel);
+    hints.query_block = query_block_of(tuning.tile_q, tuning.chunk, kernel);
+    hints.joins_passes = true;
+    return hints;
+}
+
 void schedule_weights(WeightsStages &w, Func out, const WeightsTuning &tuning, const Target &target) {
     SdpaStages &s = w.s;
     const int lanes = target.natural_vector_size(s.query_t.type());

@@ -11,9 +11,9 @@ set(passes schedule=panels chunk=256 tile_rows=4 tile_columns=512 pass_depth=8)
 function(attune_check_prefetches name generator)
   set(features "")
   if(name MATCHES "pairs_")
-    set(features -avx512_zen4)
+    set(features FEATURES -avx512_zen4)
   endif()
-  attune_check_codegen(NAME prefetches.${name} GENERATOR ${generator} FEATURES "${features}" PARAMS ${ARGN}
+  attune_check_codegen(NAME prefetches.${name} GENERATOR ${generator} ${features} PARAMS ${ARGN}
     EXPECT CONTAINS prefetcht0)
 endfunction()
 attune_check_prefetches(prefill sdpa ${prefill} schedule=prefill)

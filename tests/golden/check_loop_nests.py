@@ -53,6 +53,10 @@ def printed_nests(program, generator, variants):
 
 
 def difference(name, before, now):
+    """Extents, where they alone have changed; else lines of the nests."""
+    if before[0] == now[0]:
+        loops = zip(loop_nests.loops_of(now[0]), before[1], now[1])
+        return list(dict.fromkeys(f"  {loop}: {old} -> {new}" for loop, old, new in loops if old != new))
     before, now = [loop_nests.with_extents(nest).splitlines() for nest in (before, now)]
     return list(difflib.unified_diff(before, now, name, "now", lineterm="", n=2))
 

@@ -100,6 +100,10 @@ def nest_of(text):
     return "\n".join(shape) + "\n", tuple(extents)
 
 
+def loops_of(shape):
+    return [name for _, name in LOOP_NAME.findall(shape)]
+
+
 def grouped(nests):
     """{variant: (shape, extents)} as {file name: text}: of each shape a file, called as the first of its variants."""
     variants_of = {}
@@ -116,7 +120,7 @@ def numbered(name, number):
 def file_text(shape, variants, extents):
     """Loops of one name with the same extents in every variant share a row of the table; further ones are name#2, name#3."""
     rows, names = {}, []
-    for (_, name), column in zip(LOOP_NAME.findall(shape), zip(*extents), strict=True):
+    for name, column in zip(loops_of(shape), zip(*extents), strict=True):
         of_name = rows.setdefault(name, [])
         if column not in of_name:
             of_name.append(column)

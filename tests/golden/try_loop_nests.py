@@ -76,9 +76,13 @@ def main():
         expect(check(folder, *files), "golden/op/notes.txt is no loop nest")
         check(folder, *files, "--accept")
         (lists / "op_b.txt").write_text("op_f32_b_long 31\n")
+        expect(check(folder, *nests["b"]), "the loop nest of op_f32_b_long has changed:", "  k.r: 16 -> 32")
+        text = printer.read_text()
+        printer.write_text(text.replace("vectorized v", "unrolled v"))
         expect(check(folder, *nests["b"]), "the loop nest of op_f32_b_long has changed:", "--- op_f32_b_long", "+++ now",
                "@@ -2,3 +2,3 @@", "  parallel i.task:", "   transpose 2x2 x in 2 passes",
-               "-  for k.r < 16, vectorized v < 8: out = ...", "+  for k.r < 32, vectorized v < 8: out = ...")
+               "-  for k.r < 16, vectorized v < 8: out = ...", "+  for k.r < 32, unrolled v < 8: out = ...")
+        printer.write_text(text)
         check(folder, *nests["b"], "--accept")
         assert stored.read_text() == STORED.replace("   16\n", "   32\n"), stored.read_text()
         stored.write_text(stored.read_text().replace("v      8", "v      8    8"))

@@ -1,7 +1,9 @@
 """The layers hold what they may, by reading the sources.
 
-generators/  no target, vector width, tile or scheduling directive; programs/*_generator.cpp is wiring and never branches on a target
-             and no equation includes lowering/
+generators/  no target, vector width, tile or scheduling directive, and nothing of schedules/ or lowering/;
+             programs/ and *_generator.cpp are wiring: they include all of them and never branch on a target
+  attention/equations/  nothing but itself, generators/math and generators/arguments: no form, no block, no lane
+  attention/forward/    equations; attention/backward/ and attention/gpu/ forms of forward/ too, and none of each other
 schedules/   no equation: no Func but wrappers, no arithmetic on Func values
 lowering/    no schedule, and of generators/ the folders math and arguments alone
 runtime/ tools/ bench/ examples/  no Halide.h
@@ -41,21 +43,40 @@ def sources(folder):
     return [p for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cpp", ".cc", ".hpp")]
 
 
+def is_wiring(path):
+    return path.parent.name == "programs" or path.name.endswith("_generator.cpp")
+
+
 checked = 0
 for path in sources("generators"):
     checked += 1
-    if path.name.endswith("_generator.cpp"):
+    if is_wiring(path):
         forbid(path, r"\b(has_feature|natural_vector_size|\.arch\b|\.os\b|bits ==)", "a generator branches on the target")
         forbid(path, r"\.(" + "|".join(d for d in DIRECTIVES if d != "in") + r")\s*\(", "a scheduling directive in the wiring")
     else:
         forbid(path, r"\bTarget\b|natural_vector_size|get_target", "names a target")
         forbid(path, r"[.>](" + "|".join(DIRECTIVES) + r")\s*\(", "a scheduling directive in an algorithm")
-        forbid_include(path, r"lowering/", "an algorithm includes a compiler pass")
+        forbid_include(path, r"(lowering|schedules|generators/programs)/", "an algorithm includes what is made of it")
+
+# What each part of attention may include of the others.
+PARTS = {"equations": (), "forward": ("equations",), "backward": ("equations", "forward"), "gpu": ("equations", "forward")}
+for part, others in PARTS.items():
+    for path in sources(f"generators/attention/{part}"):
+        known = "|".join((part, *others))
+        forbid_include(path, rf"generators/(?!math/|arguments/|attention/({known})/)", f"{part}/ includes another part")
+        if part == "equations":
+            forbid(path, r"(?i)\b\w*(chunk|lane|warp|hint|tile)\w*\b", "an equation knows how it is computed")
+for path in (ROOT / "generators/programs").glob("sdpa*"):
+    forbid(path, r"schedule_name\s*[=!]=", "a schedule is told by its name and not by its row of the table")
+equation = ROOT / "generators/attention/equations/blocked_softmax.h"
+if len(equation.read_text().splitlines()) > 120:
+    failures.append(f"{equation.relative_to(ROOT)}: has more than 120 lines: it is read as one page")
 
 for path in sources("schedules"):
     checked += 1
     forbid(path, r"\bFunc\s*\(\s*|\bFunc\s+\w+\s*\(\s*\"|\bRDom\b", "a Func or reduction of its own in a schedule")
     forbid(path, r"\b(select|exp|log|cast|sum|maximum|tanh)\s*\(", "arithmetic in a schedule")
+    forbid_include(path, r"generators/programs/", "a schedule includes wiring")
 
 for path in sources("lowering"):
     checked += 1

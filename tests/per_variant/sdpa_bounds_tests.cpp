@@ -38,28 +38,29 @@ template<typename T> void check_fenced(attune::Context &context, const SdpaCase 
 
 TEST_CASE("variants: nothing is read or written beyond the arrays", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
-    for_each_variant("sdpa", {"plain", "scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero) {
-        unsigned seed = 1;
-        for (const auto &[head_dim, value_dim] : head_sizes(v))
-            for (const auto &[queries, keys] : {std::pair(1, 1), {1, chunk_of(v) + 1}, {tile_of(v) + 1, 3}})
-                for (bool at_end : {true, false}) {
-                    SdpaCase c{.batch = 1,
-                               .query_heads = 2,
-                               .key_heads = 1,
-                               .queries = queries,
-                               .keys = keys,
-                               .head_dim = head_dim,
-                               .value_dim = value_dim,
-                               .seed = seed++};
-                    if (seed % 2) c.causal = attune::Causal::offset, c.offsets = {2};
-                    if (seed % 3 == 0) c.valid_lens.assign(std::size_t(queries), std::int32_t(keys));
-                    if (v.kind != "plain") {
-                        constexpr const char *shapes[] = {"bhij", "j", "i1", "1hij", "1111"};
-                        c.bias = shapes[seed % 5], c.mask = shapes[seed / 2 % 5], c.sinks = true, c.alibi = Alibi(seed % 4);
+    for_each_variant_and_head_size(
+        "sdpa", {"plain", "scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero) {
+            unsigned seed = 1;
+            for (const auto &[head_dim, value_dim] : head_sizes(v))
+                for (const auto &[queries, keys] : {std::pair(1, 1), {1, chunk_of(v) + 1}, {tile_of(v) + 1, 3}})
+                    for (bool at_end : {true, false}) {
+                        SdpaCase c{.batch = 1,
+                                   .query_heads = 2,
+                                   .key_heads = 1,
+                                   .queries = queries,
+                                   .keys = keys,
+                                   .head_dim = head_dim,
+                                   .value_dim = value_dim,
+                                   .seed = seed++};
+                        if (seed % 2) c.causal = attune::Causal::offset, c.offsets = {2};
+                        if (seed % 3 == 0) c.valid_lens.assign(std::size_t(queries), std::int32_t(keys));
+                        if (v.kind != "plain") {
+                            constexpr const char *shapes[] = {"bhij", "j", "i1", "1hij", "1111"};
+                            c.bias = shapes[seed % 5], c.mask = shapes[seed / 2 % 5], c.sinks = true, c.alibi = Alibi(seed % 4);
+                        }
+                        if (v.kind == "weights") c.weights = attune::WeightsMode(seed % 4);
+                        if (v.kind == "training") c.dropout = {0.25, seed, 0};
+                        check_fenced<decltype(zero)>(context, c, v.name, at_end);
                     }
-                    if (v.kind == "weights") c.weights = attune::WeightsMode(seed % 4);
-                    if (v.kind == "training") c.dropout = {0.25, seed, 0};
-                    check_fenced<decltype(zero)>(context, c, v.name, at_end);
-                }
-    });
+        });
 }

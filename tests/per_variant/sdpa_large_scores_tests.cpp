@@ -71,7 +71,7 @@ TEST_CASE("variants: every score of the range counts", "[sdpa][per_variant][larg
 
 TEST_CASE("variants: lse of 16 bits has the accuracy of f32", "[sdpa][per_variant][large_scores]") {
     attune::Context context({.threads = 1});
-    for_each_variant_of<float, double, BFloat16, Float16>("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
+    for_each_variant("sdpa", any_kind, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         for (const double below : {-0.31640625, -0.46875, -0.1015625})
             for (const std::int64_t queries : {std::int64_t(1), std::int64_t(tile_of(v)), std::int64_t(100)}) {

@@ -299,7 +299,7 @@ TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtim
 }
 
 TEST_CASE("plan: bounds the scratch of every variant under a mask", "[runtime][plan]") {
-    for_each_variant([](const attune::VariantInfo &v, auto zero) {
+    for_each_variant_and_head_size([](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
         for (std::int64_t queries : {1, 65}) {
             SdpaCase c{.query_heads = 4,

@@ -69,7 +69,7 @@ void check_op(std::string_view op, Score score, const std::vector<std::string_vi
     const unsigned seed = unsigned(random());
     random.seed(seed);
     INFO("seed " << seed);
-    for_each_variant(op, kinds, [&](const attune::VariantInfo &v, auto zero) {
+    for_each_variant_and_head_size(op, kinds, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         if (score != Score::dot_product && is_half<T>) return;
         const Environment force("ATTUNE_FORCE_VARIANT", std::string(v.name));

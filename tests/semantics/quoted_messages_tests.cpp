@@ -15,7 +15,8 @@ std::set<std::string> quotes_of_headers() {
     const auto headers = std::filesystem::path(__FILE__).parent_path() / "../../runtime/include/attune";
     const std::regex line_break("\n *// "), quote("\"([a-z_.]+: [^\"\n]*)\"");
     std::set<std::string> quotes;
-    for (const auto &file : std::filesystem::directory_iterator(headers)) {
+    for (const auto &file : std::filesystem::recursive_directory_iterator(headers)) {
+        if (!file.is_regular_file()) continue;
         std::ifstream in(file.path());
         const std::string text = std::regex_replace(std::string(std::istreambuf_iterator<char>(in), {}), line_break, " ");
         for (std::sregex_iterator at(text.begin(), text.end(), quote), end; at != end; ++at)

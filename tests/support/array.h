@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <random>
 #include <span>
 #include <type_traits>
@@ -73,6 +74,39 @@ inline std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t> &
     return strides;
 }
 
+// Values that a generator drew, by its state before: tests draw the same arrays again, for each variant, context and repeat.
+template<typename T> class Drawn {
+public:
+    // The next values of the generator, which goes on behind them: uniform in +-spread.
+    const std::vector<T> &next(std::mt19937 &random, double spread, std::size_t count) {
+        for (const Entry &e : entries_) {
+            if (e.values.size() != count || e.spread != spread || e.before != random) continue;
+            random = e.after;
+            return e.values;
+        }
+        Entry &e = entries_[oldest_++ % std::size(entries_)];
+        e.before = random, e.spread = spread;
+        e.values.resize(count);
+        // As std::uniform_real_distribution draws in libstdc++, bit for bit, but not in long double.
+        for (T &x : e.values) {
+            const double low = std::uint32_t(random()), high = std::uint32_t(random());
+            const double unit = std::min((low + high * 0x1p32) * 0x1p-64, 1 - 0x1p-53);
+            x = T(unit * (spread + spread) - spread);
+        }
+        e.after = random;
+        return e.values;
+    }
+
+private:
+    struct Entry {
+        std::mt19937 before, after;
+        double spread = 0;
+        std::vector<T> values;
+    };
+    Entry entries_[16];
+    std::size_t oldest_ = 0;
+};
+
 template<typename T> class Array {
     // A byte where T is bool: a vector of bool is none, and a byte that is neither false nor true shows what was not written.
     using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
@@ -125,12 +159,12 @@ public:
 
     // Uniform in +-spread, variance spread^2 / 3.
     void randomise(std::mt19937 &random, double spread) {
-        // As std::uniform_real_distribution draws in libstdc++, bit for bit, but not in long double.
-        each([&](T &x) {
-            const double low = std::uint32_t(random()), high = std::uint32_t(random());
-            const double unit = std::min((low + high * 0x1p32) * 0x1p-64, 1 - 0x1p-53);
-            x = T(unit * (spread + spread) - spread);
-        });
+        thread_local Drawn<T> drawn;
+        std::size_t count = 1;
+        for (const std::int64_t extent : extents_) count *= std::size_t(extent);
+        if (count == 0) return;
+        auto next = drawn.next(random, spread, count).begin();
+        each([&](T &x) { x = *next++; });
     }
     std::vector<T> values() {
         std::vector<T> all;

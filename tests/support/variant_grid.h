@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,14 +22,29 @@ inline const std::vector<std::string_view> knows_dropout = {"training"};
 inline const std::vector<std::string_view> writes_weights = {"weights"};
 inline const std::vector<std::string_view> no_kind = {""};  // of ops other than attention
 
-// Calls f(variant, T{}) for every variant of an op and of some kinds that runs here, T the type of its elements: one of Types,
-// those that the op has. The autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many
+// Whether another variant is the same but for its head size, and stands for this one in the tests of masks, options, layouts, bits
+// and memory: that of 64, or of the smallest size. Those around tiles and chunks are of all, with scripts/test --all every test.
+inline bool another_stands_for(const attune::VariantInfo &v) {
+    static const bool all = std::getenv("ATTUNE_TEST_ALL") != nullptr;
+    if (all || v.head_dim == 0 || v.head_dim == 64) return false;
+    return std::ranges::any_of(attune::variants(), [&](const attune::VariantInfo &other) {
+        const bool same = other.op == v.op && other.target == v.target && other.dtype == v.dtype &&
+                          other.schedule == v.schedule && other.shape_class == v.shape_class && other.kind == v.kind &&
+                          other.dispatched;
+        return same && other.head_dim != 0 && (other.head_dim == 64 || other.head_dim < v.head_dim);
+    });
+}
+enum class HeadSizes { one, all };
+
+// Calls f(variant, T{}) for the variants of an op and of some kinds that run here, T the type of its elements: one of Types, those
+// that the op has. The autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many
 // sizes, and dispatch never chooses them.
 template<typename... Types, typename F>
-void for_each_variant_of(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
+void for_each_variant_of(std::string_view op, const std::vector<std::string_view> &kinds, HeadSizes sizes, const F &f) {
     int ran = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
         if (!v.runs_here || !v.dispatched || v.op != op) continue;
+        if (sizes == HeadSizes::one && another_stands_for(v)) continue;
         if (std::find(kinds.begin(), kinds.end(), v.kind) == kinds.end()) continue;
         INFO(v.name << "  " << v.numbers);
         CHECK(((attune::dtype_of<Types>() == v.dtype) || ...));
@@ -39,12 +55,17 @@ void for_each_variant_of(std::string_view op, const std::vector<std::string_view
     CHECK(ran > 0);
 }
 template<typename F> void for_each_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
-    for_each_variant_of<float, double, BFloat16, Float16>(op, kinds, f);
+    for_each_variant_of<float, double, BFloat16, Float16>(op, kinds, HeadSizes::one, f);
 }
 template<typename F> void for_each_variant(const F &f) { for_each_variant("sdpa", any_kind, f); }
+template<typename F>
+void for_each_variant_and_head_size(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
+    for_each_variant_of<float, double, BFloat16, Float16>(op, kinds, HeadSizes::all, f);
+}
+template<typename F> void for_each_variant_and_head_size(const F &f) { for_each_variant_and_head_size("sdpa", any_kind, f); }
 // Of ops that compute in f32 and f64 only.
 template<typename F> void for_each_wide_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
-    for_each_variant_of<float, double>(op, kinds, f);
+    for_each_variant_of<float, double>(op, kinds, HeadSizes::one, f);
 }
 
 // The number called `name` in "chunk=128 tile_q=64 ...".

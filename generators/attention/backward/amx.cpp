@@ -1,7 +1,7 @@
-// Gradients by products of whole matrix tiles of bf16. The left factor of a product lies in rows along its reduction, the right
-// one in pairs along it. Keys are the lanes of scores, as in all forms: so weights and their gradients become pairs of queries, or
-// rows of keys, as they are rounded or taken apart, and nothing of a tile is transposed. The gradients of key and value have keys
-// as lanes therefore.
+// Gradients by products of whole matrix tiles of bf16. The left factor of a product lies in rows along its reduction, the
+// right one in pairs along it. Keys are the lanes of scores, as in all forms: so weights and their gradients become pairs of
+// queries, or rows of keys, as they are rounded or taken apart, and nothing of a tile is transposed. The gradients of key and
+// value have keys as lanes therefore.
 #include "generators/attention/backward/builder.h"
 #include "generators/math/bf16_bits.h"
 
@@ -15,7 +15,7 @@ std::vector<Func> BackwardBuilder::pairs(const std::string &name, const std::vec
     for (int n = 0; n < parts(); n++) {
         Func part(parts() > 1 ? name + std::to_string(n) : name);
         part(args) =
-            parts() > 1 ? element_of_pair(pair_of_parts(cast<float>(x(0)), cast<float>(x(1)), n, shape.type), s.e) : x(s.e);
+            parts() > 1 ? element_of_pair(pair_of_parts(cast<float>(x(0)), cast<float>(x(1)), n, numerics.type), s.e) : x(s.e);
         all.push_back(part);
     }
     return all;
@@ -25,21 +25,21 @@ void BackwardBuilder::matrix_factors() {
     Var d = s.d, i = s.i, j = s.j, q = s.q, u = s.u, h = s.h, r = s.r, e = s.e;
     s.in_matrix_tiles = true;
     BackwardStages::MatrixFactors &f = s.factors;
-    auto of_row = [&](const Expr &x) { return Tuple(bf16_parts(x, shape.round_pairs)); };
+    auto of_row = [&](const Expr &x) { return Tuple(bf16_parts(x, numerics.round_pairs)); };
     s.query_rows = Func("query_rows"), s.grad_rows = Func("grad_rows");
     f.query_columns = Func("query_columns"), f.grad_columns = Func("grad_columns");
     const Expr query = min(i, in.queries - 1);
     s.query_rows(d, i, h) = of_row(in.query(d, query, h));
     s.grad_rows(d, i, h) = of_row(in.grad_out(d, query, h));
     auto blocks = [&](const std::string &name, const std::vector<Var> &outer, const auto &element) {
-        return BlockTranspose(name, block_side(shape.type), outer, element);
+        return BlockTranspose(name, block_side(numerics.type), outer, element);
     };
     f.query_blocks = blocks("query_block", {u, h}, [&](Expr q, Expr d) { return in.query(d, query_at(q, false), h); });
     f.grad_blocks = blocks("grad_block", {u, h}, [&](Expr q, Expr d) { return in.grad_out(d, query_at(q, false), h); });
     f.query_columns(q, d, u, h) = of_row((*f.query_blocks)(q, d, {u, h}));
     f.grad_columns(q, d, u, h) = of_row((*f.grad_blocks)(q, d, {u, h}));
     auto key_at = [&](const Func &rows, const Expr &r, const Expr &d, const Expr &t) {
-        return rows(d, min(t * shape.chunk + r, in.keys - 1));
+        return rows(d, min(t * numerics.chunk + r, in.keys - 1));
     };
     auto in_tiles = [&](const std::string &name, const Func &rows, const Expr &extent, std::optional<BlockTranspose> &table,
                         Func &columns) {
@@ -80,16 +80,16 @@ Func BackwardBuilder::matrix_channel_product(const std::string &name, const std:
     along = channel.x;
     Func f(name);
     f(r, q, u, h, t) = 0.0f;
-    add_product(f(r, q, u, h, t), products_of_parts(parts()), parts_at(queries(channel, u * shape.tile_q + q, h)),
+    add_product(f(r, q, u, h, t), products_of_parts(parts()), parts_at(queries(channel, u * numerics.tile_q + q, h)),
                 parts_at(keys, {channel % 2, r, t * (extent / 2) + channel / 2}));
     return f;
 }
 
-// What is masked is multiplied, too, but by zero instead of NaN and Inf; of those what is not masked is added then. So a sum has
-// the same bits whatever is in rows that have no part in it.
+// What is masked is multiplied, too, but by zero instead of NaN and Inf; of those what is not masked is added then. So a sum
+// has the same bits whatever is in rows that have no part in it.
 TileSum BackwardBuilder::matrix_sum(const std::string &name, bool of_queries, bool masked, const Term &weight,
                                     const TermOf &row) const {
-    const int extent = of_queries ? shape.chunk : shape.tile_q;
+    const int extent = of_queries ? numerics.chunk : numerics.tile_q;
     TileSum sum;
     std::vector<Var> args = {s.d, s.q, s.u, s.h, s.t};
     if (!of_queries) args = {s.r, s.d, s.u, s.h, s.t};
@@ -120,7 +120,7 @@ void BackwardBuilder::matrix_sums(BackwardTile &p, const std::string &suffix, bo
     p.query_sum = matrix_sum(
         "query_part" + suffix, true, masked, [&](const Expr &key) { return parts_at(p.gradient_rows(key, q, u, h, t)); },
         [&](const Expr &key, bool finite) {
-            return parts_at(finite ? f.finite_key_pairs : f.key_pairs, {key % 2, d, t * (shape.chunk / 2) + key / 2});
+            return parts_at(finite ? f.finite_key_pairs : f.key_pairs, {key % 2, d, t * (numerics.chunk / 2) + key / 2});
         });
     p.key_sum = matrix_sum(
         "key_part" + suffix, false, masked,

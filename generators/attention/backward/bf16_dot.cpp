@@ -30,14 +30,14 @@ void BackwardBuilder::round_tile(BackwardTile &p, const std::string &suffix) con
     const Func of_weight = p.dropped.defined() ? p.dropped : p.weight, of_gradient = p.score_gradient;
     auto weight = [&](const Expr &e) { return of_weight(r, q * 2 + e, u, h, t); };
     p.gradient_rows = Func("gradient_rows" + suffix);
-    p.gradient_rows(r, q, u, h, t) = Tuple(first_bf16_parts(of_gradient(r, q, u, h, t), parts(), shape.round_pairs));
+    p.gradient_rows(r, q, u, h, t) = Tuple(first_bf16_parts(of_gradient(r, q, u, h, t), parts(), numerics.round_pairs));
     for (int n = 0; n < parts(); n++) {
         const std::string name = (parts() > 1 ? std::to_string(n) : "") + suffix;
         Func weights("weight_pairs" + name), gradients("gradient_pairs" + name);
         weights(e, r, q, u, h, t) =
-            parts() > 1 ? element_of_pair(pair_of_finite_parts(weight(0), weight(1), n), e) : shape.round_pairs(weight(e));
+            parts() > 1 ? element_of_pair(pair_of_finite_parts(weight(0), weight(1), n), e) : numerics.round_pairs(weight(e));
         gradients(e, r, q, u, h, t) = parts() > 1 ? parts_at(p.gradient_rows(r, q * 2 + e, u, h, t))[n]
-                                                  : shape.round_pairs(of_gradient(r, q * 2 + e, u, h, t));
+                                                  : numerics.round_pairs(of_gradient(r, q * 2 + e, u, h, t));
         p.weight_pairs.push_back(weights), p.gradient_pairs.push_back(gradients);
     }
 }

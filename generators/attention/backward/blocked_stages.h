@@ -1,12 +1,13 @@
 // What is computed: the gradients of attention by query, key and value, of one batch entry and one key head. No tile size, no
 // vector width, no target.
 //
-// Weights are recomputed from the log-sum-exp of the forward. Pairs of a query and a key are cut in tiles; a tile gives parts of
-// the gradients of its queries and of its keys, and parts are added in the order of tiles, so that a gradient depends on the
-// sides of a tile and on nothing else of the schedule, nor on which of the gradients are wanted. Full tiles come first, then
-// those that a mask touches.
+// Weights are recomputed from the log-sum-exp of the forward. Pairs of a query and a key are cut in tiles; a tile gives parts
+// of the gradients of its queries and of its keys, and parts are added in the order of tiles, so that a gradient depends on
+// the sides of a tile and on nothing else of the schedule, nor on which of the gradients are wanted. Full tiles come first,
+// then those that a mask touches.
 // Loop names: r key in tile, t tile of keys, q query in tile, u tile of queries, d channel, h query head, i query, j key.
 #pragma once
+#include "generators/attention/equations/user_attention.h"
 #include "generators/attention/forward/blocked_stages.h"
 
 namespace attune {
@@ -40,42 +41,43 @@ struct CaptureInputs {
     Halide::Expr keeps_queries;  // int32: 1, or 0 where all queries are summed in y = 0
 };
 
-// Buffers that the score reads, by the names of the calls; and the number of the one whose gradient is wanted.
+// Buffers that the score reads, and the number of the one whose gradient is wanted.
 struct CapturedInputs {
-    struct Buffer {
-        std::string name;
-        std::vector<Halide::Expr> extents;  // innermost first
-    };
-    std::vector<Buffer> buffers;
+    std::vector<CapturedBuffer> buffers;
     Halide::Expr which;
 };
 
-struct BackwardShape {
+// What fixes the bits of a gradient, beside its form: types, and the order of sums.
+struct BackwardNumerics {
     Halide::Type type, accumulator;  // of the tensors, and of the sums
-    int tile_q, chunk;               // sides of a tile: they fix the order of summation
-    bool ragged_dims;                // head sizes are not multiples of what a schedule may round channels up to: clamp loads
+    int tile_q, chunk;               // sides of a tile
     // Queries and keys of a block, of which terms that are not products are computed and added one after another; divide the
-    // sides, and fix the order of summation too.
+    // sides.
     int term_queries = 1, term_keys = 1;
-    // Of a tile that a mask touches only blocks of so many queries and keys are computed of which some query sees some key;
-    // divide the sides.
-    int block_queries = 8, block_keys = 16;
-    // Every tile is computed as a full one, too, whether it is or not: for schedules that place each stage on its own. Then what a
-    // full tile reads is clamped to the last query and key as well. It changes no result.
-    bool every_tile_in_full = false;
-    // Keys and values are transposed in blocks of this side, a divisor of chunk; 0: element by element. It changes no result.
-    int transposed_block = 0;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
     std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
-    // Then, too: products are of whole matrix tiles, of f32 and f16 by their parts. Of dot products alone, without a factor of the
-    // weights, and of head sizes that are multiples of what one instruction reduces.
+    // Then, too: products are of whole matrix tiles, of f32 and f16 by their parts. Of dot products alone, without a factor
+    // of the weights, and of head sizes that are multiples of what one instruction reduces.
     bool matrix_tiles = false;
     PowerInstructions powers = {};  // of weights
 };
 
-// Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t). With matrix tiles it is
-// (d, q, u, h, t) or (r, d, u, h, t), and a copy of `product`, to which the first of the loops adds; the second adds to it, where
-// rows are not finite.
+// How the stages are cut for a schedule, whose own file fills this in. It changes no bit of a gradient.
+struct BackwardHints {
+    bool ragged_dims = false;  // head sizes are not multiples of what the schedule may round channels up to: clamp loads
+    // Of a tile that a mask touches only blocks of so many queries and keys are computed of which some query sees some key;
+    // divide the sides.
+    int block_queries = 8, block_keys = 16;
+    // Every tile is computed as a full one, too, whether it is or not: for schedules that place each stage on its own. Then
+    // what a full tile reads is clamped to the last query and key as well.
+    bool every_tile_in_full = false;
+    // Keys and values are transposed in blocks of this side, a divisor of chunk; 0: element by element.
+    int transposed_block = 0;
+};
+
+// Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t). With matrix tiles
+// it is (d, q, u, h, t) or (r, d, u, h, t), and a copy of `product`, to which the first of the loops adds; the second adds to
+// it, where rows are not finite.
 struct TileSum {
     Halide::Func part, product;
     std::vector<Halide::RVar> block, along, element;  // of each update: blocks, what lies along one, elements of a pair
@@ -86,16 +88,16 @@ struct TileBlocks {
     Halide::RVar key, query, key_block, query_block;
 };
 
-// Of one tile: the product, the logit (behind its derivative by the scaled product, where some step of the score does more than add
-// to it), weights P, dP, and the gradient by the scaled product; all (r, q, u, h, t).
+// Of one tile: the product, the logit (behind its derivative by the scaled product, where some step of the score does more
+// than add to it), weights P, dP, and the gradient by the scaled product; all (r, q, u, h, t).
 struct BackwardTile {
     Halide::Func score, logit, weight, weight_gradient, score_gradient;
     Halide::Func scaled;  // the scaled product, in captured_stages
-    // With dropout random words (word, r / 4, q, u, h, t); with it or a factor of the weights what they leave of them; and with a
-    // factor dP in front of it, where its buffers are asked for.
+    // With dropout random words (word, r / 4, q, u, h, t); with it or a factor of the weights what they leave of them; and
+    // with a factor dP in front of it, where its buffers are asked for.
     Halide::Func random, dropped, kept;
-    // With pairs: weights and gradients as the sums read them, (e, r, q, u, h, t) where q counts pairs, a Func for each part of a
-    // number, and (r, q, u, h, t), a Tuple of them.
+    // With pairs: weights and gradients as the sums read them, (e, r, q, u, h, t) where q counts pairs, a Func for each part
+    // of a number, and (r, q, u, h, t), a Tuple of them.
     std::vector<Halide::Func> weight_pairs, gradient_pairs;
     Halide::Func gradient_rows;
     std::vector<Halide::Func> contributions;  // of captured_stages: what a pair adds to each element that it reads
@@ -109,8 +111,8 @@ struct BackwardTile {
 };
 
 struct BackwardStages {
-    // Whether query, key and grad_out of the tiles that are computed hold no Inf or NaN: then what is masked need not be left out of
-    // a sum. And their largest magnitudes, as bits, of each channel and of all.
+    // Whether query, key and grad_out of the tiles that are computed hold no Inf or NaN: then what is masked need not be left
+    // out of a sum. And their largest magnitudes, as bits, of each channel and of all.
     std::vector<Halide::Func> channel_bits;  // (d)
     Halide::Func largest_bits;
     Halide::Func query_rows, grad_rows;                      // (d, i, h) in the accumulator's type
@@ -121,8 +123,8 @@ struct BackwardStages {
     // sums read pairs of queries, (e, d, i, h), and of keys, (e, d, j).
     bool in_pairs = false;
     Halide::Func query_pairs, grad_pairs, key_pairs;
-    // With matrix tiles left factors are Tuples of the parts of a number (math/bf16_parts.h), and right ones a Func for each part:
-    // query_rows and grad_rows, and these; key_total and value_total are (r, d, t).
+    // With matrix tiles left factors are Tuples of the parts of a number (math/bf16_parts.h), and right ones a Func for each
+    // part: query_rows and grad_rows, and these; key_total and value_total are (r, d, t).
     bool in_matrix_tiles = false;
     struct MatrixFactors {
         std::vector<Halide::Func> key_t, value_t;  // (e, r, d), where d counts pairs of channels of one tile after the other
@@ -135,8 +137,8 @@ struct BackwardStages {
         std::vector<Halide::Func> finite_key_pairs;
         Halide::Func finite_query_columns, finite_grad_columns;
     } factors;
-    // With unit rows: 1 / |x| (or 0) of each query and key, and of their gradients by unit rows the product with the unit row and
-    // the sum of magnitudes.
+    // With unit rows: 1 / |x| (or 0) of each query and key, and of their gradients by unit rows the product with the unit row
+    // and the sum of magnitudes.
     Halide::Func query_norm, query_dot, query_size, key_norm, key_dot, key_size;  // (i, h), (j)
     BackwardTile full, part;
     // Update 0 adds the full tiles, 1 the others.
@@ -165,14 +167,16 @@ struct BackwardStages {
     Halide::Var r{"r"}, t{"t"}, q{"q"}, u{"u"}, d{"d"}, h{"h"}, i{"i"}, j{"j"}, e{"e"};
 };
 
-BackwardStages backward_stages(const BackwardInputs &, const BackwardShape &, const Score &);
+BackwardStages backward_stages(const BackwardInputs &, const BackwardNumerics &, const BackwardHints &, const Score &);
 
 // The gradient of a buffer that the last score function or the factor of the weights read, at whatever elements: added to what
 // is there already, in double precision, pair by pair in one order. Of one query head. `captured` counts elements as they
 // lie in a dense array.
-BackwardStages captured_stages(const BackwardInputs &, const BackwardShape &, const Score &, const CapturedInputs &);
+BackwardStages captured_stages(const BackwardInputs &, const BackwardNumerics &, const BackwardHints &, const Score &,
+                               const CapturedInputs &);
 
 // The steps after one whose buffer may be asked for must only add to the score.
-BackwardStages capture_stages(const BackwardInputs &, const BackwardShape &, const Score &, const CaptureInputs &);
+BackwardStages capture_stages(const BackwardInputs &, const BackwardNumerics &, const BackwardHints &, const Score &,
+                              const CaptureInputs &);
 
 }  // namespace attune

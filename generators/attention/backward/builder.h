@@ -2,7 +2,9 @@
 // amx.cpp, terms.cpp, captures.cpp, captured.cpp).
 #pragma once
 #include "generators/attention/backward/blocked_stages.h"
-#include "generators/attention/forward/builder.h"
+#include "generators/attention/equations/intervals.h"
+#include "generators/attention/equations/masked.h"
+#include "generators/attention/equations/softmax_gradient.h"
 #include "generators/math/bf16_parts.h"
 #include "generators/math/bits.h"
 
@@ -16,15 +18,17 @@ struct BackwardBuilder {
     using Var = Halide::Var;
 
     const BackwardInputs &in;
-    const BackwardShape &shape;
+    const BackwardNumerics &numerics;
+    const BackwardHints &hints;
     const Score &score;
     bool of_capture = false;    // score_gradient is by the score after its steps
     bool keeps_scaled = false;  // the scaled product, and dP in front of a factor, are stages
     BackwardStages s = {};
-    Halide::Type type = shape.accumulator;
+    Halide::Type type = numerics.accumulator;
+    SoftmaxGradient softmax{numerics.powers};
 
     Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
-    bool in_pairs() const { return bool(shape.round_pairs); }
+    bool in_pairs() const { return bool(numerics.round_pairs); }
     Expr product(Expr x, Expr y) const { return Halide::cast(type, x) * Halide::cast(type, y); }
 
     // Some query of tile u of head h sees some key of tile t; all see all.
@@ -87,7 +91,7 @@ private:
     using Parts = std::vector<Expr>;
     using Term = std::function<Parts(const Expr &along)>;
     using TermOf = std::function<Parts(const Expr &along, bool finite)>;
-    int parts() const { return bf16_parts_of(shape.type); }
+    int parts() const { return bf16_parts_of(numerics.type); }
     std::vector<Func> pairs(const std::string &name, const std::vector<Var> &args,
                             const std::function<Expr(Expr element)> &x) const;
     Func matrix_channel_product(const std::string &name, const std::vector<Func> &keys, const Func &queries, const Expr &extent,

@@ -51,7 +51,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
     for (const bool full : {true, false}) {
         const BackwardTile &p = full ? s.full : s.part;
         const std::string suffix = full ? "" : "_part";
-        RDom pairs({{0, int(reads.size())}, {0, shape.chunk}, {0, shape.tile_q}, {0, in.query_tiles}, {0, in.key_tiles}},
+        RDom pairs({{0, int(reads.size())}, {0, numerics.chunk}, {0, numerics.tile_q}, {0, in.query_tiles}, {0, in.key_tiles}},
                    "pair" + suffix);
         const Expr x = in.first_query_tile + pairs[3], z = in.first_key_tile + pairs[4];
         take_tiles(pairs, x, 0, z, full);
@@ -59,7 +59,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
         (full ? s.full_tiles : s.part_tiles) = {pairs[3], {}, pairs[4], pairs[1], pairs[2], {}, {}};
         (full ? s.full_read : s.part_read) = pairs[0];
         const Index of_pair =
-            index(min(x * shape.tile_q + pairs[2], in.queries - 1), min(z * shape.chunk + pairs[1], in.keys - 1), 0);
+            index(min(x * numerics.tile_q + pairs[2], in.queries - 1), min(z * numerics.chunk + pairs[1], in.keys - 1), 0);
         const Index at = index(query_at(q, full), key_at(r, full), h);
         const Expr before = score_before(last, p.scaled(r, q, u, h, t), at);
 
@@ -75,7 +75,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
             contribution(r, q, u, h, t) = full ? adds : select(counts(by_score), adds, value_of(0));
             (full ? s.full : s.part).contributions.push_back(contribution);
             added.push_back(contribution(pairs[1], pairs[2], x, 0, z));
-            const CapturedInputs::Buffer &buffer = captures.buffers[std::size_t(read.buffer)];
+            const CapturedBuffer &buffer = captures.buffers[std::size_t(read.buffer)];
             const std::vector<Expr> indices = derivatives(read.of_factor, unknown, of_pair)[read.n].element;
             Expr element = 0;
             for (std::size_t n = indices.size(); n-- > 0;) {
@@ -90,9 +90,9 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
     }
 }
 
-BackwardStages captured_stages(const BackwardInputs &in, const BackwardShape &shape, const Score &score,
-                               const CapturedInputs &captures) {
-    BackwardBuilder b{in, shape, score, true, true};
+BackwardStages captured_stages(const BackwardInputs &in, const BackwardNumerics &numerics, const BackwardHints &hints,
+                               const Score &score, const CapturedInputs &captures) {
+    BackwardBuilder b{in, numerics, hints, score, true, true};
     b.rows();
     b.s.full = b.tile_of("", false);
     b.s.part = b.tile_of("_part", true);

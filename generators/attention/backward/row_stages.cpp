@@ -1,5 +1,5 @@
 #include "generators/attention/backward/row_stages.h"
-#include "generators/attention/forward/builder.h"
+#include "generators/attention/equations/masked.h"
 #include "generators/math/bits.h"
 #include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"

@@ -1,10 +1,8 @@
 // Gradients of attention: scores, weights and gradients by the score of the pairs of a tile.
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/score_derivative.h"
-#include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/precise.h"
-#include <numbers>
 
 namespace attune {
 using namespace Halide;
@@ -14,15 +12,15 @@ using Halide::Internal::Variable;
 
 // Differences that are all negative, and not three comparisons: from those bounds inference would draw conclusions about tiles.
 Expr BackwardBuilder::seen_block(Expr k, Expr m) const {
-    Expr first = s.u * shape.tile_q + m * shape.block_queries, last = min(first + shape.block_queries, in.queries) - 1;
-    Expr key = s.t * shape.chunk + k * shape.block_keys;
+    Expr first = s.u * numerics.tile_q + m * hints.block_queries, last = min(first + hints.block_queries, in.queries) - 1;
+    Expr key = s.t * numerics.chunk + k * hints.block_keys;
     Expr before_end = key - min(in.longest(s.u), last + in.band_end);
-    Expr after_begin = max(0, first + in.band_begin) - (key + shape.block_keys);
+    Expr after_begin = max(0, first + in.band_begin) - (key + hints.block_keys);
     return ((first - in.queries) & before_end & after_begin) < 0;
 }
 std::pair<RDom, TileBlocks> BackwardBuilder::seen_blocks(const std::string &name) const {
-    const int queries = shape.block_queries, keys = shape.block_keys;
-    RDom block(0, keys, 0, queries, 0, shape.chunk / keys, 0, shape.tile_q / queries, name + "_block");
+    const int queries = hints.block_queries, keys = hints.block_keys;
+    RDom block(0, keys, 0, queries, 0, numerics.chunk / keys, 0, numerics.tile_q / queries, name + "_block");
     block.where(seen_block(block.z, block.w));
     return {block, {block.x, block.y, block.z, block.w}};
 }
@@ -37,7 +35,7 @@ TileBlocks BackwardBuilder::fill(Func &f, const std::string &name, bool in_block
     }
     f(r, q, u, h, t) = elsewhere;
     const auto [block, loops] = seen_blocks(name);
-    const Expr key = block.z * shape.block_keys + block.x, query = block.w * shape.block_queries + block.y;
+    const Expr key = block.z * hints.block_keys + block.x, query = block.w * hints.block_queries + block.y;
     f(key, query, u, h, t) = value(key, query);
     return loops;
 }
@@ -47,7 +45,7 @@ Func BackwardBuilder::channel_product(const std::string &name, const Func &keys,
                                       RVar &along, RVar &element, const PairTerm *of_pair) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     Func f(name);
-    Expr i = u * shape.tile_q + q;
+    Expr i = u * numerics.tile_q + q;
     f(r, q, u, h, t) = value_of(0);
     if (in_pairs()) {
         RDom channel(0, 2, 0, (extent + 1) / 2, name + "_channel");
@@ -70,12 +68,12 @@ Index BackwardBuilder::index(Expr i, Expr j, Expr head) const {
 
 void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    if (shape.matrix_tiles)
+    if (numerics.matrix_tiles)
         p.score = matrix_channel_product("score" + suffix, s.factors.key_t, s.query_rows, in.head_dim, p.channel);
     else
         p.score =
             channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
-    p.in_blocks = masked && !shape.matrix_tiles;
+    p.in_blocks = masked && !numerics.matrix_tiles;
     const bool bent = is_bent();
     const Expr nothing = undef(type);
     auto scaled = [&](Expr r, Expr q) {
@@ -95,7 +93,7 @@ void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool ma
                           bent ? Tuple(nothing, nothing) : Tuple(nothing));
     for (const ScoreStep &step : score.steps) {
         if (!masked && step.may_mask) continue;
-        const Expr inside = (t + 1) * shape.chunk <= in.keys;
+        const Expr inside = (t + 1) * numerics.chunk <= in.keys;
         if (masked && step.reads_pairs) {
             apply(p, suffix, step, {step.when, inside}, false, true);
             apply(p, suffix, step, {step.when, !inside}, false, false);
@@ -116,12 +114,12 @@ bool BackwardBuilder::is_bent() const {
 void BackwardBuilder::apply(BackwardTile &p, const std::string &suffix, const ScoreStep &step,
                             const std::vector<Expr> &conditions, bool inside, bool keys_inside) const {
     const std::string name = "step" + std::to_string(p.step_queries.size() + p.step_blocks.size()) + suffix;
-    RDom queries(0, shape.tile_q, name);
+    RDom queries(0, numerics.tile_q, name);
     Expr key = s.r, query = queries;
     if (p.in_blocks) {
         const auto [block, loops] = seen_blocks(name);
         queries = block, p.step_blocks.push_back(loops);
-        key = block.z * shape.block_keys + block.x, query = block.w * shape.block_queries + block.y;
+        key = block.z * hints.block_keys + block.x, query = block.w * hints.block_queries + block.y;
     } else {
         p.step_queries.push_back(queries.x);
     }
@@ -148,18 +146,17 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
     auto weight_of = [&](Expr r, Expr q) {
         FuncRef ref = p.logit(r, q, u, h, t);
         Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
-        // Subtracted before it is multiplied: the difference is small where both are large.
-        Expr weight = (in_pairs() && parts() == 1 ? exp2_nonpositive_for_bf16 : exp2_nonpositive)(
-            logit - in.row_lse(i, h), value_of(std::numbers::log2e), shape.powers);
+        const auto exp2 = in_pairs() && parts() == 1 ? exp2_nonpositive_for_bf16 : exp2_nonpositive;
+        const Expr weight = softmax.P(logit, in.row_lse(i, h), exp2);
         if (!masked) return Tuple(weight);
-        Expr query = u * shape.tile_q + q, j = t * shape.chunk + r;
+        Expr query = u * numerics.tile_q + q, j = t * numerics.chunk + r;
         Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
-        kept = kept && !strict_float(logit < lowest_score(type));
+        kept = kept && !is_masked(logit);
         return Tuple(kept_or_marked(kept, weight));
     };
     p.weight_blocks = fill(p.weight, "weight" + suffix, p.in_blocks, weight_of, Tuple(undef(type)));
     const std::string of_weight = "weight_gradient" + suffix;
-    if (shape.matrix_tiles)
+    if (numerics.matrix_tiles)
         p.weight_gradient = matrix_channel_product(of_weight, s.factors.value_t, s.grad_rows, in.value_dim, p.value_channel);
     else
         p.weight_gradient =
@@ -173,7 +170,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         Expr w = p.weight(r, q, u, h, t), i = query_at(q, !masked);
         Expr gradient = p.kept.defined() ? Expr(p.kept(r, q, u, h, t)) : kept_gradient(p, r, q);
         if (score.probability) gradient *= factor_at(r, q, masked);
-        Expr by_score = w * (gradient - in.row_delta(i, h));
+        Expr by_score = softmax.dS(w, gradient, in.row_delta(i, h));
         if (bent && !of_capture) by_score *= Expr(p.logit(r, q, u, h, t)[0]);
         return Tuple(masked ? signed_kept_or_marked(counts(w), by_score) : by_score);
     };
@@ -201,7 +198,7 @@ void BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
     Var q = s.q, u = s.u, h = s.h, t = s.t, word("word"), four("four");
     if (drops) {
         const auto words =
-            dropout_words(t * (shape.chunk / 4) + four, u * shape.tile_q + q, cast(UInt(32), h) + in.dropout.first_head,
+            dropout_words(t * (numerics.chunk / 4) + four, u * numerics.tile_q + q, cast(UInt(32), h) + in.dropout.first_head,
                           in.dropout.offset, {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(word, four, q, u, h, t) = mux(word, {words[0], words[1], words[2], words[3]});

@@ -1,5 +1,5 @@
-// Gradients of a score whose terms are no products: of query, key and the weights of the terms. A term is computed once for all of
-// them.
+// Gradients of a score whose terms are no products: of query, key and the weights of the terms. A term is computed once for
+// all of them.
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/score_derivative.h"
 #include "generators/math/precise.h"
@@ -24,7 +24,7 @@ Expr BackwardBuilder::slope_of(const Expr &term) const {
 
 void BackwardBuilder::terms(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var d = s.d, r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    Expr term = computed_term(score.pair, s.query_rows(d, u * shape.tile_q + q, h), s.key_rows(d, t * shape.chunk + r));
+    Expr term = computed_term(score.pair, s.query_rows(d, u * numerics.tile_q + q, h), s.key_rows(d, t * numerics.chunk + r));
     // A masked key may be NaN.
     if (masked) term = select(counts(p.score_gradient(r, q, u, h, t)), term, value_of(0));
     p.term = Func("term" + suffix);
@@ -56,15 +56,15 @@ void BackwardBuilder::term_totals() {
             u = in.first_query_tile + all[4], t = in.first_key_tile + all[6];
             take_tiles(all, u, all[5], t, full);
             if (!full) {  // blocks beyond the ends hold nothing
-                all.where(u * shape.tile_q + all[3] * queries < in.queries);
-                all.where(t * shape.chunk + all[2] * keys < in.keys);
+                all.where(u * numerics.tile_q + all[3] * queries < in.queries);
+                all.where(t * numerics.chunk + all[2] * keys < in.keys);
             }
             return all;
         };
-        const RDom all =
-            loops(shape.term_keys, shape.term_queries, shape.chunk / shape.term_keys, shape.tile_q / shape.term_queries);
+        const RDom all = loops(numerics.term_keys, numerics.term_queries, numerics.chunk / numerics.term_keys,
+                               numerics.tile_q / numerics.term_queries);
         (full ? s.full_tiles : s.part_tiles) = {all[4], all[5], all[6], all[0], all[1], all[2], all[3]};
-        const Expr key = all[2] * shape.term_keys + all[0], query = all[3] * shape.term_queries + all[1], head = all[5];
+        const Expr key = all[2] * numerics.term_keys + all[0], query = all[3] * numerics.term_queries + all[1], head = all[5];
         const Expr term = p.term(d, key, query, u, head, t), by_score = p.score_gradient(key, query, u, head, t);
         const TermDerivatives derivatives = term_derivatives(score.pair, term);
         const Expr by_term = by_score * slope_of(term);
@@ -76,7 +76,7 @@ void BackwardBuilder::term_totals() {
 
         const RDom tiles = loops(1, 1, 1, 1);
         s.value_total(d, r, reduced(tiles[6], tiles[4], in.query_tiles)) +=
-            p.value_sum.part(d, r, r / shape.block_keys, u, tiles[5], t);
+            p.value_sum.part(d, r, r / hints.block_keys, u, tiles[5], t);
     }
     if (!score.pair.weight) return;
     s.weight_out = Func("weight_out");

@@ -21,6 +21,11 @@ struct PairTerm {
     std::vector<Halide::Func> prepared;  // what finish or weight read, computed before anything else
 };
 
+// What channel d of a query and a key adds to the sum, weighted; its parts are the term and the contribution of a term.
+Halide::Expr weighted_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key, const Halide::Expr &channel);
+Halide::Expr computed_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key);
+Halide::Expr contribution_of(const PairTerm &, const Halide::Expr &term);
+
 // The scaled number to a score, in natural units. Written with Halide's tanh(), exp()...: its derivative is taken from it, and
 // then calls become expressions that vectorise (math/precise.h).
 using ScoreFunction = std::function<Halide::Expr(Halide::Expr score, const Index &at)>;

@@ -1,5 +1,5 @@
 #include "generators/attention/equations/scores.h"
-#include "generators/attention/forward/builder.h"
+#include "generators/attention/equations/masked.h"
 #include "generators/math/accumulator.h"
 #include "generators/math/bits.h"
 #include "generators/math/tanh.h"
@@ -42,18 +42,18 @@ Expr power_of_two(const Expr &x) {
 
 }  // namespace
 
-PairTerm cosine_pair(SdpaInputs &in, Type type) {
+PairTerm cosine_pair(Func &scaled_query, const Func &key, const Expr &head_dim, Type type) {
     const Var d("d"), s("s"), h("h"), b("b");
-    const Func query = in.query, key = in.key;
+    const Func query = scaled_query;
     auto norms_of = [&](const std::string &name, const Func &x) {
         return inverse_norms(
-            name, [&](const Expr &d) -> Expr { return x(d, s, h, b); }, {s, h, b}, in.head_dim, type);
+            name, [&](const Expr &d) -> Expr { return x(d, s, h, b); }, {s, h, b}, head_dim, type);
     };
     Func query_inverse = norms_of("query_inverse_norm", query), key_norm = norms_of("key_norm", key), query_norm("query_norm");
     const Expr power = power_of_two(query_inverse(s, h, b));
     query_norm(s, h, b) = strict_float(query_inverse(s, h, b) / power);
-    in.query = Func("scaled_query");
-    in.query(d, s, h, b) = strict_float(cast(type, query(d, s, h, b)) * power);
+    scaled_query = Func("scaled_query");
+    scaled_query(d, s, h, b) = strict_float(cast(type, query(d, s, h, b)) * power);
     PairTerm pair;
     pair.finish = [=](Expr sum, const Index &at) {
         return sum * query_norm(at.i, at.h, at.b) * key_norm(at.j, at.key_head, at.b);
@@ -106,7 +106,7 @@ ScoreStep bias_step(const Func &bias, Expr given) {
     step.mask = [=](const Index &at) {
         Expr value = at.of_pair(bias);
         value = cast(accumulator_of(value.type()), value);
-        return !strict_float(value < lowest_score(value.type()));
+        return !is_masked(value);
     };
     step.when = given;
     step.reads_pairs = step.may_mask = true;

@@ -1,14 +1,14 @@
 // The scores of the library. Each is a PairTerm or a ScoreStep and nothing more: users write theirs the same way.
 #pragma once
-#include "generators/attention/forward/blocked_stages.h"
+#include "generators/attention/equations/score.h"
 #include <functional>
 #include <vector>
 
 namespace attune {
 
-// sum q k / (|q| |k|), 0 where q or k is all zeros. The query becomes rows of norms from 1/2 to 1, by powers of two, so that no
-// product with a key leaves the range of the type.
-PairTerm cosine_pair(SdpaInputs &, Halide::Type);
+// sum q k / (|q| |k|), 0 where q or k is all zeros. The query (d, s, h, b) becomes rows of norms from 1/2 to 1, by powers of
+// two, so that no product with a key leaves the range of the type.
+PairTerm cosine_pair(Halide::Func &query, const Halide::Func &key, const Halide::Expr &head_dim, Halide::Type);
 
 // 1 / |x| of each row x(d, row...), a Func of that name: 0 of zeros or Inf, NaN where there is a NaN. No square overflows or
 // vanishes of a row whose norm is between 2^-121 and 2^116 (f64: 2^-1011 and 2^1006).
@@ -19,7 +19,8 @@ Halide::Func inverse_norms(const std::string &name, const std::function<Halide::
 PairTerm gaussian_pair(Halide::Type);
 
 // sum w tanh(q + k) + bias. The one with an exponential for each pair, for any q and k; and the one that takes exponentials
-// of each query and key alone, tanh(q + k) = (e^2q e^2k - 1) / (e^2q e^2k + 1), which needs |q|, |k| <= separable_limit (float).
+// of each query and key alone, tanh(q + k) = (e^2q e^2k - 1) / (e^2q e^2k + 1), which needs |q|, |k| <= separable_limit
+// (float).
 struct AdditiveInputs {
     Halide::Func weight;  // (d)
     Halide::Expr bias;    // double

@@ -277,10 +277,10 @@ void connect_to_symbols(const UserAttention &user, Type of_scores) {
     }
 }
 
-std::vector<CapturedInputs::Buffer> UserInputs::buffers() const {
-    std::vector<CapturedInputs::Buffer> list;
+std::vector<CapturedBuffer> UserInputs::buffers() const {
+    std::vector<CapturedBuffer> list;
     for (const Input &in : inputs_) {
-        CapturedInputs::Buffer buffer{prefix + in.capture->name, {}};
+        CapturedBuffer buffer{prefix + in.capture->name, {}};
         for (int n = 0; in.buffer && n < in.capture->dimensions; n++) buffer.extents.push_back(in.buffer->dim(n).extent());
         list.push_back(buffer);
     }

@@ -1,9 +1,15 @@
-// The attention of a user, as the generators of this program take part of it: a program that makes kernels of one is the library's
-// own with the user's struct linked in (register_attention.h).
+// The attention of a user, as the generators of this program take part of it: a program that makes kernels of one is the
+// library's own with the user's struct linked in (register_attention.h).
 #pragma once
-#include "generators/attention/backward/blocked_stages.h"
+#include "generators/attention/equations/score.h"
 
 namespace attune {
+
+// A buffer that a score reads, by the name of the calls.
+struct CapturedBuffer {
+    std::string name;
+    std::vector<Halide::Expr> extents;  // innermost first
+};
 
 struct UserAttention {
     std::string name;  // of the struct
@@ -13,16 +19,16 @@ struct UserAttention {
     MaskFunction mask;
     std::function<Halide::Expr(const Index &)> probability;
 
-    // To the steps of a score: the user's score stands before the masks of the library, the mask after them. `global` gives what
-    // the user's functions are asked with for an index of the kernel, which may count from the first head of a task.
+    // To the steps of a score: the user's score stands before the masks of the library, the mask after them. `global` gives
+    // what the user's functions are asked with for an index of the kernel, which may count from the first head of a task.
     using Global = std::function<Index(const Index &)>;
     void add_score(Score &, const Global &) const;
     void add_mask(Score &, const Global &) const;
 };
 inline Index same_index(const Index &at) { return at; }
 
-// Of this program; null in those of the library. Made when it is first asked for, and not before main(): what is wrong with it is
-// thrown.
+// Of this program; null in those of the library. Made when it is first asked for, and not before main(): what is wrong with
+// it is thrown.
 const UserAttention *user_attention();
 void set_user_attention(std::function<UserAttention()> make);
 
@@ -36,7 +42,7 @@ public:
     // In schedule().
     void constrain();
     // All captures, also those that have no extents.
-    std::vector<CapturedInputs::Buffer> buffers() const;
+    std::vector<CapturedBuffer> buffers() const;
 
 private:
     struct Input {

@@ -32,7 +32,7 @@ struct TileBuilder {
         auto query = [&](Expr channel) {
             return filled(channel, [&](Expr channel) {
                 return parts > 1 ? s.query_t(r, channel, t, h, b)
-                                 : build.signed_query(in.query(channel, row.query, row.query_head, b));
+                                 : build.softmax.signed_query(in.query(channel, row.query, row.query_head, b));
             });
         };
         for (int n = 0; n < parts; n++) {
@@ -55,8 +55,8 @@ struct TileBuilder {
         stages.value_rows(k, d, u, c, h, b) = Tuple(bf16_parts(stages.value_blocks(u * depth + k, d, {c, h, b}), round_pairs));
     }
 
-    // Weights, their sum and the parts of them, all in one loop over pairs of keys: a weight is computed once, and only its parts
-    // are stored. Dropout takes the weights of four keys at a time, and so weights that are stored.
+    // Weights, their sum and the parts of them, all in one loop over pairs of keys: a weight is computed once, and only its
+    // parts are stored. Dropout takes the weights of four keys at a time, and so weights that are stored.
     void weigh(SdpaPartials &p, TileStages::Factors &of, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
         Var e = stages.e, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
@@ -68,9 +68,9 @@ struct TileBuilder {
             weights = p.dropped;
         } else {
             const Expr logit = p.logit(r, k, c, t, h, b);
-            const Expr weight = (parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16)(
-                strict_float(logit - p.row_max(r, c, t, h, b)), build.per_score(), build.shape.powers);
-            weights(r, k, c, t, h, b) = masked ? build.marked(weight, logit) : weight;
+            const Expr weight =
+                build.softmax.p(logit, p.row_max(r, c, t, h, b), parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16);
+            weights(r, k, c, t, h, b) = masked ? build.softmax.kept_p(weight, logit) : weight;
             p.weight = weights;
             p.row_sum = Func("row_sum" + suffix);
             p.row_sum(r, c, t, h, b) = 0.0f;
@@ -106,7 +106,7 @@ struct TileBuilder {
         RDom channel(0, channels, "channel" + suffix);
         p.channel = channel.x;
         add_product(p.score(r, k, c, t, h, b), products_of_parts(parts),
-                    parts_at(stages.key_rows(channel % depth, c * build.shape.chunk + k, channel / depth,
+                    parts_at(stages.key_rows(channel % depth, c * build.numerics.chunk + k, channel / depth,
                                              build.rows(r, t, h).key_head, b)),
                     parts_at(stages.query_pairs, {channel % 2, r, channel / 2, t, h, b}));
         p.logit = Func("logit" + suffix);
@@ -180,17 +180,17 @@ struct TileBuilder {
 
 }  // namespace
 
-TileStages tile_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs,
-                       int depth) {
+TileStages tile_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score,
+                       const RoundPairs &round_pairs, int depth) {
     if (in.query.type().bits() > 32) throw CompileError("attune: products of matrix tiles take bf16, f16 and f32\n");
     if (score.probability && in.query.type().is_bfloat())
         throw CompileError("attune: products of matrix tiles of bf16 know no factor of the weights\n");
-    Builder build = query_rows(in, shape, score);
+    Builder build = query_rows(in, numerics, hints, score);
     Var c = build.s.c, h = build.s.h, b = build.s.b;
     const int side = block_side(in.value.type());
     TileStages stages{.value_blocks = {"value_block", side, {c, h, b}, [&](Expr key, Expr channel) {
                                            return in.value(min(channel, in.value_dim - 1),
-                                                           min(c * shape.chunk + key, in.keys - 1), h, b);
+                                                           min(c * numerics.chunk + key, in.keys - 1), h, b);
                                        }}};
     build.prepare();
     build.intervals();

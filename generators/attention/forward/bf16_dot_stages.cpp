@@ -7,16 +7,16 @@ namespace attune {
 using namespace Halide;
 
 PairKeys pair_keys(const Builder &build, const std::string &name, bool masked) {
-    const SdpaShape &shape = build.shape;
-    PairKeys keys{RDom(), masked ? shape.key_block : shape.chunk};
-    keys.dom = RDom(0, 2, 0, keys.width / 2, 0, shape.chunk / keys.width, name);
+    const SdpaNumerics &numerics = build.numerics;
+    PairKeys keys{RDom(), masked ? numerics.key_block : numerics.chunk};
+    keys.dom = RDom(0, 2, 0, keys.width / 2, 0, numerics.chunk / keys.width, name);
     if (masked) keys.dom.where(build.seen_keys(build.s.c, keys.dom.z * keys.width, keys.width));
     return keys;
 }
 
 namespace {
 
-using Exp2 = Expr (*)(const Expr &, const Expr &, const PowerInstructions &);
+using Exp2 = BlockedSoftmax::Exp2;
 
 // From logit and row_max: weights as pairs, and the sum of a row.
 void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, const Builder &build,
@@ -27,8 +27,8 @@ void weigh_pairs(SdpaPartials &p, PairStages::Pairs &elements, const Var &e, con
     PairKeys at = pair_keys(build, "weight_key" + suffix, masked);
     p.weight_keys = at.loop(), elements.weight = at.dom.x;
     Expr logit = p.logit(r, at.key(), c, t, h, b);
-    Expr weight = exp2(strict_float(logit - p.row_max(r, c, t, h, b)), build.per_score(), build.shape.powers);
-    if (masked) weight = build.marked(weight, logit);
+    Expr weight = build.softmax.p(logit, p.row_max(r, c, t, h, b), exp2);
+    if (masked) weight = build.softmax.kept_p(weight, logit);
     p.weight = Func("weight" + suffix);
     p.weight(e, r, k, c, t, h, b) = Tuple(undef<bfloat16_t>(), undef<float>());
     p.weight(at.dom.x, r, at.pair(), c, t, h, b) = Tuple(round_pairs(weight), weight);
@@ -68,7 +68,7 @@ SdpaPartials pair_partials(const PairStages &stages, const Builder &build, const
         PairKeys keys = pair_keys(build, "mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked);
         if (when.defined()) keys.dom.where(when);
         Expr w = p.weight(keys.dom.x, r, keys.pair(), c, t, h, b)[0];
-        Expr v = stages.packed_value(keys.dom.x, d, c * (build.shape.chunk / 2) + keys.pair(), key_head, b);
+        Expr v = stages.packed_value(keys.dom.x, d, c * (build.numerics.chunk / 2) + keys.pair(), key_head, b);
         if (leave_out) v = select(counts(w), v, bfloat16_t(0.0f));
         p.mixed(r, d, c, t, h, b) += widened_product(w, v);
         p.mixed_keys.push_back(keys.loop());
@@ -92,7 +92,7 @@ void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_
     Rows row = build.rows(s.r, s.t, s.h);
     s.query_t = Func("query_t");
     s.query_t(stages.e, s.r, s.d, s.t, s.h, s.b) =
-        build.signed_query(build.in.query(s.d * 2 + stages.e, row.query, row.query_head, s.b));
+        build.softmax.signed_query(build.in.query(s.d * 2 + stages.e, row.query, row.query_head, s.b));
     stages.packed_value = Func("packed_value");
     stages.packed_value(stages.e, s.d, s.k, s.h, s.b) =
         build.in.value(s.d, min(s.k * 2 + stages.e, build.in.keys - 1), s.h, s.b);
@@ -102,9 +102,10 @@ void up_to_partials(PairStages &stages, Builder &build, const RoundPairs &round_
 
 }  // namespace
 
-PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
+PairStages pair_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score,
+                       const RoundPairs &round_pairs) {
     PairStages stages;
-    Builder build = query_rows(in, shape, score);
+    Builder build = query_rows(in, numerics, hints, score);
     up_to_partials(stages, build, round_pairs, exp2_nonpositive_for_bf16);
     build.collect_chunks();
     build.merge_tiles();
@@ -112,9 +113,10 @@ PairStages pair_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     return stages;
 }
 
-PairStages pair_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, const RoundPairs &round_pairs) {
+PairStages pair_split_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score,
+                             const RoundPairs &round_pairs) {
     PairStages stages;
-    Builder build = group_rows(in, shape, score);
+    Builder build = group_rows(in, numerics, hints, score);
     // A row has one weight for each key that it reads, so an accurate one costs nothing; lse is the better for it.
     up_to_partials(stages, build, round_pairs, exp2_nonpositive);
     split_merge(build);

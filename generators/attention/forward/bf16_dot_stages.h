@@ -1,6 +1,6 @@
 // What is computed where products take pairs of bf16: both products as sums over pairs along their reduction, of the query's
-// and key's channels and of the weights' and values' keys. Scores, masks and merge are those of blocked_stages.h. It differs from
-// them in rounding: weights are rounded to bf16 before they are multiplied with values.
+// and key's channels and of the weights' and values' keys. Scores, masks and merge are those of blocked_stages.h. It differs
+// from them in rounding: weights are rounded to bf16 before they are multiplied with values.
 #pragma once
 #include "generators/attention/forward/builder.h"
 
@@ -24,10 +24,12 @@ struct PairStages {
 using RoundPairs = std::function<Halide::Expr(Halide::Expr)>;
 
 // query, key and value are bf16, their head size is even. round_pairs turns a float (of e, r) into bf16.
-PairStages pair_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
+PairStages pair_stages(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &,
+                       const RoundPairs &round_pairs);
 
 // The same where rows are those of sdpa_split_stages.
-PairStages pair_split_stages(const SdpaInputs &, const SdpaShape &, const Score &, const RoundPairs &round_pairs);
+PairStages pair_split_stages(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &,
+                             const RoundPairs &round_pairs);
 
 // What tiles share with them (amx_stages.h). A reduction over the keys of a chunk, two at a time:
 struct PairKeys {

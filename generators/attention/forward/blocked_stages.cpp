@@ -3,8 +3,8 @@
 namespace attune {
 using namespace Halide;
 
-SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
-    Builder build = query_rows(in, shape, score);
+SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score) {
+    Builder build = query_rows(in, numerics, hints, score);
     SdpaStages &s = build.s;
     Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     build.prepare();
@@ -12,7 +12,7 @@ SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
     build.queries();
     build.all_partials();
 
-    if (shape.rows_per_tile) {
+    if (hints.rows_per_tile) {
         build.collect_chunks();
     } else {
         s.chunk_max = Func("chunk_max");
@@ -28,13 +28,13 @@ SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaShape &shape, const Score
 
 void split_merge(Builder &build) {
     const SdpaInputs &in = build.in;
-    const int tile = build.shape.rows_per_tile;
+    const int tile = build.hints.rows_per_tile;
     Expr group = in.query_heads / in.key_heads;
     SdpaStages &s = build.s;
     Var r = s.r, c = s.c, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
     auto [full, part] = build.chunk_domains();
     s.chunk_packed = Func("chunk_packed");
-    s.chunk_packed(d, r, c, t, h, b) = undef(build.shape.accumulator);
+    s.chunk_packed(d, r, c, t, h, b) = undef(build.numerics.accumulator);
     for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
         s.chunk_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.mixed(r, min(d, in.value_dim - 1), dom, t, h, b),
                                                     d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
@@ -48,9 +48,9 @@ void split_merge(Builder &build) {
         of_queries.blocks = Func("blocks_of_query");
         of_queries.blocks(c, t, h, b) = in.blocks(c, n / tile, h / group, b);
     }
-    SdpaShape one_query = build.shape;
+    ScheduleHints one_query = build.hints;
     one_query.rows_per_tile = 1;
-    Builder merge = query_rows(of_queries, one_query, build.score);
+    Builder merge = query_rows(of_queries, build.numerics, one_query, build.score);
     merge.s = s;
     merge.merge([&](Expr at) { return packed(in.value_dim + 1, at); }, [&](Expr at) { return packed(in.value_dim, at); },
                 [&](Expr at) { return packed(d, at); });
@@ -59,8 +59,9 @@ void split_merge(Builder &build) {
     s.out(d, i, h, b) = Tuple(build.narrowed(s.normalised(0, d, i, h, b)), s.lse(0, i, h, b));
 }
 
-SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score) {
-    Builder build = group_rows(in, shape, score);
+SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
+                             const Score &score) {
+    Builder build = group_rows(in, numerics, hints, score);
     build.prepare();
     build.intervals();
     build.queries();

@@ -1,31 +1,11 @@
 // How the stages of an attention are made, shared by the forms of it (blocked_stages.cpp, weights_stages.cpp).
 #pragma once
+#include "generators/attention/equations/blocked_softmax.h"
+#include "generators/attention/equations/intervals.h"
 #include "generators/attention/forward/blocked_stages.h"
-#include "generators/math/exp2.h"
 #include "generators/math/narrowed.h"
 
 namespace attune {
-
-// The least score that counts, from which a row maximum starts: lower ones and -inf mask. And the score of a masked pair:
-// finite, because Halide's code generation assumes no Inf. A masked weight is 0 by its mark, not by the distance of the two.
-Halide::Expr lowest_score(const Halide::Type &);
-Halide::Expr masked_score(const Halide::Type &);
-
-// What is masked is -0 as a weight and as the gradient by a score: that adds nothing to a sum, and a product sees by it alone
-// that the pair is masked. x, or -0 where it is not kept; whether x is not masked; 0 with the mark of x, of what dropout drops.
-Halide::Expr kept_or_marked(const Halide::Expr &kept, const Halide::Expr &x);
-// The same of numbers of any sign: a -0 that arithmetic made becomes 0, or it would look masked.
-Halide::Expr signed_kept_or_marked(const Halide::Expr &kept, const Halide::Expr &x);
-Halide::Expr counts(const Halide::Expr &x);
-Halide::Expr marked_zero(const Halide::Expr &x);
-
-// -inf as unsigned integer, because arithmetic on it would be undefined.
-Halide::Expr minus_infinity_bits(Halide::Type);
-
-// The term of one channel of a pair, of what query and key give; and as it is summed.
-Halide::Expr computed_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key);
-Halide::Expr contribution_of(const PairTerm &, const Halide::Expr &term);
-Halide::Expr weighted_term(const PairTerm &, const Halide::Expr &query, const Halide::Expr &key, const Halide::Expr &channel);
 
 // Which query and heads a row stands for.
 struct Rows {
@@ -53,35 +33,27 @@ struct Builder {
     using RDom = Halide::RDom;
 
     const SdpaInputs &in;
-    const SdpaShape &shape;
+    const SdpaNumerics &numerics;
+    const ScheduleHints &hints;
     const Score &score;
     std::function<Rows(Expr r, Expr t, Expr h)> rows;
     std::function<std::pair<Expr, Expr>(Expr t)> queries_of;  // first and last query of a tile
     SdpaStages s = {};
-    Halide::Type type = shape.accumulator;
+    Halide::Type type = numerics.accumulator;
+    BlockedSoftmax softmax{{score, type, in.scale}, numerics.powers};
     Func prepared_key = {};
     KeyShare share = {};
 
-    Expr value_of(double x) const { return Halide::Internal::make_const(type, x); }
-    // 2^ of the exponent of a difference of two scores, which is not above 0: the weight of a score beside the maximum. A score
-    // is not scaled where no step follows (Score::scales_scores): the scale then joins log2(e) behind the difference, so that
-    // neither rounds a score before the maximum is taken off.
-    Expr power_of(const Expr &difference) const { return exp2_nonpositive(difference, per_score(), shape.powers); }
-    Expr per_score() const;  // what a score is multiplied by as an exponent of 2, not below 0
-    // The exponent of 2 of such a difference, for devices' instruction.
-    Expr base2(const Expr &difference) const { return Halide::strict_float(difference * per_score()); }
-    // An element of a query, negated where scores are not scaled and the scale is negative.
-    Expr signed_query(const Expr &element) const;
-    // A score in natural units, as lse and raw scores have it.
-    Expr natural(const Expr &score) const;
-    // Below every score that counts. False for NaN.
-    Expr is_masked(Expr logit) const;
+    Expr value_of(double x) const { return softmax.value_of(x); }
 
     // Some row sees some key of chunk c; of `width` keys of it.
     Expr seen(Expr c) const;
     Expr seen_keys(Expr c, Expr first_in_chunk, int width) const;
-    // Begin and end of the keys that the intervals of all rows hold; they hold all of chunk c; and no step masks any of it either.
-    std::pair<Expr, Expr> seen_by_all() const;
+    // The band of a batch entry, and the keys that some row and that all rows of a tile see by their intervals; chunk c lies
+    // within the latter; and no step masks any of it either.
+    Band band() const { return {in.band_begin(s.b), in.band_end(s.b)}; }
+    Span seen_by_some_row() const;
+    Span seen_by_all_rows() const;
     Expr within_intervals(Expr c) const;
     Expr whole(Expr c) const;
     // How many blocks of so many keys every row sees, from the begin of chunk c on.
@@ -110,12 +82,8 @@ struct Builder {
     ChunkKeys chunk_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
     Expr key_in_chunk(Expr k) const;
     Expr key_at(Expr k, bool inside) const;
-    // The weight, marked where the logit is masked.
-    Expr marked(Expr weight, Expr logit) const;
-
     // The score of the sink of a row's head, lowest_score() if there is none.
     Expr sink(Expr head) const;
-    Expr sink_weight(Expr sink, Expr total_max) const;
 
     Expr chunk_count() const;
     RDom chunks(const std::string &name) const;
@@ -149,8 +117,8 @@ private:
 };
 
 // A Builder whose rows are the queries of one query head; of all query heads that share a key head.
-Builder query_rows(const SdpaInputs &, const SdpaShape &, const Score &);
-Builder group_rows(const SdpaInputs &, const SdpaShape &, const Score &);
+Builder query_rows(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &);
+Builder group_rows(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &);
 
 // Of a group's rows: what leaves a chunk as one Func, their merge and the output.
 void split_merge(Builder &);

@@ -13,7 +13,7 @@ void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) 
     if (drops) {
         Rows row = rows(r, t, h);
         const Expr head = cast(UInt(32), b * in.query_heads + row.query_head) + in.dropout.first_head;
-        const auto words = dropout_words(c * (shape.chunk / 4) + four, row.query, head, in.dropout.offset,
+        const auto words = dropout_words(c * (numerics.chunk / 4) + four, row.query, head, in.dropout.offset,
                                          {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);

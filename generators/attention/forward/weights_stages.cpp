@@ -5,9 +5,10 @@
 namespace attune {
 using namespace Halide;
 
-WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const Score &score, Expr probabilities) {
-    const int tile = shape.rows_per_tile, chunk = shape.chunk;
-    Builder build = query_rows(in, shape, score);
+WeightsStages weights_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score,
+                             Expr probabilities) {
+    const int tile = hints.rows_per_tile, chunk = numerics.chunk;
+    Builder build = query_rows(in, numerics, hints, score);
     SdpaStages &s = build.s;
     Var r = s.r, k = s.k, c = s.c, i = s.i, t = s.t, h = s.h, b = s.b, j("j");
     WeightsStages w;
@@ -16,25 +17,25 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
     build.queries();
 
     // Scores are kept as bits because of the -inf, and then sums mean nothing.
-    const Type bits = UInt(shape.accumulator.bits());
+    const Type bits = UInt(numerics.accumulator.bits());
     const Expr zero = build.value_of(0);
-    const Expr masked_weight =
-        reinterpret(shape.accumulator, select(probabilities, reinterpret(bits, zero), minus_infinity_bits(shape.accumulator)));
+    const Expr masked_weight = reinterpret(
+        numerics.accumulator, select(probabilities, reinterpret(bits, zero), minus_infinity_bits(numerics.accumulator)));
     w.weight = Func("weight");
     w.chunk = Func("chunk");
-    w.weight(r, j, t, h, b) = undef(shape.accumulator);
-    w.chunk(r, c, t, h, b) = Tuple(lowest_score(shape.accumulator), zero);
+    w.weight(r, j, t, h, b) = undef(numerics.accumulator);
+    w.chunk(r, c, t, h, b) = Tuple(lowest_score(numerics.accumulator), zero);
     auto take = [&](SdpaPartials &p, WeightsStages::Chunk &taken, const std::string &suffix, bool masked) {
         p = build.scores(suffix, masked);
         build.row_max(p, suffix, masked);
         const Expr logit = p.logit(r, k, c, t, h, b);
-        const Expr weight = reinterpret(bits, build.power_of(strict_float(logit - p.row_max(r, c, t, h, b))));
-        const Expr raw = reinterpret(bits, build.natural(logit));
-        Expr made = reinterpret(shape.accumulator, select(probabilities, weight, raw));
+        const Expr weight = reinterpret(bits, build.softmax.p(logit, p.row_max(r, c, t, h, b)));
+        const Expr raw = reinterpret(bits, build.softmax.natural(logit));
+        Expr made = reinterpret(numerics.accumulator, select(probabilities, weight, raw));
         if (masked) {
-            Expr kept = !build.is_masked(logit);
+            Expr kept = !is_masked(logit);
             // Blocks of keys that no row of the tile sees are left out of a chunk's scores.
-            if (tile) kept = build.seen_keys(c, k / shape.key_block * shape.key_block, shape.key_block) && kept;
+            if (tile) kept = build.seen_keys(c, k / numerics.key_block * numerics.key_block, numerics.key_block) && kept;
             made = select(kept, made, masked_weight);
         }
         taken.made_weight = Func("made_weight" + suffix);
@@ -58,7 +59,7 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
     build.merge_sums(of_chunk(0), of_chunk(1));
 
     w.share = Func("share");
-    const int block = std::max(shape.pair_block, 1);
+    const int block = std::max(hints.pair_block, 1);
     Expr sum = s.total_sum(r, t, h, b);
     w.share(r, c, t, h, b) = select(strict_float(sum == zero), zero, s.chunk_scale(r, c, t, h, b) / sum);
     auto value = [&](Expr j, Expr i) {
@@ -67,10 +68,10 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaShape &shape, const
         // Of the first key of the block: so Halide sees that a block has one chunk.
         Expr c = j / block * block / chunk;
         Expr weight = reinterpret(bits, x * w.share(r, c, t, h, b));
-        return reinterpret(shape.accumulator, select(probabilities, weight, reinterpret(bits, x)));
+        return reinterpret(numerics.accumulator, select(probabilities, weight, reinterpret(bits, x)));
     };
     w.out = Func("out_stage");
-    if (shape.pair_block > 1) w.transposed.emplace_back("turned", shape.pair_block, std::vector<Var>{h, b}, value);
+    if (hints.pair_block > 1) w.transposed.emplace_back("turned", hints.pair_block, std::vector<Var>{h, b}, value);
     w.out(j, i, h, b) = build.narrowed(w.transposed.empty() ? value(j, i) : w.transposed[0](j, i, {h, b}));
     w.s = s;
     return w;

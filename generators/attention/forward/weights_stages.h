@@ -4,8 +4,8 @@
 
 namespace attune {
 
-// A chunk gives m, its weights 2^(s - m) and their sum l, as in blocked_stages.h; when all chunks have, its weights are multiplied by
-// its share, 2^(m - M) / L.
+// A chunk gives m, its weights 2^(s - m) and their sum l, as in blocked_stages.h; when all chunks have, its weights are
+// multiplied by its share, 2^(m - M) / L.
 struct WeightsStages {
     SdpaStages s;  // of partials row_max and what it needs; of the merge total_max, chunk_scale and total_sum
     // Of a chunk that every row sees whole, and of another: what its pairs give, in a loop over its keys.
@@ -22,6 +22,7 @@ struct WeightsStages {
 };
 
 // `probabilities` chooses between the softmax and the scores, which are -inf where masked.
-WeightsStages weights_stages(const SdpaInputs &, const SdpaShape &, const Score &, Halide::Expr probabilities);
+WeightsStages weights_stages(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &,
+                             Halide::Expr probabilities);
 
 }  // namespace attune

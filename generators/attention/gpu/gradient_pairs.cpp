@@ -1,5 +1,6 @@
 #include "generators/attention/gpu/gradient_pairs.h"
 #include "generators/attention/equations/score_derivative.h"
+#include "generators/attention/equations/softmax_gradient.h"
 #include "generators/math/precise.h"
 #include <numbers>
 
@@ -65,13 +66,13 @@ PairWeights GradientPairs::weights(const Expr &product, const Expr &product_grad
     const Expr power = (logit - lse) * Expr(static_cast<float>(std::numbers::log2e));
     Expr counted = exp2(power);
     if (of != GradientOf::value) {
-        counted *= product_gradient - delta;
+        counted = SoftmaxGradient().dS(counted, product_gradient, delta);
         if (bent) counted *= Expr(of_pair[0]);
     }
     if (masked) {
         const Expr at = query_at(), j = key_at();
         Expr kept = at < f.queries && j >= at + f.band_begin(b) && j < min(f.lengths(i, b), at + f.band_end(b));
-        kept = kept && !strict_float(logit < lowest_score(Float(32)));
+        kept = kept && !is_masked(logit);
         counted = kept_or_marked(kept, counted);
     }
     p.weight = Func("weight" + suffix);
@@ -80,7 +81,7 @@ PairWeights GradientPairs::weights(const Expr &product, const Expr &product_grad
 }
 
 // Query i sees keys from i + band_begin to i + band_end.
-ChunkSpan GradientPairs::seen_rows() const {
+Span GradientPairs::seen_rows() const {
     const auto &[first, end] = tile_rows;
     if (of_query()) {
         const Expr last = min(end, f.queries) - 1;
@@ -92,7 +93,7 @@ ChunkSpan GradientPairs::seen_rows() const {
 }
 
 // By the intervals of the rows.
-ChunkSpan GradientPairs::whole_rows() const {
+Span GradientPairs::whole_rows() const {
     const auto &[first, end] = tile_rows;
     if (of_query()) {
         const Expr last = min(end, f.queries) - 1;

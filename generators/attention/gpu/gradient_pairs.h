@@ -62,7 +62,7 @@ struct GradientPairs {
                         const std::string &suffix, bool masked) const;
 
     // Of the other side: rows that some row of tile t sees; and what a loop over chunks takes.
-    ChunkSpan seen_rows() const;
+    Span seen_rows() const;
     void take(Halide::RDom &at, const Expr &chunk_at, SeenChunks which) const;
 
 private:
@@ -73,7 +73,7 @@ private:
     Index index(bool inside) const;
     bool is_bent() const;
     void apply(PairWeights &, const ScoreStep &, bool bent, const std::string &suffix, bool masked) const;
-    ChunkSpan whole_rows() const;
+    Span whole_rows() const;
 };
 
 }  // namespace attune

@@ -1,7 +1,7 @@
-// Where the lanes of a warp multiply matrices together: which elements a lane holds, what instructions compute, and stages that
-// attention (mma_stages.h) and its gradients (mma_gradient_stages.h) share. The instruction (m16n8k16 of a 16-bit type,
-// m16n8k8 of f32, with sums in f32) says which: of 16 rows two, of their columns a quarter. Its operands are words: two elements
-// of 16 bits, or an f32.
+// Where the lanes of a warp multiply matrices together: which elements a lane holds, what instructions compute, and stages
+// that attention (mma_stages.h) and its gradients (mma_gradient_stages.h) share. The instruction (m16n8k16 of a 16-bit type,
+// m16n8k8 of f32, with sums in f32) says which: of 16 rows two, of their columns a quarter. Its operands are words: two
+// elements of 16 bits, or an f32.
 //
 // A block of warps holds rows, its own, and walks those of the other side by chunks, for all of its rows together.
 // Names: l lane of a block, e register of a fragment, p product of 16 rows, n group of 8 columns, m the terms of one product, 8
@@ -42,17 +42,17 @@ struct FragmentInstructions {
     std::function<Halide::Expr(Halide::Expr, Halide::Expr)> max;  // of two numbers; what it makes of a NaN does not matter
     // The floats of a word, rounded to its elements.
     std::function<Halide::Expr(const std::vector<Halide::Expr> &)> word;
-    // Register e of a sum and the products of matrices of `terms_together`, of register e, e % 2 and e of the operands, of which
-    // there is one for each product. For all four e at once; and of operands given whole, four words of a and two of b for each
-    // product. Of f32 a NaN where an element is infinite.
+    // Register e of a sum and the products of matrices of `terms_together`, of register e, e % 2 and e of the operands, of
+    // which there is one for each product. For all four e at once; and of operands given whole, four words of a and two of b
+    // for each product. Of f32 a NaN where an element is infinite.
     std::function<Halide::Expr(const std::vector<Halide::Expr> &a, const std::vector<Halide::Expr> &b, Halide::Expr sum)>
         multiply;
     std::function<Halide::Expr(const std::vector<Halide::Expr> &a, const std::vector<Halide::Expr> &b,
                                const std::array<Halide::Expr, 4> &sum, int e)>
         element;
-    // Register e of what a lane gets of four matrices of 8 rows of 4 words: of matrix e word l % 4 of row l / 4; or where they are
-    // transposed, of 8 by 8 elements of 16 bits, elements 2 * (l % 4) and the next of column l / 4. A lane's operand is the first
-    // word of row l % 8 of matrix l / 8.
+    // Register e of what a lane gets of four matrices of 8 rows of 4 words: of matrix e word l % 4 of row l / 4; or where
+    // they are transposed, of 8 by 8 elements of 16 bits, elements 2 * (l % 4) and the next of column l / 4. A lane's operand
+    // is the first word of row l % 8 of matrix l / 8.
     std::function<Halide::Expr(Halide::Expr row, Halide::Expr e, bool transposed)> matrices;
     // The word at an address, copied together with those beside it that share 16 bytes: `given` of these, the others are 0.
     std::function<Halide::Expr(Halide::Expr address, Halide::Expr given)> copied;
@@ -96,8 +96,8 @@ Halide::Func chunk_words(const std::string &name, const FragmentShape &, const F
 // Those of each of the products of `terms_together`.
 std::vector<Halide::Expr> of_each_product(const FragmentShape &, const std::function<Halide::Expr(int j)> &operand);
 
-// x, one of `extent`, of which nothing that follows is kept in registers from before a loop for what comes behind it, or of a turn
-// of the loop from one to the next (FragmentInstructions::opaque).
+// x, one of `extent`, of which nothing that follows is kept in registers from before a loop for what comes behind it, or of a
+// turn of the loop from one to the next (FragmentInstructions::opaque).
 Halide::Expr unfollowed(const FragmentInstructions &, const Halide::Expr &x, const Halide::Expr &extent,
                         const Halide::Expr &turn = 0);
 
@@ -113,8 +113,9 @@ Halide::Expr element_of_product(const Halide::Func &sum, const FragmentShape &, 
                                 const std::vector<Halide::Var> &of);
 
 // What a lane has of the totals of its rows, in the end. A product of matrices multiplies by 0 where a pair is masked, and an
-// infinite element, or one that is no number, makes a NaN of that; of f32 an infinite element always does. So a row that is spoilt
-// is computed once more, by one row of the other side after the other: masked elements are replaced there, as everywhere else.
+// infinite element, or one that is no number, makes a NaN of that; of f32 an infinite element always does. So a row that is
+// spoilt is computed once more, by one row of the other side after the other: masked elements are replaced there, as
+// everywhere else.
 struct SettledTotals {
     Halide::Func spoilt;   // (r, t, h, b) of how many rows of the other side a slot is computed once more: all or none
     Halide::Func again;    // (r, u, t, h, b) of a stretch of them; with heads (r, u, t, g, h, b)

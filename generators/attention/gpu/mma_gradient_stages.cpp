@@ -50,7 +50,7 @@ struct FragmentGradientBuilder {
         const Expr last = pairs.met_rows() - 1, j = v.c * shape.chunk + v.k;
         const Expr row = masked ? min(j, last) : unsafe_promise_clamped(j, 0, last);
         // What lies outside of the rows that the tile sees may be no number: it is left out here, once for all rows.
-        const ChunkSpan seen = pairs.seen_rows();
+        const Span seen = pairs.seen_rows();
         const Expr given = masked ? select(j >= seen.begin && j < seen.end, bytes_together, 0) : Expr(bytes_together);
         auto address = [&](bool other) {
             return raw_of(!pairs.of_query(), other).address(v.w * shape.in_word, row, pairs.met_head(), v.b);

@@ -15,9 +15,9 @@ struct FragmentBuilder {
     int part = 0;  // keys of a part; 0: they are in one
 
     Expr parts() const { return (build.in.keys + part - 1) / part; }
-    ChunkSpan of_part(const Builder &by) const {
+    Span of_part(const Builder &by) const {
         if (!part) return {};
-        const int chunks = part / by.shape.chunk;
+        const int chunks = part / by.numerics.chunk;
         const Expr p = build.s.t % parts();
         return {p * chunks, (p + 1) * chunks};
     }
@@ -99,12 +99,12 @@ struct FragmentBuilder {
                 const int row = product * 2 + n;
                 const Expr r = l * shape.lane_rows + row, old_max = before(held.max(row));
                 const Expr new_max = does.max(old_max, f.row_max(r, chunk, t, h, b));
-                rescale[n] = select(step == 0, does.exp2(build.base2(old_max - new_max)), 1.0f);
+                rescale[n] = select(step == 0, does.exp2(build.softmax.base2(old_max - new_max)), 1.0f);
                 Expr sum = before(held.sum(row)) * rescale[n];
                 for (int k = 0; k < 4; k++) {
                     const Expr logit = f.p.logit(r, step * 4 + k, chunk, t, h, b);
-                    weight[n][k] = does.exp2(build.base2(logit - new_max));
-                    if (masked) weight[n][k] = select(build.is_masked(logit), 0.0f, weight[n][k]);
+                    weight[n][k] = does.exp2(build.softmax.base2(logit - new_max));
+                    if (masked) weight[n][k] = select(is_masked(logit), 0.0f, weight[n][k]);
                     // Of the weights as they are before they are rounded: lse is more accurate than those.
                     sum += weight[n][k];
                 }
@@ -166,8 +166,8 @@ struct FragmentBuilder {
         p.score = Func("score_of_key");
         p.channel = channel.x;
         p.score(r, k, c, t, h, b) = 0.0f;
-        p.score(r, k, c, t, h, b) += weighted_term(build.score.pair, in.query(channel, row.query, row.query_head, b),
-                                                   in.key(channel, by_key.key_at(k, false), row.key_head, b), channel);
+        p.score(r, k, c, t, h, b) += build.softmax.qk(in.query(channel, row.query, row.query_head, b),
+                                                      in.key(channel, by_key.key_at(k, false), row.key_head, b), channel);
         p.logit = Func("logit_of_key");
         by_key.finish_scores(p, "_of_key", true);
 
@@ -181,14 +181,15 @@ struct FragmentBuilder {
         if (sums_again()) {
             const Expr sink = sink_of(row.query_head);
             totals.push_back(sum);
-            begin.push_back(select(strict_float(sink == lowest_score(Float(32))), 0.0f, does.exp2(build.base2(sink - max))));
+            begin.push_back(
+                select(strict_float(sink == lowest_score(Float(32))), 0.0f, does.exp2(build.softmax.base2(sink - max))));
         } else {
             spoilt = spoilt && !is_no_number(sum);
         }
         const auto terms = [&](const Expr &key, const Expr &) {
-            const Expr logit = p.logit(r, 0, key, t, h, b), masked = build.is_masked(logit);
+            const Expr logit = p.logit(r, 0, key, t, h, b), masked = is_masked(logit);
             // The maximum may be without this score; an infinite one then makes a NaN, as everywhere.
-            const Expr weight = select(masked, 0.0f, does.exp2(build.base2(logit - does.max(max, logit))));
+            const Expr weight = select(masked, 0.0f, does.exp2(build.softmax.base2(logit - does.max(max, logit))));
             std::vector<Expr> each;
             for (int j = 0; j < shape.lane_channels(); j++) {
                 const Expr channel = element_of_lane(j, r / shape.lane_rows);
@@ -277,8 +278,9 @@ FragmentStages stages_of(const SdpaInputs &in, const RawInputs &raw, const Fragm
                          const decltype(Builder::rows) &rows, const decltype(Builder::queries_of) &queries_of,
                          const Score &score, const FragmentInstructions &does, const std::function<Expr(Expr)> &stored) {
     FragmentStages stages;
-    const SdpaShape shape{Float(32), fragment.chunk, fragment.chunk, fragment.rows, false};
-    Builder build{in, shape, score, rows, queries_of};
+    const SdpaNumerics numerics{Float(32), fragment.chunk, fragment.chunk};
+    const ScheduleHints hints{.rows_per_tile = fragment.rows};
+    Builder build{in, numerics, hints, score, rows, queries_of};
     build.share = {fragment.lane_keys(), [fragment, does, c = build.s.c](Expr k, Expr r) {
                        // Or the distance of each key to the end of each row would be kept in registers.
                        return unfollowed(does, element_of_lane(k, r / fragment.lane_rows), fragment.chunk, c);
@@ -289,13 +291,13 @@ FragmentStages stages_of(const SdpaInputs &in, const RawInputs &raw, const Fragm
     fragments.query();
     fragments.run();
     // The same rows, with chunks of one key.
-    const SdpaShape shape_of_key{Float(32), 1, 1, fragment.rows, false};
+    const SdpaNumerics numerics_of_key{Float(32), 1, 1};
     const auto unfollowed_rows = [&](const Expr &r, const Expr &t, const Expr &h) {
         Rows row = rows(r, t, h);
         row.query = unfollowed(does, row.query, in.queries);
         return row;
     };
-    Builder by_key{in, shape_of_key, score, unfollowed_rows, queries_of, build.s};
+    Builder by_key{in, numerics_of_key, hints, score, unfollowed_rows, queries_of, build.s};
     by_key.intervals();
     part ? fragments.finish_parts(by_key, stored) : fragments.finish(by_key, stored);
     stages.s = build.s;

@@ -21,19 +21,6 @@ class WithoutCalls : public Internal::IRMutator {
 };
 Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
 
-// The keys that some row of a tile sees.
-ChunkSpan seen_keys(const Builder &build) {
-    auto [first, last] = build.queries_of(build.s.t);
-    const Expr b = build.s.b;
-    return {max(0, first + build.in.band_begin(b)), min(build.in.longest(build.s.t, b), last + build.in.band_end(b))};
-}
-// By the intervals of the rows.
-ChunkSpan whole_keys(const Builder &build) {
-    auto [first, last] = build.queries_of(build.s.t);
-    const Expr b = build.s.b;
-    return {max(0, last + build.in.band_begin(b)), min(build.in.shortest(build.s.t, b), first + build.in.band_end(b))};
-}
-
 Expr pairs_may_be_masked(const Score &score) {
     Expr any = Internal::const_false();
     for (const ScoreStep &step : score.steps)
@@ -53,14 +40,14 @@ void take_chunks(RDom &at, const Expr &chunk, const TileChunks &of, SeenChunks w
     if (which == SeenChunks::part) at.where(without_calls(unsolved(chunk < whole.begin || chunk >= whole.end || by_steps)));
 }
 
-TileChunks chunks_of(const ChunkSpan &seen, const ChunkSpan &whole, int chunk, const Score &score) {
+TileChunks chunks_of(const Span &seen, const Span &whole, int chunk, const Score &score) {
     return {{seen.begin / chunk, (seen.end + chunk - 1) / chunk},
             {(whole.begin + chunk - 1) / chunk, whole.end / chunk},
             pairs_may_be_masked(score)};
 }
 
-void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which, const ChunkSpan &of_part) {
-    TileChunks of = chunks_of(seen_keys(build), whole_keys(build), build.shape.chunk, build.score);
+void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which, const Span &of_part) {
+    TileChunks of = chunks_of(build.seen_by_some_row(), build.seen_by_all_rows(), build.numerics.chunk, build.score);
     if (of_part.begin.defined()) of.seen = {max(of.seen.begin, of_part.begin), min(of.seen.end, of_part.end)};
     of.seen.end = select(build.queries_of(build.s.t).first < build.in.queries, of.seen.end, 0);
     take_chunks(at, chunk, of, which);
@@ -75,8 +62,9 @@ SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::f
     SdpaInputs in = build.in;
     in.keys = (parts + parts_together - 1) / parts_together * parts_together * part;
     // As chunks of so many keys, and one tile of all queries.
-    const SdpaShape shape{Float(32), part, part, 0, false};
-    Builder merge = query_rows(in, shape, build.score);
+    const SdpaNumerics numerics{Float(32), part, part};
+    const ScheduleHints hints;
+    Builder merge = query_rows(in, numerics, hints, build.score);
     auto of_part = [&](const Expr &channel, const Expr &at, std::size_t value, const Expr &otherwise) {
         const Expr row = (h % max(group, 1) * queries + r) * parts + min(at, parts - 1);
         return select(at < parts, state(channel, row, h / group, b)[value], otherwise);
@@ -91,7 +79,7 @@ SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::f
 }
 
 Expr within_tile(const Expr &j, const Builder &build) {
-    const ChunkSpan keys = seen_keys(build);
+    const Span keys = build.seen_by_some_row();
     return j >= keys.begin && j < keys.end;
 }
 
@@ -105,7 +93,7 @@ Expr is_empty_sum(const Expr &sum) { return strict_float(sum == 0.0f); }
 // -inf as a bit pattern, because arithmetic on it would be undefined.
 Expr running_lse(const Builder &build, const Expr &max, const Expr &sum) {
     const Expr sum_bits = bits_of(sum);
-    Expr lse = bits_of(build.natural(max) + log(sum));
+    Expr lse = bits_of(build.softmax.natural(max) + log(sum));
     // log() of a NaN may be a number; a NaN is told by its bits, because code generation may take it that there are none.
     lse = select((sum_bits & 0x7fffffff) > 0x7f800000, sum_bits, lse);
     return reinterpret(Float(32), select(is_empty_sum(sum), minus_infinity_bits(Float(32)), lse));

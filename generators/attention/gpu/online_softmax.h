@@ -10,27 +10,24 @@ Halide::Expr unsolved(const Halide::Expr &condition);
 // Of the chunks of which some row of a tile sees some key: all, those that every row sees whole, or the others.
 enum class SeenChunks { all, whole, part };
 
-struct ChunkSpan {
-    Halide::Expr begin, end;
-};
 // Of a tile: the chunks of which something is seen, those that every row sees whole by the intervals of the rows alone, and
 // whether a step of the score may mask pairs besides.
 struct TileChunks {
-    ChunkSpan seen, whole;
+    Span seen, whole;
     Halide::Expr masked_by_steps;
 };
 // Of the rows of the other side, by chunks of some.
-TileChunks chunks_of(const ChunkSpan &seen_rows, const ChunkSpan &whole_rows, int chunk, const Score &);
+TileChunks chunks_of(const Span &seen_rows, const Span &whole_rows, int chunk, const Score &);
 
 // Leaves a loop those chunks; `chunk` is a variable of `at`. As bounds of the chunk's number, unlike Builder::seen(), so that
 // Halide trims the loop at its end. A tile behind the last query sees none. of_part: no chunks but these, if given.
 void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const TileChunks &, SeenChunks which);
-void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const Builder &, SeenChunks which, const ChunkSpan &of_part = {});
+void take_chunks(Halide::RDom &at, const Halide::Expr &chunk, const Builder &, SeenChunks which, const Span &of_part = {});
 
-// Keys in parts of `part`, each with a running softmax of its own. `state`: (d, row * parts + p, h, b) Tuple {weighted values, sum,
-// maximum} of the rows of a key head, which are its query heads' queries, one head after the other. Sets build.s.out to the
-// merge of parts, as if they were chunks, and returns its stages. Sums over parts are filled up to a multiple of
-// parts_together by such as count nothing: their loads need no condition.
+// Keys in parts of `part`, each with a running softmax of its own. `state`: (d, row * parts + p, h, b) Tuple {weighted
+// values, sum, maximum} of the rows of a key head, which are its query heads' queries, one head after the other. Sets
+// build.s.out to the merge of parts, as if they were chunks, and returns its stages. Sums over parts are filled up to a
+// multiple of parts_together by such as count nothing: their loads need no condition.
 constexpr int parts_together = 8;
 SdpaStages merge_parts(Builder &build, const Halide::Func &state, int part,
                        const std::function<Halide::Expr(Halide::Expr)> &reciprocal,

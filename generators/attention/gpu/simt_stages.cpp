@@ -18,7 +18,7 @@ struct LaneBuilder {
         const Var h = build.s.h, b = build.s.b;
         return part ? stages.running(r, t, p, h, b) : stages.running(r, t, h, b);
     }
-    Expr chunks() const { return part ? part / build.shape.chunk : build.chunk_count(); }
+    Expr chunks() const { return part ? part / build.numerics.chunk : build.chunk_count(); }
 
     Expr channel(Expr j, Expr t) const { return channel_of_lane(lanes, j, t); }
     Expr within(Expr channel, Expr channels, const std::function<Expr(Expr)> &read) const {
@@ -48,8 +48,8 @@ struct LaneBuilder {
         l.channel = element.x;
         l.part_score = Func("part_score" + suffix);
         l.part_score(r, k, c, t, h, b) = 0.0f;
-        l.part_score(r, k, c, t, h, b) += weighted_term(build.score.pair, stages.query(element, r, t, h, b),
-                                                        l.key(element, k, c, t, h, b), channel(element, t));
+        l.part_score(r, k, c, t, h, b) +=
+            build.softmax.qk(stages.query(element, r, t, h, b), l.key(element, k, c, t, h, b), channel(element, t));
         p.score = Func("score" + suffix);
         p.score(r, k, c, t, h, b) =
             does.sum([&](Expr lane) { return l.part_score(r, k, c, lane, h, b); }, t, lanes.channel_lanes);
@@ -64,22 +64,22 @@ struct LaneBuilder {
         const SdpaStages &s = build.s;
         Var r = s.r, t = s.t, h = s.h, b = s.b;
         const int channels = lanes.lane_channels();
-        RDom at(0, build.shape.chunk, 0, chunks(), "running" + suffix);
+        RDom at(0, build.numerics.chunk, 0, chunks(), "running" + suffix);
         const Expr chunk = part ? stages.p * chunks() + at.y : Expr(at.y);
         take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole);
         l.running_key = at.x, l.running_chunk = at.y;
         FuncRef before = running(r, t, stages.p);
         const Expr old_sum = before[channels], old_max = before[channels + 1], first = at.x == 0;
         const Expr new_max = select(first, does.max(old_max, l.p.row_max(r, chunk, t, h, b)), old_max);
-        const Expr rescale = select(first, does.exp2(build.base2(old_max - new_max)), 1.0f);
+        const Expr rescale = select(first, does.exp2(build.softmax.base2(old_max - new_max)), 1.0f);
         const Expr logit = l.p.logit(r, at.x, chunk, t, h, b);
-        Expr weight = does.exp2(build.base2(logit - new_max));
-        if (masked) weight = select(build.is_masked(logit), 0.0f, weight);
+        Expr weight = does.exp2(build.softmax.base2(logit - new_max));
+        if (masked) weight = select(is_masked(logit), 0.0f, weight);
         std::vector<Expr> after;
         for (int j = 0; j < channels; j++) {
             Expr value = l.value(j, at.x, chunk, t, h, b);
             // A masked value may be NaN: it is replaced, not multiplied by 0.
-            if (masked) value = select(build.is_masked(logit), 0.0f, value);
+            if (masked) value = select(is_masked(logit), 0.0f, value);
             after.push_back(before[j] * rescale + weight * value);
         }
         after.push_back(old_sum * rescale + weight);
@@ -177,10 +177,14 @@ LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, 
                        const LaneInstructions &does, const std::function<Expr(Expr)> &stored) {
     LaneStages stages;
     // One block of keys: a chunk is what is computed or left out. Steps that read tables read them as they lie.
-    const SdpaShape shape{Float(32), chunk, chunk, lanes.rows, false};
+    const SdpaNumerics numerics{Float(32), chunk, chunk};
+    const ScheduleHints hints{.rows_per_tile = lanes.rows};
     const Expr group = in.query_heads / in.key_heads, queries = in.queries;
     const int group_rows = lanes.group_rows();
-    Builder build{in, shape, score,
+    Builder build{in,
+                  numerics,
+                  hints,
+                  score,
                   [=](Expr r, Expr t, Expr h) {
                       return Rows{min(t / lanes.channel_lanes * lanes.rows + r, queries - 1), h, h / group};
                   },
@@ -198,10 +202,11 @@ LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, 
 LaneStages lane_split_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, int part, int tile_rows,
                              const Score &score, const LaneInstructions &does, const std::function<Expr(Expr)> &stored) {
     LaneStages stages;
-    const SdpaShape shape{Float(32), chunk, chunk, lanes.rows, false};
+    const SdpaNumerics numerics{Float(32), chunk, chunk};
+    const ScheduleHints hints{.rows_per_tile = lanes.rows};
     const Expr group = in.query_heads / in.key_heads, queries = in.queries, rows = group * queries;
     const int group_rows = lanes.group_rows();
-    Builder build{in, shape, score,
+    Builder build{in, numerics, hints, score,
                   [=](Expr r, Expr t, Expr h) {
                       Expr n = min(t / lanes.channel_lanes * lanes.rows + r, rows - 1);
                       return Rows{n % queries, h * group + n / queries, h};

@@ -1,5 +1,5 @@
-// The arguments of one call of a kernel. kernel_arguments.h, which is made when the library is built, has a struct of them for each
-// generator; every member must be given, in its order, and a number must have the type that the kernel reads.
+// The arguments of one call of a kernel. kernel_arguments.h, which is made when the library is built, has a struct of them for
+// each generator; every member must be given, in its order, and a number must have the type that the kernel reads.
 #pragma once
 #include <array>
 #include <concepts>
@@ -42,7 +42,8 @@ private:
     std::span<void *const> captures_;
 };
 
-// Pointers to arguments, which must outlive it, in the order of the kernel. The first is the user context, which call_kernel() sets.
+// Pointers to arguments, which must outlive it, in the order of the kernel. The first is the user context, which call_kernel()
+// sets.
 class ArgumentList {
 public:
     ArgumentList() {
@@ -59,7 +60,7 @@ private:
     static constexpr std::size_t usual = 64;  // of more captures than any attention has had: on the heap
     alignas(void *) std::array<std::byte, usual * sizeof(void *)> memory_;
     std::pmr::monotonic_buffer_resource resource_{memory_.data(), memory_.size()};
-    std::pmr::vector<void *> pointers_{&resource_};
+    std::pmr::vector<void *> pointers_ = std::pmr::vector<void *>(&resource_);  // braces would make it an element
 
     void append(const BufferArgument &a) { pointers_.push_back(a.buffer_); }
     template<typename Number> void append(const NumberArgument<Number> &a) {

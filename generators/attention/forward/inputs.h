@@ -1,0 +1,34 @@
+// The inputs of an attention, and what is known beforehand of a tile of queries.
+#pragma once
+#include "Halide.h"
+
+namespace attune {
+
+// Which weights are kept: conventions of runtime/include/attune/dropout.h. Not defined: all, and the kernel knows no dropout.
+struct Dropout {
+    // uint32; first_head is b * Hq + h of the first head; kept iff the random word is at least threshold
+    Halide::Expr seed_low, seed_high, offset, first_head, threshold;
+    Halide::Expr keep_scale;  // double: 1 / (1 - p)
+};
+
+// The keys that query i of batch entry b may see are [max(0, i + band_begin(b)), min(lengths(i, b), i + band_end(b))):
+// one interval for valid lengths, causal and window masks alike. shortest and longest are the extremes of lengths over the
+// queries of a tile. They are inputs and not a stage, because Halide lifts a condition out of the loops that it does not
+// name only if it calls no Func; so a chunk is skipped before anything of it is computed.
+struct SdpaInputs {
+    Halide::Func query, key, value;              // (d, s, h, b)
+    Halide::Func band_begin, band_end, lengths;  // (b), (b), (i, b), int32
+    Halide::Func shortest, longest;              // (t, b), int32
+    Halide::Func blocks;                  // (c, t, h, b), BlockSpan::packed() of the steps in_blocks, where there are any
+    Halide::Func offset;                  // (b), int32: the position of query 0 among the keys
+    Halide::Func finite_values;           // (b), int32: not 0 where no value is Inf or NaN; not defined: not known
+    Halide::Expr scale;                   // double
+    Halide::Expr queries, keys;           // extents of s
+    Halide::Expr query_heads, key_heads;  // extents of h
+    Halide::Expr head_dim, value_dim;     // extents of d: constants where the kernel is specialised
+    Halide::Func sinks;                   // (h), float; not defined: the kernel knows none
+    Halide::Expr has_sinks;
+    Dropout dropout;
+};
+
+}  // namespace attune

@@ -1,0 +1,20 @@
+// The table of what `schedule=` of gradients may name: the form of the stages, their hints and the schedule.
+#pragma once
+#include "schedules/sdpa/backward_schedules.h"
+
+namespace attune {
+
+struct BackwardForm {
+    std::string schedule;
+    // Of types, tile and block of terms what the form adds.
+    BackwardNumerics (*numerics)(BackwardNumerics, const Halide::Target &);
+    BackwardHints (*hints)(const BackwardTuning &, const Halide::Type &accumulator, int head_dim);
+    // The schedules of backward_stages(), capture_stages() and captured_stages().
+    void (*gradients)(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
+                      const Halide::Target &, int head_dim);
+    void (*capture)(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
+    void (*captured)(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
+};
+const std::vector<BackwardForm> &backward_forms();
+
+}  // namespace attune

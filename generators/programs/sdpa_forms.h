@@ -1,0 +1,42 @@
+// The table of what `schedule=` may name: the form of the stages, their hints and the schedule.
+#pragma once
+#include "lowering/lower.h"
+#include "schedules/sdpa/sdpa_schedules.h"
+
+namespace attune {
+
+// The numbers of all schedules; each takes its own.
+struct SdpaNumbers {
+    int chunk, tile_q, key_tile, channel_tile, key_block, value_block, value_rows, prefetch_keys;
+    bool prefetch_tiles, prefetch_queries;
+};
+
+// The tensors of a kernel that prefetches and bounds name.
+struct SdpaTensors {
+    Halide::ImageParam query, key, value;
+    Halide::Expr value_dim;
+    // Over pairs, those that are prefetched: what the steps call one (ScoreUpdate), and whether a call gives it.
+    struct Table {
+        Halide::ImageParam buffer;
+        std::string name;
+        Halide::Expr given;
+    };
+    std::vector<Table> fetched_tables;
+};
+
+struct SdpaForm {
+    SdpaNumerics numerics;
+    ScheduleHints hints;
+    // Makes the stages and returns the one that the output copies; then the schedule takes them.
+    std::function<Halide::Func(const SdpaInputs &, const Score &)> stages;
+    std::function<void(Halide::Func out, const SdpaTensors &, Passes &)> schedule;
+    bool fetches_tiles = false, fetches_tables = false;  // it knows prefetch_tiles and prefetch_queries; prefetch_tables
+};
+
+struct NamedForm {
+    std::string schedule;
+    SdpaForm (*make)(const SdpaKernel &, const SdpaNumbers &, const Halide::Target &);
+};
+const std::vector<NamedForm> &sdpa_forms();
+
+}  // namespace attune
