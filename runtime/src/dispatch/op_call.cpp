@@ -41,9 +41,8 @@ bool suits_few_keys(const VariantRecord &v) { return v.shape_class == "long" || 
 // a kernel of that size before one of any.
 using VariantList = std::span<const VariantRecord *const>;
 using VariantLists = std::map<std::tuple<std::string_view, DType, std::int64_t>, std::vector<const VariantRecord *>>;
-VariantLists list_dispatched() {
+VariantLists list_dispatched(const VariantRecords &records) {
     VariantLists lists;
-    const VariantRecords &records = variant_records();
     for (const VariantRecord *v : records) lists[{v->op, v->dtype, v->head_dim}], lists[{v->op, v->dtype, 0}];
     for (const char *target : cpu_targets()) {
         if (!runs_here(target)) continue;
@@ -120,7 +119,17 @@ Forced forced_variant(const Context::State &context, std::string_view of_the_cal
 
 Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
     if (!forced.name.empty()) return use_forced(needs, forced, choice);
-    const VariantList list = fitting(dispatched_here.get(variant_generation(), list_dispatched), needs);
+    VariantList list =
+        fitting(dispatched_here.get(variant_generation(), [] { return list_dispatched(variant_records()); }), needs);
+    // A plug-in that shares this code with its program may call ops that the program does not have.
+    VariantLists of_plug_in;
+    if (list.empty() && !needs.op.variants.empty()) {
+        VariantRecords records;
+        for (const std::span<const VariantRecord> variants : {needs.op.variants, *needs.op.fallback})
+            for (const VariantRecord &v : variants) records.push_back(&v);
+        of_plug_in = list_dispatched(records);
+        list = fitting(of_plug_in, needs);
+    }
     // A kernel of more options than the call has does as well, where there is no other.
     static constexpr std::string_view more[] = {"plain", "scored", "training"};
     std::vector<std::string_view> kinds = {needs.kind};
