@@ -41,8 +41,8 @@ endfunction()
 function(attune_add_table_row name op dtype head_dim target schedule class kind numbers provenance dispatched)
   attune_table_row(row ${name} ${op} ${dtype} ${head_dim} ${target} "${schedule}" "${class}" "${kind}" "${numbers}"
     "${provenance}" ${dispatched})
-  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_SYMBOLS "int ${name}_argv(void **);\n")
-  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS "${row}")
+  set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_KERNELS_${op} ${name})
+  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS_${op} "${row}")
 endfunction()
 
 # The kernel is <name>_argv, or that of another name in the last argument.
@@ -123,18 +123,40 @@ function(attune_add_kernel name)
   set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endfunction()
 
-# attune_write_table(): the table of everything that is linked in. Symbols are declared here and not by the kernels' headers,
-# so that a changed number recompiles this file and nothing else of the runtime.
-function(attune_write_table)
-  get_property(symbols GLOBAL PROPERTY ATTUNE_TABLE_SYMBOLS)
-  get_property(rows GLOBAL PROPERTY ATTUNE_TABLE_ROWS)
+# attune_write_tables(): a table for each op, of its variants that are linked in, each an object that the linker takes where code
+# names the op. Symbols are declared here and not by the kernels' headers, so that a changed number recompiles one table and
+# nothing else of the runtime.
+function(attune_write_tables)
+  set(folder ${PROJECT_BINARY_DIR}/tables)
+  set(sources ${folder}/shape_classes.cpp)
+  set(definitions "")
+  foreach(op IN LISTS ATTUNE_OPS)
+    get_property(kernels GLOBAL PROPERTY ATTUNE_TABLE_KERNELS_${op})
+    get_property(rows GLOBAL PROPERTY ATTUNE_TABLE_ROWS_${op})
+    list(LENGTH kernels count)
+    set(symbols "")
+    foreach(kernel IN LISTS kernels)
+      string(APPEND symbols "int ${kernel}_argv(void **);\n")
+    endforeach()
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/op_variants.cpp.in ${folder}/${op}.cpp @ONLY)
+    list(APPEND sources ${folder}/${op}.cpp)
+    string(APPEND definitions "[[gnu::weak]] extern const std::span<const VariantRecord> fallback_of_${op};\n"
+      "constinit const std::span<const VariantRecord> fallback_of_${op};\n")
+  endforeach()
   foreach(limit decode_rows_at_most decode_keys_at_least decode_keys_of_one_row_at_least decode_rows_of_few_keys_at_most
     decode_few_keys_at_most decode_few_keys_of_any_size_at_most split_queries_at_most short_queries_at_most short_keys_at_most
     short_band_keys_at_most short_band_keys_of_f16_at_most medium_queries_at_least medium_queries_of_few_keys_at_least
-    deep_keys_at_least queries_of_a_tile_of_few_keys long_padding_percent_at_most device_split_rows_at_most device_split_keys_at_least)
+    deep_keys_at_least queries_of_a_tile_of_few_keys long_padding_percent_at_most device_split_rows_at_most
+    device_split_keys_at_least)
     string(JSON ${limit} GET "${ATTUNE_TARGETS_JSON}" shape_classes sdpa ${limit})
   endforeach()
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/variant_table.cpp.in ${PROJECT_BINARY_DIR}/variant_table.cpp @ONLY)
-  target_sources(attune PRIVATE ${PROJECT_BINARY_DIR}/variant_table.cpp)
-  set_source_files_properties(${PROJECT_BINARY_DIR}/variant_table.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/shape_classes.cpp.in ${folder}/shape_classes.cpp @ONLY)
+  target_sources(attune PRIVATE ${sources})
+  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  # In the archive that the linker looks into last: attune_fallback stands before it, if it is linked. Weak for programs that take
+  # all of both archives.
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/no_fallback.cpp.in ${folder}/no_fallback.cpp @ONLY)
+  target_sources(attune_halide_runtime PRIVATE ${folder}/no_fallback.cpp)
+  target_include_directories(attune_halide_runtime PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
+  set_target_properties(attune_halide_runtime PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()

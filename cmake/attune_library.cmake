@@ -1,45 +1,66 @@
 # The library: checks, dispatch, memory, threads. Included and not a subdirectory, because the kernels join it as objects
 # made by custom commands, and CMake wants those in the directory of the target.
-set(attune_sources
-  attention/dropout_mask.cpp attention/sdpa.cpp attention/sdpa_arguments.cpp attention/sdpa_checks.cpp
-  attention/sdpa_device.cpp attention/sdpa_dispatch.cpp attention/sdpa_kernel.cpp attention/sdpa_option_checks.cpp
-  attention/sdpa_run.cpp attention/sdpa_workspace.cpp
-  serving/kv_append.cpp serving/merge.cpp serving/varlen.cpp
-  attention_backward/sdpa_backward.cpp attention_backward/sdpa_backward_captures.cpp
-  attention_backward/sdpa_backward_device.cpp attention_backward/sdpa_backward_dispatch.cpp
-  attention_backward/sdpa_backward_kernel.cpp attention_backward/sdpa_backward_tasks.cpp
-  user_attention/user_arguments.cpp user_attention/user_attention.cpp user_attention/user_captures.cpp
-  layers/additive.cpp layers/additive_backward.cpp layers/linear.cpp layers/linear_backward.cpp layers/linear_checks.cpp
-  layers/linear_dispatch.cpp layers/multi_head.cpp layers/multi_head_backward.cpp layers/multi_head_checks.cpp
-  layers/pack_linear_weight.cpp layers/projection.cpp
-  softmax/masked_softmax.cpp softmax/masked_softmax_backward.cpp
-  dispatch/cpu_features.cpp dispatch/op_call.cpp dispatch/shape_line.cpp dispatch/shape_record.cpp dispatch/variants.cpp
-  dispatch/version.cpp
-  execution/constant_pages.cpp execution/context.cpp execution/halide_call.cpp execution/processors.cpp execution/scratch.cpp
-  execution/thread_team.cpp
-  tensors/checks.cpp tensors/max_magnitude.cpp tensors/overlap.cpp tensors/tensor.cpp
-  device/device_backend.cpp device/device_call.cpp)
+
+# attune_add_sources(group file...): sources of runtime/src that are one object of the archive. A program that calls one function
+# links the objects that it needs, each with what it names: so a group holds what every caller of one of its functions needs, and
+# no function that names another op's kernels. A name in one file is that of its group's others, too.
+function(attune_add_sources group)
+  list(TRANSFORM ARGN PREPEND runtime/src/ OUTPUT_VARIABLE files)
+  list(TRANSFORM files APPEND .cpp)
+  target_sources(attune PRIVATE ${files})
+  set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${group})
+endfunction()
+
 set(attune_headers additive.h additive_backward.h attune.h block_mask.h context.h detail/api.h detail/array_view.h detail/memory.h
   detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h linear_backward.h
   masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h sdpa.h sdpa_backward.h status.h
   tensor.h variants.h varlen.h)
-list(TRANSFORM attune_sources PREPEND runtime/src/)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
 if(BUILD_SHARED_LIBS)
-  add_library(attune SHARED ${attune_sources})
+  add_library(attune SHARED)
   set_target_properties(attune PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON DEFINE_SYMBOL "")
   target_link_options(attune PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/attune.map)
   set_property(TARGET attune APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/attune.map)
 else()
-  add_library(attune STATIC ${attune_sources})
+  add_library(attune STATIC)
 endif()
 add_library(attune::attune ALIAS attune)
 # Before 1.0 a minor version may change the API.
 set_target_properties(attune PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-# A clean build reads headers longer than it compiles this; so a name in one file is that of its neighbours, too.
-set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+# A clean build reads headers longer than it compiles this.
+set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+attune_add_sources(core dispatch/cpu_features dispatch/lengths_column dispatch/op_call dispatch/shape_record dispatch/variant_table
+  device/device_backend device/device_call execution/constant_pages execution/context execution/halide_call
+  execution/processors execution/scratch execution/thread_team tensors/checks tensors/overlap tensors/tensor)
+attune_add_sources(listing dispatch/variants)
+attune_add_sources(version dispatch/version)
+attune_add_sources(sdpa attention/sdpa)
+attune_add_sources(attention attention/sdpa_arguments attention/sdpa_checks attention/sdpa_device
+  attention/sdpa_dispatch attention/sdpa_kernel attention/sdpa_option_checks attention/sdpa_run attention/sdpa_workspace
+  dispatch/shape_line tensors/max_magnitude user_attention/user_arguments)
+attune_add_sources(dropout_mask attention/dropout_mask)
+attune_add_sources(kv_append serving/kv_append)
+attune_add_sources(merge serving/merge)
+attune_add_sources(varlen serving/varlen)
+attune_add_sources(sdpa_backward attention_backward/sdpa_backward)
+attune_add_sources(attention_backward attention_backward/sdpa_backward_captures
+  attention_backward/sdpa_backward_device attention_backward/sdpa_backward_dispatch attention_backward/sdpa_backward_kernel
+  attention_backward/sdpa_backward_tasks user_attention/user_captures)
+attune_add_sources(user_attention user_attention/user_attention)
+attune_add_sources(user_attention_backward user_attention/user_attention_backward)
+attune_add_sources(products layers/batch_dot layers/linear_checks layers/linear_dispatch layers/products)
+attune_add_sources(linear layers/linear)
+attune_add_sources(linear_backward layers/linear_backward layers/projection_gradient)
+attune_add_sources(pack_linear_weight layers/pack_linear_weight)
+attune_add_sources(projection layers/projection)
+attune_add_sources(additive layers/additive)
+attune_add_sources(additive_backward layers/additive_backward)
+attune_add_sources(multi_head layers/multi_head layers/multi_head_checks)
+attune_add_sources(multi_head_backward layers/multi_head_backward)
+attune_add_sources(masked_softmax softmax/masked_softmax)
+attune_add_sources(masked_softmax_backward softmax/masked_softmax_backward)
 # The archive becomes part of a shared object wherever a user makes one that calls it. There nothing is hidden: a program and its
 # plug-ins that hold copies of the library and share names share all of it, so that none calls into a copy that was unloaded.
 set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON)

@@ -79,7 +79,7 @@ class SharedMemory : public Internal::IRVisitor {
     }
 
 public:
-    // That a GPU of any compute capability from 8.0 on gives a block, if asked to (runtime/src/cuda/cuda_backend.cpp).
+    // That a GPU of any compute capability from 8.0 on gives a block, if asked to (runtime/src/device/cuda_backend.cpp).
     static constexpr std::int64_t most = 99 * 1024;
     std::int64_t bytes = 0;
 };

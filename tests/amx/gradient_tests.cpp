@@ -47,7 +47,7 @@ attune::Status run(attune::Context &context, SdpaBackwardArrays<T> &a, std::stri
     attune::Status status = attune::check_sdpa_backward(a.forward.query.view(), a.forward.key.view(), a.forward.value.view(),
                                                         a.results(), a.gradients(wanted), options, call);
     if (!status.ok()) return status;
-    call.forward.op = "sdpa_backward";
+    call.forward.op = attune::ops::sdpa_backward, call.capture_op = attune::ops::capture_gradient;
     call.forward.scale = attune::scale_of(options, a.f().head_dim);
     attune::BackwardChoice choice;
     // All but the tiles; those that are chosen give the gradient of a bias, or not, where these do: their chunk is the same.

@@ -24,6 +24,19 @@ if $plain -S "$work/consumer" -B "$work/own" -G "Unix Makefiles" -DCMAKE_PREFIX_
 fi
 "$work/build/consumer" | tee "$work/out"
 printf '[2,3,4,5]\n[10,11,12,13]\n' | cmp - "$work/out"
+# A program of one function has its kernels and no others, of the fallback neither.
+[ "$("$work/build/softmax")" = "0.0321 0.0871 0.2369 0.6439" ] || { echo "wrong weights of a softmax"; exit 1; }
+nm "$work/build/softmax" >"$work/symbols"
+grep -q ' masked_softmax_f32_' "$work/symbols" || { echo "the program of a softmax has no kernels of it"; exit 1; }
+if grep -E ' (sdpa|linear|additive|merge|masked_softmax_backward)_.*_argv$' "$work/symbols"; then
+  echo "the program of a softmax has kernels of other functions"; exit 1
+fi
+# A variant of another op is forced for calls of that one, which this program does not have; an unknown name is refused.
+ATTUNE_FORCE_VARIANT=sdpa_f32_dany_generic_root "$work/build/softmax" >/dev/null
+if ATTUNE_FORCE_VARIANT=masked_softmax_f32_generic_rose "$work/build/softmax" 2>"$work/forced.log"; then
+  echo "a variant that does not exist is forced"; exit 1
+fi
+grep -q 'there is no variant masked_softmax_f32_generic_rose' "$work/forced.log"
 # The command of docs/link-by-hand.md, as it stands there; and that the order of its archives matters, as it says.
 commands=$(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$source/docs/link-by-hand.md")
 command=$(head -n 1 <<<"$commands")

@@ -310,6 +310,29 @@ TEST_CASE("bad captures are refused in their words before anything is written", 
     CHECK(refused(o).find("overlap") != std::string::npos);
 }
 
+TEST_CASE("gradients whose captures are too small for the last head or rows alone write nothing", "[user_attention]") {
+    const int threads = GENERATE(1, 4);
+    CAPTURE(threads);
+    attune::Context context({.threads = threads});
+    EverythingArrays<float> a(sizes_of(2, 4, 4, 130, 65, 16), 3);
+    everything::Options o = a.options();
+    o.sdpa.lse = a.lse_view();
+    REQUIRE(everything::forward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.o_like(a.out), o).ok());
+    const auto refused = [&](const everything::Options &o) {
+        const attune::Status s = everything::backward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value),
+                                                      a.forward(), {.sdpa = a.gradients()}, o);
+        for (const auto *x : {&a.grad_query, &a.grad_key, &a.grad_value})
+            CHECK(std::all_of(x->begin(), x->end(), [](float e) { return std::isnan(e); }));
+        return std::string(s.message());
+    };
+    o = a.options(), o.table = attune::ConstView(a.captures[0].data(), {3, 11});
+    CHECK(refused(o).find("table: is too small: everything reads beyond its extents") == 0);
+    o = a.options(), o.temperature = attune::ConstView(a.captures[1].data(), {1, 4});
+    CHECK(refused(o).find("temperature: is too small: everything reads beyond its extents") == 0);
+    o = a.options(), o.allowed = attune::ConstView(a.allowed.get(), {129, 65});
+    CHECK(refused(o).find("allowed: is too small: everything reads beyond its extents") == 0);
+}
+
 TEST_CASE("variants of a user's attention are listed", "[user_attention]") {
     int forward = 0, backward = 0;
     for (const attune::VariantInfo &v : attune::variants()) {

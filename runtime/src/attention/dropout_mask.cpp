@@ -55,7 +55,7 @@ Status write_mask(Context::State &context, const Dropout &dropout, const View &m
     const View m = as_rank4(mask, true);
     static constexpr Wish wishes[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;
-    const VariantNeeds needs{.op = "dropout_mask", .dtype = DType::boolean};
+    const VariantNeeds needs{.op = ops::dropout_mask, .dtype = DType::boolean};
     if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
 
     const std::int64_t elements = elements_of(m);
@@ -68,11 +68,11 @@ Status write_mask(Context::State &context, const Dropout &dropout, const View &m
     } else if (Status s = run(context, dropout, m, *choice.variant, elements); !s.ok()) {
         return s;
     }
-    record_call(context, choice, needs.op, start, [&] {
+    record_call(context, choice, needs.op.name, start, [&] {
         return "b " + text(m.extent[0]) + " h " + text(m.extent[1]) + " q " + text(m.extent[2]) + " k " + text(m.extent[3]);
     });
     record_shape(context, start, [&] {
-        return ShapeLine{.op = needs.op, .b = m.extent[0], .h = m.extent[1], .q = m.extent[2], .k = m.extent[3]};
+        return ShapeLine{.op = needs.op.name, .b = m.extent[0], .h = m.extent[1], .q = m.extent[2], .k = m.extent[3]};
     });
     return {};
 }

@@ -2,15 +2,13 @@
 #include "attention/prepared_sdpa.h"
 #include "device/device_call.h"
 #include "dispatch/shape_record.h"
-#include "execution/float_state.h"
 #include <cmath>
-#include <cstdio>
 
 namespace attune {
 
-std::string_view op_of(Score score) {
-    if (score == Score::cosine) return "cosine";
-    return score == Score::gaussian ? "gaussian" : "sdpa";
+const Op &op_of(Score score) {
+    if (score == Score::cosine) return ops::cosine;
+    return score == Score::gaussian ? ops::gaussian : ops::sdpa;
 }
 
 Status check_score(const SdpaOptions &options) {
@@ -76,30 +74,10 @@ Status PreparedSdpa::run(Context &context, CallStart start, std::string_view why
         if (Status s = projected_->run(state_of(context)); !s.ok()) return s;
     if (Status s = run_attention(context, call_, choice_); !s.ok()) return s;
     if (!why_here.empty()) choice_.values.reason = why_here;
-    record_call(state_of(context), choice_.values, call_.op, start, [&] { return sizes_text(call_.sizes); });
-    const std::string_view op = call_.sizes.score == Score::general ? "general" : call_.op;
+    record_call(state_of(context), choice_.values, call_.op.name, start, [&] { return sizes_text(call_.sizes); });
+    const std::string_view op = call_.sizes.score == Score::general ? "general" : call_.op.name;
     record_shape(state_of(context), start, [&] { return shape_line(op, call_); });
     return {};
-}
-
-std::string sizes_text(const SdpaProblem &p) {
-    char text[160];
-    std::snprintf(text, sizeof text, "b %lld h %lld/%lld q %lld k %lld d %lld/%lld", static_cast<long long>(p.batch),
-                  static_cast<long long>(p.query_heads), static_cast<long long>(p.key_heads), static_cast<long long>(p.queries),
-                  static_cast<long long>(p.keys), static_cast<long long>(p.head_dim), static_cast<long long>(p.value_dim));
-    return text;
-}
-
-std::vector<float> alibi_slopes(std::int64_t heads) {
-    const DefaultFloatState of_this_call;
-    std::vector<float> slopes;
-    std::int64_t n = 1;
-    while (n <= heads / 2) n *= 2;
-    for (std::int64_t h = 0; h < heads; h++) {
-        const double power = h < n ? -8.0 * static_cast<double>(h + 1) : -4.0 * static_cast<double>(2 * (h - n) + 1);
-        slopes.push_back(static_cast<float>(std::exp2(power / static_cast<double>(n))));
-    }
-    return slopes;
 }
 
 Status scaled_dot_product_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
@@ -112,7 +90,7 @@ Status scaled_dot_product_attention(Context &context, const ConstView &query, co
 Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan) noexcept {
     return answer(context, [&](Context::State &state) -> Status {
         if (Status sizes = check_problem(problem); !sizes.ok()) return sizes;
-        const std::string_view op = op_of(problem.score);
+        const Op &op = op_of(problem.score);
         Choice choice;
         if (Status s = choose_values(op, problem, forced_variant(state, {}, op), choice); !s.ok()) return s;
         if (problem.batch == 0 || problem.query_heads == 0 || problem.queries == 0 || problem.keys == 0) {

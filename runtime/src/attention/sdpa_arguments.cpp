@@ -1,5 +1,7 @@
 #include "attention/sdpa_arguments.h"
+#include "execution/float_state.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace attune {
@@ -70,6 +72,18 @@ ConstView dense_along_keys(const ConstView &v, std::int64_t keys, char *copy) {
                 for (std::int64_t j = 0; j < keys; j++, copy += size) std::memcpy(copy, from, size);
             }
     return d;
+}
+
+std::vector<float> alibi_slopes(std::int64_t heads) {
+    const DefaultFloatState of_this_call;
+    std::vector<float> slopes;
+    std::int64_t n = 1;
+    while (n <= heads / 2) n *= 2;
+    for (std::int64_t h = 0; h < heads; h++) {
+        const double power = h < n ? -8.0 * static_cast<double>(h + 1) : -4.0 * static_cast<double>(2 * (h - n) + 1);
+        slopes.push_back(static_cast<float>(std::exp2(power / static_cast<double>(n))));
+    }
+    return slopes;
 }
 
 }  // namespace attune

@@ -14,7 +14,7 @@ struct UserCall;
 
 // All views of rank 4 (lse: 3), all extents agree.
 struct SdpaCall {
-    std::string_view op = "sdpa";
+    Op op;
     const UserCall *user = nullptr;  // of a user's attention (user_call.h)
     SdpaProblem sizes;
     ConstView query, key, value;
@@ -51,7 +51,7 @@ inline std::int64_t right_of_window(const SdpaOptions &options) {
 Band band_of(const SdpaOptions &, std::optional<std::int64_t> offset, std::int64_t queries, std::int64_t keys);
 
 // The score of SdpaOptions: its op, its checks, and its scale where none is given.
-std::string_view op_of(Score);
+const Op &op_of(Score);
 Status check_score(const SdpaOptions &);
 double scale_of(const SdpaOptions &, std::int64_t head_dim);
 
@@ -76,11 +76,11 @@ Status check_problem(const SdpaProblem &);
 struct AttentionChoice {
     Choice values, weights;
 };
-Status choose_values(std::string_view op, const SdpaProblem &, const Forced &, Choice &);
+Status choose_values(const Op &, const SdpaProblem &, const Forced &, Choice &);
 // Those of its queries that do not fill a tile of the variant.
 SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
 // Where a better variant was not taken for its last tile alone: it is, and what a call of the last queries would take is for these.
-Status share_queries(std::string_view op, const SdpaProblem &, Choice &);
+Status share_queries(const Op &, const SdpaProblem &, Choice &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
 
 // Kernels of softcap, bias, ALiBi, masks, sinks or dropout count all pairs of these extents, (B, Hq, Sq, Sk), in 32 bits.

@@ -104,7 +104,7 @@ DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &varia
     using Form = DeviceAttentionForm;
     Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt};
     if (variant.kind == "scored") form.kind = Form::Kind::scored;
-    if (c.op == "additive") form.pair = Form::Pair::additive;
+    if (c.op.id == OpId::additive) form.pair = Form::Pair::additive;
     if (multiplies_matrices(variant))
         form.schedule = cuts_keys(variant) ? Form::Schedule::mma_split : Form::Schedule::mma;
     else if (cuts_keys(variant))
@@ -247,7 +247,7 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
                 return s;
         if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;
     }
-    record_call(context, choice, call.op, start, [&] { return sizes_text(p); });
+    record_call(context, choice, call.op.name, start, [&] { return sizes_text(p); });
     return {};
 }
 

@@ -31,14 +31,14 @@ std::int64_t band_keys(const SdpaProblem &p) {
 }
 
 // Classes to look for, the best first. The last one always exists.
-std::vector<Wish> wishes(std::string_view op, const SdpaProblem &p) {
+std::vector<Wish> wishes(OpId op, const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
     const std::int64_t rows = rows_of_key_head(p);
     std::vector<Wish> list;
     list.reserve(most_wishes);
     // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel; else it
     // is no dearer than a second tile of decode where there are few keys.
-    const bool dear = op == "additive";
+    const bool dear = op == OpId::additive;
     // Of 16 bits keys and values are widened for each tile, however few queries it has.
     const bool widened = is_widened(p.dtype);
     const bool of_one_head = !dear && rows == p.queries, two_tiles = rows > c.decode_rows_of_few_keys_at_most;
@@ -121,8 +121,8 @@ std::string_view kind_for(const SdpaProblem &p) { return p.dropout ? "training" 
 
 int matrix_tile_parts_of(DType dtype) noexcept { return static_cast<int>(matrix_tile_parts(dtype).count); }
 
-Status choose_values(std::string_view op, const SdpaProblem &p, const Forced &forced, Choice &choice) {
-    return choose_variant({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}, wishes(op, p), forced, choice);
+Status choose_values(const Op &op, const SdpaProblem &p, const Forced &forced, Choice &choice) {
+    return choose_variant({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}, wishes(op.id, p), forced, choice);
 }
 
 SdpaProblem last_queries(const VariantRecord &v, SdpaProblem p) {
@@ -130,7 +130,7 @@ SdpaProblem last_queries(const VariantRecord &v, SdpaProblem p) {
     return p;
 }
 
-Status share_queries(std::string_view op, const SdpaProblem &p, Choice &choice) {
+Status share_queries(const Op &op, const SdpaProblem &p, Choice &choice) {
     // Matrix tiles lay keys and values for all queries first, which two variants would do twice.
     const VariantRecord *better = choice.not_filled;
     if (!better || p.dropout || better->schedule == "tiles" || !is_prefill(*better) || p.queries < better->tile_q) return {};

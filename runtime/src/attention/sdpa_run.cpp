@@ -5,6 +5,7 @@
 #include "layers/linear_call.h"
 #include "tensors/max_magnitude.h"
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace attune {
@@ -30,7 +31,7 @@ void fill_lse_without_keys(const SdpaCall &call) {
 // The kernel that takes means over heads; chosen before the first kernel of a call writes.
 Status choose_head_mean(const Context::State &context, DType dtype, Choice &choice) {
     static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
-    const VariantNeeds needs{.op = "head_mean", .dtype = dtype};
+    const VariantNeeds needs{.op = ops::head_mean, .dtype = dtype};
     return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
 }
 
@@ -232,6 +233,14 @@ SdpaCall slice_queries(const SdpaCall &call, std::int64_t begin, std::int64_t en
     shift(part.band_begin, -part.sizes.queries, part.sizes.keys), shift(part.band_end, -part.sizes.queries, part.sizes.keys);
     shift(part.offset, -most_elements, most_elements);
     return part;
+}
+
+std::string sizes_text(const SdpaProblem &p) {
+    char text[160];
+    std::snprintf(text, sizeof text, "b %lld h %lld/%lld q %lld k %lld d %lld/%lld", static_cast<long long>(p.batch),
+                  static_cast<long long>(p.query_heads), static_cast<long long>(p.key_heads), static_cast<long long>(p.queries),
+                  static_cast<long long>(p.keys), static_cast<long long>(p.head_dim), static_cast<long long>(p.value_dim));
+    return text;
 }
 
 }  // namespace attune

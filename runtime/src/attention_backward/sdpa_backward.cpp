@@ -131,9 +131,13 @@ Status check_score_weight(const Arguments &a) {
                         a.query.extent[a.query.rank - 1]);
 }
 
-std::string_view backward_op_of(Score score) {
-    if (score == Score::cosine) return "cosine_backward";
-    return score == Score::gaussian ? "gaussian_backward" : "sdpa_backward";
+const Op &backward_op_of(Score score) {
+    if (score == Score::cosine) return ops::cosine_backward;
+    return score == Score::gaussian ? ops::gaussian_backward : ops::sdpa_backward;
+}
+const Op &capture_op_of(Score score) {
+    if (score == Score::cosine) return ops::cosine_capture_gradient;
+    return score == Score::gaussian ? ops::gaussian_capture_gradient : ops::capture_gradient;
 }
 
 Status run(Context &context, const Arguments &a, std::string_view why_here = {});
@@ -176,7 +180,7 @@ Status PreparedSdpaBackward::prepare(Context::State &context, const ConstView &q
         a.attended = projected_->result(), a.grad_attended = of_key_->result();
     }
     if (Status s = check(a, call_); !s.ok()) return s;
-    call_.forward.op = backward_op_of(options.score);
+    call_.forward.op = backward_op_of(options.score), call_.capture_op = capture_op_of(options.score);
     call_.forward.scale = scale_of(options, call_.forward.sizes.head_dim);
     is_benchmarked_ = !general && g.query.given() && g.key.given() && g.value.given() && !g.alibi_slopes.given() &&
                       g.bias.given() == options.bias.given();
@@ -192,10 +196,10 @@ Status PreparedSdpaBackward::run(Context &context, CallStart start, std::string_
     if (Status s = run_backward(context, call_, choice_); !s.ok()) return s;
     if (of_key_)
         if (Status s = of_key_->run(state_of(context)); !s.ok()) return s;
-    record_call(state_of(context), choice_.tiles, call_.forward.op, start, [&] { return sizes_text(call_.forward.sizes); });
-    if (call_.forward.op != "sdpa_backward") return {};  // there are no such shapes
+    record_call(state_of(context), choice_.tiles, call_.forward.op.name, start, [&] { return sizes_text(call_.forward.sizes); });
+    if (call_.forward.op.id != OpId::sdpa_backward) return {};  // there are no such shapes
     record_shape(state_of(context), start, [&] {
-        ShapeLine line = shape_line(call_.forward.op, call_.forward);
+        ShapeLine line = shape_line(call_.forward.op.name, call_.forward);
         line.exact = line.exact && is_benchmarked_;
         return line;
     });

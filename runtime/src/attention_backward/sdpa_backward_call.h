@@ -10,6 +10,7 @@ struct CaptureGradientArguments;
 
 struct BackwardCall {
     SdpaCall forward;                     // out is an input here
+    Op capture_op;                        // of the gradients of bias and slopes
     ConstView lse, grad_lse;              // (B, Hq, Sq); grad_lse may be not given
     ConstView grad_out;                   // (B, Hq, Sq, Dv)
     View query, key, value;               // gradients of rank 4; each may be not given
@@ -43,7 +44,7 @@ struct BackwardChoice {
     Choice user_captures, user_sum, user_sum_of_f64;  // of a user's captures; sums to f32 and to f64
 };
 // Whether a kernel of tiles has that output.
-bool gives_bias(std::string_view op, const VariantRecord &);
+bool gives_bias(OpId, const VariantRecord &);
 Status choose_backward(const Context::State &, const BackwardCall &, std::string_view variant, BackwardChoice &);
 
 // Runs the kernels of the choice. What needs no kernel is written here, and then choice.tiles says why.
@@ -63,6 +64,7 @@ struct TileTask {
     std::int64_t entry, key_head, first_head, heads;  // first_head counts within the group
     std::int64_t first_query_tile, query_tiles, first_key_tile, key_tiles;
     bool query, key, bias;
+    bool checks_captures = false;  // nothing else is done: see sdpa_backward_kernel.cpp
 };
 std::vector<TileTask> tasks_of(const BackwardCall &, const BackwardChoice &, int threads);
 

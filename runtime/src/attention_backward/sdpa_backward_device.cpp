@@ -75,7 +75,7 @@ Status sdpa_backward_on_device(Context &caller, const ConstView &query, const Co
     DeviceBands bands;
     if (Status s = find_device_bands(options, call.forward.sizes, bands); !s.ok()) return s;
     const SdpaProblem &p = call.forward.sizes;
-    call.forward.op = "sdpa_backward";
+    call.forward.op = ops::sdpa_backward;
     Choice choice = {nullptr, "no rows"};
     if (p.batch > 0 && p.query_heads > 0 && (p.queries > 0 || p.keys > 0)) {
         call.forward.scale = scale_of(options, p.head_dim);
@@ -89,7 +89,7 @@ Status sdpa_backward_on_device(Context &caller, const ConstView &query, const Co
         if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
         if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;
     }
-    record_call(context, choice, call.forward.op, start, [&] { return sizes_text(p); });
+    record_call(context, choice, call.forward.op.name, start, [&] { return sizes_text(p); });
     return {};
 }
 

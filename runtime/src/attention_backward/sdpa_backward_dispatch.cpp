@@ -6,17 +6,10 @@
 namespace attune {
 namespace {
 
-// The op of the gradients of bias and slopes that goes with one of query and key.
-std::string_view capture_op_of(std::string_view op) {
-    if (op == "additive_backward") return "additive_capture_gradient";
-    if (op == "cosine_backward") return "cosine_capture_gradient";
-    return op == "gaussian_backward" ? "gaussian_capture_gradient" : "capture_gradient";
-}
-
 // The gradient of bias is a sum of one, and all steps of the score only add to it. Tiles do not cut vectors at the last key.
 bool bias_goes_with_tiles(const BackwardCall &call, const VariantRecord &variant) {
     const SdpaProblem &p = call.forward.sizes;
-    if (!call.bias.given() || !gives_bias(call.forward.op, variant)) return false;
+    if (!call.bias.given() || !gives_bias(call.forward.op.id, variant)) return false;
     const std::int64_t every[] = {p.batch, p.query_heads, p.queries, p.keys};
     return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.chunk == 0;
 }
@@ -32,8 +25,8 @@ bool worth_matrix_tiles(const SdpaProblem &p) {
 
 }  // namespace
 
-bool gives_bias(std::string_view op, const VariantRecord &variant) {
-    return variant.kind != "plain" && (op == "sdpa_backward" || op == "cosine_backward");
+bool gives_bias(OpId op, const VariantRecord &variant) {
+    return variant.kind != "plain" && (op == OpId::sdpa_backward || op == OpId::cosine_backward);
 }
 
 namespace {
@@ -58,7 +51,7 @@ Status check_parts(const BackwardCall &call, const BackwardChoice &choice) {
 Status choose_backward(const Context::State &context, const BackwardCall &call, std::string_view variant,
                        BackwardChoice &choice) {
     const SdpaProblem &p = call.forward.sizes;
-    const std::string_view op = call.forward.op;
+    const Op &op = call.forward.op;
     const Forced forced = forced_variant(context, variant, op);
     // Products of matrix tiles and of pairs first, on CPUs that have such instructions.
     std::vector<Wish> tiles;
@@ -70,18 +63,18 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     if (Status s = choose_variant({op, p.dtype, kind, p.head_dim, p.value_dim}, tiles, forced, choice.tiles); !s.ok()) return s;
     const Wish root[] = {{"root", "", "nothing else is built"}};
     const Wish rows[] = {{"rows", "", ""}, {"root", "", ""}};
-    if (Status s = choose_variant({"backward_rows", p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
+    if (Status s = choose_variant({ops::backward_rows, p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
     choice.bias_with_tiles = bias_goes_with_tiles(call, *choice.tiles.variant);
     if ((call.bias.given() && !choice.bias_with_tiles) || call.alibi_slopes.given()) {
         const Wish captures[] = {{"tiles", "", ""}, {"root", "", ""}};
-        const VariantNeeds needs{capture_op_of(op), p.dtype, "training", p.head_dim, p.value_dim};
+        const VariantNeeds needs{call.capture_op, p.dtype, "training", p.head_dim, p.value_dim};
         if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())
             return s;
-        const std::string_view slopes = p.dtype == DType::f64 ? "capture_sum_of_f64" : "capture_sum";
-        if (Status s = choose_variant({"capture_sum", p.dtype}, root, {}, choice.bias_sum); !s.ok()) return s;
+        const Op &slopes = p.dtype == DType::f64 ? ops::capture_sum_of_f64 : ops::capture_sum;
+        if (Status s = choose_variant({ops::capture_sum, p.dtype}, root, {}, choice.bias_sum); !s.ok()) return s;
         if (Status s = choose_variant({slopes, DType::f32}, root, {}, choice.slope_sum); !s.ok()) return s;
     }
-    if (Status s = choose_variant({"sink_gradient", sum_type(p.dtype)}, root, {}, choice.sinks); !s.ok()) return s;
+    if (Status s = choose_variant({ops::sink_gradient, sum_type(p.dtype)}, root, {}, choice.sinks); !s.ok()) return s;
     if (Status s = choose_user_captures(call, choice); !s.ok()) return s;
     return check_parts(call, choice);
 }

@@ -37,7 +37,7 @@ AttentionBackwardForm form_of(const SdpaCall &c, const VariantRecord &variant) {
     Form form{Form::Kind::scored, Form::Pair::product, Form::User::none};
     if (variant.kind == "plain") form.kind = Form::Kind::plain;
     if (variant.kind == "training") form.kind = Form::Kind::training;
-    if (c.op == "gaussian_backward") form.pair = Form::Pair::gaussian;
+    if (c.op.id == OpId::gaussian_backward) form.pair = Form::Pair::gaussian;
     if (c.pair_weight.given()) form.pair = Form::Pair::additive;
     if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
     return form;
@@ -56,11 +56,12 @@ Status run_tiles_of(Context::State &context, const BackwardShared &s, const Vari
     const ConstView slopes = c.slopes.given()
                                  ? part_of(part_of(c.slopes, 0, t.entry, 1), 1, t.key_head * group + t.first_head, t.heads)
                                  : typed_view(&nothing, DType::f32, {1, t.heads}, {0, 0});
+    const ConstView no_rows = typed_view(&nothing, s.rows.lse.dtype, {t.heads, 0}, {0, 1});
     HalideBuffer query(heads_of(c.query, t, group)), grad_out(heads_of(s.grad_out, t, group)), key(key_head_of(c.key, t)),
-        value(key_head_of(c.value, t)), row_lse(heads_of(s.rows.lse, t, group)), row_delta(heads_of(s.rows.delta, t, group)),
-        lengths(drop_first(s.lengths, t.entry)), shortest(drop_first(s.bounds.shortest, t.entry)),
-        longest(drop_first(s.bounds.longest, t.entry)), bias(table(s.bias, p.dtype)), slopes_buffer(slopes),
-        mask(table(s.mask, DType::boolean));
+        value(key_head_of(c.value, t)), row_lse(t.checks_captures ? no_rows : ConstView(heads_of(s.rows.lse, t, group))),
+        row_delta(heads_of(s.rows.delta, t, group)), lengths(drop_first(s.lengths, t.entry)),
+        shortest(drop_first(s.bounds.shortest, t.entry)), longest(drop_first(s.bounds.longest, t.entry)),
+        bias(table(s.bias, p.dtype)), slopes_buffer(slopes), mask(table(s.mask, DType::boolean));
     auto of_entry = [&](const std::vector<std::int32_t> &x) {
         return x[x.size() == 1 ? 0 : static_cast<std::size_t>(t.entry)];
     };
@@ -151,6 +152,20 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
                                                 .grad_bias = bias.get(),
                                                 .grad_weight = weight.get()};
     return run_tiles_of(context, s, variant, t, arguments);
+}
+
+// Whether the captures of a user's attention are as large as every task reads, before the first one writes: one may be too small
+// for the last heads alone. Kernels check their buffers before they compute, in the order of their names (a map of Halide's), and
+// those of captures, capture_..., come before row_lse, which is empty here: a kernel that refuses it has found no fault in them.
+Status check_captures_of_tasks(Context::State &context, const BackwardShared &s, const VariantRecord &variant,
+                               const TileOutputs &own, std::span<const TileTask> tasks) {
+    for (TileTask t : tasks) {
+        t.checks_captures = true;
+        Status refused = run_task(context, s, variant, own, t);
+        if (refused.ok()) return {StatusCode::internal, "a kernel does not check the bounds of its buffers"};
+        if (refused.message().find("buffer row_lse") == std::string_view::npos) return refused;
+    }
+    return {};
 }
 
 Status run_rows(Context::State &context, const BackwardCall &call, const ConstView &out, const ConstView &grad_out,
@@ -281,11 +296,13 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
                                            reinterpret_cast<std::int32_t *>(memory + capture_bounds_at));
         if (Status s = run_captures(context, of_captures, choice, threads); !s.ok()) return s;
     }
-    if (Status s = run_user_captures(context, shared, choice, threads); !s.ok()) return s;
-    if (!call.query.given() && !key && !value && !call.pair_weight.given() && !choice.bias_with_tiles) return finish();
     if (!key) own.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
     if (!value) own.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
     const std::vector<TileTask> tasks = tasks_of(call, choice, threads);
+    if (c.user)
+        if (Status s = check_captures_of_tasks(context, shared, variant, own, tasks); !s.ok()) return s;
+    if (Status s = run_user_captures(context, shared, choice, threads); !s.ok()) return s;
+    if (!call.query.given() && !key && !value && !call.pair_weight.given() && !choice.bias_with_tiles) return finish();
     Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
         return run_task(context, shared, variant, own, tasks[static_cast<std::size_t>(n)]);
     });

@@ -58,7 +58,7 @@ Status choose_on_device(const Context::State &context, const DeviceNeeds &needs,
     const std::string_view target = device_backend()->target;
     const Forced forced = forced_variant(context, variant, needs.op);
     for (const VariantRecord *v : variant_records()) {
-        if (v->target != target || v->op != needs.op || v->dtype != needs.dtype || !needs.fits(*v)) continue;
+        if (v->target != target || v->op != needs.op.name || v->dtype != needs.dtype || !needs.fits(*v)) continue;
         if (!forced.name.empty() ? v->name != forced.name : choice.variant && !needs.better(*v, *choice.variant)) continue;
         choice = {v, forced.name.empty() ? "tensors on the device" : "forced", !forced.name.empty()};
     }
@@ -67,7 +67,7 @@ Status choose_on_device(const Context::State &context, const DeviceNeeds &needs,
         return {StatusCode::invalid_argument, std::string(forced.by) + ": " + std::string(forced.name) + " is no variant of " +
                                                   std::string(target) +
                                                   " for the type, sizes, alignment and options of this call"};
-    return {StatusCode::unsupported, std::string(needs.op) + ": no variant of " + std::string(target) + " for " +
+    return {StatusCode::unsupported, std::string(needs.op.name) + ": no variant of " + std::string(target) + " for " +
                                          name_of(needs.dtype) + " and " + needs.sizes() + " is linked in"};
 }
 

@@ -56,7 +56,7 @@ Status check_places(std::span<const NamedView>, std::string_view name);
 
 // What a call asks of a variant for a device. Of those that fit the forced one is chosen, else the best.
 struct DeviceNeeds {
-    std::string_view op;
+    Op op;
     DType dtype;
     std::function<bool(const VariantRecord &)> fits;  // of this op and type
     std::function<bool(const VariantRecord &, const VariantRecord &)> better;

@@ -41,9 +41,8 @@ bool suits_few_keys(const VariantRecord &v) { return v.shape_class == "long" || 
 // a kernel of that size before one of any.
 using VariantList = std::span<const VariantRecord *const>;
 using VariantLists = std::map<std::tuple<std::string_view, DType, std::int64_t>, std::vector<const VariantRecord *>>;
-VariantLists list_dispatched() {
+VariantLists list_dispatched(const VariantRecords &records) {
     VariantLists lists;
-    const VariantRecords &records = variant_records();
     for (const VariantRecord *v : records) lists[{v->op, v->dtype, v->head_dim}], lists[{v->op, v->dtype, 0}];
     for (const char *target : cpu_targets()) {
         if (!runs_here(target)) continue;
@@ -61,8 +60,8 @@ VariantLists list_dispatched() {
 constinit Published<VariantLists> dispatched_here;
 
 VariantList fitting(const VariantLists &lists, const VariantNeeds &n) {
-    auto found = lists.find({n.op, n.dtype, n.head_dim == n.value_dim ? n.head_dim : 0});
-    if (found == lists.end()) found = lists.find({n.op, n.dtype, 0});
+    auto found = lists.find({n.op.name, n.dtype, n.head_dim == n.value_dim ? n.head_dim : 0});
+    if (found == lists.end()) found = lists.find({n.op.name, n.dtype, 0});
     if (found == lists.end()) return {};
     return found->second;
 }
@@ -86,9 +85,9 @@ Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
         return {StatusCode::invalid_argument, source + name + " is for tensors on a device, these are on the host"};
     if (!runs_here(v->target))
         return {StatusCode::unsupported, source + name + " cannot run here: this CPU lacks " + missing_for(v->target)};
-    if (v->op != n.op)
+    if (v->op != n.op.name)
         return {StatusCode::invalid_argument,
-                source + name + " computes " + std::string(v->op) + ", this call " + std::string(n.op)};
+                source + name + " computes " + std::string(v->op) + ", this call " + std::string(n.op.name)};
     if (!fits_sizes(*v, n)) {
         std::string sizes;
         if (n.head_dim) sizes = " and head sizes " + std::to_string(n.head_dim) + " and " + std::to_string(n.value_dim);
@@ -106,21 +105,31 @@ Status use_forced(const VariantNeeds &n, const Forced &forced, Choice &choice) {
 
 }  // namespace
 
-Forced forced_variant(const Context::State &context, std::string_view of_the_call, std::string_view op, bool weights) {
+Forced forced_variant(const Context::State &context, std::string_view of_the_call, const Op &op, bool weights) {
     if (!of_the_call.empty()) {
         const VariantRecord *v = find_variant(of_the_call);
         // A name of the other output's kind leaves this one to dispatch.
-        if (v && v->op == op && (v->kind == "weights") != weights) return {};
+        if (v && v->op == op.name && (v->kind == "weights") != weights) return {};
         return {of_the_call, "variant"};
     }
     const VariantRecord *v = context.forced_variant;
-    if (v && v->op == op && (v->kind == "weights") == weights) return {v->name, "ATTUNE_FORCE_VARIANT"};
+    if (v && v->op == op.name && (v->kind == "weights") == weights) return {v->name, "ATTUNE_FORCE_VARIANT"};
     return {};
 }
 
 Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
     if (!forced.name.empty()) return use_forced(needs, forced, choice);
-    const VariantList list = fitting(dispatched_here.get(variant_generation(), list_dispatched), needs);
+    VariantList list =
+        fitting(dispatched_here.get(variant_generation(), [] { return list_dispatched(variant_records()); }), needs);
+    // A plug-in that shares this code with its program may call ops that the program does not have.
+    VariantLists of_plug_in;
+    if (list.empty() && !needs.op.variants.empty()) {
+        VariantRecords records;
+        for (const std::span<const VariantRecord> variants : {needs.op.variants, *needs.op.fallback})
+            for (const VariantRecord &v : variants) records.push_back(&v);
+        of_plug_in = list_dispatched(records);
+        list = fitting(of_plug_in, needs);
+    }
     // A kernel of more options than the call has does as well, where there is no other.
     static constexpr std::string_view more[] = {"plain", "scored", "training"};
     std::vector<std::string_view> kinds = {needs.kind};
@@ -144,8 +153,8 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
                 return {};
             }
     const std::string of_kind = needs.kind.empty() ? "" : " with the options of this call (" + std::string(needs.kind) + ")";
-    return {StatusCode::unsupported,
-            std::string(needs.op) + ": no variant for " + name_of(needs.dtype) + of_kind + " is linked in that this CPU runs"};
+    return {StatusCode::unsupported, std::string(needs.op.name) + ": no variant for " + name_of(needs.dtype) + of_kind +
+                                         " is linked in that this CPU runs"};
 }
 
 int worthwhile_threads(double multiply_adds, int threads) noexcept {

@@ -1,5 +1,6 @@
 // What every op does around its kernel: which variant runs, and what is recorded of the call.
 #pragma once
+#include "dispatch/ops.h"
 #include "dispatch/variant_table.h"
 #include "execution/context_state.h"
 #include "execution/float_state.h"
@@ -15,7 +16,7 @@ namespace attune {
 
 // What a call asks of a variant. Ops other than attention have one kind, "", and no head size.
 struct VariantNeeds {
-    std::string_view op;
+    Op op;
     DType dtype = DType::f32;
     std::string_view kind = {};
     std::int64_t head_dim = 0, value_dim = 0;
@@ -54,7 +55,7 @@ struct Choice {
 struct Forced {
     std::string_view name = {}, by = {};
 };
-Forced forced_variant(const Context::State &, std::string_view of_the_call, std::string_view op, bool weights = false);
+Forced forced_variant(const Context::State &, std::string_view of_the_call, const Op &op, bool weights = false);
 
 // The forced one if it fits, or an error that says why not; else the first of `wishes`, the best first, that some variant
 // grants which runs here.

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace attune {
 
@@ -61,5 +62,8 @@ ShapeLine shape_line(std::string_view op, const SdpaCall &);
 // Lengths (B, Sq) of any strides, of so many keys: one for each batch entry, the mean where those of its queries differ; then
 // `exact` becomes false.
 std::string lengths_column(const ConstView &lengths, std::int64_t keys, bool &exact);
+// Its numbers, rounded up, and its text, empty where all entries have all keys.
+std::vector<std::int64_t> entry_lengths(const ConstView &lengths, bool &exact);
+std::string column_of(const std::vector<std::int64_t> &lengths, std::int64_t keys);
 
 }  // namespace attune

@@ -1,4 +1,4 @@
-// What CMake knows of the kernels that are linked in (cmake/attune_add_op.cmake writes the definitions).
+// The kernels that are linked in: a table for each op (ops.h), which CMake writes, and what is registered beside them.
 #pragma once
 #include "attune/detail/registration.h"
 #include <cstdint>
@@ -23,9 +23,8 @@ struct SdpaShapeClasses {
     std::int64_t device_split_rows_at_most, device_split_keys_at_least;
 };
 
-// Those of the library; and all: with what was registered (detail/registration.h), also later than others ran. Listed once for
-// each generation, since every call on a device asks; a list is never destroyed.
-std::span<const VariantRecord> library_variants() noexcept;
+// The variants of the ops that are linked in (ops.h) and those that were registered (detail/registration.h), also later than others
+// ran. Listed once for each generation, since every call on a device asks; a list is never destroyed.
 using VariantRecords = std::vector<const VariantRecord *>;
 const VariantRecords &variant_records();
 // Goes up with each registration.
@@ -33,11 +32,15 @@ int variant_generation() noexcept;
 
 const SdpaShapeClasses &sdpa_shape_classes() noexcept;
 
-// missing_variants() of a CPU that runs the targets `usable`, with kernels of the targets `tuned`: the most specific first.
+// missing_variants() (variants.h) of the ops that are linked in.
+std::string missing_linked_variants();
+// The same of a CPU that runs the targets `usable`, with kernels of the targets `tuned`: the most specific first.
 std::string missing_variants(std::span<const std::string_view> usable, std::span<const std::string_view> tuned);
 
 // Null if there is none.
 const VariantRecord *find_variant(std::string_view name) noexcept;
+// Whether a name is of an op of the library that this program does not call, and so does not have.
+bool is_of_unlinked_op(std::string_view name) noexcept;
 
 // A number called `name` of a variant, as CMake wrote it: "chunk=128 tile_q=64".
 int number_of(const VariantRecord &, std::string_view name, int otherwise);

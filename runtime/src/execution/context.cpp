@@ -1,5 +1,4 @@
 #include "attune/context.h"
-#include "attune/variants.h"
 #include "dispatch/shape_record.h"
 #include "dispatch/variant_table.h"
 #include "execution/context_state.h"
@@ -40,12 +39,12 @@ Status Context::read(const ContextOptions &options) {
     if (const char *name = std::getenv("ATTUNE_FORCE_VARIANT"); name && *name) {
         // A name that no op knows would otherwise be obeyed by none, silently.
         s.forced_variant = find_variant(name);
-        if (!s.forced_variant)
+        if (!s.forced_variant && !is_of_unlinked_op(name))
             return {StatusCode::invalid_argument, "ATTUNE_FORCE_VARIANT: there is no variant " + std::string(name)};
     }
     if (const char *v = std::getenv("ATTUNE_VERBOSE")) s.verbose = *v && std::strcmp(v, "0") != 0;
     if (s.verbose)
-        if (const std::string missing = missing_variants(); !missing.empty())
+        if (const std::string missing = missing_linked_variants(); !missing.empty())
             std::fprintf(stderr, "attune: %s\n", missing.c_str());
     if (const char *file = std::getenv("ATTUNE_RECORD_SHAPES"); file && *file) {
         s.shapes = std::make_unique<ShapeRecord>(file);

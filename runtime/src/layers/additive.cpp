@@ -11,7 +11,7 @@
 namespace attune {
 namespace {
 
-constexpr std::string_view per_pair = "additive", separable = "additive_separable";
+constexpr const Op &per_pair = ops::additive, &separable = ops::additive_separable;
 // Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/attention/equations/scores.h).
 constexpr float separable_limit = 22;
 
@@ -107,7 +107,7 @@ Status find_separable(Context::State &context, const SdpaCall &call, std::vector
 struct FormChoices {
     AttentionChoice of_pairs, of_separable;
 };
-Status choose(const Context::State &context, SdpaCall call, std::string_view op, std::string_view variant,
+Status choose(const Context::State &context, SdpaCall call, const Op &op, std::string_view variant,
               AttentionChoice &choice) {
     call.op = op;
     return choose_attention(context, call, variant, choice);
@@ -188,8 +188,8 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     std::string_view variant = options.attention.variant;
     if (variant.empty() && state.forced_variant) variant = state.forced_variant->name;
     const VariantRecord *named = find_variant(variant);
-    const bool forced = named && named->op == separable;
-    const bool shared = call.sizes.dtype == DType::f32 && call.sizes.queries >= 4 && !(named && named->op == per_pair);
+    const bool forced = named && named->op == separable.name;
+    const bool shared = call.sizes.dtype == DType::f32 && call.sizes.queries >= 4 && !(named && named->op == per_pair.name);
     const bool nothing =
         call.sizes.batch == 0 || call.sizes.query_heads == 0 || call.sizes.queries == 0 || call.sizes.keys == 0;
     AttentionChoice choice;

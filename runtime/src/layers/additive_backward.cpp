@@ -66,7 +66,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         if (Status s = check_w_score(options.w_score, call.forward.sizes); !s.ok()) return s;
     if (Status s = check_own_gradients(query, key, g, options); !s.ok()) return s;
     if (Status s = check_all_overlaps(query, key, value, forward, g, options); !s.ok()) return s;
-    call.forward.op = "additive_backward";
+    call.forward.op = ops::additive_backward, call.capture_op = ops::additive_capture_gradient;
     const AdditiveWeight weight(options, call.forward);
     call.pair_weight = g.w_score;
 
@@ -79,7 +79,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (Status s = run_backward(context, call, choice); !s.ok()) return s;
     if (Status s = of_query.run(state); !s.ok()) return s;
     if (Status s = of_key.run(state); !s.ok()) return s;
-    record_call(state, choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
+    record_call(state, choice.tiles, call.forward.op.name, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }
 

@@ -11,7 +11,7 @@
 namespace attune {
 namespace {
 
-constexpr std::string_view weight_op = "transposed_dot", x_op = "batch_dot";
+constexpr const Op &weight_op = ops::transposed_dot, &x_op = ops::batch_dot;
 
 // All but what two arguments have to agree in.
 Status check_views(const ConstView &x, const ConstView &weight, const ConstView &grad_out, const LinearGradients &g) {
@@ -174,7 +174,7 @@ Status prepare_linear_backward(const Context::State &context, const ConstView &x
     if (Status s = check_extents_agree(x, weight, grad_out, g, call); !s.ok()) return s;
     const bool sums = g.weight.given() || g.bias.given();
     const VariantRecord *named = find_variant(variant);
-    const bool of_x = named && named->op == x_op;
+    const bool of_x = named && named->op == x_op.name;
     if (of_x && !g.x.given()) return invalid("variant", std::string(variant) + " computes gradients.x, which is not given");
     if (!variant.empty() && !of_x && !sums)
         return invalid("variant", std::string(variant) + " needs gradients.weight or gradients.bias, which are not given");

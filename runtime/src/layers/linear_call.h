@@ -15,6 +15,10 @@ Status check_rows(std::string_view name, const ConstView &, std::string_view oth
 Status check_weight(std::string_view name, const ConstView &weight, std::string_view x_name, const ConstView &x);
 Status check_bias(std::string_view name, const ConstView &bias, std::string_view weight_name, const ConstView &weight);
 
+// Whether the first `count` extents are those of x, and whether a rank is that of `other`.
+Status check_leading(const ConstView &, std::string_view name, const ConstView &x, std::string_view x_name, int count);
+Status check_rank(std::string_view name, int given, std::string_view other, int expected);
+
 // The extents are packed_weight_extents().
 Status check_packed_extents(std::string_view name, const ConstView &packed, std::int64_t columns, std::int64_t depth);
 
@@ -22,7 +26,7 @@ constexpr int packed_rank = 3;
 
 // A checked product, every view of rank 4 but the weight and bias of a layer.
 struct Product {
-    std::string_view op;
+    Op op;
     ConstView x, weight, bias;
     View out;
     std::int64_t columns = 0, depth = 0;
@@ -47,6 +51,8 @@ Status prepare_linear(const Context::State &, const ConstView &x, const ConstVie
                       const View &out, std::string_view variant, ProductCall &);
 Status prepare_batch_dot(const Context::State &, const ConstView &a, const ConstView &x, const View &out,
                          std::string_view variant, ProductCall &);
+Status choose_product(const Context::State &, std::string_view variant, ProductCall &);  // for call.given
+std::string product_sizes_text(const Product &);
 Status run_product(Context::State &, const ProductCall &, CallStart, std::string_view why_here = {});
 
 }  // namespace attune

@@ -35,4 +35,15 @@ Status check_packed_extents(std::string_view name, const ConstView &packed, std:
                              name_of(packed.dtype));
 }
 
+Status check_leading(const ConstView &v, std::string_view name, const ConstView &x, std::string_view x_name, int count) {
+    for (int n = 0; n < count; n++)
+        if (Status s = check_extent(name, "extent " + text(n), v.extent[n], x_name, x.extent[n]); !s.ok()) return s;
+    return {};
+}
+
+Status check_rank(std::string_view name, int given, std::string_view other, int expected) {
+    if (given == expected) return {};
+    return invalid(name, "rank is " + text(given) + ", that of " + std::string(other) + " is " + text(expected));
+}
+
 }  // namespace attune

@@ -20,7 +20,7 @@ bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth =
 // lie as their sums read them.
 constexpr std::int64_t block_depth = 32;
 bool is_of_few_rows(const VariantRecord &v) { return number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1; }
-bool has_blocks(const Product &p) { return p.op == "linear"; }
+bool has_blocks(const Product &p) { return p.op.id == OpId::linear; }
 // Rows of weights so many bytes apart lie in the same set of a first cache, which has room for eight lines of them.
 constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
 bool rows_share_sets(const Product &p) {
@@ -94,11 +94,11 @@ std::vector<Wish> wishes(const Product &p) {
     const bool flat = p.depth <= flat_depth && flat_padding * 100 <= p.columns * padding_percent_at_most &&
                       (p.x.extent[2] / flat_rows) * ((p.columns + flat_padding) / flat_columns) >= flat_tasks;
     // Rows one after the other: of a large stride they would push each other out of the caches.
-    const bool whole = p.op == "batch_dot" && p.columns % wide_columns(p) == 0 && p.weight.stride[2] == p.columns;
+    const bool whole = p.op.id == OpId::batch_dot && p.columns % wide_columns(p) == 0 && p.weight.stride[2] == p.columns;
     constexpr std::int64_t one_chunk = 256;  // of f32, which alone has class whole_shallow
     std::vector<Wish> list;
     list.reserve(most_wishes);
-    if (p.x.dtype == DType::bf16 && p.op == "linear") {  // sum in the order of "tiles"
+    if (p.x.dtype == DType::bf16 && p.op.id == OpId::linear) {  // sum in the order of "tiles"
         constexpr std::int64_t rows_of_matrix_tile = 16, rows_of_whole = 32;
         const std::int64_t rows = p.x.extent[2];
         if (rows <= rows_of_whole && fills_matrix_tiles(p))
@@ -109,7 +109,7 @@ std::vector<Wish> wishes(const Product &p) {
     for (const std::string_view schedule : {"tiles", "pairs", "panels"}) {
         if (schedule != "panels" && p.x.dtype != DType::bf16) continue;
         if (schedule == "pairs" && p.depth < 2) continue;
-        if (p.op == "batch_dot") add_few_rows_of_batch(p, whole, list, schedule);
+        if (p.op.id == OpId::batch_dot) add_few_rows_of_batch(p, whole, list, schedule);
         if (whole && p.x.extent[2] == 1 && p.columns % (2 * wide_columns(p)) == 0)
             list.push_back({schedule, "whole_wide_row", "one row of columns that fill two wide tiles each"});
         if (whole && p.x.extent[2] == 1) list.push_back({schedule, "whole_row", "one row of columns that fill wide tiles"});
@@ -179,7 +179,7 @@ std::string why_unfit(const Product &p, const VariantRecord &variant) {
 Product columns_of(const Product &p, std::int64_t first, std::int64_t count) {
     Product part = p;
     part.columns = count;
-    part.weight = part_of(p.weight, p.op == "batch_dot" ? 3 : 0, first, count);
+    part.weight = part_of(p.weight, p.op.id == OpId::batch_dot ? 3 : 0, first, count);
     if (p.bias.given()) part.bias = part_of(p.bias, 0, first, count);
     part.out = part_of(p.out, 3, first, count);
     return part;

@@ -8,7 +8,7 @@
 namespace attune {
 namespace {
 
-constexpr std::string_view op = "pack_linear_weight";
+constexpr const Op &op = ops::pack_linear_weight;
 
 Status check(const ConstView &weight, const View &packed) {
     if (weight.rank != 2) return invalid("weight", "rank must be 2 (N, K), got " + text(weight.rank));
@@ -48,7 +48,7 @@ Status run(Context::State &state, const ConstView &weight, const View &packed, c
     const Forced forced = forced_variant(state, options.variant, op);
     if (Status s = choose_variant({.op = op, .dtype = weight.dtype}, wishes, forced, choice); !s.ok()) return s;
     if (Status s = run_kernel(state, weight, packed, *choice.variant); !s.ok()) return s;
-    record_call(state, choice, op, start,
+    record_call(state, choice, op.name, start,
                 [&] { return "columns " + text(weight.extent[0]) + " depth " + text(weight.extent[1]); });
     return {};
 }

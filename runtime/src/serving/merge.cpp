@@ -103,7 +103,7 @@ Status merge(Context::State &context, const ConstView &out_a, const ConstView &l
     if (Status s = check(out_a, lse_a, out_b, lse_b, out, lse, call); !s.ok()) return s;
     static constexpr Wish wishes[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;
-    const VariantNeeds needs{.op = "merge", .dtype = out_a.dtype};
+    const VariantNeeds needs{.op = ops::merge, .dtype = out_a.dtype};
     if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
     const std::int64_t *n = call.out.extent;
     const std::array<std::int64_t, 4> sizes{n[0], n[1], n[2], n[3]};
@@ -112,7 +112,7 @@ Status merge(Context::State &context, const ConstView &out_a, const ConstView &l
         choice = {nullptr, "no queries"};
     else if (Status s = run_kernel(context, call, *choice.variant, rows); !s.ok())
         return s;
-    record_call(context, choice, needs.op, start, [&] {
+    record_call(context, choice, needs.op.name, start, [&] {
         return "b " + text(sizes[0]) + " h " + text(sizes[1]) + " q " + text(sizes[2]) + " d " + text(sizes[3]);
     });
     return {};

@@ -202,11 +202,11 @@ void record_sequences(ShapeRecord &record, PackedCall &p, const SdpaOptions &opt
     bool one_line = true, square = true, one_query = true, causal = false, open = false;
     for (const Sequence &s : p.sequences) {
         select_sequence(p, options, s, call);
-        ShapeLine &line = lines.emplace_back(shape_line(call.op, call));
+        ShapeLine &line = lines.emplace_back(shape_line(call.op.name, call));
         if (s.keys == 0) continue;
         square = square && s.queries == s.keys, one_query = one_query && s.queries == 1;
         if (s.queries > 1) (line.causal ? causal : open) = true;  // one query has the same keys either way
-        one_line = one_line && line.op == "sdpa" && line.exact && line.left < 0 && line.right < 0 && line.options.empty() &&
+        one_line = one_line && call.op.id == OpId::sdpa && line.exact && line.left < 0 && line.right < 0 && line.options.empty() &&
                    line.length.empty() && !(causal && open);
         all = {all.op,
                line.dtype,

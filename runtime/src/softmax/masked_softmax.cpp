@@ -59,7 +59,7 @@ Status run(Context::State &context, SoftmaxCall &c, const VariantRecord &variant
 Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view variant, Choice &choice) {
     constexpr std::int64_t warp_keys_at_most = 1024;  // of a row that a warp reads as soon as a block
     const bool is_long = c.out.extent[3] > warp_keys_at_most;
-    const DeviceNeeds needs{"masked_softmax", c.out.dtype, [](const VariantRecord &) { return true; },
+    const DeviceNeeds needs{ops::masked_softmax, c.out.dtype, [](const VariantRecord &) { return true; },
                             [=](const VariantRecord &a, const VariantRecord &) { return (a.shape_class == "long") == is_long; },
                             [&] { return softmax_sizes_text(c.sizes()); }};
     if (Status s = choose_on_device(context, needs, variant, choice); !s.ok()) return s;
@@ -111,18 +111,18 @@ Status compute(Context::State &context, const ConstView &scores, const View &out
     static constexpr Wish wishes[] = {
         {"rows", "large", "out is of a MiB or more"}, {"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;
-    const VariantNeeds needs{.op = "masked_softmax", .dtype = scores.dtype};
+    const VariantNeeds needs{.op = ops::masked_softmax, .dtype = scores.dtype};
     const Forced forced = forced_variant(context, options.variant, needs.op);
     if (Status s = choose_variant(needs, std::span(wishes).subspan(large ? 0 : 1), forced, choice); !s.ok()) return s;
 
-    ShapeLine line{.op = needs.op, .dtype = scores.dtype, .b = b, .h = h, .q = q, .k = k};
+    ShapeLine line{.op = needs.op.name, .dtype = scores.dtype, .b = b, .h = h, .q = q, .k = k};
     if (context.shapes && call.lengths.given() && elements) line.length = lengths_column(call.lengths, k, line.exact);
     if (elements == 0)
         choice = {nullptr, "no scores"};
     else if (Status s = run(context, call, *choice.variant, elements); !s.ok())
         return s;
     if (!why_here.empty()) choice.reason = why_here;
-    record_call(context, choice, needs.op, start, [&] { return softmax_sizes_text(sizes); });
+    record_call(context, choice, needs.op.name, start, [&] { return softmax_sizes_text(sizes); });
     record_shape(context, start, [&] { return line; });
     return {};
 }

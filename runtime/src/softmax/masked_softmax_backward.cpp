@@ -51,7 +51,7 @@ Status run(Context::State &context, const ConstView &out, const ConstView &grad_
     if (Status s = check(out, grad_out, grad_scores, options, call); !s.ok()) return s;
     static constexpr Wish wishes[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;
-    const VariantNeeds needs{.op = "masked_softmax_backward", .dtype = out.dtype};
+    const VariantNeeds needs{.op = ops::masked_softmax_backward, .dtype = out.dtype};
     const Forced forced = forced_variant(context, options.variant, needs.op);
     if (Status s = choose_variant(needs, wishes, forced, choice); !s.ok()) return s;
     const std::int64_t *n = call.out.extent;
@@ -60,7 +60,7 @@ Status run(Context::State &context, const ConstView &out, const ConstView &grad_
         choice = {nullptr, "no scores"};
     else if (Status s = run_kernel(context, call, *choice.variant); !s.ok())
         return s;
-    record_call(context, choice, needs.op, start, [&] { return softmax_sizes_text(sizes); });
+    record_call(context, choice, needs.op.name, start, [&] { return softmax_sizes_text(sizes); });
     return {};
 }
 

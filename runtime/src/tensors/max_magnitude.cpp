@@ -13,7 +13,7 @@ constexpr std::int64_t read_per_thread = 1 << 16;
 
 Status choose_max_magnitude(const Context::State &context, DType dtype, Choice &choice) {
     static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
-    const VariantNeeds needs{.op = "max_magnitude", .dtype = dtype};
+    const VariantNeeds needs{.op = ops::max_magnitude, .dtype = dtype};
     return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
 }
 

@@ -50,7 +50,7 @@ Status choose_blocks(const SdpaCall &call, const BlockSides &sides, Choice &choi
         return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
     const std::string op = std::string(call.user->attention->op) + "_mask_blocks";
     static constexpr Wish wishes[] = {{"blocks", "", ""}};
-    return choose_variant({op, sum_type(call.sizes.dtype)}, wishes, {}, choice);
+    return choose_variant({op_of_user(op), sum_type(call.sizes.dtype)}, wishes, {}, choice);
 }
 
 Status BlockTable::make(Context::State &context, const SdpaCall &call, const BlockSides &sides) {

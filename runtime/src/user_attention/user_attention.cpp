@@ -1,6 +1,6 @@
-// A user's attention: the checks of its captures, and the calls that it shares with the library's own.
-#include "attention_backward/sdpa_backward_call.h"
+// A user's attention: the checks of its captures, and the call that it shares with the library's own.
 #include "attune/detail/user_attention.h"
+#include "attention/sdpa_call.h"
 #include "user_attention/user_call.h"
 #include <cmath>
 #include <limits>
@@ -29,6 +29,8 @@ Status check_capture(const CaptureRecord &record, const CaptureArgument &given, 
     return {};
 }
 
+}  // namespace
+
 Status check_captures(const UserCall &user, DType type, std::vector<NamedView> &inputs) {
     for (std::size_t n = 0; n < user.captures.size(); n++) {
         const CaptureRecord &record = user.attention->captures[n];
@@ -38,14 +40,13 @@ Status check_captures(const UserCall &user, DType type, std::vector<NamedView> &
     return {};
 }
 
-Status check_options(const AttentionRecord &attention, const SdpaOptions &options) {
+Status check_user_options(const AttentionRecord &attention, const SdpaOptions &options) {
     if (options.score != Score::dot_product)
         return invalid("score", "must be dot_product: " + std::string(attention.name) + " has a score of its own");
     if (options.score_weight.given()) return invalid("score_weight", "given without Score::general");
     return {};
 }
 
-// The error of a kernel that a capture is too small for, in the words of the caller.
 Status in_words(const AttentionRecord &attention, Status status) {
     if (status.ok() || status.code() != StatusCode::internal) return status;
     const std::string message(status.message());
@@ -56,73 +57,25 @@ Status in_words(const AttentionRecord &attention, Status status) {
     return status;
 }
 
+namespace {
+
 Status run(Context &context, Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
            const ConstView &value, const View &out, const SdpaOptions &options) {
     const CallStart start = start_of_call();
     const AttentionRecord &attention = *user.attention;
-    if (Status s = check_options(attention, options); !s.ok()) return s;
+    if (Status s = check_user_options(attention, options); !s.ok()) return s;
     std::vector<NamedView> inputs;
     if (Status s = check_real("query", query); !s.ok()) return s;
     if (Status s = check_captures(user, query.dtype, inputs); !s.ok()) return s;
     SdpaCall call;
     if (Status s = check_attention(query, key, value, out, options, inputs, call); !s.ok()) return s;
-    call.op = attention.op;
+    call.op = op_of_user(attention.op);
     call.user = &user;
     call.scale = scale_of(options, call.sizes.head_dim);
     AttentionChoice choice;
     if (Status s = choose_attention(state, call, options.variant, choice); !s.ok()) return s;
     if (Status s = run_attention(context, call, choice); !s.ok()) return in_words(attention, std::move(s));
-    record_call(state, choice.values, call.op, start, [&] { return sizes_text(call.sizes); });
-    return {};
-}
-
-Status run_gradients(Context &context, Context::State &state, const UserCall &user, const ConstView &query,
-                     const ConstView &key, const ConstView &value, const SdpaForward &forward, const SdpaGradients &gradients,
-                     ArrayView<const View> grad_captures, const SdpaOptions &options) {
-    const CallStart start = start_of_call();
-    const AttentionRecord &attention = *user.attention;
-    if (Status s = check_options(attention, options); !s.ok()) return s;
-    if (attention.backward_op.empty())
-        return unsupported("backward", "is not in this library: make " + std::string(attention.name) + " with BACKWARD");
-    // What other scores of the library have kernels for.
-    if (gradients.score_weight.given()) return invalid("gradients.score_weight", "given without score_weight");
-    if (gradients.bias.given() || gradients.alibi_slopes.given())
-        return unsupported(gradients.bias.given() ? "gradients.bias" : "gradients.alibi_slopes",
-                           "a user's attention gives gradients of its captures: capture it");
-    std::vector<NamedView> captured;
-    if (Status s = check_real("query", query); !s.ok()) return s;
-    if (Status s = check_captures(user, query.dtype, captured); !s.ok()) return s;
-    BackwardCall call;
-    if (Status s = check_backward(query, key, value, forward, gradients, options, call); !s.ok()) return s;
-    std::vector<NamedView> inputs = named_backward_inputs(query, key, value, forward, options), outputs;
-    inputs.insert(inputs.end(), captured.begin(), captured.end());
-    outputs = {{"gradients.query", gradients.query},
-               {"gradients.key", gradients.key},
-               {"gradients.value", gradients.value},
-               {"gradients.sinks", gradients.sinks}};
-    std::vector<std::string> names;
-    names.reserve(grad_captures.size());
-    for (std::size_t n = 0; n < grad_captures.size(); n++) {
-        if (!grad_captures[n].given()) continue;
-        const CaptureRecord &record = attention.captures[n];
-        const std::string &name = names.emplace_back("gradients." + std::string(record.name));
-        if (!record.has_gradient) return invalid(name, "there is none: only float buffers that a score reads have one");
-        if (Status s =
-                check_gradient(name, grad_captures[n], record.name, user.captures[n].buffer, type_of(record, query.dtype));
-            !s.ok())
-            return s;
-        if (Status s = check_dense(name, grad_captures[n]); !s.ok()) return s;
-        outputs.push_back({name, grad_captures[n]});
-    }
-    if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
-    call.forward.op = attention.backward_op;
-    call.forward.user = &user;
-    call.forward.scale = scale_of(options, call.forward.sizes.head_dim);
-    call.user_captures = grad_captures;
-    BackwardChoice choice;
-    if (Status s = choose_backward(state, call, options.variant, choice); !s.ok()) return s;
-    if (Status s = run_backward(context, call, choice); !s.ok()) return in_words(attention, std::move(s));
-    record_call(state, choice.tiles, call.forward.op, start, [&] { return sizes_text(call.forward.sizes); });
+    record_call(state, choice.values, call.op.name, start, [&] { return sizes_text(call.sizes); });
     return {};
 }
 
@@ -138,19 +91,6 @@ Status run_user_attention(Context &context, const AttentionRecord &attention, co
         return run(context, state, {&attention, of_captures, block_mask}, q, k, v, o, given);
     };
     return answer(context, body, query, key, value, out, options, captures);
-}
-
-Status run_user_attention_backward(Context &context, const AttentionRecord &attention, const ConstView &query,
-                                   const ConstView &key, const ConstView &value, const SdpaForward &forward,
-                                   const SdpaGradients &gradients, ArrayView<const View> grad_captures,
-                                   const SdpaOptions &options, ArrayView<const CaptureArgument> captures,
-                                   BlockMask *block_mask) noexcept {
-    const auto body = [&](Context::State &state, const ConstView &q, const ConstView &k, const ConstView &v,
-                          const SdpaForward &f, const SdpaGradients &g, std::span<const View> of_captures, const SdpaOptions &o,
-                          std::span<const CaptureArgument> given) {
-        return run_gradients(context, state, {&attention, given, block_mask}, q, k, v, f, g, of_captures, o);
-    };
-    return answer(context, body, query, key, value, forward, gradients, grad_captures, options, captures);
 }
 
 }  // namespace detail

@@ -19,6 +19,12 @@ struct UserCall {
 // The element type of a capture where the tensors are of `type`.
 inline DType type_of(const CaptureRecord &capture, DType type) { return capture.of_scores ? sum_type(type) : capture.dtype; }
 
+// Checks of a call, forward and backward; check_captures() appends the captures to `inputs`.
+Status check_captures(const UserCall &, DType type_of_tensors, std::vector<NamedView> &inputs);
+Status check_user_options(const AttentionRecord &, const SdpaOptions &);
+// The error of a kernel that a capture is too small for, in the words of the caller.
+Status in_words(const AttentionRecord &, Status);
+
 // The arguments that captures are, in the order of the captures.
 class CaptureArguments {
 public:

@@ -110,12 +110,12 @@ Status choose_user_captures(const BackwardCall &call, BackwardChoice &choice) {
         if (!gradient.given()) continue;
         if (!choice.user_captures.variant) {
             const std::string op = std::string(c.user->attention->op) + "_captures";
-            const VariantNeeds needs{op, p.dtype, kind, p.head_dim, p.value_dim};
+            const VariantNeeds needs{op_of_user(op), p.dtype, kind, p.head_dim, p.value_dim};
             if (Status s = choose_variant(needs, tiles, {}, choice.user_captures); !s.ok()) return s;
         }
         const bool wide = gradient.dtype == DType::f64;
         const VariantNeeds sum =
-            wide ? VariantNeeds{"capture_sum", DType::f64} : VariantNeeds{"capture_sum_of_f64", DType::f32};
+            wide ? VariantNeeds{ops::capture_sum, DType::f64} : VariantNeeds{ops::capture_sum_of_f64, DType::f32};
         if (Status s = choose_variant(sum, root, {}, wide ? choice.user_sum_of_f64 : choice.user_sum); !s.ok()) return s;
     }
     return {};

@@ -1,0 +1,127 @@
+// Products with a matrix, of linear layers and of batch_dot: which arguments their kernels take, and in how many parts.
+#include "dispatch/shape_record.h"
+#include "execution/halide_call.h"
+#include "kernel_arguments.h"
+#include "layers/linear_call.h"
+#include <algorithm>
+#include <limits>
+
+namespace attune {
+namespace {
+
+// How many elements of each row of the weight lie before the first cache line that begins in it; 0 if rows differ in that.
+std::int32_t elements_before_line(const ConstView &weight) {
+    constexpr std::int64_t line_bytes = 64;
+    const std::int64_t size = size_of(weight.dtype);
+    if (weight.stride[weight.rank - 2] * size % line_bytes != 0) return 0;
+    const auto address = reinterpret_cast<std::uintptr_t>(weight.data);
+    return static_cast<std::int32_t>((line_bytes - static_cast<std::int64_t>(address % line_bytes)) % line_bytes / size);
+}
+
+int threads_for(const Product &p, int threads) {
+    const double entries = static_cast<double>(p.x.extent[0] * p.x.extent[1]), rows = static_cast<double>(p.x.extent[2]);
+    const double weights = static_cast<double>(p.columns) * static_cast<double>(p.depth) * entries;
+    return worthwhile_threads(weights * std::max(rows, multiply_adds_of_a_read), threads);
+}
+
+// Tiles of rows of a task: as many as the variant takes, or fewer, so that each thread has some tasks, all nearly as long. To pack
+// weights for a task takes as long as to multiply eight rows by them.
+std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int threads) {
+    constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
+    if (threads == 1) return std::numeric_limits<std::int32_t>::max();
+    const std::int64_t tile = number_of(variant, "tile_rows", 1),
+                       most = std::max(number_of(variant, "task_rows", 1) / tile, std::int64_t(1));
+    const std::int64_t tiles = ceil_div(p.x.extent[2], tile);
+    const std::int64_t others = p.x.extent[0] * p.x.extent[1] * ceil_div(p.columns, number_of(variant, "tile_columns", 1));
+    const std::int64_t wanted = ceil_div(threads * tasks_of_a_thread, others);
+    const std::int64_t at_least = std::min(ceil_div(rows_at_least, tile), most);
+    const std::int64_t tasks = ceil_div(tiles, std::clamp(ceil_div(tiles, wanted), at_least, most));
+    return static_cast<std::int32_t>(ceil_div(tiles, tasks));
+}
+
+Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
+    const int threads = threads_for(p, context.threads);
+    const std::int32_t task_tiles = tiles_of_task(p, variant, threads);
+    HalideBuffer x(p.x), weight(p.weight), out(p.out);
+    if (p.op.id == OpId::batch_dot) {
+        const BatchDotArguments arguments{.a = x.get(), .x = weight.get(), .task_tiles = task_tiles, .out = out.get()};
+        return call_kernel(context, variant.kernel, arguments, threads);
+    }
+    static constexpr double zero = 0;  // all bits are, in f32 too
+    ConstView start(&zero, {p.columns}, {0});
+    start.dtype = p.x.dtype;
+    HalideBuffer bias(p.bias.given() ? p.bias : start);
+    const LinearArguments arguments{.x = x.get(),
+                                    .weight = weight.get(),
+                                    .bias = bias.get(),
+                                    .ahead = elements_before_line(p.weight),
+                                    .task_tiles = task_tiles,
+                                    .out = out.get()};
+    return call_kernel(context, variant.kernel, arguments, threads);
+}
+
+// One column of many rows is one row of many columns: x is the weight then. The bits are the same.
+bool is_one_column(const Product &p) {
+    return p.op.id == OpId::linear && p.columns == 1 && p.weight.rank != packed_rank && p.x.extent[0] * p.x.extent[1] == 1 &&
+           p.x.extent[2] > 1 && p.out.stride[2] == 1;
+}
+Product as_one_row(const Product &p) {
+    const std::int64_t rows = p.x.extent[2];
+    Product row = p;
+    row.x = as_rank4(p.weight, false);
+    row.weight.extent[0] = rows, row.weight.stride[0] = p.x.stride[2], row.weight.data = p.x.data;
+    if (p.bias.given()) row.bias.extent[0] = rows, row.bias.stride[0] = 0;
+    row.out.extent[2] = 1, row.out.extent[3] = rows, row.out.stride[3] = 1;
+    row.columns = rows;
+    return row;
+}
+
+Status run_kernels(Context::State &context, const Product &p, const ProductChoice &choice) {
+    const std::int64_t first = choice.first_columns;
+    if (first == p.columns) return run_kernel(context, p, *choice.variants.variant);
+    if (Status s = run_kernel(context, columns_of(p, 0, first), *choice.variants.variant); !s.ok()) return s;
+    return run_kernel(context, columns_of(p, first, p.columns - first), *choice.variants.of_last);
+}
+
+}  // namespace
+
+std::string product_sizes_text(const Product &p) {
+    return "entries " + text(p.out.extent[0] * p.out.extent[1]) + " rows " + text(p.out.extent[2]) + " columns " +
+           text(p.columns) + " depth " + text(p.depth);
+}
+
+Status choose_product(const Context::State &context, std::string_view variant, ProductCall &call) {
+    const Forced forced = forced_variant(context, variant, call.given.op);
+    call.computed = forced.name.empty() && is_one_column(call.given) ? as_one_row(call.given) : call.given;
+    return choose_for(call.computed, forced, call.choice);
+}
+
+Status run_product(Context::State &context, const ProductCall &call, CallStart start, std::string_view why_here) {
+    const Product &p = call.given;
+    Choice choice = call.choice.variants;
+    const std::int64_t entries = p.out.extent[0] * p.out.extent[1], rows = p.out.extent[2];
+    if (entries == 0 || rows == 0) {
+        choice = {nullptr, "no rows"};
+    } else if (p.depth == 0) {
+        fill_zeros(p.out);
+        choice = {nullptr, "sums of nothing"};
+    } else if (Status s = run_kernels(context, call.computed, call.choice); !s.ok()) {
+        return s;
+    }
+    if (!why_here.empty()) choice.reason = why_here;
+    record_call(context, choice, p.op.name, start, [&] { return product_sizes_text(p); });
+    record_shape(context, start, [&] {
+        if (p.op.id == OpId::batch_dot)
+            return ShapeLine{.op = p.op.name,
+                             .dtype = p.x.dtype,
+                             .b = p.x.extent[0],
+                             .h = p.x.extent[1],
+                             .q = rows,
+                             .k = p.depth,
+                             .dv = p.columns};
+        return ShapeLine{.op = p.op.name, .dtype = p.x.dtype, .b = entries, .q = rows, .d = p.depth, .dv = p.columns};
+    });
+    return {};
+}
+
+}  // namespace attune
