@@ -1,4 +1,5 @@
 // The program `attune`: wiring of the command line. What a command does stands in its own file.
+#include "attune/version.h"
 #include "tools/command_line/run_command_line.h"
 #include "tools/command_line/tune_command_line.h"
 #include "tools/commands/commands.h"
