@@ -34,7 +34,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         if (Status s = find_device(state_of(context), "query", instead); !s.ok()) return s;
         if (instead.empty())
             return attention_on_device(context, query, key, value, out, options, {}, [&](SdpaCall &call) {
-                call.scale = scale_of(options, call.sizes.head_dim);
+                call.op = op_of(options.score), call.scale = scale_of(options, call.sizes.head_dim);
                 return Status();
             });
         return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), instead);
