@@ -248,6 +248,7 @@ private:
     attune::Score score() {
         attune::Score score;
         score.scaled_first = pair != Pair::dot_product;
+        score.scaled_to_base2 = by_fragments() && held().bits() == 16 && most_channels() == 128;  // it spills on sm_80 else
         if (pair == Pair::additive) {
             Func weight("pair_weight_f32");
             Var d("d");

@@ -48,6 +48,10 @@ struct Score {
     std::vector<ScoreStep> steps;                            // in order; empty: the scaled number is the score
     std::function<Halide::Expr(const Index &)> probability;  // a factor of the weights behind the softmax; empty: 1
     bool scaled_first = false;                               // scores are scaled before the softmax in any case
+    // Scores that no step changes are scaled to base 2 before the softmax, which rounds them: for a form that has no register
+    // left for the factor of their differences.
+    bool scaled_to_base2 = false;
+    bool in_base2() const { return scaled_to_base2 && !changes_scores(); }
 
     // Some step changes scores that count.
     bool changes_scores() const {

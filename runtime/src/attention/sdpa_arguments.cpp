@@ -57,7 +57,7 @@ ConstView dense_along_keys(const ConstView &v, std::int64_t keys, char *copy) {
     if (e.bytes == 0) return v;
     ConstView d = v;
     const auto size = static_cast<std::size_t>(size_of(v.dtype));
-    d.data = copy;
+    move_to(d, copy);
     d.extent[3] = keys, d.stride[3] = 1;
     std::int64_t dense = keys;
     for (int n = 2; n >= 0; n--) {

@@ -79,7 +79,7 @@ public:
         memory_.emplace(*context.scratch, static_cast<std::size_t>(rows * width * size));
         char *to = static_cast<char *>(memory_->data());
         if (!to) return no_memory();
-        view_.data = to;
+        move_to(view_, to);
         for (std::int64_t b = 0; b < v.extent[0]; b++)
             for (std::int64_t h = 0; h < v.extent[1]; h++)
                 for (std::int64_t i = 0; i < v.extent[2]; i++, to += width * size)

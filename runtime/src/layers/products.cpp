@@ -69,7 +69,8 @@ Product as_one_row(const Product &p) {
     const std::int64_t rows = p.x.extent[2];
     Product row = p;
     row.x = as_rank4(p.weight, false);
-    row.weight.extent[0] = rows, row.weight.stride[0] = p.x.stride[2], row.weight.data = p.x.data;
+    row.weight.extent[0] = rows, row.weight.stride[0] = p.x.stride[2];
+    move_to(row.weight, p.x.data);
     if (p.bias.given()) row.bias.extent[0] = rows, row.bias.stride[0] = 0;
     row.out.extent[2] = 1, row.out.extent[3] = rows, row.out.stride[3] = 1;
     row.columns = rows;

@@ -23,7 +23,7 @@ Status Projection::prepare(Context::State &context) {
     const auto bytes = static_cast<std::size_t>(elements * size_of(x.dtype));
     memory_.emplace(*context.scratch, bytes);
     if (!memory_->data()) return no_memory();
-    result_.data = memory_->data();
+    move_to(result_, memory_->data());
     return prepare_linear(context, x, w, b, writable(result_), {}, product_.emplace());
 }
 

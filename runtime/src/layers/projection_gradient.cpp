@@ -13,7 +13,7 @@ Status ProjectionGradient::prepare(Context::State &context, const ConstView &pro
     memory_.emplace(*context.scratch, static_cast<std::size_t>(elements * size_of(projected.dtype)));
     if (!memory_->data()) return no_memory();
     result_ = writable(projected);  // a dense array
-    result_.data = memory_->data();
+    move_to(result_, memory_->data());
     return {};
 }
 

@@ -165,7 +165,7 @@ void select_sequence(const PackedCall &p, const SdpaOptions &options, const Sequ
     const Band band = band_of(options, offset, s.queries, s.keys);
     call.band_begin[0] = band.begin, call.band_end[0] = band.end, call.offset[0] = band.offset;
     if (call.slopes.given())
-        call.slopes.data = static_cast<const float *>(p.rows.slopes.data) + s.number * p.rows.slopes.stride[0];
+        move_to(call.slopes, static_cast<const float *>(p.rows.slopes.data) + s.number * p.rows.slopes.stride[0]);
     call.first_head = static_cast<std::uint32_t>(s.number * call.sizes.query_heads);
 }
 
