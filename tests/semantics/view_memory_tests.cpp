@@ -80,6 +80,35 @@ TEST_CASE("memory of views: weights of the multi-head layer that follow one anot
     CHECK(status.ok());
 }
 
+TEST_CASE("memory of views: projections that are wider than their inputs", "[views]") {
+    constexpr std::int64_t rows = 3, keys = 4, units = 5;
+    const auto numbers = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count), 0.25f); };
+    const auto query = numbers(rows), key = numbers(keys), weight = numbers(units), lse = numbers(rows), grad_out = query;
+    auto out = query, grad_query = query, grad_key = key, grad_value = key, grad_weight = weight;
+    const ConstView q(query, {1, rows, 1}), k(key, {1, keys, 1}), w(weight, {units, 1});
+    const attune::AdditiveOptions options{.w_query = w, .w_key = w, .w_score = weight};
+    attune::Context context({.threads = 1});
+    auto status = attune::additive_attention(context, q, k, k, View(out, {1, rows, 1}), options);
+    INFO(status.message());
+    CHECK(status.ok());
+    status = attune::additive_attention_backward(
+        context, q, k, k, {ConstView(out, {1, rows, 1}), ConstView(lse, {1, rows}), ConstView(grad_out, {1, rows, 1})},
+        {.query = View(grad_query, {1, rows, 1}),
+         .key = View(grad_key, {1, keys, 1}),
+         .value = View(grad_value, {1, keys, 1}),
+         .w_query = View(grad_weight, {units, 1})},
+        options);
+    INFO(status.message());
+    CHECK(status.ok());
+    // The general score projects keys to the width of queries.
+    const auto wide = numbers(rows * units);
+    auto mixed = numbers(rows);
+    status = attune::scaled_dot_product_attention(context, ConstView(wide, {1, rows, units}), k, k, View(mixed, {1, rows, 1}),
+                                                  {.score = attune::Score::general, .score_weight = w});
+    INFO(status.message());
+    CHECK(status.ok());
+}
+
 TEST_CASE("memory of views: strides, views without elements, and what precedes the first element", "[views][bad_input]") {
     attune::Context context({.threads = 1});
     const std::vector<float> scores(12, 1.f), none;
