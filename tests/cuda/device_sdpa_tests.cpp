@@ -172,9 +172,10 @@ TEST_CASE("device: scores far from 0 weigh as their differences say", "[device]"
         };
         for (const double base : bases<T>())
             check(v.tile_q / 4 + 1, 2 * v.chunk + 7, [=](std::int64_t j) { return base + double(j % classes); });
-        // Times log2(e) within f32: kernels of 16 bits with 128 channels scale scores first (Score::scaled_to_base2).
-        constexpr double far = 1.9e38;
-        if (!std::is_same_v<T, Float16>) check(3, 40, [](std::int64_t j) { return j % classes == 2 ? 0 : far; });
+        // MMA of 16 bits with 128 channels rounds scores ahead of the softmax (Score::scaled_to_base2).
+        const bool rounds_scores = v.schedule == "mma" && v.head_dim == 128 && v.kind == "plain";
+        if (std::is_same_v<T, Float16> || (std::is_same_v<T, BFloat16> && rounds_scores)) return;
+        check(3, 40, [](std::int64_t j) { return j % classes == 2 ? 0 : far<T>(); });
     });
 }
 
