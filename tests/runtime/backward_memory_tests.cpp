@@ -102,6 +102,7 @@ SdpaBackwardCase windowed_gradients(std::int64_t length, attune::Window window) 
 TEST_CASE("memory: scratch of windowed gradients follows the window, but for some numbers of each row",
           "[sdpa_backward][runtime][memory]") {
     attune::Context plain;
+    std::size_t of_one_thread = 0;  // and the shorter sequence
     for (int threads : {1, 2}) {
         std::vector<std::size_t> peaks;
         const std::int64_t shorter = 8192, longer = 16384;
@@ -115,8 +116,10 @@ TEST_CASE("memory: scratch of windowed gradients follows the window, but for som
         }
         // lse, delta and the bounds of lengths; turned copies of the rows would be ten times as much.
         const std::int64_t bytes_of_a_row = 2 * 2 * 4 + 2 * 4;
-        INFO(threads << " threads, peaks " << peaks[0] << " and " << peaks[1]);
-        CHECK(peaks[1] <= peaks[0] + std::size_t((longer - shorter) * bytes_of_a_row * 5 / 4));
+        if (threads == 1) of_one_thread = peaks[0];
+        INFO(threads << " threads, peaks " << peaks[0] << " and " << peaks[1] << ", of one thread " << of_one_thread);
+        // Two threads hold their tasks' scratch at the same time, or one after the other.
+        CHECK(peaks[1] <= std::size_t(threads) * of_one_thread + std::size_t((longer - shorter) * bytes_of_a_row * 5 / 4));
     }
 }
 
