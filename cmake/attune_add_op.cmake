@@ -140,7 +140,8 @@ function(attune_write_tables)
     endforeach()
     configure_file(${PROJECT_SOURCE_DIR}/cmake/op_variants.cpp.in ${folder}/${op}.cpp @ONLY)
     list(APPEND sources ${folder}/${op}.cpp)
-    string(APPEND definitions "[[gnu::weak, gnu::visibility(\"hidden\")]] extern const std::span<const VariantRecord> fallback_of_${op};\n"
+    string(APPEND definitions
+      "[[gnu::weak, gnu::visibility(\"hidden\")]] extern const std::span<const VariantRecord> fallback_of_${op};\n"
       "constinit const std::span<const VariantRecord> fallback_of_${op};\n")
   endforeach()
   foreach(limit decode_rows_at_most decode_keys_at_least decode_keys_of_one_row_at_least decode_rows_of_few_keys_at_most

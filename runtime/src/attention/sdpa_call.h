@@ -92,8 +92,8 @@ int worthwhile_threads_at_most(const SdpaProblem &, int threads) noexcept;
 
 // Upper bound of the scratch of a call in a Context: at any number of threads that are then worth waking, under any mask.
 std::size_t sdpa_workspace_bytes(const Context::State &, const VariantRecord &, const SdpaProblem &);
-// Key heads of an entry whose keys and values a kernel lays out anew at a time (matrix tiles): all of the batch where the
-// copies take at most 64 MiB, or one head for each thread where those take more.
+// The number of key heads whose keys and values an AMX kernel copies at a time, which bounds its scratch memory: every head of
+// the batch where the copies take at most 64 MiB; else heads of one entry, as many as 64 MiB hold, or one for each thread.
 std::int64_t key_heads_together(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
 // Whether a call may find out which entries have no NaN or Inf among their values, of which values of others may be masked.
 bool may_look_at_values(const VariantRecord &, const SdpaProblem &) noexcept;
@@ -146,7 +146,7 @@ bool looks_at_values(const SdpaCall &, const VariantRecord &);
 // One kernel: of the values, or of the weights where `to_weights`.
 Status run_kernel(Context::State &, const SdpaCall &, const VariantRecord &, const View *to_weights);
 
-// The same of the values, key_heads_together() at a time, which changes no bit.
+// Runs the kernel of the values for key_heads_together() heads at a time. The bits do not depend on that number.
 Status run_by_key_heads(Context::State &, const SdpaCall &, const VariantRecord &);
 
 // Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.

@@ -66,7 +66,7 @@ Status check_dense(std::string_view name, const ConstView &);
 // array would have. Rank 3 is (B, S, D) and becomes (B, 1, S, D), where `heads_second`.
 template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool heads_second);
 
-// A view of other memory, whose size is not known.
+// Points a view at other memory, such as scratch. The size that was checked is the caller's memory's, so it is dropped.
 template<typename Data, typename Memory> void move_to(BasicView<Data> &v, Memory *memory) { v.data = memory, v.capacity = -1; }
 
 // `count` of dimension n of a view, from `first` on.
