@@ -3,6 +3,7 @@
 # tuner, what programs that make kernels are built from; those do need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
 set(attune_sources_dir ${CMAKE_INSTALL_DATADIR}/attune)
 set(attune_libraries attune)
