@@ -2,7 +2,7 @@
 list(GET ATTUNE_BUILT_TARGETS 0 target)
 foreach(schedule mullapudi2016 adams2019)
   set(file ${PROJECT_SOURCE_DIR}/schedules/sdpa/autoscheduled/${schedule}.schedule.h)
-  file(STRINGS ${file} algorithm LIMIT_COUNT 1)
+  file(STRINGS ${file} algorithm REGEX "^// algorithm " LIMIT_COUNT 1)
   if(NOT algorithm STREQUAL "// algorithm ${ATTUNE_ALGORITHM_sdpa}")
     message(STATUS "${schedule} was found for an earlier text of the algorithm; scripts/autoschedule finds it again")
   endif()

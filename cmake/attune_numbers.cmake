@@ -276,11 +276,14 @@ function(attune_variant_name result op dtype head_dim target schedule class kind
 endfunction()
 
 # attune_hash_algorithm(op file...): ATTUNE_ALGORITHM_<op>, a hash of the equations, for the provenance of what was found for them.
+# Licence lines do not count.
 function(attune_hash_algorithm op)
   set(all "")
   foreach(file IN LISTS ARGN)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
-    file(SHA256 ${PROJECT_SOURCE_DIR}/${file} hash)
+    file(READ ${PROJECT_SOURCE_DIR}/${file} text)
+    string(REGEX REPLACE "^// SPDX-License-Identifier: [^\n]*\n" "" text "${text}")
+    string(SHA256 hash "${text}")
     string(APPEND all ${hash})
   endforeach()
   string(SHA256 hash "${all}")

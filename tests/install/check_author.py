@@ -16,10 +16,17 @@ import time
 build, source, cmake = (pathlib.Path(arg) for arg in sys.argv[1:4])
 page = (source / "docs" / "write-your-own-attention.md").read_text()
 author = source / "tests" / "install" / "author"
+
+
+def shown(name):
+    """The text of an author's file without the line that names the licence, which no page shows."""
+    return re.sub(r"\A(//|#) SPDX-License-Identifier: .*\n", "", (author / name).read_text())
+
+
 for name, language in (("score.h", "cpp"), ("CMakeLists.txt", "cmake"), ("main.cpp", "cpp")):
-    if f"```{language}\n{(author / name).read_text()}```" not in page:
+    if f"```{language}\n{shown(name)}```" not in page:
         sys.exit(f"the page does not show tests/install/author/{name} verbatim")
-if f"```cpp\n{(author / 'score.h').read_text()}```" not in (source / "README.md").read_text():
+if f"```cpp\n{shown('score.h')}```" not in (source / "README.md").read_text():
     sys.exit("the README does not show tests/install/author/score.h verbatim")
 install, make, another, variants, numbers, tune = re.findall(r"```sh\n(.*?)```", page, re.S)
 printed = re.search(r"```\n(gradient of .*?)```", page, re.S)[1]
