@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune_bench: every variant on every shape of shapes/*.csv, beside what this machine can do at most, measured in the same
 // run. A benchmark is named <variant>/<sizes>; dispatched_<dtype>/<sizes>, for ops other than sdpa dispatched_<op>_<dtype>, is
 // the call that a user writes, its label the variant that dispatch chose.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune_plain: what a user's program gets. No benchmark library, an ordinary allocator that nothing has warmed, a fresh
 // process: about a second of 1x8x1024x1024x64, f32. Prints one line of JSON.
 #include "attune/attune.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An attune::Allocator, the default one but for a count: how much scratch was in use at most.
 #pragma once
 #include "attune/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Samples of a cell: what is called, how often, and what is said of it.
 #include "session.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Measuring: one variant on one shape at a time, its samples kept over the runs that Google Benchmark asks for.
 #pragma once
 #include "cases/case.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # attune_add_attention(NAME SOURCE header TYPE struct
 #                      [DTYPES f32...] [HEAD_DIMS any|n...] [KINDS plain|scored|training|weights...] [BACKWARD]
 #                      [SCHEDULES prefill|decode|split|pairs|tiles|root...] [TARGETS native|all|target...])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # attune_add_op(op): one kernel for each variant of the op (cmake/attune_ops.cmake), compiled into libattune.a, and a row of the
 # dispatcher's table for each.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_numbers.cmake)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # attune_add_runtime(name halide-target): the static library <name> of Halide's runtime as kernels of the library call it, under
 # names of its own (lowering/halide_patches/private_runtime.h).
 add_executable(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp lowering/halide_patches/private_runtime.cpp)

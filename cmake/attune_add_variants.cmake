@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # attune_add_variants(NAME FOLDERS folder... [OPS op...] [TARGETS target...])
 #
 # The static library NAME of a kernel for each record of <folder>/<op>/<target>.json, as `attune tune --out folder` writes them:

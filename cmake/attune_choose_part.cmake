@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # attune_choose_part(PART noun package/versions/debian...): ATTUNE_BUILD_<PART> as ON or OFF in the caller, from the cache's ON,
 # OFF or AUTO, and its packages found. ON insists on its packages; AUTO, the default, leaves the part out where one is missing,
 # and in the build of another project. Versions: alternatives, the first that is found; none means any.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # attune_choose_targets(): ATTUNE_BUILT_TARGETS from ATTUNE_TARGETS. `native` asks this machine with the very code that
 # dispatch uses.
 function(attune_choose_targets)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # attune_fallback: kernels of the target avx2 for an installed library that comes to another CPU than it was built for, where only the
 # root schedule would run, slowly and on one thread. For each op and type one or two that take any sizes and options; of keys that
 # the built targets have, too, so that on their CPUs dispatch chooses as without. No part of a default build: `cmake --install`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake --install: libattune.a and Halide's runtime, or libattune.so, which holds it; headers, CMake package, attune.pc for
 # pkg-config. A consumer needs neither Halide nor Python. Beside them, for attune_add_attention(), attune_add_variants() and the
 # tuner, what programs that make kernels are built from; those do need Halide.

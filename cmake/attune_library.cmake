@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The library: checks, dispatch, memory, threads. Included and not a subdirectory, because the kernels join it as objects
 # made by custom commands, and CMake wants those in the directory of the target.
 

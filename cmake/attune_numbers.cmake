@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Reads schedules/targets.json and the tuned numbers, and decides which variants there are. No build rules here.
 #
 # Numbers of a target come from the first of these that has a record for (dtype, head size, schedule, class): the target

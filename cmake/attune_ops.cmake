@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The ops of the library: which program makes the kernels of each, of which sources, with which parameters. Read by the
 # library's own build, and by projects that make kernels with an installed one.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The programs that make kernels, built of the parts that cmake/attune_ops.cmake lists; each once for a project, where it is
 # first needed. And attune_generators.json in the build folder, from which the tuner knows them.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_ops.cmake)

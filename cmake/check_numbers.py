@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks records of tuned numbers against their spaces: check_numbers.py SCHEDULES OP[=LIKE]:FILE...
 
 SCHEDULES is the folder schedules/ of a tree or a package. <op>/space.json (its form: tools/tune/space_file.h), or that of LIKE for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "dispatch/cpu_features.h"
 #include <cstdio>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Document 004, attention scores step by step: one decoder state, then a batch at once, and a picture of the weights.
 // usage: attune_attention_step_by_step [PICTURE.svg]
 #include "draw.h"

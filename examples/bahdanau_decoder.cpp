@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Document 003, attention in sequence-to-sequence models: a decoder that asks the encoder's states at each of its steps.
 // Made by hand, so that one can follow it: it reads a sentence from behind. usage: attune_bahdanau_decoder [PICTURE.svg]
 #include "draw.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # cmake -DREADME=file -DEXAMPLE=file [-DPART=name] -P check_readme.cmake: fails unless README holds the example's text, as a C++
 # block. A part stands between the lines "// README: name" and "// README: end", and is shown without its indentation.
 # The line that names the licence is not shown.

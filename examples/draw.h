@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A picture of attention weights (B, Sq, Sk): the one that the attune program draws.
 #pragma once
 #include "../tools/picture/heatmap.h"

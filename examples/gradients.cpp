@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A training step of one attention layer: the forward, a loss, and gradients by every input; then the gradients beside what the
 // loss does when the inputs move along them.
 #include "show.h"

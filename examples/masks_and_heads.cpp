@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Document 002, scaled dot-product attention with masks and weights, and the multi-head layer.
 #include "show.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two queries against ten keys each, of which the first 2 and the first 6 take part.
 #include <attune/attune.h>
 #include <cstdint>

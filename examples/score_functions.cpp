@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exercises of document 000: other score functions, each an option of the same call, and regression by a Gaussian kernel.
 #include "show.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Document 000, attention scoring functions: masked softmax, the batched product, dot-product and additive attention.
 #include "show.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Document 001, the same chapter as an older notebook. Its code has mistakes: each is shown beside what is right.
 #include "show.h"
 

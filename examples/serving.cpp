@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Serving: prompts of different lengths in one packed call, then a step at a time over caches, for two requests at once.
 // The model is made by hand, so that one can follow it: it looks for the last place where its last word stood, and says what
 // came after it. The key of a position is the word before it, its value the word itself, and a query the last word.

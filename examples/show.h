@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the examples share: a dense f32 array, made-up numbers, and printing beside what a document prints.
 #pragma once
 #include <attune/attune.h>

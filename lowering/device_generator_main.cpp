@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Main of the programs that make kernels for devices: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
 // given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX: nothing is compiled at the first call.
 //

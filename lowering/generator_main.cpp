@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // main() of the programs that make kernels for CPUs: Halide's, without a warning that says what is meant. Each object calls the
 // library's own copy of Halide's runtime (halide_patches/private_runtime.h) and takes the arguments that the runtime passes
 // (check_arguments.h).

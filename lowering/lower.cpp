@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/lower.h"
 #include "lowering/passes/async_copies.h"
 #include "lowering/passes/join_matrix_tiles.h"

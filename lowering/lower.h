@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The passes over Halide's intermediate code, applied in one order.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/lowered_loop.h"
 
 namespace attune {

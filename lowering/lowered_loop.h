@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loops of a schedule in the code that Halide makes of it.
 #pragma once
 #include "Halide.h"

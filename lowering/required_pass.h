@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A pass that a schedule relies on.
 #pragma once
 #include "lowering/require.h"

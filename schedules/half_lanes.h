@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sums over the lanes of a vector.
 #pragma once
 #include "Halide.h"

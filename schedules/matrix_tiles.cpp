@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/matrix_tiles.h"
 
 namespace attune {

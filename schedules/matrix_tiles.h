@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a product of bf16 is computed by matrix instructions (AMX).
 #pragma once
 #include "Halide.h"

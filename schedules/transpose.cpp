@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/transpose.h"
 #include <algorithm>
 

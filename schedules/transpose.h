@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a BlockTranspose is computed: in registers.
 #pragma once
 #include "generators/math/transpose.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Draws the shares of the peak as an SVG: a group of bars for each shape, the peak at the end of the axis."""
 
 from xml.sax.saxutils import escape

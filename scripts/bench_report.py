@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads attune_bench's JSON; writes <host-class>-<date>.json, .md and .svg: tables, a check list and a chart.
 
     python3 scripts/bench_report.py bench.json [--plain FILE] --out DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Asks ptxas what it makes of the PTX of every variant for CUDA.
 
 cuda_variants.py --check FOLDER NAME,NAME...   no registers spilled, no stack, no more shared memory than there is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Real queries, keys and values: two sentences of different lengths at the first attention layer of a sentence encoder.
 
 demo_sentences.py make FOLDER    writes query, key, value and valid_lens of the pair (.npy), the same of each sentence alone,

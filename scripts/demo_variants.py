@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The variants side by side, on the sentence pair of demo_sentences.py and on one large shape.
 
 demo_variants.py ATTUNE_BENCH FOLDER    times them, prints the tables and writes them to FOLDER/variants.md; does not time

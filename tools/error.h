@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the program throws: an input that it refuses, or a failure of the machine. main() turns it into one line.
 #pragma once
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program `attune`: wiring of the command line. What a command does stands in its own file.
 #include "attune/version.h"
 #include "tools/command_line/run_command_line.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers, labels, UTF-8 and XML.
 #include "tools/text.h"
 #include "tools/error.h"

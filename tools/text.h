@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Text that the program takes and gives: numbers of the command line, label files, XML.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention by any score and with any option of a shape: its call, and its definition, one row at a time.
 #include "attention_inputs.h"
 #include "attune/additive.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Inputs of attention on a shape, and its options; attention itself and its gradients have the same.
 #pragma once
 #include "attune/sdpa.h"

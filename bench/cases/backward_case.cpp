@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of attention, also of cosine, Gaussian and additive scores, by query, key and value, and by the bias where there is
 // one: their call, and their definition from the forward's out and log-sum-exp, one row at a time.
 #include "attention_inputs.h"

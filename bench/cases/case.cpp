@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The sample of rows, and what is expected of them.
 #include "case.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A shape's tensors, the call that is timed, and a check of what it wrote against a wider type, on a sample of rows.
 #pragma once
 #include "attune/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ops around attention: linear, batch_dot, masked_softmax, dropout_mask and the multi-head layer.
 #include "attune/dropout.h"
 #include "attune/linear.h"

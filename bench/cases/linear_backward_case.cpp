@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of a linear layer by x, weight and bias: their call, and their definition, one row at a time.
 #include "attune/linear_backward.h"
 #include "case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernels of the machine's own figures, one per instruction set, and the machine's description.
 #include "machine.h"
 #include "mapped_array.h"

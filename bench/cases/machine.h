@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What this machine can do at most, measured here and now: multiply-adds and reads per second, at the widest vectors of this
 // CPU. And what the machine is, in words.
 #pragma once

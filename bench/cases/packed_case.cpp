@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A packed batch: sequences one after another in (T, H, D).
 #include "attune/varlen.h"
 #include "case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a shape costs, and which variants it is for.
 #include "shapes.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The shapes that are timed, read from shapes/*.csv, and what each of them costs at least.
 #pragma once
 #include "attune/sdpa.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading shapes/*.csv.
 #include "shapes.h"
 #include <algorithm>

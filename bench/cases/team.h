@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small team of threads for the machine's own figures (FMA peak, plain sum), apart from the thread pool under test.
 #pragma once
 #include <atomic>

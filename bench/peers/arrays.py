@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arrays that begin at a cache line, as those do that PyTorch and onnxruntime allocate. NumPy's begin 16 bytes behind one, so
 that every access of 64 bytes would cross two lines, for every program of a comparison."""
 

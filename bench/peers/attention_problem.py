@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One problem of attention for all libraries: its sizes and masks, its arrays, its work and its definition in NumPy."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """libattune_peers.so through ctypes: the structs of attune_peers.cpp, and calls whose arguments are made once."""
 
 import ctypes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The library as plain C functions, for peers/attune_library.py, which has the same structs. A function answers null, or what
 // is wrong until the next call.
 #include "attune/attune.h"

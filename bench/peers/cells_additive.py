@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Additive attention, counted in tanh: one a (query, key, channel)."""
 
 import numpy as np

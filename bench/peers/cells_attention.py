@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Scaled dot-product attention with each option beside the same call without it, other scores, and the weights as an output."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of attention by query, key and value, also by its bias: the backward alone, or with the forward before it."""
 
 import functools

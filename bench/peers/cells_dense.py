@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attention as models call it, each shape dispatched, beside every library that computes it."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Layers and plain operators: multi-head attention, linear, batch_dot, masked_softmax."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A batch of sequences of different lengths, each attending to itself: packed, as this library takes it, or as others can."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attention that a user writes (attentions/attentions.h), beside FlexAttention compiled and beside the library's own options.
 
 Needs the target attune_user_peers, which a default build leaves out and scripts/bench_peers asks for.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A run as an SVG: for each cell the time of the best peer over ours, on a logarithmic axis, what we lose on top."""
 
 import math

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """This library, PyTorch, onnxruntime and OpenVINO in one process, in turns, on the same inputs.
 
     python bench/peers/compare.py [--only REGEX] [--rounds N] [--out DIR]

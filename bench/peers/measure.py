@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs that do the same, timed round by round in turns, so that a machine that slows down slows all of them."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch, onnxruntime and OpenVINO, where they are installed."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """onnxruntime's attention of a Problem: ONNX's Attention, and MultiHeadAttention and GroupQueryAttention of its own. Its third,
 com.microsoft's Attention, projects its input: cells_layers.py measures it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """OpenVINO's scaled_dot_product_attention (opset 13) of a Problem."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch's attention of a Problem: its flash and math backends, and FlexAttention compiled."""
 
 from attention_problem import FEW

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The definitions of the results in NumPy, in the type of `real`: float64 is the reference, float32 the plain computation."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A run as Markdown and as JSON."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The figures that the library is held to, read off a run."""
 
 import cells_backward

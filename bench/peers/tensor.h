@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arrays as Python hands them over (attune_library.py has the same struct).
 #pragma once
 #include "attune/tensor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ALiBi, causal, with learned slopes.
 #include "alibi_attention.h"
 #include "gallery.h"

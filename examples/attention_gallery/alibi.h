@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ALiBi, attention with linear biases (Press, Smith and Lewis, 2022): what lies further back counts less, in each head by a
 // slope of its own, which is learned here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention within blocks.
 #include "block_diagonal_attention.h"
 #include "gallery.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention within blocks of the same size, as blockwise local attention has it (Qiu et al., 2020).
 #pragma once
 #include <attune/generator/attention.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arrays and the tensors of a call.
 #include "gallery.h"
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Column intervals: a question and six answers that do not see each other.
 #include "column_intervals_attention.h"
 #include "gallery.h"

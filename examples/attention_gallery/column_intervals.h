@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Column intervals of FlashMask (Wang et al., 2025): causal, and each key says from which query on it is hidden, up to which.
 #pragma once
 #include <attune/generator/attention.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Dropout by distance: its random numbers are those of Philox4x32-10 (Salmon et al., 2011), written once more.
 #include "distance_dropout_attention.h"
 #include "gallery.h"

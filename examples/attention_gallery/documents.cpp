@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Packed documents, causal.
 #include "documents_attention.h"
 #include "gallery.h"

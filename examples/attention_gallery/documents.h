@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Documents packed into one sequence (Krell et al., 2021): each is causal and sees none of the others.
 #pragma once
 #include <attune/generator/attention.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What an entry of the gallery is: its formula in double precision, captures for given sizes, and the calls of its library.
 #pragma once
 #include <attune/attune.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs attentions of the gallery and compares them with their formulas.
 // usage: attention_gallery [ENTRY...] [--picture FOLDER] [--time] [--threads N] [--rounds N]
 #include "gallery.h"

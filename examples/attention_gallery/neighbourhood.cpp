@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Neighbourhood attention on a grid that is as square as its number of cells allows.
 #include "gallery.h"
 #include "neighbourhood_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Neighbourhood attention in two dimensions (NATTEN: Hassani et al., 2023): tokens are the cells of a grid, row by row, and a
 // query sees the square of (2 reach + 1)^2 cells around its own, moved inwards at the edges.
 #pragma once

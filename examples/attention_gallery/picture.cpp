@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draws weights as SVG: rows are queries, columns are keys. A run of cells of one colour is one line: pictures stay small.
 #include "gallery.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of an attention, pair by pair in double precision. Derivatives of the formula are differences.
 #include "gallery.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prefix language model.
 #include "gallery.h"
 #include "prefix_lm_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prefix language model (Raffel et al., 2020): the prompt of each batch entry sees all of itself, what follows is causal.
 #pragma once
 #include <attune/generator/attention.h>

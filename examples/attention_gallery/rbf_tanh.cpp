@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A score made of an exponential and a tanh.
 #include "gallery.h"
 #include "rbf_tanh_attention.h"

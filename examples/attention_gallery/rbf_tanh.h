@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A score made of an exponential and a tanh, to show that any will do: the Gaussian kernel exp(-rate |q - k|^2 / 2), which is
 // exp(rate (q.k - 1)) for vectors of length 1, saturated by a tanh and weighed by each head.
 #pragma once

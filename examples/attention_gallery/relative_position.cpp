@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // T5's relative position: the bucket by its definition, with logarithms.
 #include "gallery.h"
 #include "relative_position_attention.h"

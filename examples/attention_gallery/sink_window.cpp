@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A causal window beside the first tokens.
 #include "gallery.h"
 #include "sink_window_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A causal sliding window beside the first tokens, which all queries go on seeing (StreamingLLM: Xiao et al., 2024).
 #pragma once
 #include <attune/generator/attention.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Softcap.
 #include "gallery.h"
 #include "softcap_attention.h"

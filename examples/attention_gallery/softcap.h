@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scores that cannot leave (-cap, cap), as in Gemma 2 (Gemma Team, 2024).
 #pragma once
 #include <attune/generator/attention.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A learned temperature of each head.
 #include "gallery.h"
 #include "temperature_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A learned temperature of each head, kept as its logarithm as in Swin Transformer V2 (Liu et al., 2022).
 #pragma once
 #include <attune/generator/attention.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/arguments/check_arguments.h"
 #include "generators/arguments/user_arguments.h"
 #include <Halide.h>

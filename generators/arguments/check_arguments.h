@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a kernel takes the arguments that the runtime passes.
 #pragma once
 #include "generators/arguments/kernel_arguments.h"

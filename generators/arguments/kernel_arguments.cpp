@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/arguments/kernel_arguments.h"
 #include <algorithm>
 

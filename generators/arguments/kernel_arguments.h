@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The argument lists of all kernels that the runtime calls: what a generator declares as inputs and outputs, in its order. A
 // program that makes kernels refuses one whose generator says otherwise (check_arguments.h); and the runtime fills in structs
 // that are printed from the same lists (print_arguments.cpp), by name.

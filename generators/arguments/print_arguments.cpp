@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune_print_arguments FILE: the lists of kernel_arguments.cpp as structs of the runtime.
 #include "generators/arguments/kernel_arguments.h"
 #include <algorithm>

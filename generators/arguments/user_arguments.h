@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The arguments that a user's attention adds to a kernel's, which programs without one know nothing of.
 #pragma once
 #include "generators/arguments/kernel_arguments.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/dropout_mask/dropout_mask_stages.h"
 #include "generators/math/philox.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/head_mean/head_mean_stages.h"
 #include "generators/math/accumulator.h"
 #include "generators/math/narrowed.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: the mean over heads of weights or scores. No tile, no vector width, no target.
 //
 // Heads are added in order, in f32 where elements have 16 bits, and the sum is divided once and rounded once: a share of 1 / H,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/linear/amx_stages.h"
 #include "generators/linear/linear_parts.h"
 #include "generators/math/bf16_bits.h"

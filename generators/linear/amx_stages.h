@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Linear layers by products of whole matrix tiles of bf16 (AMX), which take so much of the depth at a time. Operands are padded
 // by zeros, so that depths may be any.
 #pragma once

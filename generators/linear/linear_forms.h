@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The form of a linear layer's sums, one of those that there are.
 #pragma once
 #include "generators/linear/amx_stages.h"

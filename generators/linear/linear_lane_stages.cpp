@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/linear/linear_lane_stages.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed where a block of lanes shares a tile of the result: products with a matrix that is one for all rows. Another
 // form than linear_stages.h because lanes keep their sums in registers along the whole depth: bias first, then one product
 // after the other, in the order of the depth. So a result depends on its row and its column, and on nothing else of shape, tile

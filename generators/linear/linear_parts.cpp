@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/linear/linear_parts.h"
 #include "generators/math/narrowed.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Parts that the forms of linear layers share.
 #pragma once
 #include "generators/linear/linear_stages.h"

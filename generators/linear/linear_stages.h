@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products with a matrix that is one for all rows (a layer) or one for each entry of a batch: their inputs, and the stages that
 // every form has. Each form has a struct of its own (panel_stages.h, row_stages.h, amx_stages.h). No tile, no vector width, no
 // target.

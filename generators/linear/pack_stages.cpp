@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/linear/pack_stages.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: a weight in the places of packed_panels.h, zeros where it has no column or no k. No tile, no vector width,
 // no target. Loop names: n column in a panel, k depth (bf16: pair), p panel. Layout innermost first.
 #pragma once

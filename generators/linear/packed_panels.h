@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where a weight that is packed beforehand has its elements: the same for every target.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Linear layers whose weights are packed in panels for register tiles of several rows, or lie so already.
 #pragma once
 #include "generators/linear/linear_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Linear layers of one row or a few: weights are not packed, since no other row wants them, but read as they come from memory.
 #pragma once
 #include "generators/linear/linear_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/mask_blocks/mask_blocks_stages.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/attention/forward/block_mask.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed where lanes share a row and work side by side: the softmax of each row over its first keys. Another form
 // than masked_softmax_stages.h because no lane has vectors, or memory to keep the weights in: a row is read three times.
 //

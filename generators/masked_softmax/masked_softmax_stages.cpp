@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/masked_softmax/masked_softmax_stages.h"
 #include <limits>
 #include <numbers>

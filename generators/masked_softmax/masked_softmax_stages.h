@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: the softmax of each row over its first keys. No tile, no vector width, no target.
 //
 // A row is cut in blocks of keys; maximum and sum are kept for each place in a block over all blocks, then combined. So a

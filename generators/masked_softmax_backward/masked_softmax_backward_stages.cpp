@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/masked_softmax_backward/masked_softmax_backward_stages.h"
 
 namespace attune {

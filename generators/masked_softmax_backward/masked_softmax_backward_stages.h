@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: the gradient of a softmax by its scores, p (g - sum p g) for each row, from its weights p and the gradient g
 // by them. A weight of 0 takes no part, whatever its gradient is. No tile, no vector width, no target.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The type that sums are kept in.
 #pragma once
 #include "Halide.h"

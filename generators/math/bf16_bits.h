@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bf16 as its bits, for code generation that knows no such type. No target, no vector width.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/math/bf16_parts.h"
 #include "generators/math/bits.h"
 

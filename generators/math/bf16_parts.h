@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers as sums of bf16, so that products of bf16 are as accurate as those of f32. No target, no vector width.
 #pragma once
 #include "Halide.h"

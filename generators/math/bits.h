@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers as their bits, as Halide expressions. No target, no vector width.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/math/exp2.h"
 #include "generators/math/nearest.h"
 

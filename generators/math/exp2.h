@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Base-2 exponential for softmax weights, as a Halide expression. No target, no vector width.
 #pragma once
 #include "Halide.h"

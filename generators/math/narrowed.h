@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A result in the type that it is stored in. No target, no vector width.
 #pragma once
 #include "Halide.h"

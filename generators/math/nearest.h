@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rounding to the nearest integer, as a Halide expression. No target, no vector width.
 #pragma once
 #include "Halide.h"

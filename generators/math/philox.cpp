@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/math/philox.h"
 
 namespace attune {

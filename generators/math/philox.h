@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counter-based random numbers, as Halide expressions. No target, no vector width.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/math/precise.h"
 #include "generators/math/tanh.h"
 

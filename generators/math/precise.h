@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What authors of scores write as calls of library functions, as expressions that vectorise.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/math/tanh.h"
 #include "generators/math/nearest.h"
 #include <numbers>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hyperbolic tangent and exponential as Halide expressions of f32 or f64, without calls. No target, no vector width.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/math/transpose.h"
 #include <algorithm>
 #include <bit>

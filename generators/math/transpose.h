@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Square blocks transposed by shuffles of neighbours, as Halide expressions. No target, no vector width.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/max_magnitude/max_magnitude_stages.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: the largest magnitude of each batch entry, infinite if there is a NaN. No tile, no vector width, no target.
 // Loop names: d channel, e place in a block of channels, s row, h head, b batch,
 // t tile of rows, counted through all heads and batch entries. Layout innermost first.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/merge/merge_stages.h"
 #include "generators/math/bits.h"
 #include "generators/math/exp2.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: two attentions of the same queries over different keys, made one. No tile, no vector width, no target.
 //
 // The row of a part is weighted by its share of the sum of exponentials, exp(lse of the part - lse of both). A part of 16 bits

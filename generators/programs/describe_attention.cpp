@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program that writes <name>.h and <name>.cpp of the user's attention that it is linked with.
 // usage: NAME.describe NAME SOURCE BACKWARD(0|1) F64(0|1) FOLDER
 #include "generators/attention/equations/score_derivative.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "schedules/dropout_mask/dropout_mask_schedules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "lowering/lower.h"
 #include "schedules/head_mean/head_mean_schedules.h"

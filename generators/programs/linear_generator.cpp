@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "generators/linear/packed_panels.h"
 #include "generators/math/accumulator.h"

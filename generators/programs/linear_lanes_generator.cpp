@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: products with a matrix in the form of linear_lane_stages.h. Its inputs differ from those of
 // linear_generator.cpp, because nothing of a call may be copied from host memory here: a bias is what the caller gave, or none.
 #include "generators/math/bf16_bits.h"

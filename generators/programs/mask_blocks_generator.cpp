@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs. The blocks of a user's mask.
 #include "generators/attention/equations/user_attention.h"
 #include "generators/mask_blocks/mask_blocks_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "schedules/masked_softmax_backward/masked_softmax_backward_schedules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "lowering/instructions/powers.h"
 #include "schedules/masked_softmax/masked_softmax_schedules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: masked softmax in the form of masked_softmax_lane_stages.h. Its inputs differ from those of
 // masked_softmax_generator.cpp, because nothing of a call may be computed or copied from host memory here: lengths are what the
 // caller gave, or none.

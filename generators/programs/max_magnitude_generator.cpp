@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "schedules/max_magnitude/max_magnitude_schedules.h"
 

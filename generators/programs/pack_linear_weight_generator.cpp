@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "lowering/lower.h"
 #include "schedules/linear/pack_schedules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The table of what `schedule=` of gradients may name: the form of the stages, their hints and the schedule.
 #pragma once
 #include "schedules/sdpa/backward_schedules.h"

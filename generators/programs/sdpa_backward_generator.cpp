@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs. The gradients of attention.
 #include "generators/attention/backward/blocked_stages.h"
 #include "generators/attention/equations/scores.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/programs/sdpa_forms.h"
 #include "lowering/instructions/bf16.h"
 #include "lowering/instructions/powers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The table of what `schedule=` may name: the form of the stages, their hints and the schedule.
 #pragma once
 #include "lowering/lower.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs. Every kind of kernel of every attention of the library.
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: attention in the forms of simt_stages.h and mma_stages.h, and its gradients in that of simt_gradient_stages.h.
 // Its inputs differ from those of sdpa_generator.cpp, because nothing of a call may be computed or copied from host memory
 // here: bands are numbers, lengths and offsets what the caller gave.

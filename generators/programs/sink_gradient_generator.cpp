@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "schedules/backward_rows/backward_rows_schedules.h"
 

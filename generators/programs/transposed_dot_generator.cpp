@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wiring only: parameters, inputs, outputs.
 #include "generators/math/accumulator.h"
 #include "schedules/transposed_dot/transposed_dot_schedules.h"

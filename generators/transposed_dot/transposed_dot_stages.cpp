@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/transposed_dot/transposed_dot_stages.h"
 #include "generators/math/narrowed.h"
 

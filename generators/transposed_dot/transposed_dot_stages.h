@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: out(m, n) = sum over k of a(k, m) x(k, n), where both matrices lie with k outermost, as rows of a layer do.
 // It is the product of generators/linear with its left matrix read along rows, and sums in the same chunks and order. A row k
 // that is all zeros in `a` takes no part, whatever x holds there. No tile, no vector width, no target.

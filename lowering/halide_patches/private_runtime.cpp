@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/halide_patches/private_runtime.h"
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The names of Halide's runtime in an object file, as those of a copy that is the library's own.
 //
 // Halide's symbols are weak and have the same names in every program: of two copies in a process one serves all, with one set

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune_private_runtime OBJECT: for Halide's runtime, which a program of Halide's makes.
 #include "lowering/halide_patches/private_runtime.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/halide_patches/uses_variable.h"
 #include <unordered_set>
 

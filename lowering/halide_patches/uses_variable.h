@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #pragma once
 // A question that Halide's compiler asks millions of times a kernel: half of the time that a kernel of attention took to make
 // went into its answers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bf16 by instructions: which targets have dot products of pairs, and rounding.
 #pragma once
 #include "Halide.h"

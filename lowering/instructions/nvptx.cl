@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Functions of CUDA that kernels call by name, beside those of LLVM. Compiled by clang, as OpenCL because its functions are
 // convergent: what all lanes of a warp do together stays so. The programs that make kernels hold it instead of Halide's own
 // module, which knows no product of matrices (cmake/attune_cuda.cmake). <name>x4: what Halide calls for a vector of four.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Instructions of CUDA as expressions: Halide 21 takes the name of an LLVM intrinsic for an instruction.
 #pragma once
 #include "Halide.h"

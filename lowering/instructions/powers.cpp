@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/instructions/powers.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // vrndscaleps and vscalefps of AVX-512, for powers of two in f32.
 #pragma once
 #include "generators/math/exp2.h"

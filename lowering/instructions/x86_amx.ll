@@ -1,3 +1,4 @@
+; SPDX-License-Identifier: MIT
 ; Instructions of AMX that Halide 21 has no expression for, as functions that a Call names. The module takes the place of Halide's
 ; own of that name in the programs that make kernels.
 

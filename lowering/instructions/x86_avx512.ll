@@ -1,3 +1,4 @@
+; SPDX-License-Identifier: MIT
 ; Instructions of AVX-512 that Halide 21 and LLVM 21 have no expression for, as functions that a Call names. The module takes the
 ; place of Halide's own of that name in the programs that make kernels. A Call of vector type finds the function whose name ends in
 ; x16 and calls it once for each 16 lanes; a scalar finds that without.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/async_copies.h"
 #include "lowering/instructions/nvptx.h"
 #include "lowering/require.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CUDA instructions that take addresses in shared memory: ldmatrix, and cp.async in a double-buffered loop.
 //
 // Halide 21 has an expression for the elements of shared memory and none for their addresses, and no copy that does not go

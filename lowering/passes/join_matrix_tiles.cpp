@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/join_matrix_tiles.h"
 #include "lowering/required_pass.h"
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix tiles that share their factors (AMX).
 //
 // Halide 21 knows one form of a sum in a tile register: zeroed, added to in a loop over steps, stored, one tile after the other

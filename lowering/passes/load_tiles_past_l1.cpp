@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/load_tiles_past_l1.h"
 #include "lowering/required_pass.h"
 

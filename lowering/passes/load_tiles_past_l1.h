@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loads of matrix tiles that leave L1 as it is.
 #pragma once
 #include "Halide.h"

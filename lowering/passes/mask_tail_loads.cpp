@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/mask_tail_loads.h"
 #include <set>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Vectors whose last lanes lie beyond the end of what they read.
 //
 // Halide 21 keeps the index of such a load in bounds by min(place, end) (halide/Halide#32 asked for dense loads of it), and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/pin_stack_slots.h"
 
 namespace attune {

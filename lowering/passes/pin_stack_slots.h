@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Stack arrays that no other array takes over.
 //
 // Halide 21 lets a stage reuse the stack memory of one that is done with (halide/Halide#366): of two arrays of one type in one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/prefetch_parts.h"
 #include <set>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Software prefetch.
 //
 // Halide 21 has a directive that prefetches the region of a later round of a loop (halide/Halide#1527, #6155). It emits

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fetches of what loops read when those around them go on.
 #include "lowering/passes/prefetch_parts.h"
 #include <algorithm>

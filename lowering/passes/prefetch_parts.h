@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the passes that fetch share.
 #pragma once
 #include "lowering/passes/prefetch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/thread_local_registers.h"
 #include <map>
 

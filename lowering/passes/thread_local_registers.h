@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arrays in registers that outlive a barrier.
 //
 // Halide 21 makes an array in MemoryType::Register that is allocated outside the loops over threads as large as all threads of

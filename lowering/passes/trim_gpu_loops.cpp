@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/trim_gpu_loops.h"
 #include "lowering/instructions/nvptx.h"
 #include <algorithm>

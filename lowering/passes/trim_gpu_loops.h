@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loop bounds from the conditions of a loop over barriers.
 //
 // Halide 21 trims loops to the iterations that their conditions take (trim_no_ops, halide/Halide#1141), but none that holds a

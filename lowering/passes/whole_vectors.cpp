@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/passes/whole_vectors.h"
 #include "generators/math/transpose.h"
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shuffles that read whole vectors.
 //
 // Halide 21 makes a shuffle of two vectors in stack memory a shuffle of one load from the first to the last element used, dense

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/backward_rows/backward_rows_schedules.h"
 #include "schedules/half_lanes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How what the gradients of attention need of each query is computed.
 #pragma once
 #include "generators/attention/backward/row_stages.h"

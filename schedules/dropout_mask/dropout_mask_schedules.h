@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the mask of dropout is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/dropout_mask/dropout_mask_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/dropout_mask/dropout_mask_schedules.h"
 
 namespace attune {

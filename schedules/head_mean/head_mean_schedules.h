@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the mean over heads is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/head_mean/head_mean_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/head_mean/head_mean_schedules.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of matrix tiles (AMX).
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"

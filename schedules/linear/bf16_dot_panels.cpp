@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights in panels of bf16 pairs, read by register tiles of dot products.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"

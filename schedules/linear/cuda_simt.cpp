@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A block computes a tile of the result. Tiles of x and of the weight are copied to shared memory, the depth outermost, so that
 // a lane reads side by side what it multiplies; its sums stay in registers from the first product to the last.
 #include "lowering/require.h"

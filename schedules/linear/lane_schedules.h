@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How products in the form of linear_lane_stages.h are computed: on a GPU. No equation, no Func of its own.
 #pragma once
 #include "generators/linear/linear_lane_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How products with a matrix are computed: one free function for each form of their sums. No equation, no Func of its own but
 // wrappers.
 #pragma once

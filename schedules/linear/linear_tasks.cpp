@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/linear/linear_tasks.h"
 #include "lowering/require.h"
 #include "schedules/transpose.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Parts that the schedules of the forms of linear layers share.
 #pragma once
 #include "schedules/linear/linear_schedules.h"

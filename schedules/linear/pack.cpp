@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights packed word by word, or by transposing square blocks in registers.
 #include "lowering/require.h"
 #include "schedules/linear/pack_schedules.h"

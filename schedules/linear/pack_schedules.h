@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How weights are packed: no equation, no Func of its own.
 #pragma once
 #include "generators/linear/pack_stages.h"

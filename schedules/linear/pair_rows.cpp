@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Few rows of bf16 pairs: lanes are the accumulators of some columns, whose neighbouring pairs are read as they lie.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights in panels: packed for a task, read by register tiles of rows by columns.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Few rows whose sums stay in a first cache: weights are read as they lie, some rows of them at a time.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Software prefetch of the operands of linear layers.
 #include "lowering/require.h"
 #include "schedules/linear/linear_schedules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/linear/linear_schedules.h"
 
 namespace attune {

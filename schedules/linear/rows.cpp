@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Few rows: whole blocks of weights go through registers alone; one of which the chunk has a part is summed from where it was
 // transposed.
 #include "lowering/require.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/mask_blocks/mask_blocks_schedules.h"
 
 namespace attune {

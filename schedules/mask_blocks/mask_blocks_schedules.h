@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Schedule of the blocks of a mask.
 #pragma once
 #include "generators/mask_blocks/mask_blocks_stages.h"

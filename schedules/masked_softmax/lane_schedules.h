@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How masked softmax in the form of masked_softmax_lane_stages.h is computed: on a GPU. No equation, no Func of its own.
 #pragma once
 #include "generators/masked_softmax/masked_softmax_lane_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How masked softmax is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/masked_softmax/masked_softmax_stages.h"

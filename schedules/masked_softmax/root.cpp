@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/masked_softmax/masked_softmax_schedules.h"
 
 namespace attune {

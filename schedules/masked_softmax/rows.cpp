@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/require.h"
 #include "schedules/masked_softmax/masked_softmax_schedules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the gradient of masked softmax is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/masked_softmax_backward/masked_softmax_backward_stages.h"

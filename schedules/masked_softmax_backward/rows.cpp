@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/half_lanes.h"
 #include "schedules/masked_softmax_backward/masked_softmax_backward_schedules.h"
 #include "lowering/require.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the largest magnitude is found: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/max_magnitude/max_magnitude_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/max_magnitude/max_magnitude_schedules.h"
 #include "lowering/require.h"
 

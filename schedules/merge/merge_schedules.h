@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How two attentions are merged: one free function per schedule. No equation, no Func of its own but wrappers.
 //
 // Outputs may be the inputs: a row of out is written after its shares have been computed, and lse, the second output, after all

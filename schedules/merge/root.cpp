@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/merge/merge_schedules.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/require.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/sdpa/backward_schedules.h"

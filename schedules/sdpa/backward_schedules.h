@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the gradients of attention are computed.
 #pragma once
 #include "generators/attention/backward/blocked_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/require.h"
 #include "schedules/sdpa/backward_schedules.h"
 

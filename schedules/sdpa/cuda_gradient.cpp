@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A lane holds rows of queries or keys and what is summed for them, and meets the rows of the other side one after the other:
 // what it loads of one is used for all of its rows, for both products and for the sum. As in cuda_simt.cpp nothing needs shared
 // memory or a barrier.

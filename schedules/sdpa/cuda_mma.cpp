@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The warps of a block walk the keys together: chunk by chunk, keys and values are copied to shared memory, where every warp
 // reads them for its own rows. Scores, weights and weighted values are fragments in registers, and no lane waits for another
 // but where a chunk is staged.

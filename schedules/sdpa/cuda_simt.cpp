@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lanes of a warp hold the rows of a tile of queries and share the channels of a row, so a score costs a few shuffles, and
 // nothing needs shared memory or a barrier: K and V come through L1, where the lanes of a row read 16 bytes each, side by side.
 // Each lane uses what it loads for all of its rows; that number of rows decides whether loads or products are the limit.

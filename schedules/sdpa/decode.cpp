@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
 // queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
 #include "lowering/instructions/bf16.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Parts of the split-KV schedules of few rows: what they share, and what differs by head size and by the type of the products.
 #pragma once
 #include "schedules/sdpa/sdpa_schedules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weighted values of split-KV for few rows: register tiles of rows by vectors of channels.
 #include "schedules/sdpa/decode_parts.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Parts of the schedules by fragments (fragment_schedules.h).
 #include "lowering/require.h"
 #include "schedules/sdpa/fragment_schedules.h"

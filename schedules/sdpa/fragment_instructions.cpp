@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lowering/instructions/nvptx.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/fragment_schedules.h"

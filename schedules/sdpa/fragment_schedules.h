@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How attention in the form of mma_stages.h, and its gradients in that of mma_gradient_stages.h, are computed: on a
 // GPU. No equation, no Func of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/math/exp2.h"
 #include "lowering/instructions/nvptx.h"
 #include "schedules/sdpa/lane_schedules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How attention in the form of simt_stages.h is computed: on a GPU. No equation, no Func of its own.
 #pragma once
 #include "generators/attention/backward/row_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // As prefill, with products of matrix tiles (AMX). Scores of a chunk leave the tile registers once, and are scaled as they are
 // read. Keys, and values transposed, are laid in rows once for all queries.
 #include "schedules/matrix_tiles.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One task is one tile of queries of one head. Lanes are queries: K and V are read as scalars in their own layout, nothing
 // of them is packed, and the softmax of a row needs no operation across lanes. A chunk's scores stay in L1 or L2 between
 // the two products.

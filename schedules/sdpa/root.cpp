@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the schedules whose lanes are queries share: the scores of one chunk.
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How attention is computed: one free function per schedule. No equation, no Func of its own but wrappers.
 #pragma once
 #include "generators/attention/forward/amx_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the schedules with one task for a tile of queries share: tasks, merge, and the loop over chunks.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"

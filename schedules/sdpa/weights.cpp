@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Weights or scores: all of a tile's rows at a time, all keys; lanes are queries, and what leaves is transposed in blocks.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "schedules/transposed_dot/transposed_dot_schedules.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a product with a transposed left matrix is computed: one free function per schedule. No equation, no Func of its own.
 #pragma once
 #include "generators/transposed_dot/transposed_dot_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tests of kernels of matrix tiles share: what runs them, and cases.
 #pragma once
 #include "dispatch/cpu_features.h"

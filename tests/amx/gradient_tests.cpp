@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of attention by matrix tiles (AMX), by the arguments that the library gives their kernels, against the definition.
 #include "attention_backward/sdpa_backward_call.h"
 #include "dispatch/variant_table.h"

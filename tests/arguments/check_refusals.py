@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program that makes kernels refuses one whose arguments are not those that the runtime passes: a line names the first.
 
 usage: check_refusals.py GENERATOR_PROGRAM FOLDER

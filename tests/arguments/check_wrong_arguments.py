@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the compiler says of kernel arguments that are swapped, missing, too many or of another type: an error each.
 
 usage: check_wrong_arguments.py COMPILER INCLUDE_DIR...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A generator under the name of one whose argument list is declared, with another list: what its program refuses to emit.
 #include <Halide.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of additive attention in NumPy: a score is a bias of no other score, whose gradient is that of the scores; the rest is
 the chain rule through tanh and the projections."""
 from dataclasses import dataclass

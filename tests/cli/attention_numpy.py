@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attention in NumPy, written from the definitions of its options and of its results and from nothing else.
 
 Every step is in `dtype`. Sums over channels, rows of weights and keys are taken one term after another, in the given order if

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The program under test, as a function, and for each command a folder with a small problem in it."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Types of elements: what files of them hold, what sums over them are kept in, and what stands for them in the error rule.
 
 Of 16 bits the plain computation takes its steps in float32, and stores scores, weights and results in the type, as the unfused

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The one rule by which a result is called right."""
 import attention_numpy
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of layers in NumPy: the chain rule, from the definitions and from nothing else. Steps and orders of sums are as in
 attention_numpy.py."""
 from dataclasses import dataclass

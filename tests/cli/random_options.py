@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options of attention mixed at random: what to compute, the words of the command line, and the arrays in its files."""
 import math
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """attune run additive-backward, against the NumPy computation; and what it refuses."""
 import numpy as np
 import pytest

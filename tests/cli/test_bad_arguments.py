@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arguments that make no sense, alone or together: one clear line naming the argument, exit code 2, nothing written."""
 import os
 

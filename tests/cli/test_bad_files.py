@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Input files that are not what they should be: one clear line naming the argument, exit code 2, nothing written."""
 import io
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options of attention and of the other commands that make no sense: one clear line naming the option, nothing written."""
 import numpy as np
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """attune variants, attune doctor, --help, --version."""
 import re
 

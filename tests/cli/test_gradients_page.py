@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The commands of docs/gradients.md run as they stand there."""
 
 import re

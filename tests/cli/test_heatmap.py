@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The picture of the weights: well-formed, one cell a weight, words on the axes."""
 import re
 import xml.etree.ElementTree as ET

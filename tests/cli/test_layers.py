@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """attune run additive and mha: every option does what it says, against the NumPy computation."""
 import numpy as np
 import pytest

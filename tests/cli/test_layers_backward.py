@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """attune run linear-backward, masked-softmax-backward and mha-backward against the NumPy computation; and what they refuse."""
 import numpy as np
 import pytest

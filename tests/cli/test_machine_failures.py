@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the machine refuses: one line, exit code 1, and no file half written or left behind."""
 import os
 import resource

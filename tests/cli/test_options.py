@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every option of `attune run sdpa` does what it says, against the NumPy computation."""
 import os
 import stat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """attune run varlen, kv-append and merge, and --cache-lens, against the NumPy computation."""
 import re
 import subprocess

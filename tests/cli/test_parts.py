@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """attune run masked-softmax, linear and batch-dot, against the NumPy computation."""
 import numpy as np
 import pytest

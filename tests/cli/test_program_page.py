@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/program.md names every command and option that --help lists, and no other."""
 import re
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options mixed at random, through files: gradients against the NumPy computation. ATTUNE_TEST_SEED picks other cases."""
 import os
 from collections import Counter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """masked-softmax, linear and batch-dot at random sizes, through files, against the NumPy computation."""
 import os
 

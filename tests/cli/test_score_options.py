@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The options of `attune run sdpa` that change scores and weights, against the NumPy computation."""
 import numpy as np
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """float16 files, and bf16 computed from other floats: what is read, converted, computed in, written and refused."""
 import numpy as np
 import pytest

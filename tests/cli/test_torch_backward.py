@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients in f32 beside PyTorch's autograd on the CPU. Optional: skipped, by name, where PyTorch is not installed."""
 import numpy as np
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Vectors that reach beyond the last column or channel are read by masked loads (lowering/passes/mask_tail_loads.h), and not
 # element by element.
 set(product schedule=panels chunk=64 task_rows=8 tile_rows=8 tile_columns=16 tile_chunks=0)

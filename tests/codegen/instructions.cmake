@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Instructions of lowering/instructions: a kernel that leaves as assembly, object and bitcode has them in each.
 set(prefill schedule=prefill chunk=64 tile_q=32 key_tile=4 channel_tile=4 head_dim=64)
 function(attune_check_instruction name generator target instruction intrinsic)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Kernels that fetch what later rounds read (lowering/passes/prefetch.h): they hold prefetches into all caches, and
 # numbers that cannot be are refused in their words.
 set(prefill chunk=64 tile_q=32 key_tile=4 channel_tile=4 head_dim=128 prefetch_tiles=1)

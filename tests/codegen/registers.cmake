@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A register tile of sums is in registers (lowering/passes/pin_stack_slots.h): nothing clears it in memory, where it has 64 rows
 # by 4 channels.
 foreach(dtype float32 bfloat16)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """check_codegen.py, tried: it fails where it must, and says which instruction was expected and how often it was found."""
 import pathlib
 import subprocess

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of additive attention for a device against the reference.
 #include "tests/cuda/device_variants.h"
 #include "tests/support/additive_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of masked_softmax for a device against the reference.
 #include "tests/cuda/device_variants.h"
 #include "tests/support/masked_softmax_case.h"

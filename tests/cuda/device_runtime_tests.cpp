@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls with tensors on a device, beside their results: the stream, what is not copied and not waited for, what is refused,
 // and a machine without a driver.
 #include "tests/cuda/device_variants.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of the gradients of attention for a device against the reference, by whichever backend this program is linked
 // with. The forward is computed on the host, in the same memory.
 #include "tests/cuda/device_variants.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of sdpa for a device against the reference, by whichever backend this program is linked with.
 #include "device/device_call.h"
 #include "tests/cuda/device_variants.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The variants for the device of the backend that a program is linked with.
 #pragma once
 #include "device/device_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A device of OpenCL, such as PoCL's, which is this CPU: tensors are the host's own, and copied there and back.
 #include "execution/halide_runtime.h"  // before others of the runtime
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The library's own backend, of kernels that are PTX. LD_LIBRARY_PATH says which driver it finds: the interpreter, whose device
 // is this CPU, or that of a GPU. With a GPU, what tests allocate is managed memory, which both reach, and calls are waited for.
 #include "device/cuda_backend.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The interpreter that stands in for the driver: what it makes of instructions for which lanes or time matter, by the manual
 // of PTX.
 #include "ptx/program.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Programs that a page of the documents runs are built by the commands before: check_commands.py SOURCE_DIR.
 
 A default build makes the library and the program `attune`. Benchmarks, tests and examples are built by name; run without that, they

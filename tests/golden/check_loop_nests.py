@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compares the loop nests of variants with those that are stored, or stores them.
 
 usage: check_loop_nests.py nests PROGRAM GENERATOR LIST FOLDER [--accept]

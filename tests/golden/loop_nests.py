@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Loop nests as golden files hold them: one file a nest, with the extents of every variant that has it.
 
 A nest is what Halide prints, in fewer lines: loops with nothing between them and a statement are one line; what follows a

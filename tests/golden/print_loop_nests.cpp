@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Prints the loop nest of variants. Input, a line each: <name> <Halide target> <generator parameter>=<value>...
 // usage: print_loop_nests GENERATOR LIST [NAME...]    (names: only these)
 #include "Halide.h"

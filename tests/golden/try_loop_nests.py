@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The checks of loop nests, tried: what is missing, stale, extra or changed fails in one line, and accepting mends it."""
 import pathlib
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The files and commands of docs/write-your-own-attention.md, as a reader follows them: from an installed build to gradients.
 
 usage: check_author.py BUILD_DIR SOURCE_DIR CMAKE HALIDE_DIR [--tune]    the commands that tune, too

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Builds the project of tests/install/compilers against an installed prefix, in one of several ways.
 # usage: check_compilers.sh PREFIX SOURCE_DIR cxx17|clang|lto|pkg_config
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Installs a build into an empty prefix, builds the gallery of attentions there, or some entries, and runs it: each entry against
 # its formula, with pictures. The page of the gallery shows every struct as it is.
 # usage: check_gallery.sh BUILD_DIR SOURCE_DIR CMAKE HALIDE_DIR [ENTRY...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Installs a build into an empty prefix and builds the consumer project there, with a CMake that knows nothing of Halide or
 # of the virtual environment.
 # usage: check_install.sh BUILD_DIR SOURCE_DIR BUILDING_CMAKE

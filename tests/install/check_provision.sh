@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Reads scripts/provision in other shells, from another folder: it works, or says what it needs and fails.
 # usage: check_provision.sh SOURCE_DIR
 set -euo pipefail

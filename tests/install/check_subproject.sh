@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Configures the library alone, without the packages of its other parts; then builds a C++17 project that has the sources as a
 # part of it, with one op of one type.
 # usage: check_subproject.sh SOURCE_DIR CMAKE HALIDE_DIR WORK_DIR, which is left for check_shared.sh

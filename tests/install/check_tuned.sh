@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
 # Installs a build into an empty prefix, and builds a project there that makes variants of a record of its own: they are what
 # runs, wherever they are linked. And the project from which the tuner of an installed package takes its programs.
 # usage: check_tuned.sh BUILD_DIR SOURCE_DIR CMAKE HALIDE_DIR

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The layers hold what they may, by reading the sources.
 
 generators/  no target, vector width, tile or scheduling directive, and nothing of schedules/ or lowering/;

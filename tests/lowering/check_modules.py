@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Our modules have every function of Halide's that they take the place of: check_modules.py LIBHALIDE MODULE...
 
 A MODULE is the text that a module is assembled of, <name>.ll. Halide's is bitcode in libHalide. The names of

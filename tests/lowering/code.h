@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Halide's intermediate code of a pipeline, before and after the passes of lowering/.
 #pragma once
 #include "lowering/lower.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Each pass on the intermediate code of a small pipeline: what it makes of it, and what it refuses.
 #include "generators/math/transpose.h"
 #include "schedules/matrix_tiles.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The expressions of generators/math as kernels of arrays: what math_tests.cpp calls.
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The expressions of generators/math, compiled for every target of this build, against the C library in a wider type.
 #include "dispatch/cpu_features.h"
 #include "dispatch/variant_table.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What is wrong with records that a user writes is said when they are read, a line each: check_records.py CMAKE SOURCE_DIR."""
 import json
 import pathlib

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the classes of linear's variants are chosen for (docs/choosing-a-variant.md).
 #include "tests/support/linear_case.h"
 #include "tests/support/variant_grid.h"

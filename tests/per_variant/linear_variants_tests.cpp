@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own numbers, in every layout; and the same bits from all
 // that share a target, whatever rows stand beside a row (conventions.md row 36).
 #include "tests/support/linear_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of masked_softmax_backward, at sizes made from its block of keys and rows of a task.
 #include "tests/support/masked_softmax_backward_case.h"
 #include "tests/support/variant_grid.h"

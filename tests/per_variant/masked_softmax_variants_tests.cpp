@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of masked_softmax, at sizes made from its block of keys and rows of a task.
 #include "tests/support/masked_softmax_case.h"
 #include "tests/support/variant_grid.h"

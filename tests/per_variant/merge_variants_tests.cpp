@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of merge, at sizes made from the rows of its tasks.
 #include "tests/support/environment.h"
 #include "tests/support/merge_case.h"

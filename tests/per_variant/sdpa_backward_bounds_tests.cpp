@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of the gradients on arrays that end, or begin, at a page that must not be touched.
 #include "tests/support/backward_grid.h"
 #include "tests/support/fenced.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of the gradients on arrays of every layout, whose gaps are poisoned; slices of one buffer.
 #include "tests/support/backward_grid.h"
 

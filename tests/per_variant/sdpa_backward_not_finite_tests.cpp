@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One element that is NaN or infinite, in random cases of every score: gradients by every variant are NaN or infinite where the
 // reference is, and nowhere else. conventions.md row 35.
 #include "tests/support/backward_grid.h"

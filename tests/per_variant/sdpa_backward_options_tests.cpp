@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of the gradients against the reference under every mask and option of the score, and dropout.
 #include "tests/support/backward_grid.h"
 #include "tests/support/option_sets.h"

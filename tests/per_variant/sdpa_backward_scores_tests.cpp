@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of the scores other than the scaled dot product: central differences, the reference, bits.
 #include "tests/support/backward_grid.h"
 #include "tests/support/environment.h"

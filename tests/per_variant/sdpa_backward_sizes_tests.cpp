@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of the gradients against the reference at awkward sizes: around tiles, head sizes, groups of query heads, none.
 #include "tests/support/backward_grid.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant on arrays that end, or begin, at a page that must not be touched: one element read beyond them is a crash.
 #include "tests/support/fenced.h"
 #include "tests/support/sdpa_arrays.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scores far from 0, up to the ends of the range (conventions.md row 52), and sinks that are NaN, in every variant.
 #include "tests/support/given_scores.h"
 #include "tests/support/variant_grid.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant on arrays of every layout; gaps between rows are poisoned, and must not be read into a result or written.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"

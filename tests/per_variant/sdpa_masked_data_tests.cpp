@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What masked keys and values hold has no effect, not on a single bit; NaN in what is kept reaches exactly its rows.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant against the reference under every mask: causal, offsets, windows, lengths, and their combinations.
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_arrays.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant that knows them against the reference: boolean masks, biases, ALiBi, softcap and sinks, alone and together.
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_arrays.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant against the reference at awkward sizes: around its tiles and chunks, head sizes, groups of query heads.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The weights or scores as an output (conventions.md row 23): every variant that writes them against the reference, in the
 // four modes and averaged over heads; asking for them beside lse changes no bit of the rest.
 #include "tests/support/sdpa_arrays.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls of the library that need all of its handlers: threads, scratch memory, and an error of a kernel.
 #include <attune/attune.h>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program with a Halide runtime and handlers of its own: calls of the library leave them as they are, and they work when the
 // library is no longer there.
 #include "HalideRuntime.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls while a process ends. Each case is a process, which must end with 0; one that waits for ever is ended by CTest.
 #include "tests/support/op_calls.h"
 #include <atomic>

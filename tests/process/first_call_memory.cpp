@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory that runs out in the first call of a process: each request in turn, of operator new and of malloc, is refused in a
 // child that has never called before. The call answers a Status, and the next one computes what a call with memory does.
 #include "tests/support/op_calls.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A child that is forked while other threads are inside calls: its own first call, in a Context of its own, ends and computes
 // the same. Meanwhile variants are registered, so that the others list them again and again.
 #include "tests/support/op_calls.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of additive_attention: a tanh for each query, key and hidden channel, in Real.
 #pragma once
 #include "attune/additive.h"

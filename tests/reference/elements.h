@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elements of views for the references: any rank up to 4, read as (B, H, S, D), (B, S, D), (S, D) or (D).
 #pragma once
 #include "tests/support/half_elements.h"

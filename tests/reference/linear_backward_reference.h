@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of linear_backward: one sum after another, in Real. Stored is the type of the results in memory, where it is
 // narrower.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of linear and batch_dot: one sum after another, in Real. Stored is the type of the result in memory, where it
 // is narrower.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of masked_softmax_backward: one row after another, in Real, from the weights that the forward wrote.
 #pragma once
 #include "tests/reference/masked_softmax_reference.h"

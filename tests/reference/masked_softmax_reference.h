@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of masked_softmax: one row after another, in Real.
 #pragma once
 #include "attune/masked_softmax.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of which keys take part, and of what is added to their scores. Arguments are taken as legal.
 #pragma once
 #include "attune/sdpa.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of merge_attention: one row at a time, everything computed in Real. Arguments are taken as legal.
 #pragma once
 #include "tests/reference/elements.h"

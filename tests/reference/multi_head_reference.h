@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of multi_head_attention: three projections, attention for each head, one projection, in Real. Stored is the
 // type of all that lies between them in memory, where it is narrower.
 #pragma once

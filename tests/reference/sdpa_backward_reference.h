@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of scaled_dot_product_attention_backward: the chain rule along the steps of tests/reference/sdpa_reference.h,
 // one pair of a query and a key after another, from out and lse as they are given, everything computed in Real. As there, in a
 // wider type than the elements it is the reference, and in their own the plain computation, which for 16 bits stores scores,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of scaled_dot_product_attention: textbook loops, one query at a time, everything computed in Real.
 // In a wider type than the elements it is the reference; in the type of the elements it is the plain computation that the
 // error rule (tests/support/error_rule.h) compares with. Of 16 bits that takes its steps in float, and stores scores, weights

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The definition of an attention that a user writes: its formula, pair by pair, computed in Real. In a wider type than the
 // elements it is the reference, in their own the plain computation. Derivatives of the formula are differences in long
 // double, so they know nothing of how the library finds them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients and the caller's Allocator: everything comes back, what memory holds or lacks does not matter, and scratch grows
 // with the length of a sequence, not with its square.
 #include "tests/support/backward_grid.h"

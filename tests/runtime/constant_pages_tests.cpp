@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Constants are mapped when a kernel runs (runtime/src/execution/constant_pages.h).
 #include "tests/support/catch.h"
 #include <attune/attune.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ATTUNE_FORCE_VARIANT and ATTUNE_VERBOSE, read once by each Context.
 #include "runtime/src/dispatch/variant_table.h"
 #include "tests/support/environment.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The caller's floating-point state: it changes no bit, comes back as it was, and raises no trap. conventions.md row 51.
 #include "runtime/src/execution/thread_team.h"
 #include "tests/support/array.h"

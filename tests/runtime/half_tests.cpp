@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune/half.h: every number of 16 bits becomes a float and comes back, and what lies between two of them is rounded to the
 // nearer, ties to even (IEEE 754-2019, 4.3.1).
 #include "tests/support/catch.h"

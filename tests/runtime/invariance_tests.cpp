@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bits depend on the call alone: not on threads, not on other batch entries or heads, not on other Contexts at work.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"

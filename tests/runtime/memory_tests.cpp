@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The caller's Allocator: used, aligned, given everything back; what its memory holds and when it fails.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/sdpa_arrays.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Contexts that are moved, and the version of what is linked.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // plan_sdpa() says what the call then does: which variant, and how much scratch.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/option_sets.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How many threads a Context has by default: affinity, CPU quota of control groups, and the library's own limit.
 #include "runtime/src/execution/processors.h"
 #include "tests/support/catch.h"

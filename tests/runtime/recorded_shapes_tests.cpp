@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ATTUNE_RECORD_SHAPES: what is written of each op's calls, and that the benchmark's reader gives the same shapes.
 #include "bench/cases/shapes.h"
 #include "tests/support/environment.h"

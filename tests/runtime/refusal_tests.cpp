@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every function refuses before it writes, whichever of its parts refuses, and a call that fails is not the last successful
 // one.
 #include "tests/support/catch.h"

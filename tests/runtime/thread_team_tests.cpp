@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that help calls.
 #include "runtime/src/execution/processors.h"
 #include "runtime/src/execution/thread_team.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every variant of an op that has a plan runs in the memory that its plan says, under an allocator that refuses more.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/environment.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tests of the documents share: comparison with printed numbers, and calls on plain vectors.
 #pragma once
 #include "tests/support/sdpa_arrays.h"

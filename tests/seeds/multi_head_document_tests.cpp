@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Document 002: scaled dot-product and multi-head attention, its masks, and its mistakes.
 #include "tests/seeds/documents.h"
 #include "tests/support/multi_head_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Documents 000 (attention scoring functions) and 001 (the same chapter as a notebook, with its mistakes).
 #include "tests/seeds/documents.h"
 

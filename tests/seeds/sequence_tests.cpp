@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Documents 003 (attention in sequence-to-sequence models) and 004 (attention scores, step by step).
 #include "tests/seeds/documents.h"
 #include "tests/support/additive_case.h"

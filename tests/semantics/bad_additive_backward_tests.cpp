@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad input of additive_attention_backward: refused by name and number, nothing is written, and the Context goes on working.
 #include "tests/support/additive_backward_case.h"
 #include "tests/support/refusals.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad input of scaled_dot_product_attention_backward: refused by name and number, nothing is written, and the Context goes on
 // working.
 #include "tests/support/backward_grid.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad arrays: each is refused by name and number, nothing is written, and the Context goes on working.
 #include "tests/support/refusals.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What multi_head_attention_backward refuses: one message each, with nothing written.
 #include "tests/support/multi_head_backward_case.h"
 #include "tests/support/refusals.h"

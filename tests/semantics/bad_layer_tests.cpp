@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad input of additive_attention and multi_head_attention: refused by name and number; nothing is written.
 #include "tests/support/additive_case.h"
 #include "tests/support/multi_head_case.h"

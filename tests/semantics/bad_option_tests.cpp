@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad options, bad Contexts and bad variants: refused by name and number; nothing is written.
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"

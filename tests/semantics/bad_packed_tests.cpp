@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad input of variable_length_attention, kv_append, merge_attention and cache_lens: refused by name and number, and nothing
 // is written.
 #include "attune/attune.h"

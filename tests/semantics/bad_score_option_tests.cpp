@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad options of scores, masks, dropout and weights: refused by name and number; nothing is written.
 #include "tests/support/refusals.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // kv_append and SdpaOptions::cache_lens (conventions.md rows 5 and 31).
 #include "attune/attune.h"
 #include "tests/support/sdpa_arrays.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random problems over the whole range of magnitudes: wherever the plain computation is finite, so is ours, and as accurate.
 // And scales of any sign and size.
 #include "tests/support/sdpa_backward_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // masked_softmax_backward through the dispatcher: the central differences of masked_softmax, ranks, and bad input.
 #include "tests/support/central_differences.h"
 #include "tests/support/masked_softmax_backward_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // multi_head_attention through the dispatcher (conventions.md row 29), against the reference.
 #include "tests/support/multi_head_case.h"
 #include "tests/support/refusals.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Headers quote messages: each quote is what the library says.
 #include "tests/support/catch.h"
 #include <attune/attune.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // conventions.md through the dispatcher: scale, layout of heads, lse, rank 3, empty arrays.
 #include "tests/support/sdpa_arrays.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bf16 and f16 through the dispatcher: sdpa, linear and multi-head attention in each, and what docs/numerics.md says of them.
 #include "tests/support/linear_case.h"
 #include "tests/support/multi_head_case.h"

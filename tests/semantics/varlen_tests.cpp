@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // variable_length_attention (conventions.md row 19): sequences of a packed batch, each by itself.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/packed_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Views of memory whose size is known, extents that are known at run time only, and views of a device.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Views: strides that mean nothing, spans that kernels cannot index, and numbers that they cannot hold.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"

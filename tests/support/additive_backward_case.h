@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of additive_attention_backward as data, after its forward: arrays, the call, and its judgement.
 #pragma once
 #include "tests/reference/additive_backward_reference.h"

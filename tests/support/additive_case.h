@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of additive_attention as data, random arrays for it, and its judgement.
 #pragma once
 #include "tests/reference/additive_reference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arrays in memory of any layout, with a poisoned surrounding: every element of the storage that is not an element of the
 // array (between rows, and before and after it) holds a NaN, or for integers a large number, that must not be touched. Beside a
 // fence (fenced.h) nothing is before and after it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The variants of the gradients of attention that a case can be run by, and the judgement of all of them at once: what is right
 // is computed once.
 #pragma once

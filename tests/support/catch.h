@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Catch2, of either major version. The tuner judges its candidates by these headers, too: there a broken requirement throws.
 #pragma once
 #if defined(ATTUNE_JUDGE_WITHOUT_CATCH)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Derivatives by differences, for gradients to be compared with.
 #pragma once
 #include "tests/support/catch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An attune::Allocator that counts, fills what it gives, checks what comes back, and can refuse one request.
 #pragma once
 #include "attune/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An environment variable that is set for the length of a block.
 #pragma once
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one rule by which a result is called right. Nothing else in the tests compares floating-point results loosely.
 #pragma once
 #include "tests/support/half_elements.h"

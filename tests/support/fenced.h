@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory beside pages that must not be touched: one element read or written beyond it is a crash.
 #pragma once
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scratch memory that shows what is read or written beyond it: a page that must not be touched begins where a block ends, or, of
 // every other block, ends where it begins. Blocks are full of NaN, and none is kept for a later request, which it might not end with.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Elements of 16 bits that tests compute with: they turn into float by themselves, and from a number by rounding.
 #pragma once
 #include "attune/half.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of linear_backward as data, a LinearCase: random arrays for it, and its judgement.
 #pragma once
 #include "tests/reference/linear_backward_reference.h"

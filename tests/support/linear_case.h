@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of linear or batch_dot as data: extents and layout; random arrays for it; and its judgement.
 #pragma once
 #include "attune/attune.h"

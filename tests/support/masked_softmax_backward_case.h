@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of masked_softmax_backward as data, a SoftmaxCase: the forward's weights, random gradients of them, and its judgement.
 // Where a weight is 0 its gradient is NaN, which must not show.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of masked_softmax as data; random scores for it; and its judgement. Masked scores hold NaN, which must not show.
 #pragma once
 #include "attune/masked_softmax.h"

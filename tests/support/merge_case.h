@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of merge_attention as data, its arrays, and the judgement of what it wrote.
 #pragma once
 #include "attune/merge.h"

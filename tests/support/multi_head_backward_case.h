@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of multi_head_attention_backward as data, a MultiHeadCase: random arrays for it, and its judgement.
 #pragma once
 #include "tests/reference/multi_head_backward_reference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of multi_head_attention as data, random arrays for it, and its judgement.
 #pragma once
 #include "tests/reference/multi_head_reference.h"

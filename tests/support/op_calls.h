@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A call of each function of the library, on inputs that are the same in every process: what such a call writes, as bytes. For
 // tests of what happens around calls: floating-point state, memory that runs out, processes that fork or end.
 #pragma once

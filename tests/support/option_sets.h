@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sets of options for cases of attention: what acts on which keys take part, and on their scores. Sizes of a case are set
 // before an option is; it has two batch entries, and in those of scores four query heads on two key heads.
 #pragma once

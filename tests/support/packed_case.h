@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A packed batch as data: the lengths of its sequences, the arrays, the call, and the same sequences one by one.
 #pragma once
 #include "attune/varlen.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a plan is asked for, of a case.
 #pragma once
 #include "tests/support/sdpa_case.h"

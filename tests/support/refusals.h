@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small legal call whose parts a test spoils, and the check of how it is refused.
 #pragma once
 #include "tests/support/sdpa_arrays.h"

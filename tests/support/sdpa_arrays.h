@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random arrays for a case of scaled_dot_product_attention, the call, and the judgement of what it wrote.
 #pragma once
 #include "tests/reference/sdpa_reference.h"

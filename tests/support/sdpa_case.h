@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One call of scaled_dot_product_attention as data: sizes, options and layouts.
 #pragma once
 #include "attune/attune.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of attention beside central differences of its forward, of the definition or of the library, in f64.
 #pragma once
 #include "tests/support/central_differences.h"

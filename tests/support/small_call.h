@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small call of some function on tensors of f32, with every view that it takes. Outputs hold a pattern, so that what a refused
 // call wrote shows.
 #pragma once

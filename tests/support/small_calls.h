@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small call of every function: what tests spoil, force or lay out in another way.
 #pragma once
 #include "tests/support/small_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tests' own tools: the reference against numbers worked out by hand, and the error rule, which has to be able to fail.
 #include "tests/support/sdpa_arrays.h"
 

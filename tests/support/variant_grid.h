@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The variants that run on this machine, and sizes that are awkward for each: made from its own numbers.
 #pragma once
 #include "attune/variants.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files that are written whole or not at all: whose they are, and what is left of them when the process is killed.
 #include "temporary.h"
 #include "tests/support/catch.h"

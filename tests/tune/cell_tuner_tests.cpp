@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The search for the numbers of one variant, on a machine that is made up (fake_worker.py): what is tried, recorded and said
 // where the machine is busy, the shapes are many, or the time is short.
 #include "temporary.h"

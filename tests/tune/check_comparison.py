@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """compare_strategies.py over a recorded space that is made up here: check_comparison.py PROGRAM SOURCE_DIR."""
 import itertools
 import json

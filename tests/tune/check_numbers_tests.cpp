@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records that users write are judged by cmake/check_numbers.py, candidates of the tuner by its Space: both read a space alike.
 #include "temporary.h"
 #include "tests/support/catch.h"

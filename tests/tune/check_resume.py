@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A run of the tuner that is killed at random moments goes on where it was, and ends as one that is not killed does.
 
 check_resume.py PROGRAM BUILD: kills `attune tune` 20 times. After each kill every finished candidate is in the file of records, and

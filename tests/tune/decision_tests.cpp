@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // When numbers replace others: by an interval over processes, never by a median alone.
 #include "tests/support/catch.h"
 #include "tools/tune/decision.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # A program that makes kernels at once: fake.o beside it, with the arguments behind it, so that each has code of its own. Numbers
 # that the file `slow` holds take for ever.
 arguments=$*

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """A worker of the tuner on a machine that is made up: every answer follows from the numbers and from the file ATTUNE_FAKE_MACHINE.
 
 The machine is JSON: "sleep" seconds of a process, "foreign_load", and "products", the share of all products that the machine makes

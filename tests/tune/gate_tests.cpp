@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gate of the tuner (tools/tune/gate.h) refuses candidates that are wrong, each for a reason that says what is wrong, and
 // takes the same kernel without a defect; and what the worker answers of a candidate that dies, or that it cannot load.
 #include "tests/support/catch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the programs that make kernels are found, and what is said where they are not.
 #include "temporary.h"
 #include "tests/support/catch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every knob of every space changes the code of its kernel: one that does not would be searched for nothing. CMakeLists.txt
 // lists the kernels, from the numbers that are shipped.
 #include "temporary.h"

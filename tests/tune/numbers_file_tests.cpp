@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files of numbers: written as those of schedules/ are, and other kinds of a record that is split keep their numbers.
 #include "tests/support/catch.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers as text.
 #include "tests/support/catch.h"
 #include "tools/error.h"

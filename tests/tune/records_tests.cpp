@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records of measurements: what is written is read again, whatever happened to who wrote it.
 #include "temporary.h"
 #include "tests/support/catch.h"

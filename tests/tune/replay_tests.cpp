@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Searches that records answer.
 #include "temporary.h"
 #include "tests/support/catch.h"

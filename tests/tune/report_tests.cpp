@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is said of a tuned cell: numbers, gain and where they come from agree, wherever the search began.
 #include "tests/support/catch.h"
 #include "tools/tune/report.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gate takes what ships: of each op that it has checks for, of f32 and bf16, each schedule and each kind one variant of
 // this machine's target.
 #include "bench/cases/shapes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Spaces: files as they are written, and those of this tree.
 #include "temporary.h"
 #include "tests/support/catch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How spaces are searched: no candidate is asked twice, none is lost, and outcomes count as they were told last.
 #include "temporary.h"
 #include "tests/support/catch.h"

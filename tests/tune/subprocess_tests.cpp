@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Processes end at their limit, with all that they started; their ends are told apart.
 #include "tests/support/catch.h"
 #include "tools/tune/subprocess.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // In which ways the candidates of wrong_candidates.cpp are wrong, and words of the reason for which the gate refuses each; of
 // one in which the process dies there is none ("").
 #pragma once

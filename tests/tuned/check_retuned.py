@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What `attune tune` writes is what runs after the next build: check_retuned.py CMAKE BUILD_DIR PROGRAM NUMBERS_DIR.
 
 PROGRAM is `attune` with an archive of numbers of NUMBERS_DIR (attune_add_variants), built here: first of numbers that are slow

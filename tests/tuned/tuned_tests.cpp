@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Registered variants: which one counts of those with one name, and that what is listed is what runs.
 #include "attune/detail/registration.h"
 #include "tests/support/environment.h"

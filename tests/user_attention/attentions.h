@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attentions as users write them, for the tests: each kind of capture and member in some of them.
 #pragma once
 #include <attune/generator/attention.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Derivatives of scores that decide by an integer made of the score: conventions.md row 13.
 #include "generators/attention/equations/score_derivative.h"
 #include "tests/support/catch.h"

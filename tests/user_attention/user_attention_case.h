@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A call of a user's attention with random tensors, forward and backward, and its judgement.
 #pragma once
 #include "tests/reference/user_attention_reference.h"

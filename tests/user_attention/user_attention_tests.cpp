@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention that users write (conventions.md rows 7, 8, 11, 13, 14, 15): forward, gradients and gradients of captures against
 // the formula, pair by pair.
 #include "alibi_attention.h"

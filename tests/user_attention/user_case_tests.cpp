@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tuner needs of a user's attention: its calls with captures from files, and a judgement of them by root kernels.
 #include "attune/detail/user_attention.h"
 #include "tests/support/catch.h"

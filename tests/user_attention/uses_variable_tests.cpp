@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Halide's compiler asks the programs that make kernels whether an expression uses a variable.
 #include "lowering/halide_patches/uses_variable.h"
 #include "tests/support/catch.h"

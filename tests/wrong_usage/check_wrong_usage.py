@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the compiler says of a view that cannot be: one error, in the words of the library.
 
 usage: check_wrong_usage.py SOURCE_DIR COMPILER

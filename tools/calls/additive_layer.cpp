@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/calls/additive_layer.h"
 #include "tools/error.h"
 #include "tools/text.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The weights and biases of additive attention, from their files.
 #pragma once
 #include "tools/calls/library_call.h"

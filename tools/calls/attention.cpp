@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The options of attention, from words and files to SdpaOptions; the calls; the results.
 #include "tools/calls/attention.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention over files: what `run sdpa`, `run sdpa-backward`, `run additive` and `run mha` share. The score is the command's.
 #pragma once
 #include "tools/calls/library_call.h"

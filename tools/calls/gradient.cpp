@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/calls/gradient.h"
 #include "tools/error.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gradients that a command of `attune run` is asked for.
 #pragma once
 #include "tools/calls/attention.h"

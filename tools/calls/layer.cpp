@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/calls/layer.h"
 #include "tools/error.h"
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The heads, weights and biases of the multi-head layer, from their files.
 #pragma once
 #include "tools/calls/library_call.h"

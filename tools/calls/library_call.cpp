@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Views, parsed options, and the statuses of the library as errors of the program.
 #include "tools/calls/library_call.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Between arrays and the library: views, options that every op has, and errors in the words of the command line.
 #pragma once
 #include "tools/commands/commands.h"

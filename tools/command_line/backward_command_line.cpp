@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The commands of `attune run` that compute gradients.
 #include "tools/command_line/command_line_parts.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The options that commands of `attune run` share.
 #include "tools/command_line/command_line_parts.h"
 

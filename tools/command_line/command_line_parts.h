@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Parts of the command line of `attune run` that commands share.
 #pragma once
 #include "tools/commands/commands.h"

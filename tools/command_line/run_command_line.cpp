@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The commands of `attune run` and their options; those that compute gradients are in backward_command_line.cpp.
 #include "tools/command_line/run_command_line.h"
 #include "tools/command_line/command_line_parts.h"

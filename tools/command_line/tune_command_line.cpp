@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/command_line/tune_command_line.h"
 #include "tools/error.h"
 #include "tools/text.h"

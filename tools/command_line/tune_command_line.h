@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command line of `attune tune`.
 #pragma once
 #include <CLI/CLI.hpp>

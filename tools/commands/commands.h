@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The commands of the program. Each throws InputError or MachineError; main() reports them.
 #pragma once
 #include <optional>

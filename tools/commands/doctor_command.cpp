@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune doctor: what this machine has, and what it lacks.
 #include "tools/commands/commands.h"
 #include "tools/tune/subprocess.h"

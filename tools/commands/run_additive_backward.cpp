@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune run additive-backward: the gradients of `run additive`, after a forward of its own.
 #include "tools/calls/additive_layer.h"
 #include "tools/calls/gradient.h"

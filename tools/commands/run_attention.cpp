@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune run sdpa, additive and mha: each is its score or layer, and shares the rest.
 #include "tools/calls/additive_layer.h"
 #include "tools/calls/attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune run sdpa-backward: the gradients of `run sdpa`, after a forward of its own or one that is in files.
 #include "tools/calls/gradient.h"
 #include "tools/error.h"

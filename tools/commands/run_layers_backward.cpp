@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune run mha-backward, linear-backward and masked-softmax-backward.
 #include "tools/calls/gradient.h"
 #include "tools/calls/layer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune run varlen, kv-append and merge: what serving models is made of.
 #include "tools/calls/attention.h"
 #include "tools/error.h"

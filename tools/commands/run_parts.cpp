@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune run masked-softmax, linear, batch-dot and dropout-mask: the functions that attention is made of.
 #include "tools/calls/library_call.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune variants: what is linked in, as a table or as JSON.
 #include "tools/commands/commands.h"
 #include "tools/text.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The files of one command: named first, all checked, then read; results are written together at the end.
 #pragma once
 #include "tools/commands/commands.h"

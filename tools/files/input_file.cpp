@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tools/files/input_file.h"
 #include "tools/error.h"
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Opening a file that the user names.
 #pragma once
 #include <cstdint>

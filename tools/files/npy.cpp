@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads and writes .npy files; the text of the header is parsed in npy_header.cpp.
 #include "tools/files/npy.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading and writing .npy files, versions 1 to 3 of the format. Dense arrays of floats, integers or bool, nothing pickled.
 #pragma once
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Parses the Python literal at the start of a .npy file. Takes any bytes.
 #include "tools/files/npy_header.h"
 #include <algorithm>

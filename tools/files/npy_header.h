@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The header of a .npy file: a Python literal such as {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }.
 #pragma once
 #include <cstdint>

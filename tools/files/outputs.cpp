@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Output files by temporary file and rename.
 #include "tools/files/outputs.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The files that a command writes: checked before the work, written all together after it.
 #pragma once
 #include "tools/files/atomic_file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Draws attention weights as SVG. Rows are queries, columns are keys; each cell carries its value as a tooltip.
 #include "tools/picture/heatmap.h"
 #include "tools/text.h"

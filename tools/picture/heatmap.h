@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A picture of attention weights: one panel a head and batch entry, as SVG.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Limits and labels of a picture; how it is drawn stands in heatmap.cpp.
 #include "tools/picture/picture.h"
 #include "tools/error.h"

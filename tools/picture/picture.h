@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The picture that a command draws of its weights: options, labels, limits.
 #pragma once
 #include "tools/files/command_files.h"

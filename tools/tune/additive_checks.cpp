@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of additive attention, forward and backward.
 #include "check_parts.h"
 #include "tests/support/additive_backward_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of the ops that are attention by a score without parameters, forward and backward.
 #include "check_parts.h"
 #include "tests/support/sdpa_backward_case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The awkward calls of attention.
 #include "check_parts.h"
 #include "tests/support/option_sets.h"

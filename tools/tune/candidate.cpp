@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a shared object to a variant of the library.
 #include "candidate.h"
 #include "attune/detail/registration.h"

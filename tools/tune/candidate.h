@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A candidate: one of many compiled forms of a variant, in a shared object of its own.
 #pragma once
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From numbers to code that can be loaded: the generator program in a process of its own, a linker, and a cache of what they
 // made.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is tuned at once: one variant, on the shapes for which dispatch takes it.
 #pragma once
 #include "bench/cases/shapes.h"

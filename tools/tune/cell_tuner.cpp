@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cell_tuner.h"
 #include "finalists.h"
 #include "inert_knobs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The search for the numbers of one variant: candidates are compiled side by side, then checked and timed one by one, alone.
 #pragma once
 #include "setting.h"

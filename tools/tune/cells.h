@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which variants a set of shapes is about, and where their search starts.
 #pragma once
 #include "cell.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What checks of attention share: the calls, and arrays as bytes.
 #pragma once
 #include "checks.h"

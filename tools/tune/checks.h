@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the gate runs: calls of an op, each with arrays of its own and with the definition of what is right.
 #pragma once
 #include "attune/context.h"

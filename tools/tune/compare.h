@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune compare: schedules and numbers of one function side by side, on the same operands, in turns.
 #pragma once
 #include <optional>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Compares the tuner's strategies on recorded spaces: how far from the best each is, by the number of candidates.
 
     tools/tune/compare_strategies.py build/native/tools/attune RECORDS.jsonl... [--page docs/tuning-strategies.md]

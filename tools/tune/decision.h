@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether numbers are better than others, from times that were taken in turns. The unit is the process: identical code differs
 // by a per cent or two from one process to the next (addresses, pages), which no number of rounds within one shows.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Expressions of a space's file, over names that have values: "tile_q / lanes * key_tile + 1 <= registers". Comparisons and
 // logic as in C, %, min, max; all in floating point, so that 3 / 2 is 1.5.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What constraints may know of a target and of this machine.
 #include "space.h"
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Blocks of scratch memory beside fences.
 #include "fenced_scratch.h"
 #include "tests/support/fenced.h"

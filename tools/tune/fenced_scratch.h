@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An attune::Allocator whose blocks end at a page that must not be touched and hold what the gate says: memory that a kernel
 // reads before it wrote it gives other results from call to call.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "finalists.h"
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The decision between the best of a search, in fresh processes.
 #pragma once
 #include "setting.h"

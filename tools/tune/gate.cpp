@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The order in which a check is run, and the reasons that it gives.
 #include "gate.h"
 #include "attune/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a candidate is right, before any of its timings counts: its outputs by the rule of the tests at awkward calls and at
 // the tuning shape, its memory, its inputs, and the same bits from every call.
 #pragma once

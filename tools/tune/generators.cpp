@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators.h"
 #include "candidates.h"
 #include "hash.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The programs that make kernels, and what they have to be told: of a build tree, of an installed package, of a user's own
 // build.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Names by content: what is kept in the cache is looked up by a hash of all that it depends on.
 #pragma once
 #include <cstdint>

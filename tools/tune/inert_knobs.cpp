@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "inert_knobs.h"
 #include <set>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Knobs of a space that turn nothing.
 #pragma once
 #include "space.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of linear, of packed weights too, its gradients, batch_dot and masked_softmax.
 #include "check_parts.h"
 #include "tests/support/linear_backward_case.h"

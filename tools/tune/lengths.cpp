@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "lengths.h"
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lengths that differ little are tuned for as one: a decoding loop of 200 steps records 200 of them, and each costs all
 // processes of a decision.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "machine.h"
 #include "tools/text.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // This machine in the words of records, and what limits a shape on it.
 #pragma once
 #include "bench/cases/machine.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Numbers as text.
 #include "numbers.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The numbers of a schedule: what a candidate of the tuner is, and what a record of schedules/<op>/tuned/*.json holds.
 #pragma once
 #include <map>

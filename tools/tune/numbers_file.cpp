@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "numbers_file.h"
 #include "tools/error.h"
 #include "tools/files/atomic_file.h"

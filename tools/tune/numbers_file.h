@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // schedules/<op>/tuned/<target>.json, or <folder>/<op>/<target>.json of a user: numbers with where they come from.
 #pragma once
 #include "cell.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the tuner says while it works, on standard error: one line that is rewritten on a terminal, else a line for
 // each candidate.
 #pragma once

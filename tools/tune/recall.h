@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What earlier runs recorded of a cell, and under which key.
 #pragma once
 #include "setting.h"

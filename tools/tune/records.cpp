@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Records as lines of JSON, and the file they are appended to.
 #include "records.h"
 #include "tools/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Everything that was ever measured, one JSON object a line: appended and synchronised candidate by candidate, so that a killed
 // run loses the one in flight. Files are merged by putting their lines together; nothing is ever overwritten.
 #pragma once

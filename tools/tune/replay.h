@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A search without the machine: candidates are answered from records of a space that was measured.
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "report.h"
 #include "tools/error.h"
 #include "tools/text.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a run of the tuner found: a table, and a picture of the candidates.
 #pragma once
 #include "setting.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the search for the numbers of one variant is given, and what it finds.
 #pragma once
 #include "candidates.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks by calls of the benchmark. At a shape that is tuned for: every element or a large sample, and what is expected kept
 // in a file, because it costs as much as all other checks together. And the awkward calls of a user's attention.
 #include "bench/cases/case.h"

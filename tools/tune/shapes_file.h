@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The shapes to tune for: a CSV as those of bench/shapes, or as a program writes it that ran with ATTUNE_RECORD_SHAPES=FILE.
 #pragma once
 #include "cell.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "space.h"
 #include "expression.h"
 #include "space_file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a schedule's numbers may be: schedules/<op>/space.json (the file's form: space_file.h).
 #pragma once
 #include "numbers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "space_file.h"
 #include "tools/error.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // schedules/<op>/space.json as it stands in the file.
 //
 //   {"schema": 1, "op": "sdpa", "like": "other op",      where no space of this file fits, those of that op's file are asked

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "strategy.h"
 #include "tools/error.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How a space is searched. The same code drives a search on this machine and the replay of a recorded one.
 #pragma once
 #include "space.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "subject.h"
 #include "candidates.h"
 #include "lengths.h"

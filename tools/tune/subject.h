@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a command is about: an op of the library or a user's attention, with the shapes of its calls.
 #pragma once
 #include "cell.h"

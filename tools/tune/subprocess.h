@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Other programs, run with a limit on their time: compilers, linkers and workers.
 #pragma once
 #include <string>

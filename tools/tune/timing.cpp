@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Samples in turns, and what is measured beside them.
 #include "timing.h"
 #include "attune/detail/registration.h"

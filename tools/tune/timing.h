@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How long candidates take, measured in turns.
 #pragma once
 #include "bench/cases/shapes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune tune: what is tuned and against what, cell by cell; then the files of numbers, the table and the picture.
 #include "cell_tuner.h"
 #include "cells.h"

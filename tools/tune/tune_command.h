@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // attune tune: the command.
 #pragma once
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "user_captures.h"
 #include "hash.h"
 #include "tools/error.h"

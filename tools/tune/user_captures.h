@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a user's attention captures, from files and numbers, as its calls take it.
 #pragma once
 #include "attune/detail/user_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "user_case.h"
 #include "attune/detail/user_attention.h"
 #include "bench/cases/attention_inputs.h"

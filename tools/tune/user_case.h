@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A user's attention on a shape, or its gradients: the call that is timed, and what root kernels of the same struct say is
 // right.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The job as JSON, and its answers.
 #include "worker.h"
 #include "bench/cases/shapes.h"

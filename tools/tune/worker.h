@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The process in which candidates run: it loads them, checks them and times them, and dies with a candidate that crashes.
 // Started by the tuner as `attune tune-worker`, with one job as JSON on standard input; answers are lines of JSON on standard
 // output.

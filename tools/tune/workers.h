@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The parent's side of tune-worker: jobs for fresh processes, and what their ends mean.
 #pragma once
 #include "candidates.h"

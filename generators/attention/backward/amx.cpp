@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients by products of whole matrix tiles of bf16. The left factor of a product lies in rows along its reduction, the
 // right one in pairs along it. Keys are the lanes of scores, as in all forms: so weights and their gradients become pairs of
 // queries, or rows of keys, as they are rounded or taken apart, and nothing of a tile is transposed. The gradients of key and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients by products of pairs of bf16: what is read in pairs.
 #include "generators/attention/backward/builder.h"
 #include "generators/math/bf16_bits.h"

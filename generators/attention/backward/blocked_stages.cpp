@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/scores.h"
 #include "generators/math/narrowed.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: the gradients of attention by query, key and value, of one batch entry and one key head. No tile size, no
 // vector width, no target.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the stages of the gradients of attention are made, shared by the forms of them (blocked_stages.cpp, bf16_dot.cpp,
 // amx.cpp, terms.cpp, captures.cpp, captured.cpp).
 #pragma once

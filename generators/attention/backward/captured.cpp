@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of buffers that a score function or a factor of the weights reads, at any elements.
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/score_derivative.h"

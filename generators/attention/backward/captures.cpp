@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of the buffers that steps of the score read.
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/score_derivative.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/backward/row_stages.h"
 #include "generators/attention/equations/masked.h"
 #include "generators/math/bits.h"

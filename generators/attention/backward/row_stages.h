@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: what the gradients of attention need of each query alone, the gradient of sinks, which needs nothing else,
 // and the last sum of the gradients of other buffers. No vector width, no target.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of attention: scores, weights and gradients by the score of the pairs of a tile.
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/score_derivative.h"

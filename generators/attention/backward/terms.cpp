@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of a score whose terms are no products: of query, key and the weights of the terms. A term is computed once for
 // all of them.
 #include "generators/attention/backward/builder.h"

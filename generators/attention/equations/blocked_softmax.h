@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention by KV blocks in the letters of FlashAttention (Dao et al. 2022; 2023): equations of the scores, of the softmax of a
 // block, and of the merge of blocks. Forms say in which loops, schedules where.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The structural masks (valid lengths, causal, sliding window) are one interval of keys for each query: query i sees the keys
 // from i + band begin to below min(its length, i + band end).
 #pragma once

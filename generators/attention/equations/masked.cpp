@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/equations/masked.h"
 #include "generators/math/bits.h"
 #include <limits>

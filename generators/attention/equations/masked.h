@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Masked pairs: the scores that stand for -inf, and the mark that a weight of such a pair carries.
 #pragma once
 #include "Halide.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Included by the one file that attune_add_attention() writes of a user's struct: checks its members and registers it.
 #pragma once
 #include "generators/attention/equations/user_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/equations/score.h"
 #include "generators/math/precise.h"
 

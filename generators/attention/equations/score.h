@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What an attention is made of: how a query and a key give a number, and how that number becomes the score that is
 // normalised. Everything here is written in terms of an index and of captured buffers; nothing knows a loop.
 #pragma once

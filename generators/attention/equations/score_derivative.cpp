@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/equations/score_derivative.h"
 #include <map>
 #include <utility>

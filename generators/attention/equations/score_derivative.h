@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Derivatives of score functions, taken from their expressions.
 #pragma once
 #include "generators/attention/equations/score.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The units of scores: natural ones, and those of exponents of 2.
 #pragma once
 #include "generators/attention/equations/score.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/masked.h"
 #include "generators/math/accumulator.h"

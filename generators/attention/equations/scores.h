@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The scores of the library. Each is a PairTerm or a ScoreStep and nothing more: users write theirs the same way.
 #pragma once
 #include "generators/attention/equations/score.h"

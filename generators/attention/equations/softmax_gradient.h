@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gradients of attention in the letters of FlashAttention-2 (Dao 2023): nothing of the size of S leaves the forward, P is
 // computed again from the log-sum-exp of a row.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/equations/user_attention.h"
 #include "generators/arguments/user_arguments.h"
 #include "generators/math/philox.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The attention of a user, as the generators of this program take part of it: a program that makes kernels of one is the
 // library's own with the user's struct linked in (register_attention.h).
 #pragma once

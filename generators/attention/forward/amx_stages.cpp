@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/forward/amx_stages.h"
 #include "generators/math/bf16_bits.h"
 #include "generators/math/bf16_parts.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed where products are of whole matrix tiles of bf16. The left factor of a product lies in rows along its
 // reduction, the right one in pairs along it: keys and queries, then values, transposed, and weights. Scores, masks and merge
 // are those of blocked_stages.h; rounding is that of bf16_dot_stages.h. A tile multiplies a masked value by 0: masked chunks

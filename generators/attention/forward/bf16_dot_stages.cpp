@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/forward/bf16_dot_stages.h"
 #include "generators/attention/forward/builder.h"
 #include "generators/math/bf16_parts.h"

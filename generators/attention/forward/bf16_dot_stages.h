@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed where products take pairs of bf16: both products as sums over pairs along their reduction, of the query's
 // and key's channels and of the weights' and values' keys. Scores, masks and merge are those of blocked_stages.h. It differs
 // from them in rounding: weights are rounded to bf16 before they are multiplied with values.

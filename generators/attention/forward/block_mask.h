@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which blocks of pairs a mask leaves out: of a block of queries by a block of keys, the span of keys that some query sees,
 // and whether every query sees every key. One int32 a block: the runtime hands it from the kernel that makes it to those that
 // read it (mask_blocks_stages.h).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: attention as a softmax in two levels. No tile, no vector width, no target.
 //
 // Keys are cut in chunks, rows of queries in tiles. A chunk gives partials (maximum, sum, weighted values); partials of

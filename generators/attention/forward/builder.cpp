@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/forward/builder.h"
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the stages of an attention are made, shared by the forms of it (blocked_stages.cpp, weights_stages.cpp).
 #pragma once
 #include "generators/attention/equations/blocked_softmax.h"

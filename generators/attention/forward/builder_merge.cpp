@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention: what leaves a chunk, the merge of chunks, and the output.
 #include "generators/attention/forward/builder.h"
 

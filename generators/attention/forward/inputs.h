@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The inputs of an attention, and what is known beforehand of a tile of queries.
 #pragma once
 #include "Halide.h"

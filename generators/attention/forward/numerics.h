@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What fixes the bits of a result, beside the form (blocked, bf16 dot products, AMX): the type and the order of its sums. Of
 // decode they depend on the vector width besides, because its lanes are keys or channels, which are summed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the stages of a form are cut for a schedule. No hint changes a bit of a result: each schedule's own file fills them in
 // (hints_for_prefill() of schedules/sdpa/prefill.cpp).
 #pragma once

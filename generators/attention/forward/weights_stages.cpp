@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/forward/weights_stages.h"
 #include "generators/attention/forward/builder.h"
 #include "generators/math/exp2.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: the weights or the scores of an attention themselves, all of a tile's rows at a time.
 #pragma once
 #include "generators/attention/forward/blocked_stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/gpu/gradient_pairs.h"
 #include "generators/attention/equations/score_derivative.h"
 #include "generators/attention/equations/softmax_gradient.h"

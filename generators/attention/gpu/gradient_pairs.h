@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The pairs that a gradient by queries, keys or values is summed over on a device: lanes hold rows of it, their own, and walk
 // the rows of the other side, whose scores and weights are computed again from the log-sum-exp of the forward. So nothing but
 // the gradient is written, and the order of a sum is that of the rows that are walked. What is shared by the forms of it:

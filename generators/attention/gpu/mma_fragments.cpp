@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/gpu/mma_fragments.h"
 #include "generators/math/bits.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the lanes of a warp multiply matrices together: which elements a lane holds, what instructions compute, and stages
 // that attention (mma_stages.h) and its gradients (mma_gradient_stages.h) share. The instruction (m16n8k16 of a 16-bit type,
 // m16n8k8 of f32, with sums in f32) says which: of 16 rows two, of their columns a quarter. Its operands are words: two

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: a gradient of attention where the lanes of a warp multiply matrices together (mma_fragments.h). A block
 // holds rows of queries or keys and walks the rows of the other side (gradient_pairs.h): products of both give the scores and
 // the gradients of the weights, and what the other rows count, rounded, multiplies these rows, 16 of them at a time.

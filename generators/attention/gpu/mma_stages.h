@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed where the lanes of a warp multiply matrices together (mma_fragments.h). Another form than LaneStages
 // because the instruction says which elements a lane holds; weights never leave the registers of a lane. Scores, masks,
 // lengths and bands are those of blocked_stages.h: rows of a tile are slots, a row as one lane holds it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/gpu/online_softmax.h"
 #include "generators/math/bits.h"
 #include <map>

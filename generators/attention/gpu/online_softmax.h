@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A running softmax, which walks the keys in one serial loop for a tile of rows: the chunks that it takes up, and its end.
 #pragma once
 #include "generators/attention/forward/builder.h"

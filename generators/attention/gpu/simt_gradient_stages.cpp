@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "generators/attention/gpu/simt_gradient_stages.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed: a gradient of attention where lanes work side by side, as in simt_stages.h. A lane holds rows of queries or
 // keys and walks the rows of the other side (gradient_pairs.h); no lane waits for another.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is computed where lanes work side by side without memory of their own to meet in: a lane holds a few rows and, with its
 // neighbours, their channels, and walks all keys once. Another form than SdpaStages because each lane keeps one running softmax
 // (maximum, sum and weighted values) instead of the partials of all chunks: registers hold it for any number of keys.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Additive attention (Bahdanau et al., 2015), forward. The definition of the result is tests/reference/additive_reference.h.
 #pragma once
 #include "attune/sdpa.h"

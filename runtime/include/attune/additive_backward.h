@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of additive attention. The definition is tests/reference/additive_backward_reference.h.
 #pragma once
 #include "attune/additive.h"

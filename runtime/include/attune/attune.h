@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Everything.
 #pragma once
 #include "attune/additive.h"

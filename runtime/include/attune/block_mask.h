@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The blocks that the mask of a user's attention leaves out, kept from call to call (docs/write-your-own-attention.md).
 #pragma once
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The resources of a call: threads, memory, and which variant ran last.
 #pragma once
 #include "attune/detail/api.h"

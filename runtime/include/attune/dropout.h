@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Dropout of attention weights: which weights are kept depends on (seed, b, h, i, j) and on nothing else.
 #pragma once
 #include "attune/context.h"

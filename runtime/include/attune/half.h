@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Conversions of the 16-bit types: exact to float, and rounded once, to the nearest and ties to even, from float or double.
 #pragma once
 #include "attune/tensor.h"

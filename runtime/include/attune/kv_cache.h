@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A cache of keys and values that the caller owns, and how it grows.
 #pragma once
 #include "attune/context.h"

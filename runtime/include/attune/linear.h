@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products with matrices: linear layers, and batches of plain products.
 #pragma once
 #include "attune/context.h"

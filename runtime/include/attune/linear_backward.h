@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of linear layers. The definition is tests/reference/linear_backward_reference.h.
 #pragma once
 #include "attune/linear.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Softmax over the last dimension with valid lengths.
 #pragma once
 #include "attune/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradient of softmax with valid lengths. The definition is tests/reference/masked_softmax_backward_reference.h.
 #pragma once
 #include "attune/masked_softmax.h"

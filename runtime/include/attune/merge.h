@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two attentions of the same queries over different keys make the attention over all of them.
 #pragma once
 #include "attune/context.h"

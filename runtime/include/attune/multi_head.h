@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The multi-head attention layer (Vaswani et al., 2017), forward.
 #pragma once
 #include "attune/sdpa.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of the multi-head attention layer. The definition is tests/reference/multi_head_backward_reference.h.
 #pragma once
 #include "attune/multi_head.h"

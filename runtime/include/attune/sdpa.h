@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scaled dot-product attention and its relatives, forward. The definition of the result is tests/reference/sdpa_reference.h.
 #pragma once
 #include "attune/context.h"

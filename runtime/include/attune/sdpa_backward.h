@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of scaled dot-product attention and its relatives. The definition is tests/reference/sdpa_backward_reference.h.
 #pragma once
 #include "attune/sdpa.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a call of Attune answers. The library never throws, aborts or prints. A call that is refused (invalid_argument,
 // unsupported) has written nothing; memory that runs out in the middle of a kernel leaves its outputs half written.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Views of memory that the caller owns. Extents and strides are outermost first, as in C and NumPy; strides are in
 // elements and may be anything, also 0 or negative, where an operation does not say otherwise. The stride of an extent of one,
 // and all of a view without elements, mean nothing. Kernels index with 32 bits: a view has at most 2^31 - 1 elements, and so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The variants that are linked in: one algorithm, one schedule, one set of numbers, one target each.
 #pragma once
 #include "attune/tensor.h"

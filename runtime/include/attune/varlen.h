@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention over a packed batch: sequences of different lengths, one after another, without padding.
 #pragma once
 #include "attune/sdpa.h"

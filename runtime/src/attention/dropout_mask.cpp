@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_call.h"
 #include "attune/dropout.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The words of Philox that keep a weight.
 #pragma once
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls of scaled_dot_product_attention() and its gradients on the host, in two steps: prepare() refuses whatever is refused,
 // run() computes. So functions of several kernels refuse before the first of these has written anything. Of the tensors only
 // those that options hold are read before run().

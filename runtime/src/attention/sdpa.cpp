@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/sdpa.h"
 #include "attention/prepared_sdpa.h"
 #include "device/device_call.h"

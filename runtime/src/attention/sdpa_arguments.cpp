@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attention/sdpa_arguments.h"
 #include "execution/float_state.h"
 #include <algorithm>

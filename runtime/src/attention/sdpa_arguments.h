@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Arguments of the kernels of attention that are not views of the caller's, forward and backward.
 #pragma once
 #include "attention/sdpa_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A checked call of an attention, and the steps between the public functions and the kernels.
 #pragma once
 #include "attune/sdpa.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of tensors on a device: checks of what can be known without reading them, choice, and arguments of the kernel.
 #include "attention/sdpa_device_call.h"
 #include "dispatch/variant_table.h"

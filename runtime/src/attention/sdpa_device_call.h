@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of tensors on a device, and its gradients: what their calls share.
 #pragma once
 #include "attune/sdpa_backward.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attention/sdpa_call.h"
 #include "tensors/max_magnitude.h"
 #include "user_attention/user_call.h"

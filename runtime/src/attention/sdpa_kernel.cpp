@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a checked call to the arguments of its kernels.
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_arguments.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Options that change scores or weights, and the output of weights.
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"

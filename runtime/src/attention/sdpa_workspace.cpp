@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Upper bounds of the scratch of attention, which plans tell. A test runs every variant under an allocator that refuses more.
 #include "attention/sdpa_call.h"
 #include "tensors/max_magnitude.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/sdpa_backward.h"
 #include "attention/prepared_sdpa.h"
 #include "attention/sdpa_device_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A checked call of the gradients of attention, and its kernels.
 #pragma once
 #include "attention/sdpa_arguments.h"

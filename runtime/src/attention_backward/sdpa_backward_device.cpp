@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of attention of tensors on a device.
 #include "attention/sdpa_device_call.h"
 #include "attention_backward/sdpa_backward_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which kernels compute the gradients of a call.
 #include "attention_backward/sdpa_backward_call.h"
 #include "user_attention/user_call.h"

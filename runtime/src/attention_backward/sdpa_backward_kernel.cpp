@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // From a checked call of the gradients to tasks, and to the arguments of their kernels.
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_arguments.h"

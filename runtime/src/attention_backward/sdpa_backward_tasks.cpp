@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the gradients of a call are cut into tasks, and which tiles a task may leave out.
 #include "attention_backward/sdpa_backward_call.h"
 #include <algorithm>

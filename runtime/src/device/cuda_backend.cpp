@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "device/cuda_backend.h"
 #include "HalideRuntimeCuda.h"
 #include "execution/halide_runtime.h"  // before others of the runtime

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Kernels of CUDA, through Halide's runtime. The driver is opened at the first call that has tensors on a device: programs link
 // and start without one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "device/device_call.h"
 #ifdef ATTUNE_CUDA
 #include "device/cuda_backend.h"

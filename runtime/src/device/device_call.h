@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls whose tensors are on a device. What runs its kernels is a backend that is linked in or not (preset cuda): the library
 // without one answers that it has none.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which targets of schedules/targets.json this CPU runs. Used by dispatch, and by CMake to find the native target.
 #pragma once
 #include <span>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The column of lengths of a file of shapes.
 #include "dispatch/shape_record.h"
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "dispatch/op_call.h"
 #include "dispatch/cpu_features.h"
 #include "execution/published.h"

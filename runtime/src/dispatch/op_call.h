@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What every op does around its kernel: which variant runs, and what is recorded of the call.
 #pragma once
 #include "dispatch/ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The operations that variants compute. Each has an object of its own in the archive, with the table of its kernels
 // (cmake/op_variants.cpp.in): a program that calls no function of an op links none of its kernels.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the columns of a file of shapes (bench/cases/shapes.h) say of a call of attention.
 #include "attention/sdpa_call.h"
 #include "dispatch/shape_record.h"

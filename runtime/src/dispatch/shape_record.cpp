@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "dispatch/shape_record.h"
 #include <atomic>
 #include <cerrno>

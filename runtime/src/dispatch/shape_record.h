@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ATTUNE_RECORD_SHAPES=FILE: which shapes a program calls, how often and for how long, as a file of shapes that the benchmark
 // and the tuner read (bench/shapes: its columns, and calls and seconds).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "dispatch/variant_table.h"
 #include "dispatch/cpu_features.h"
 #include "dispatch/ops.h"

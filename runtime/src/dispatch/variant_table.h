@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kernels that are linked in: a table for each op (ops.h), which CMake writes, and what is registered beside them.
 #pragma once
 #include "attune/detail/registration.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The lists of all variants of the library, for people: a program that calls one of these functions links every kernel.
 #include "attune/variants.h"
 #include "device/device_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The arguments of one call of a kernel. kernel_arguments.h, which is made when the library is built, has a struct of them for
 // each generator; every member must be given, in its order, and a number must have the type that the kernel reads.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "execution/constant_pages.h"
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The constants of kernels, in memory before they are needed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/context.h"
 #include "dispatch/shape_record.h"
 #include "dispatch/variant_table.h"

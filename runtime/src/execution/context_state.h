@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a Context holds.
 #pragma once
 #include "attune/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The floating-point state that the library computes in, whatever the caller's thread has set.
 #pragma once
 #include <cstdint>

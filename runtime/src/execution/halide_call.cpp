@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "execution/halide_call.h"
 #include "execution/constant_pages.h"
 #include "execution/thread_team.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A call of a kernel: its arguments in Halide's order, and Halide's process-wide handlers for errors, threads and memory,
 // which act for our calls only and pass every other on to the handler that was there before.
 #pragma once

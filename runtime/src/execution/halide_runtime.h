@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // HalideRuntime.h, of the library's own copy of that runtime: its functions are called attune_... in objects
 // (lowering/halide_patches/private_runtime.h), so that a program's other copy is another.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "execution/processors.h"
 #include "execution/float_state.h"
 #include <algorithm>

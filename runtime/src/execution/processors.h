@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The processors that this process may use, and its share of their time.
 #pragma once
 #include "attune/context.h"

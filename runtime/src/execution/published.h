@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Values that all calls of the process share: made when they are first wanted, without a lock, and never destroyed.
 #pragma once
 #include <atomic>

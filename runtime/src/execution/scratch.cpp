@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "execution/scratch.h"
 #include <atomic>
 #include <new>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory behind Halide's malloc. A kernel asks for the same few blocks in every task; given back to the C library each time,
 // the top of the heap would go back to the system and its pages would fault in again, which costs more than the kernel.
 #pragma once

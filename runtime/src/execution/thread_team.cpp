@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "execution/thread_team.h"
 #include "execution/float_state.h"
 #include "execution/processors.h"

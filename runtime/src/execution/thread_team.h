@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads that help the thread of a call.
 #pragma once
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attention/sdpa_call.h"
 #include "device/device_call.h"
 #include "dispatch/shape_record.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/additive_backward.h"
 #include "attention_backward/sdpa_backward_call.h"
 #include "attune/linear_backward.h"

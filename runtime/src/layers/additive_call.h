@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What forward and backward of additive attention share: checks of their own options, and the arguments of the score.
 #pragma once
 #include "attention/sdpa_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/linear.h"
 #include "layers/linear_call.h"
 #include <array>

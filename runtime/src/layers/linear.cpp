@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/linear.h"
 #include "device/device_call.h"
 #include "dispatch/op_call.h"

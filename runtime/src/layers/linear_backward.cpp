@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/half.h"
 #include "dispatch/op_call.h"
 #include "dispatch/shape_record.h"

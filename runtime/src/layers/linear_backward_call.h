@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A checked call of the gradients of a linear layer, for linear_backward() and for what is built of it.
 #pragma once
 #include "attune/linear_backward.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of products with a matrix, for linear() and for what is built of it.
 #pragma once
 #include "attune/linear.h"

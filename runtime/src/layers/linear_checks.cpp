@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "layers/linear_call.h"
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // linear, attention and linear again; what lies between them is scratch of the Context, whose strides split and merge heads.
 #include "attune/multi_head.h"
 #include "dispatch/op_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A checked call of the multi-head layer, and its projections in scratch; what the layer and its gradients share.
 #pragma once
 #include "attention/prepared_sdpa.h"

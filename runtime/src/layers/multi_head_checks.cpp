@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of the multi-head layer and of its gradients.
 #include "layers/linear_call.h"
 #include "layers/multi_head_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/linear.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"

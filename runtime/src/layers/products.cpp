@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products with a matrix, of linear layers and of batch_dot: which arguments their kernels take, and in how many parts.
 #include "dispatch/shape_record.h"
 #include "execution/halide_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "layers/projection.h"
 #include "attention/sdpa_call.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A linear map of an input of attention, into scratch, and the way back through it.
 #pragma once
 #include "attune/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attention/sdpa_call.h"
 #include "layers/projection.h"
 

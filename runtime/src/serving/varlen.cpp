@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A packed batch is one call of attention for each sequence, on rows of the same arrays.
 #include "attune/varlen.h"
 #include "attention/sdpa_call.h"

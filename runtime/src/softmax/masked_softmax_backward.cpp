@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/masked_softmax_backward.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"

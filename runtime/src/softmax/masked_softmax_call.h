@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What masked_softmax and its gradient share: rows of scores, their checks, and how they are cut into tasks.
 #pragma once
 #include "attune/masked_softmax.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tensors/checks.h"
 #include "tensors/overlap.h"
 #include <algorithm>

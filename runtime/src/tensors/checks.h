@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks that the ops share. Messages name the argument as the public headers do.
 #pragma once
 #include "attune/status.h"

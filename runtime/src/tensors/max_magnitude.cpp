@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tensors/max_magnitude.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"

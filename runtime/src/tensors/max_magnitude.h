@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The largest magnitude of each batch entry: additive attention chooses its form by it, and whether values are all finite
 // shows in it.
 #pragma once

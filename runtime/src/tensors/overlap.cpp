@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "tensors/overlap.h"
 #include <numeric>
 

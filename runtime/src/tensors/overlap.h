@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether views share memory. Never says no where they do; may say yes where they do not, for strides that interleave in
 // ways that no layout of attention has.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "attune/tensor.h"
 
 namespace attune {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every view of a call's arguments, and what is done to all of them before anything else looks at them.
 #pragma once
 #include "attune/additive_backward.h"

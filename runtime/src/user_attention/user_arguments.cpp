@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "dispatch/op_call.h"
 #include "kernel_arguments.h"
 #include "user_attention/user_call.h"

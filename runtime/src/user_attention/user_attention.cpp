@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A user's attention: the checks of its captures, and the call that it shares with the library's own.
 #include "attune/detail/user_attention.h"
 #include "attention/sdpa_call.h"

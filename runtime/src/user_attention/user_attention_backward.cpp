@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gradients of a user's attention.
 #include "attention_backward/sdpa_backward_call.h"
 #include "attune/detail/user_attention.h"

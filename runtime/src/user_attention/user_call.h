@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a user's attention adds to a call, and to the arguments of its kernels.
 #pragma once
 #include "attention/sdpa_call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of the captures of a user's attention. A kernel adds what the pairs of one batch entry and query head give to the
 // elements that they read, one after the other. Units (entry, head) that may read the same element run in order, or into copies
 // that are summed in order; how many depends on sizes alone, so bits do not depend on threads.

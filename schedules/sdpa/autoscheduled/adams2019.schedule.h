@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // algorithm 1bf3ddbbf197
 #ifndef adams2019_SCHEDULE_H
 #define adams2019_SCHEDULE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // algorithm 1bf3ddbbf197
 #ifndef mullapudi2016_SCHEDULE_H
 #define mullapudi2016_SCHEDULE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A libcuda.so whose device is this CPU: kernels that come as PTX are interpreted, memory of the device is the host's, and
 // everything is done when it is queued. What Halide's runtime and ours ask of the driver, no more.
 #include "driver_counts.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the interpreter that stands in for the driver was asked for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What an instruction computes for each lane of a warp on its own: values of one type from places of 64 bits.
 #pragma once
 #include "program.h"

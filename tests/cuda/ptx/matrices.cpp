@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "matrices.h"
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of matrices, which the lanes of a warp compute together.
 #pragma once
 #include "lanes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // PTX as instructions with numbered registers: what the interpreter runs. Reads the part of the language that Halide's code
 // generation writes; anything else is refused by name.
 #pragma once

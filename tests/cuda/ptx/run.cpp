@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs a kernel one block at a time, its warps one after the other up to a barrier. The lanes of a warp that stand at the same
 // instruction go on together, the furthest behind first, so that lanes that parted meet again.
 #include "lanes.h"

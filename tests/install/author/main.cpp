@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gradients of a loss by query, key, value and the rates of score.h, beside its central differences.
 #include <cmath>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Keys count for less the further they are from the query, at a rate that each head learns; none is ahead of it.
 #pragma once
 #include <attune/generator/attention.h>

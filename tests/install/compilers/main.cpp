@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The API as C++17 has it: vectors, extents known at run time, a Context that is moved, and what is refused.
 #include <attune/attune.h>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The textbook's example: ten equal keys, so that a query gets the mean of the values within its valid length.
 #include <attune/attune.h>
 #include <cstdio>

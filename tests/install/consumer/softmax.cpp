@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One function of the library, and so none of the kernels of others.
 #include <attune/masked_softmax.h>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <cstdio>
 
 const char *normalise(const float *scores, float *out, int rows, int columns);

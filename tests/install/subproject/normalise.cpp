@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every public header, as C++17 and without a warning.
 #include <attune/attune.h>
 #include <attune/detail/user_attention.h>

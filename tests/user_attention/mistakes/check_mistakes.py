@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What authors of an attention do wrong is said in one line of our words: by the compiler, by CMake, or by the program that
 writes the library's header.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Structs that do not compile, for check_mistakes.py.
 #include "generators/attention/equations/register_attention.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Structs that compile and cannot be meant. The environment variable MISTAKE names the one that the program is of.
 #include "generators/attention/equations/register_attention.h"
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What authors of an attention of their own write with. A struct is the whole definition; attune_add_attention() (CMake) makes
 // a library of it, forward and backward (docs/write-your-own-attention.md):
 //

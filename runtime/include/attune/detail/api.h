@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ATTUNE_API marks the functions and classes that a shared library exports; everything else of it is hidden.
 #pragma once
 #if defined(__GNUC__)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // std::span for headers of C++17.
 #pragma once
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The memory that a view is made of: a pointer, or what has data() and size().
 #pragma once
 #include <cstdint>

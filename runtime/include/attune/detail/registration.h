@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Kernels that archives register: users' attention of attune_add_attention(), variants of attune_add_variants(). For code that
 // these make; not meant to be written by hand.
 #pragma once

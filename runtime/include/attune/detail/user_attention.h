@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calls of users' attention, as the functions of a library of attune_add_attention() make them.
 #pragma once
 #include "attune/block_mask.h"

@@ -1,2 +1,3 @@
+// SPDX-License-Identifier: MIT
 int normalise();
 int main() { return normalise(); }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <attune/attune.h>
 #include <cstdio>
 #include <vector>
