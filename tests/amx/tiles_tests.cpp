@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernels that multiply with matrix tiles (AMX), by the arguments that the library gives them, against the definition
-// (conventions.md): where the CPU has no AMX its instructions are emulated, so that these run on any with AVX-512 and bf16.
+// (docs/conventions.md): where the CPU has no AMX its instructions are emulated, so that these run on any with AVX-512 and
+// bf16.
 #include "attention/sdpa_call.h"
 #include "dispatch/variant_table.h"
 #include "execution/halide_call.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of additive attention (conventions.md row 27) in every variant, against the reference; and their bits.
+// Gradients of additive attention (docs/conventions.md row 27) in every variant, against the reference; and their bits.
 #include "tests/support/additive_backward_case.h"
 #include "tests/support/option_sets.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Additive attention (conventions.md row 27) in every variant that computes it, against the reference.
+// Additive attention (docs/conventions.md row 27) in every variant that computes it, against the reference.
 #include "tests/support/additive_case.h"
 #include "tests/support/variant_grid.h"
 #include <functional>

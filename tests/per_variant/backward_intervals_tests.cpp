@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gradients where masks leave out whole tiles of keys or of queries: every window, causal rule and length together, of each
-// score. conventions.md rows 2, 5, 6 and 35.
+// score. docs/conventions.md rows 2, 5, 6 and 35.
 #include "tests/support/additive_backward_case.h"
 #include "tests/support/backward_grid.h"
 

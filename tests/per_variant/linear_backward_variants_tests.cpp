@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Every variant of transposed_dot, by which weights and biases get their gradients, at sizes made from its own numbers; and the
-// same bits from all that share a target (conventions.md row 36).
+// same bits from all that share a target (docs/conventions.md row 36).
 #include "tests/support/linear_backward_case.h"
 #include "tests/support/variant_grid.h"
 #include <map>

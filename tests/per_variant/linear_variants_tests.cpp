@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own numbers, in every layout; and the same bits from all
-// that share a target, whatever rows stand beside a row (conventions.md row 36).
+// that share a target, whatever rows stand beside a row (docs/conventions.md row 36).
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"

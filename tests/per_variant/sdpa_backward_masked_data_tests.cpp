@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What masked data holds has no effect on gradients, not on a single bit, and gets gradients of 0; NaN in what takes part
-// reaches what it ought to and nothing else. conventions.md row 35.
+// reaches what it ought to and nothing else. docs/conventions.md row 35.
 #include "tests/support/backward_grid.h"
 #include <functional>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One element that is NaN or infinite, in random cases of every score: gradients by every variant are NaN or infinite where the
-// reference is, and nowhere else. conventions.md row 35.
+// reference is, and nowhere else. docs/conventions.md row 35.
 #include "tests/support/backward_grid.h"
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dropout (conventions.md row 25) in every variant that knows it: the mask is that of Philox, whatever computes it.
+// Dropout (docs/conventions.md row 25) in every variant that knows it: the mask is that of Philox, whatever computes it.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Scores far from 0, up to the ends of the range (conventions.md row 52), and sinks that are NaN, in every variant.
+// Scores far from 0, up to the ends of the range (docs/conventions.md row 52), and sinks that are NaN, in every variant.
 #include "tests/support/given_scores.h"
 #include "tests/support/variant_grid.h"
 

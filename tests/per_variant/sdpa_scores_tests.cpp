@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The other scores (conventions.md row 28) in every variant that computes them: cosine, Gaussian, and q^T W k.
+// The other scores (docs/conventions.md row 28) in every variant that computes them: cosine, Gaussian, and q^T W k.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The weights or scores as an output (conventions.md row 23): every variant that writes them against the reference, in the
+// The weights or scores as an output (docs/conventions.md row 23): every variant that writes them against the reference, in the
 // four modes and averaged over heads; asking for them beside lse changes no bit of the rest.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"

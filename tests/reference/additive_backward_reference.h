@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition of additive_attention_backward (conventions.md row 27): with t = tanh(q + k) of projected rows and dS the gradient
-// by the score, dw = sum dS t, dq = sum dS w (1 - t^2), dk likewise; then back through the projections.
+// The definition of additive_attention_backward (docs/conventions.md row 27): with t = tanh(q + k) of projected rows and dS the
+// gradient by the score, dw = sum dS t, dq = sum dS w (1 - t^2), dk likewise; then back through the projections.
 #pragma once
 #include "attune/additive_backward.h"
 #include "tests/reference/additive_reference.h"

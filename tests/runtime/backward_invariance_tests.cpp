@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bits of gradients depend on the call alone: not on threads, on repeats, on other batch entries, nor on which are wanted.
-// conventions.md row 36.
+// docs/conventions.md row 36.
 #include "tests/support/backward_grid.h"
 #include <bit>
 

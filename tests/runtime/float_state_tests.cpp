@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The caller's floating-point state: it changes no bit, comes back as it was, and raises no trap. conventions.md row 51.
+// The caller's floating-point state: it changes no bit, comes back as it was, and raises no trap. docs/conventions.md row 51.
 #include "runtime/src/execution/thread_team.h"
 #include "tests/support/array.h"
 #include "tests/support/catch.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The gradients of additive attention are the central differences of the forward, for every input, under every option.
-// conventions.md rows 4, 10, 12, 16, 24, 25, 26, 27 and 35.
+// docs/conventions.md rows 4, 10, 12, 16, 24, 25, 26, 27 and 35.
 #include "tests/support/additive_backward_case.h"
 #include "tests/support/central_differences.h"
 #include "tests/support/option_sets.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dropout (conventions.md row 25): the random numbers, which weights they keep, and how many.
+// Dropout (docs/conventions.md row 25): the random numbers, which weights they keep, and how many.
 #include "tests/reference/philox_reference.h"
 #include "tests/support/environment.h"
 #include "tests/support/refusals.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// kv_append and SdpaOptions::cache_lens (conventions.md rows 5 and 31).
+// kv_append and SdpaOptions::cache_lens (docs/conventions.md rows 5 and 31).
 #include "attune/attune.h"
 #include "tests/support/sdpa_arrays.h"
 

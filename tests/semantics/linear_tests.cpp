@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// linear and batch_dot through the dispatcher: results, rows that know only themselves (conventions.md row 36), views, and
+// linear and batch_dot through the dispatcher: results, rows that know only themselves (docs/conventions.md row 36), views, and
 // bad input.
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// masked_softmax through the dispatcher: ranks, lengths, fills (conventions.md row 2), and bad input.
+// masked_softmax through the dispatcher: ranks, lengths, fills (docs/conventions.md row 2), and bad input.
 #include "tests/support/environment.h"
 #include "tests/support/masked_softmax_case.h"
 #include "tests/support/refusals.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// merge_attention (conventions.md rows 21 and 22): what it means for attention, and the edges.
+// merge_attention (docs/conventions.md rows 21 and 22): what it means for attention, and the edges.
 #include "tests/support/merge_case.h"
 #include "tests/support/sdpa_arrays.h"
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// multi_head_attention_backward through the dispatcher (conventions.md rows 16, 26, 29 and 35): the central differences of the
-// layer by every input, the error rule, bits, padding that holds anything, and bad input.
+// multi_head_attention_backward through the dispatcher (docs/conventions.md rows 16, 26, 29 and 35): the central differences of
+// the layer by every input, the error rule, bits, padding that holds anything, and bad input.
 #include "tests/support/central_differences.h"
 #include "tests/support/multi_head_backward_case.h"
 #include "tests/support/option_sets.h"

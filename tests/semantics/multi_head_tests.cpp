@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// multi_head_attention through the dispatcher (conventions.md row 29), against the reference.
+// multi_head_attention through the dispatcher (docs/conventions.md row 29), against the reference.
 #include "tests/support/multi_head_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"

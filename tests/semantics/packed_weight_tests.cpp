@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights that are packed beforehand: the bits of linear with them (conventions.md row 36), and bad input.
+// Weights that are packed beforehand: the bits of linear with them (docs/conventions.md row 36), and bad input.
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// conventions.md rows 1, 3, 4, 10, 12, 23, 24 and 28 through the dispatcher, against numbers worked out by hand.
+// docs/conventions.md rows 1, 3, 4, 10, 12, 23, 24 and 28 through the dispatcher, against numbers worked out by hand.
 #include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;

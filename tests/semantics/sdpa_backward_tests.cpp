@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The gradients of attention are what they say: the central differences of the forward, for every input, under every option.
-// conventions.md rows 4, 10, 12, 16, 24, 25, 26 and 35.
+// docs/conventions.md rows 4, 10, 12, 16, 24, 25, 26 and 35.
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_differences.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// conventions.md rows 2, 5, 6 and 35 through the dispatcher. The weights are read off an identity of values and compared
+// docs/conventions.md rows 2, 5, 6 and 35 through the dispatcher. The weights are read off an identity of values and compared
 // with masks drawn by hand, so that these tests do not lean on the reference.
 #include "tests/support/sdpa_arrays.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// conventions.md through the dispatcher: scale, layout of heads, lse, rank 3, empty arrays.
+// docs/conventions.md through the dispatcher: scale, layout of heads, lse, rank 3, empty arrays.
 #include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;

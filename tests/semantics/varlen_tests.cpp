@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// variable_length_attention (conventions.md row 19): sequences of a packed batch, each by itself.
+// variable_length_attention (docs/conventions.md row 19): sequences of a packed batch, each by itself.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/packed_case.h"
 #include "tests/support/sdpa_arrays.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cases whose scores are given one by one: far from 0, up to the ends of the range (conventions.md row 52).
+// Cases whose scores are given one by one: far from 0, up to the ends of the range (docs/conventions.md row 52).
 #pragma once
 #include "tests/support/sdpa_arrays.h"
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention that users write (conventions.md rows 7, 8, 11, 13, 14, 15): forward, gradients and gradients of captures against
-// the formula, pair by pair.
+// Attention that users write (docs/conventions.md rows 7, 8, 11, 13, 14, 15): forward, gradients and gradients of captures
+// against the formula, pair by pair.
 #include "alibi_attention.h"
 #include "alibi_by_tiles.h"
 #include "bent.h"

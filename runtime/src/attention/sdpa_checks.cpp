@@ -82,7 +82,7 @@ Status check_cache_lens(const SdpaOptions &options, SdpaCall &call) {
     return {};
 }
 
-// The bands of keys that causal, window and offset leave, conventions.md rows 5 and 6.
+// The bands of keys that causal, window and offset leave, docs/conventions.md rows 5 and 6.
 Status check_bands(const SdpaOptions &options, SdpaCall &call) {
     const std::int64_t queries = call.sizes.queries, keys = call.sizes.keys;
     for (const auto &[side, value] : {std::pair("left", options.window.left), std::pair("right", options.window.right)})
