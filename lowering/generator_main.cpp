@@ -37,6 +37,7 @@ int main(int argc, char **argv) {
     const std::string folder = operand(argc, argv, "-o"), name = operand(argc, argv, "-n");
     const bool makes_object = ("," + operand(argc, argv, "-e") + ",").find(",object,") != std::string::npos;
     if (failed || !makes_object || folder.empty() || name.empty()) return failed;
-    const bool callable = attune::make_runtime_private(folder + "/" + name + ".o") && attune::arguments_match({argv, argv + argc});
+    const bool callable =
+        attune::make_runtime_private(folder + "/" + name + ".o") && attune::arguments_match({argv, argv + argc});
     return callable ? 0 : 1;
 }

@@ -106,7 +106,8 @@ ATTUNE_DEVICE unsigned attune_opaque(unsigned x, unsigned turn) {
     return same;
 }
 ATTUNE_DEVICE Words attune_opaquex4(Words x, Words turn) {
-    return (Words){attune_opaque(x.x, turn.x), attune_opaque(x.y, turn.x), attune_opaque(x.z, turn.x), attune_opaque(x.w, turn.x)};
+    return (Words){attune_opaque(x.x, turn.x), attune_opaque(x.y, turn.x), attune_opaque(x.z, turn.x),
+                   attune_opaque(x.w, turn.x)};
 }
 
 // Two floats, rounded to nearest, in one word.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "schedules/head_mean/head_mean_schedules.h"
 #include "lowering/require.h"
+#include "schedules/head_mean/head_mean_schedules.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Lanes of a row read it side by side: the first time from memory, then from the cache. What they have of it meets in exchanges
 // of a warp and, where several warps share a row, in shared memory.
-#include "schedules/masked_softmax/lane_schedules.h"
 #include "lowering/require.h"
+#include "schedules/masked_softmax/lane_schedules.h"
 
 namespace attune {
 using namespace Halide;

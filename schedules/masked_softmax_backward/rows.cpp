@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include "lowering/require.h"
 #include "schedules/half_lanes.h"
 #include "schedules/masked_softmax_backward/masked_softmax_backward_schedules.h"
-#include "lowering/require.h"
 
 namespace attune {
 using namespace Halide;

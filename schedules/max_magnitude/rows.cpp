@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "schedules/max_magnitude/max_magnitude_schedules.h"
 #include "lowering/require.h"
+#include "schedules/max_magnitude/max_magnitude_schedules.h"
 
 namespace attune {
 using namespace Halide;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/instructions/nvptx.h"
+#include "lowering/passes/async_copies.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/fragment_schedules.h"
-#include "lowering/passes/async_copies.h"
 
 namespace attune {
 using namespace Halide;

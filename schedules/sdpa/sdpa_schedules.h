@@ -77,7 +77,8 @@ struct DecodeTuning {
 // One task is one chunk of keys of one key head. Lanes are channels in both products. For at most a few rows. `pairs` are the
 // stages around those where products take pairs of bf16.
 void schedule_decode(SdpaStages &, Halide::Func out, Passes &, const DecodeTuning &, const Halide::Target &,
-                     Halide::Expr value_dim, const Halide::ImageParam &key, const Halide::ImageParam &value, PairStages *pairs = nullptr);
+                     Halide::Expr value_dim, const Halide::ImageParam &key, const Halide::ImageParam &value,
+                     PairStages *pairs = nullptr);
 
 ScheduleHints hints_for_decode(const DecodeTuning &, const SdpaKernel &, const Halide::Target &);
 // Decode takes pairs of bf16 wherever the target gains by it: where few rows share a key, widening it is most of the work.

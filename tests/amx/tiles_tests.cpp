@@ -326,8 +326,14 @@ TEST_CASE("matrix tiles: few heads at a time have the bits of all", "[amx]") {
 
 TEST_CASE("matrix tiles: copies of keys and values are bounded", "[amx]") {
     const attune::VariantRecord &tiles = sdpa_kernel<BFloat16>("plain", 128);
-    attune::SdpaProblem p{.dtype = attune::DType::bf16, .batch = 3, .query_heads = 64, .key_heads = 16, .queries = 64,
-                          .keys = 1024, .head_dim = 128, .value_dim = 128};
+    attune::SdpaProblem p{.dtype = attune::DType::bf16,
+                          .batch = 3,
+                          .query_heads = 64,
+                          .key_heads = 16,
+                          .queries = 64,
+                          .keys = 1024,
+                          .head_dim = 128,
+                          .value_dim = 128};
     CHECK(key_heads_together(tiles, p, 2) == 3 * 16);
     p.keys = 16384;  // 10 MiB a head: 128 channels of each, and room for 32 more, of 2 bytes
     CHECK(key_heads_together(tiles, p, 2) == 6);

@@ -94,7 +94,8 @@ TEST_CASE("device: masked_softmax, lengths beyond the keys, and what is chosen o
     CHECK(refused(on_device(scores.view()), out.view(), {}) == "out: is on the host, scores is on a device");
     CHECK(refused(on_device(scores.view()), on_device(out.view()), {.valid_lens = attune::ConstView(lens.data(), {2})}) ==
           "valid_lens: is on the host, scores is on a device");
-    CHECK(refused(on_device(scores.view()), on_device(out.view()), {.valid_lens = on_device(attune::ConstView(lens.data(), {1}))}) ==
+    CHECK(refused(on_device(scores.view()), on_device(out.view()),
+                  {.valid_lens = on_device(attune::ConstView(lens.data(), {1}))}) ==
           "valid_lens: batch (first extent) is 1, that of scores is 2");
     Array<double> of_f64({2, 3}), to_f64({2, 3});
     CHECK(refused(on_device(of_f64.view()), on_device(to_f64.view()), {}) ==

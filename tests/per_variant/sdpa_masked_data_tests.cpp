@@ -223,7 +223,8 @@ TEST_CASE("variants: an infinite value is infinite in every row, where every key
         const std::int64_t chunk = chunk_of(v), keys = chunk + 5;
         for (const std::int64_t queries : std::vector<std::int64_t>{tile_of(v) + 1, 70})
             for (const std::int64_t infinite : std::vector<std::int64_t>{1, chunk + 1, keys - 1}) {
-                SdpaArrays<T> a({.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .spread = 0.1});
+                SdpaArrays<T> a(
+                    {.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .spread = 0.1});
                 a.value(1, 0, infinite, value_dim - 1) = T(std::numeric_limits<float>::infinity());
                 REQUIRE(a.run(context, v.name).ok());
                 std::int64_t wrong = 0;

@@ -35,7 +35,7 @@ int second_kernel(void **) { return called = "second", 1; }
 
 VariantRecord record(std::string_view name, std::string_view shape_class, std::string_view numbers, int (*kernel)(void **)) {
     return {name, "masked_softmax", attune::DType::f64, 0, target(), "rows", shape_class,
-            "",   numbers,          "of a test",        1, 1,      true,   kernel};
+            "",   numbers,          "of a test",        1, 1,        true,   kernel};
 }
 
 std::string kernel_of_a_call(std::string_view variant = {}) {
@@ -71,7 +71,8 @@ TEST_CASE("tuned: an archive of variants takes the place of the library's", "[tu
 TEST_CASE("tuned: other variants are the library's", "[tuned]") {
     for (const attune::VariantInfo &v : attune::variants()) {
         CHECK(named(v.name).size() == 1);
-        const bool own = v.op == "masked_softmax" && v.schedule == "rows" && v.shape_class.empty() && v.dtype == attune::DType::f32;
+        const bool own =
+            v.op == "masked_softmax" && v.schedule == "rows" && v.shape_class.empty() && v.dtype == attune::DType::f32;
         CHECK(own == (v.provenance.find("of the tests") != std::string_view::npos));
     }
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char *list = "attune_generators.json";
 constexpr std::string_view users_prefix = "user_";  // of ops of attune_add_attention()
-constexpr double build_limit = 1800;  // seconds; a minute where nothing else runs
+constexpr double build_limit = 1800;                // seconds; a minute where nothing else runs
 
 std::string tail_of(const std::string &text, std::size_t lines) {
     std::size_t at = text.size();

@@ -47,7 +47,7 @@ public:
     std::string op_of(const std::string &name) const;
     // The name again, of which the files of numbers are.
     static std::string name_of_op(const std::string &op);
-    std::string tunable() const;                 // ops that have shapes or, of a user's project, its attentions
+    std::string tunable() const;  // ops that have shapes or, of a user's project, its attentions
     // Of a user's attention: the shared object that knows it (attune_add_attention), made up to date. Throws InputError for
     // other ops.
     std::string module(const std::string &op) const;

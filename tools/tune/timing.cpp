@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Samples in turns, and what is measured beside them.
 #include "timing.h"
-#include "attune/detail/registration.h"
 #include "attune/context.h"
+#include "attune/detail/registration.h"
 #include "bench/cases/case.h"
 #include "bench/cases/machine.h"
 #include "tools/error.h"

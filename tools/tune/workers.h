@@ -20,8 +20,8 @@ struct Verdict {
 struct Times {
     std::vector<std::vector<double>> seconds;
     std::string failure;
-    PeakLimit limit;          // where it was asked for and is known
-    double foreign_load = 0;  // CPU seconds of others per second
+    PeakLimit limit;               // where it was asked for and is known
+    double foreign_load = 0;       // CPU seconds of others per second
     std::vector<double> products;  // of each candidate, as a share of the most that the machine makes; 0 where it is not known
     bool timed_out = false;        // the process ran longer than its limit
 

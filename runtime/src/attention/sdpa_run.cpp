@@ -207,7 +207,8 @@ SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
 
 SdpaCall slice_key_heads(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     SdpaCall part = call;
-    const std::int64_t group = call.sizes.query_heads / call.sizes.key_heads, first = begin * group, heads = (end - begin) * group;
+    const std::int64_t group = call.sizes.query_heads / call.sizes.key_heads, first = begin * group,
+                       heads = (end - begin) * group;
     auto cut = [](auto &view, int dimension, std::int64_t from, std::int64_t extent) {
         if (view.given()) view = part_of(view, dimension, from, extent);
     };

@@ -197,7 +197,8 @@ Status PreparedSdpaBackward::run(Context &context, CallStart start, std::string_
     if (Status s = run_backward(context, call_, choice_); !s.ok()) return s;
     if (of_key_)
         if (Status s = of_key_->run(state_of(context)); !s.ok()) return s;
-    record_call(state_of(context), choice_.tiles, call_.forward.op.name, start, [&] { return sizes_text(call_.forward.sizes); });
+    record_call(state_of(context), choice_.tiles, call_.forward.op.name, start,
+                [&] { return sizes_text(call_.forward.sizes); });
     if (call_.forward.op.id != OpId::sdpa_backward) return {};  // there are no such shapes
     record_shape(state_of(context), start, [&] {
         ShapeLine line = shape_line(call_.forward.op.name, call_.forward);

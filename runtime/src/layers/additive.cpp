@@ -108,8 +108,7 @@ Status find_separable(Context::State &context, const SdpaCall &call, std::vector
 struct FormChoices {
     AttentionChoice of_pairs, of_separable;
 };
-Status choose(const Context::State &context, SdpaCall call, const Op &op, std::string_view variant,
-              AttentionChoice &choice) {
+Status choose(const Context::State &context, SdpaCall call, const Op &op, std::string_view variant, AttentionChoice &choice) {
     call.op = op;
     return choose_attention(context, call, variant, choice);
 }

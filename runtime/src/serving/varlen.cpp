@@ -207,8 +207,8 @@ void record_sequences(ShapeRecord &record, PackedCall &p, const SdpaOptions &opt
         if (s.keys == 0) continue;
         square = square && s.queries == s.keys, one_query = one_query && s.queries == 1;
         if (s.queries > 1) (line.causal ? causal : open) = true;  // one query has the same keys either way
-        one_line = one_line && call.op.id == OpId::sdpa && line.exact && line.left < 0 && line.right < 0 && line.options.empty() &&
-                   line.length.empty() && !(causal && open);
+        one_line = one_line && call.op.id == OpId::sdpa && line.exact && line.left < 0 && line.right < 0 &&
+                   line.options.empty() && line.length.empty() && !(causal && open);
         all = {all.op,
                line.dtype,
                1,
