@@ -6,10 +6,10 @@
 # The static library NAME of the attention that the struct defines (attune/generator/attention.h), and its header <NAME.h>:
 # forward, with BACKWARD the gradients too. DTYPES of the tensors, default f32. HEAD_DIMS: kernels for query, key and value of
 # that size, and with `any` (the default) for all sizes. KINDS: what calls may ask for beside the struct; plain (the default)
-# causal masks, windows and lengths; scored also softcap, bias, ALiBi, boolean masks and sinks; training also dropout; weights the
-# output of weights. SCHEDULES: default prefill and decode; tiles are for head sizes that are given, where the target has matrix
-# tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
-# it native.
+# causal masks, windows and lengths; scored also softcap, bias, ALiBi, boolean masks and sinks; training also dropout; weights
+# the output of weights. SCHEDULES: default prefill and decode; tiles are for head sizes that are given, where the target has
+# matrix tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and
+# without it native.
 # Numbers come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where there is one, else they are those of sdpa.
 # Ops, variants and symbols are named user_<NAME>..., as none of the library is.
 #
@@ -24,7 +24,11 @@ function(attune_add_attention name)
 
   # The user's struct, in a program that makes kernels and one that writes the C++ of the library.
   file(CONFIGURE OUTPUT ${folder}/definition.cpp CONTENT
-    "#include \"${source}\"\n#include \"generators/attention/equations/register_attention.h\"\n\nstatic const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");\n")
+"#include \"${source}\"
+#include \"generators/attention/equations/register_attention.h\"
+
+static const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");
+")
   attune_need_parts(shared mask_blocks_generator attention_generator generator_math)
   attune_need_parts(generators sdpa_generator sdpa_backward_generator mask_blocks_program)
   attune_need_parts(describe describe_attention)
@@ -163,7 +167,8 @@ endmacro()
 
 # Kernels of one type and target, in `library` of the caller.
 function(attune_add_user_kernels name dtype target)
-  set(header ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention/${name}.h)  # what is wrong with the struct is said where this is made
+  # What is wrong with the struct is said where this is made.
+  set(header ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention/${name}.h)
   set(sums_f64 f32)
   if(dtype STREQUAL "f64")
     set(sums_f64 f64)
@@ -229,9 +234,9 @@ function(attune_add_user_kernels name dtype target)
   set(ATTUNE_USER_ROWS "${ATTUNE_USER_ROWS}" PARENT_SCOPE)
 endfunction()
 
-# One kernel of dtype, head_dim, kind and target of the caller: `schedule/class`, of the generator `registered`, with the numbers of
-# `op` or else of `like`, of another kind where this one has none. Nothing where there are no numbers: such a target has no such
-# schedule.
+# One kernel of dtype, head_dim, kind and target of the caller: `schedule/class`, of the generator `registered`, with the
+# numbers of `op` or else of `like`, of another kind where this one has none. Nothing where there are no numbers: such a target
+# has no such schedule.
 macro(attune_add_user_kernel name registered op like schedule_and_class params)
   string(REPLACE "/" ";" fields "${schedule_and_class};")
   list(GET fields 0 schedule)

@@ -124,9 +124,9 @@ function(attune_add_kernel name)
   set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endfunction()
 
-# attune_write_tables(): a table for each op, of its variants that are linked in, each an object that the linker takes where code
-# names the op. Symbols are declared here and not by the kernels' headers, so that a changed number recompiles one table and
-# nothing else of the runtime.
+# attune_write_tables(): a table for each op, of its variants that are linked in, each an object that the linker takes where
+# code names the op. Symbols are declared here and not by the kernels' headers, so that a changed number recompiles one table
+# and nothing else of the runtime.
 function(attune_write_tables)
   set(folder ${PROJECT_BINARY_DIR}/tables)
   set(sources ${folder}/shape_classes.cpp)
@@ -155,8 +155,8 @@ function(attune_write_tables)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/shape_classes.cpp.in ${folder}/shape_classes.cpp @ONLY)
   target_sources(attune PRIVATE ${sources})
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # In the archive that the linker looks into last: attune_fallback stands before it, if it is linked. Weak for programs that take
-  # all of both archives.
+  # In the archive that the linker looks into last: attune_fallback stands before it, if it is linked. Weak for programs that
+  # take all of both archives.
   configure_file(${PROJECT_SOURCE_DIR}/cmake/no_fallback.cpp.in ${folder}/no_fallback.cpp @ONLY)
   target_sources(attune_halide_runtime PRIVATE ${folder}/no_fallback.cpp)
   target_include_directories(attune_halide_runtime PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)

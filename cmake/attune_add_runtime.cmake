@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # attune_add_runtime(name halide-target): the static library <name> of Halide's runtime as kernels of the library call it, under
 # names of its own (lowering/halide_patches/private_runtime.h).
-add_executable(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp lowering/halide_patches/private_runtime.cpp)
+add_executable(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp
+  lowering/halide_patches/private_runtime.cpp)
 target_include_directories(attune_private_runtime PRIVATE ${ATTUNE_SOURCE_DIR})
 target_compile_options(attune_private_runtime PRIVATE ${ATTUNE_WARNINGS})
 set_target_properties(attune_private_runtime PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)

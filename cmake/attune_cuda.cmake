@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
-attune_add_generator_objects(attune_device_kernel lowering/device_generator_main.cpp lowering/halide_patches/private_runtime.cpp)
+attune_add_generator_objects(attune_device_kernel lowering/device_generator_main.cpp
+  lowering/halide_patches/private_runtime.cpp)
 set_target_properties(attune_device_kernel PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
 # What kernels call that Halide's own module does not have. Without clang there are no variants of it.

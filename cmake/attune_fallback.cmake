@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
-# attune_fallback: kernels of the target avx2 for an installed library that comes to another CPU than it was built for, where only the
-# root schedule would run, slowly and on one thread. For each op and type one or two that take any sizes and options; of keys that
-# the built targets have, too, so that on their CPUs dispatch chooses as without. No part of a default build: `cmake --install`
-# makes it, and the program that is installed with it.
-option(ATTUNE_FALLBACK "an installed library also has kernels of avx2, for CPUs other than those it was built for" ${PROJECT_IS_TOP_LEVEL})
+# attune_fallback: kernels of the target avx2 for an installed library that comes to another CPU than it was built for, where
+# only the root schedule would run, slowly and on one thread. For each op and type one or two that take any sizes and options;
+# of keys that the built targets have, too, so that on their CPUs dispatch chooses as without. No part of a default build:
+# `cmake --install` makes it, and the program that is installed with it.
+option(ATTUNE_FALLBACK "an installed library also has kernels of avx2, for CPUs other than those it was built for"
+  ${PROJECT_IS_TOP_LEVEL})
 set(attune_fallback_keys
-  "/0/(prefill/(short|long)/training|decode/g4/(training|scored)|rows//(weights|none)|tiles//training|blocks//none|panels/(many|row)/none)$")
+  prefill/short/training prefill/long/training decode/g4/training decode/g4/scored rows//weights rows//none tiles//training
+  blocks//none panels/many/none panels/row/none)
+list(JOIN attune_fallback_keys "|" attune_fallback_keys)
+set(attune_fallback_keys "/0/(${attune_fallback_keys})$")
 
 # Sets ATTUNE_HAS_FALLBACK: whether some built target is above avx2, and avx2 not built.
 macro(attune_choose_fallback)
@@ -19,8 +23,8 @@ macro(attune_choose_fallback)
   endif()
 endmacro()
 
-# attune_install_after_building(target): the target, which `all` leaves out, is made before what follows is installed. Tests, which
-# install side by side, have made it before: ATTUNE_INSTALL_AS_BUILT=1 in the environment.
+# attune_install_after_building(target): the target, which `all` leaves out, is made before what follows is installed. Tests,
+# which install side by side, have made it before: ATTUNE_INSTALL_AS_BUILT=1 in the environment.
 function(attune_install_after_building target)
   install(CODE "
     if(NOT \"\$ENV{ATTUNE_INSTALL_AS_BUILT}\")

@@ -2,9 +2,9 @@
 # The library: checks, dispatch, memory, threads. Included and not a subdirectory, because the kernels join it as objects
 # made by custom commands, and CMake wants those in the directory of the target.
 
-# attune_add_sources(group file...): sources of runtime/src that are one object of the archive. A program that calls one function
-# links the objects that it needs, each with what it names: so a group holds what every caller of one of its functions needs, and
-# no function that names another op's kernels. A name in one file is that of its group's others, too.
+# attune_add_sources(group file...): sources of runtime/src that are one object of the archive. A program that calls one
+# function links the objects that it needs, each with what it names: so a group holds what every caller of one of its functions
+# needs, and no function that names another op's kernels. A name in one file is that of its group's others, too.
 function(attune_add_sources group)
   list(TRANSFORM ARGN PREPEND runtime/src/ OUTPUT_VARIABLE files)
   list(TRANSFORM files APPEND .cpp)
@@ -12,8 +12,8 @@ function(attune_add_sources group)
   set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${group})
 endfunction()
 
-set(attune_headers additive.h additive_backward.h attune.h block_mask.h context.h detail/api.h detail/array_view.h detail/memory.h
-  detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h linear_backward.h
+set(attune_headers additive.h additive_backward.h attune.h block_mask.h context.h detail/api.h detail/array_view.h
+  detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h linear_backward.h
   masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h sdpa.h sdpa_backward.h status.h
   tensor.h variants.h varlen.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
@@ -32,9 +32,10 @@ add_library(attune::attune ALIAS attune)
 set_target_properties(attune PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 # A clean build reads headers longer than it compiles this.
 set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-attune_add_sources(core dispatch/cpu_features dispatch/lengths_column dispatch/op_call dispatch/shape_record dispatch/variant_table
-  device/device_backend device/device_call execution/constant_pages execution/context execution/halide_call
-  execution/processors execution/scratch execution/thread_team tensors/checks tensors/overlap tensors/tensor)
+attune_add_sources(core dispatch/cpu_features dispatch/lengths_column dispatch/op_call dispatch/shape_record
+  dispatch/variant_table device/device_backend device/device_call execution/constant_pages execution/context
+  execution/halide_call execution/processors execution/scratch execution/thread_team tensors/checks tensors/overlap
+  tensors/tensor)
 attune_add_sources(listing dispatch/variants)
 attune_add_sources(version dispatch/version)
 attune_add_sources(sdpa attention/sdpa)
@@ -62,8 +63,9 @@ attune_add_sources(multi_head layers/multi_head layers/multi_head_checks)
 attune_add_sources(multi_head_backward layers/multi_head_backward)
 attune_add_sources(masked_softmax softmax/masked_softmax)
 attune_add_sources(masked_softmax_backward softmax/masked_softmax_backward)
-# The archive becomes part of a shared object wherever a user makes one that calls it. There nothing is hidden: a program and its
-# plug-ins that hold copies of the library and share names share all of it, so that none calls into a copy that was unloaded.
+# The archive becomes part of a shared object wherever a user makes one that calls it. There nothing is hidden: a program and
+# its plug-ins that hold copies of the library and share names share all of it, so that none calls into a copy that was
+# unloaded.
 set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include ${PROJECT_BINARY_DIR}/include FILES ${attune_headers})
 # The headers are C++17, so that a project's own standard stays as it is.
@@ -71,5 +73,6 @@ target_compile_features(attune PUBLIC cxx_std_17 PRIVATE cxx_std_20)
 target_compile_options(attune PRIVATE ${ATTUNE_WARNINGS})
 include(cmake/attune_arguments.cmake)
 target_sources(attune PRIVATE ${attune_arguments_dir}/kernel_arguments.h)
-target_include_directories(attune PRIVATE runtime/src ${attune_arguments_dir} $<TARGET_PROPERTY:Halide::Runtime,INTERFACE_INCLUDE_DIRECTORIES>)
+target_include_directories(attune PRIVATE runtime/src ${attune_arguments_dir}
+  $<TARGET_PROPERTY:Halide::Runtime,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(attune PRIVATE attune_halide_runtime)

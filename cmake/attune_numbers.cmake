@@ -34,8 +34,8 @@ endfunction()
 #   ATTUNE_NUMBERS_<op>_<target>_<key>     "chunk=128;tile_q=64;..."
 #   ATTUNE_PROVENANCE_<op>_<target>_<key>  one line
 # in the caller. A record of attention stands for each of its "kinds", ["plain"] if it names none. The first file that has a
-# key wins. Numbers of a record with "absent": true are "absent": the target, and those that fall back to it, have no such variant
-# although one of its own fallbacks may.
+# key wins. Numbers of a record with "absent": true are "absent": the target, and those that fall back to it, have no such
+# variant although one of its own fallbacks may.
 function(attune_read_numbers op target)
   set(files ${ARGN})
   if(NOT files)
@@ -209,7 +209,8 @@ function(attune_schedule_path result)
   set(${result} "${folders}" PARENT_SCOPE)
 endfunction()
 
-# attune_check_schedule_path(source_dir folders): every <op>/<target>.json of the folders is of an op of the project and a target.
+# attune_check_schedule_path(source_dir folders): every <op>/<target>.json of the folders is of an op of the project and a
+# target.
 function(attune_check_schedule_path source_dir folders)
   set(ATTUNE_SOURCE_DIR ${source_dir})
   attune_read_targets()
@@ -276,8 +277,8 @@ function(attune_variant_name result op dtype head_dim target schedule class kind
   set(${result} ${name} PARENT_SCOPE)
 endfunction()
 
-# attune_hash_algorithm(op file...): ATTUNE_ALGORITHM_<op>, a hash of the equations, for the provenance of what was found for them.
-# Licence lines do not count.
+# attune_hash_algorithm(op file...): ATTUNE_ALGORITHM_<op>, a hash of the equations, for the provenance of what was found for
+# them. Licence lines do not count.
 function(attune_hash_algorithm op)
   set(all "")
   foreach(file IN LISTS ARGN)

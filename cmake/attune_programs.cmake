@@ -43,15 +43,15 @@ function(attune_need_parts result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
-# attune_need_instruction_modules(result): the objects of lowering/instructions that take the place of Halide's modules for AVX-512
-# and AMX in a program.
+# attune_need_instruction_modules(result): the objects of lowering/instructions that take the place of Halide's modules for
+# AVX-512 and AMX in a program.
 function(attune_need_instruction_modules result)
   if(NOT TARGET attune_instruction_modules)
     find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15
       llvm-as-14)
     if(NOT ATTUNE_LLVM_AS)
-      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: llvm) "
-        "or name it in ATTUNE_LLVM_AS")
+      message(FATAL_ERROR "attune: making kernels needs llvm-as of LLVM 14 to 21, which is not found: install it (Debian: "
+        "llvm) or name it in ATTUNE_LLVM_AS")
     endif()
     set(folder ${ATTUNE_SOURCE_DIR}/lowering/instructions)
     set(script ${ATTUNE_SOURCE_DIR}/cmake/embed_module.cmake)
@@ -114,8 +114,8 @@ macro(attune_find_halide who)
   endif()
 endmacro()
 
-# attune_use_jemalloc(): programs of Halide take it, where there is one. They allocate small nodes by the million, and walk through
-# them again and again: with the allocator of glibc kernels for CPUs take 1.1 times as long, those for devices 1.5.
+# attune_use_jemalloc(): programs of Halide take it, where there is one. They allocate small nodes by the million, and walk
+# through them again and again: with the allocator of glibc kernels for CPUs take 1.1 times as long, those for devices 1.5.
 function(attune_use_jemalloc)
   find_library(ATTUNE_JEMALLOC jemalloc)
   get_target_property(libraries Halide::Halide INTERFACE_LINK_LIBRARIES)
@@ -171,7 +171,8 @@ endfunction()
 function(attune_list_generator list line)
   get_property(given GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
   if(NOT given)
-    # A deferred call, its arguments too, reads variables in the scope of that folder, which may know neither of Halide nor of us.
+    # A deferred call, its arguments too, reads variables in the scope of that folder, which may know neither of Halide nor of
+    # us.
     set_property(GLOBAL PROPERTY ATTUNE_LISTED_HALIDE "${Halide_VERSION}")
     cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL attune_write_generators)
   endif()

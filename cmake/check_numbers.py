@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Checks records of tuned numbers against their spaces: check_numbers.py SCHEDULES OP[=LIKE]:FILE...
 
-SCHEDULES is the folder schedules/ of a tree or a package. <op>/space.json (its form: tools/tune/space_file.h), or that of LIKE for
-an attention of a user, says which numbers are legal; a schedule without a space may be one that <op>/tuned has records for. Each
-wrong record is a line; then the exit code is 1. Constraints on the size of a cache are left to the tuner: the numbers may be for
-another machine.
+SCHEDULES is the folder schedules/ of a tree or a package. <op>/space.json (its form: tools/tune/space_file.h), or that of LIKE
+for an attention of a user, says which numbers are legal; a schedule without a space may be one that <op>/tuned has records for.
+Each wrong record is a line; then the exit code is 1. Constraints on the size of a cache are left to the tuner: the numbers may
+be for another machine.
 """
 import json
 import pathlib

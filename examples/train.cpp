@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Document 003, attention in sequence-to-sequence models: its decoder, learned. A recurrent decoder asks the states of the encoder
-// at each step and is trained to write a sequence of numbers from behind; that it has to look from right to left is told by the
-// gradients alone. usage: attune_train [PICTURE.svg]
+// Document 003, attention in sequence-to-sequence models: its decoder, learned. A recurrent decoder asks the states of the
+// encoder at each step and is trained to write a sequence of numbers from behind; that it has to look from right to left is
+// told by the gradients alone.
+// usage: attune_train [PICTURE.svg]
 #include "draw.h"
 #include <algorithm>
 #include <numeric>

@@ -61,8 +61,8 @@ def chart(run):
     for dtype in sorted(run.peaks):
         shapes = [s for s in run.shapes if s.dtype == dtype and s not in decode and s.measured()]
         if shapes:
-            lines, y = bars(run, y, f"Share of the peak of multiply-adds, {dtype}", f"peak {run.peak(dtype):.0f} GFLOP/s", shapes,
-                            run.share)
+            lines, y = bars(run, y, f"Share of the peak of multiply-adds, {dtype}", f"peak {run.peak(dtype):.0f} GFLOP/s",
+                            shapes, run.share)
             body += lines
     if decode:
         lines, y = bars(run, y, "Decode: share of a plain sum over the same keys and values", "plain sum", decode,

@@ -212,8 +212,9 @@ def shape_table(run, shape):
         if c.error:
             lines.append(f"| {name} | {c.error} |" + " |" * (len(head) - 2))
             continue
-        fields = [name + (" (busy)" if run.busy(c) else ""), ms(c.best), ms(c.median), f"{c.entry['spread']:.1%}" if c.entry["samples"] > 1 else "one call",
-                  f"{c.rate:.2f}", share_text(run.share(c)),
+        fields = [name + (" (busy)" if run.busy(c) else ""), ms(c.best), ms(c.median),
+                  f"{c.entry['spread']:.1%}" if c.entry["samples"] > 1 else "one call", f"{c.rate:.2f}",
+                  share_text(run.share(c)),
                   f"{root.best / c.best:.1f}" if root else "-", mib(c)]
         if decode:
             read = c.entry.get("read_fraction")
@@ -232,11 +233,11 @@ def markdown(run, plain, chart):
                   f"over the run (least {min(peaks):.1f}, median {statistics.median(peaks):.1f}).", ""]
     cells = [c for s in run.shapes for c in s.measured()]
     busy = sum(map(run.busy, cells))
-    lines += [f"**{busy} of {len(cells)} cells, marked (busy), were measured while other work ran on the machine: their rates are too low.**",
-              ""] if busy else []
+    lines += [f"**{busy} of {len(cells)} cells, marked (busy), were measured while other work ran on the machine: their rates "
+              "are too low.**", ""] if busy else []
     lines += [f"Plain sum over 256 MiB: {float(c['read_bandwidth']) * 1e-9:.1f} GB/s.", "",
-              "Times: best and median of the samples; spread: 10th to 90th percentile over the median. Rates and shares are of the "
-              "best time against the best peak of the run; useful FLOPs count only the pairs that the masks keep. "
+              "Times: best and median of the samples; spread: 10th to 90th percentile over the median. Rates and shares are of "
+              "the best time against the best peak of the run; useful FLOPs count only the pairs that the masks keep. "
               "Share of a plain sum: median over pairs (sum, call) taken in turns.", "", f"![share of the peak]({chart})", ""]
     if c["variants_not_run_here"] != "none":
         lines += ["Variants that this machine cannot run:", "", *(f"* {v}" for v in c["variants_not_run_here"].split("; ")), ""]

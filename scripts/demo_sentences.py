@@ -100,7 +100,8 @@ def check(folder):
     good = True
 
     def compare(what, got, expected, in_f32):
-        # At most twice the error of the plain computation in f32, and four units of the largest number (tests/support/error_rule.h).
+        # At most twice the error of the plain computation in f32, and four units of the largest number
+        # (tests/support/error_rule.h).
         nonlocal good
         error, of_plain = np.abs(got - expected).max(), np.abs(in_f32 - expected).max()
         bound = 2 * of_plain + 4 * np.finfo(np.float32).eps * np.abs(expected).max()

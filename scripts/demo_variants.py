@@ -90,7 +90,8 @@ def main(bench, folder):
     pair = [r for r in rows if r not in large]
     lines = table("The sentence pair (2 sentences, 12 heads of 32 channels, padding skipped):", pair, peak)
     lines += table("1 x 8 x 1024 x 1024 x 64 (batch, heads, queries, keys, channels):", large, peak)
-    lines.append(f"Target {context['target']}, {context['threads']} threads; FMA peak measured in the same run: {peak * 1e-9:.0f} GFLOP/s.")
+    lines.append(f"Target {context['target']}, {context['threads']} threads; FMA peak measured in the same run: "
+                 f"{peak * 1e-9:.0f} GFLOP/s.")
     others = cores_of_others(rows)
     if others > BUSY:
         lines.append(f"Other programs used {others:.1f} cores meanwhile: figures to rely on need an idle machine.")

@@ -20,8 +20,8 @@ def zeros_like(array):
 
 
 def aligned(array):
-    """The array itself if it is contiguous, may be written and begins at a line, else a copy that does: OpenVINO refuses one that is
-    read-only, as what NumPy broadcasts is."""
+    """The array itself if it is contiguous, may be written and begins at a line, else a copy that does: OpenVINO refuses one
+    that is read-only, as what NumPy broadcasts is."""
     if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % LINE == 0:
         return array
     copy = zeros_like(array)

@@ -14,7 +14,8 @@ PREFILL = Problem(1, 8, 8, 1024, 1024, 64)
 WIDE = Problem(1, 8, 8, 2048, 2048, 128)
 BERT = Problem(8, 12, 12, 128, 128, 64, lengths=True)
 VIT = Problem(8, 12, 12, 197, 197, 64)
-# Keys that all heads share, of 512 channels, which are the values too, and 64 for positions; and the same where each head has its own.
+# Keys that all heads share, of 512 channels, which are the values too, and 64 for positions; and the same where each head has
+# its own.
 LATENT = Problem(1, 128, 1, 1, 4096, 576, value_dim=512)
 APART = Problem(1, 16, 16, 1, 4096, 192, "bf16", value_dim=128)
 DECODE, LONG_DECODE = (Problem(1, 32, 8, 1, keys, 128) for keys in (4096, 32768))

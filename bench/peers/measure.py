@@ -113,9 +113,9 @@ def quantile(values, at):
 
 
 def rest():
-    """Until this process has stopped computing: threads of OpenMP and onnxruntime spin for some milliseconds after a call, and the
-    next program would share its cores with them. Some kernels count the time of a process at ticks of 4 ms only, so one window
-    without any says nothing yet."""
+    """Until this process has stopped computing: threads of OpenMP and onnxruntime spin for some milliseconds after a call, and
+    the next program would share its cores with them. Some kernels count the time of a process at ticks of 4 ms only, so one
+    window without any says nothing yet."""
     quiet = 0
     for _ in range(50):
         used = time.process_time()

@@ -95,5 +95,6 @@ def targets(results):
         row(f"{cell}: times FlexAttention", cell, ("torch FlexAttention",), lambda r: r.ratio("torch FlexAttention"), times)
     for cuts, limit in (("equal", 0.2), ("random", 0.35)):
         cell = cells_users.documents_name(cuts)
-        row(f"{cell}: time / dense", cell, (cells_users.DENSE,), lambda r: 1 / r.ratio(cells_users.DENSE), limit, at_least=False)
+        row(f"{cell}: time / dense", cell, (cells_users.DENSE,), lambda r: 1 / r.ratio(cells_users.DENSE), limit,
+            at_least=False)
     return rows

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is computed: of each block of queries by a block of keys, which keys a mask lets some query see (block_mask.h). Where the
-// interval of the mask over the block tells, that is all; else every pair is asked.
+// What is computed: of each block of queries by a block of keys, which keys a mask lets some query see (block_mask.h). Where
+// the interval of the mask over the block tells, that is all; else every pair is asked.
 #pragma once
 #include "generators/attention/equations/score.h"
 

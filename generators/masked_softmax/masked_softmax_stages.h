@@ -15,8 +15,8 @@ struct MaskedSoftmaxInputs {
     Halide::Func lengths;  // (i, b), int32
     Halide::Expr keys;     // extent of j
     Halide::Expr seed;     // bool: a masked score is -1e6, not -inf
-    // (j, i, h, b), what lies where out will. Where it is defined, its row and the next row of scores are read while weights are
-    // computed: out finds its lines in the cache when it is stored, and the next row its scores.
+    // (j, i, h, b), what lies where out will. Where it is defined, its row and the next row of scores are read while weights
+    // are computed: out finds its lines in the cache when it is stored, and the next row its scores.
     Halide::Func destination;
     Halide::Expr rows;              // extent of i
     Halide::Expr no_bits;           // int32: 0, which a compiler does not know

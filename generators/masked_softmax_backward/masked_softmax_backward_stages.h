@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is computed: the gradient of a softmax by its scores, p (g - sum p g) for each row, from its weights p and the gradient g
-// by them. A weight of 0 takes no part, whatever its gradient is. No tile, no vector width, no target.
+// What is computed: the gradient of a softmax by its scores, p (g - sum p g) for each row, from its weights p and the gradient
+// g by them. A weight of 0 takes no part, whatever its gradient is. No tile, no vector width, no target.
 //
 // The sum is kept for each place in a block of keys over all blocks, then combined: a result depends on `block` and on nothing
 // else of the schedule. Loop names: e place in block, j key, i query, h head, b batch. Layout innermost first.

@@ -38,8 +38,8 @@ Expr tanh_f32(Expr x) {
 }
 
 Expr tanh_f64(Expr x) {
-    // Near 0 the continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ... 15))), error 1.1e-17 for |x| <= 0.65, written as x plus a
-    // small part so that the rounding of the quotient counts little. Elsewhere 1 - 2 / (e^2|x| + 1), which cancels little.
+    // Near 0 the continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ... 15))), error 1.1e-17 for |x| <= 0.65, written as x plus
+    // a small part so that the rounding of the quotient counts little. Elsewhere 1 - 2 / (e^2|x| + 1), which cancels little.
     static const std::vector<double> p = {-1.0 / 2027025, -2.0 / 6825, -1.0 / 45, -1.0 / 3};
     static const std::vector<double> q = {1.0 / 2027025, 2.0 / 6435, 1.0 / 39, 7.0 / 15, 1.0};
     const Type t = x.type(), bits = UInt(64);

@@ -7,8 +7,8 @@
 namespace attune {
 using namespace Halide;
 
-// The vector by which a row goes in, or a column comes out; the other way round, too. Passes take the bits of a place in a group
-// from the last on.
+// The vector by which a row goes in, or a column comes out; the other way round, too. Passes take the bits of a place in a
+// group from the last on.
 Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
     const int group = 1 << group_bits;
     const Expr within = row_or_column % group;
@@ -56,8 +56,8 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
         source(row_block * vectors + of_row, column_block * side + vector / read_together * read_together + within);
 
     const int last = std::countr_zero(unsigned(read_together / unit)) - 1, size = int(bits.size());
-    // Which element of the stage before, in bits, and which of its vectors, comes to a place: one bit of the vector's number goes
-    // for one of the place, within groups for the last of their bits, and the others for the first.
+    // Which element of the stage before, in bits, and which of its vectors, comes to a place: one bit of the vector's number
+    // goes for one of the place, within groups for the last of their bits, and the others for the first.
     auto before = [&](int pass, const std::vector<Expr> &to, const Expr &v) {
         std::vector<Expr> from = to;
         const auto units = from.begin() + unit_bits, groups_end = units + group_bits;

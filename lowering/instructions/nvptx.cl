@@ -28,8 +28,9 @@ ATTUNE_DEVICE Floats attune_multiply_tf32(Words a, Words b, Floats sum) {
             : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "f"(sum.x), "f"(sum.y), "f"(sum.z), "f"(sum.w));
     return (Floats){d0, d1, d2, d3};
 }
-// Of f32: a number is the nearest tf32 and what that leaves out, 12 bits. Their product is three: without that of what both leave
-// out, 2^-24 of it on average. Infinite numbers, and those within 2^-12 of them, leave out what makes a NaN of any product.
+// Of f32: a number is the nearest tf32 and what that leaves out, 12 bits. Their product is three: without that of what both
+// leave out, 2^-24 of it on average. Infinite numbers, and those within 2^-12 of them, leave out what makes a NaN of any
+// product.
 ATTUNE_DEVICE Words attune_nearest_tf32(Words x) { return x + 0x1000u; }  // and bits that the instruction does not take
 ATTUNE_DEVICE Words attune_behind_tf32(Words x) {
     union {

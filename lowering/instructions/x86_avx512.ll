@@ -1,7 +1,7 @@
 ; SPDX-License-Identifier: MIT
-; Instructions of AVX-512 that Halide 21 and LLVM 21 have no expression for, as functions that a Call names. The module takes the
-; place of Halide's own of that name in the programs that make kernels. A Call of vector type finds the function whose name ends in
-; x16 and calls it once for each 16 lanes; a scalar finds that without.
+; Instructions of AVX-512 that Halide 21 and LLVM 21 have no expression for, as functions that a Call names. The module takes
+; the place of Halide's own of that name in the programs that make kernels. A Call of vector type finds the function whose name
+; ends in x16 and calls it once for each 16 lanes; a scalar finds that without.
 
 ; The nearest integer, ties to even, of a float of any size: vrndscaleps. 8: ties to even, and no exception for a lost fraction.
 declare <16 x float> @llvm.x86.avx512.mask.rndscale.ps.512(<16 x float>, i32, <16 x float>, i16, i32)
@@ -35,9 +35,9 @@ define weak_odr float @attune_scaled(float %factor, float %n) nounwind alwaysinl
   ret float %s
 }
 
-; Functions that Halide's code generation calls by name where a kernel has their patterns. Their names and types are an interface of
-; Halide 21.0.0 (test lowering.modules knows if one is missing); a function that is missing is an undefined symbol of the first kernel
-; with its pattern.
+; Functions that Halide's code generation calls by name where a kernel has their patterns. Their names and types are an
+; interface of Halide 21.0.0 (test lowering.modules knows if one is missing); a function that is missing is an undefined symbol
+; of the first kernel with its pattern.
 
 ; Rounding to bf16, ties to even. Of two vectors the second is the lower half; of four floats there is a masked form alone.
 declare <32 x i16> @llvm.x86.avx512bf16.cvtne2ps2bf16.512(<16 x float>, <16 x float>)

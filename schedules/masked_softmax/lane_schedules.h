@@ -5,8 +5,8 @@
 
 namespace attune {
 
-// A block is `block_rows` rows, each of which its lanes share; of one row where lanes are more than reach each other, which then
-// meet in shared memory.
+// A block is `block_rows` rows, each of which its lanes share; of one row where lanes are more than reach each other, which
+// then meet in shared memory.
 void schedule_softmax_lanes(SoftmaxLaneStages &, Halide::Func out, const SoftmaxLanes &, int block_rows);
 
 // By the instructions of CUDA; for any other target by plain expressions and shared memory alone.

@@ -30,18 +30,19 @@ void schedule_backward(BackwardStages &, const std::vector<Halide::Func> &output
 // products stays in L1; head_dim is known.
 void schedule_backward_matrix_tiles(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
                                     const Halide::Target &, int head_dim);
-// The same where terms are no products. Gradients of query, key and weights add up block by block in L1, of each vector of channels
-// in turn: a term is computed once for all of them, in registers.
+// The same where terms are no products. Gradients of query, key and weights add up block by block in L1, of each vector of
+// channels in turn: a term is computed once for all of them, in registers.
 void schedule_backward_terms(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
                              const Halide::Target &);
 // The same of capture_stages, which have no gradients of channels.
 void schedule_captures(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
 
-// The same of captured_stages. What pairs add is computed for a tile, lanes are keys; then it is added to its elements pair by pair,
-// which may be anywhere.
+// The same of captured_stages. What pairs add is computed for a tile, lanes are keys; then it is added to its elements pair by
+// pair, which may be anywhere.
 void schedule_captured(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
 
-// Parts of those. The scores of a tile, wanted in the loop `tile`; a sum over a tile, a register tile wanted in the loop `rows`.
+// Parts of those. The scores of a tile, wanted in the loop `tile`; a sum over a tile, a register tile wanted in the loop
+// `rows`.
 void require_tuning(const BackwardTuning &, int lanes);
 void schedule_backward_scores(const BackwardStages &, const BackwardTile &, const Halide::LoopLevel &tile,
                               const BackwardTuning &, int lanes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The warps of a block walk the rows of the other side together, as those of cuda_mma.cpp walk keys. Of a chunk in shared memory
-// they take 16 rows at a time, for which a lane has scores, gradients of the weights and what the rows count in registers.
+// The warps of a block walk the rows of the other side together, as those of cuda_mma.cpp walk keys. Of a chunk in shared
+// memory they take 16 rows at a time, for which a lane has scores, gradients of the weights and what the rows count in
+// registers.
 #include "schedules/sdpa/fragment_schedules.h"
 
 namespace attune {

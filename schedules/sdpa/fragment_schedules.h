@@ -24,7 +24,8 @@ struct FragmentBlock {
     const FragmentVars &v;
     const FragmentShape &shape;
 
-    // The update of a result over what its lanes hold: a block is one tile, a lane writes its rows. Returns the loop over lanes.
+    // The update of a result over what its lanes hold: a block is one tile, a lane writes its rows. Returns the loop over
+    // lanes.
     Halide::LoopLevel deal_to_lanes(Halide::Func out, const Halide::RVar &element, const Halide::RVar &slot,
                                     const Halide::RVar &tile) const;
     // Constant extents, or what a lane holds would be no registers.
@@ -39,8 +40,8 @@ struct FragmentBlock {
     void staging(Halide::Func words, int rows, const Halide::LoopLevel &) const;
     // Operands of own rows, for products within the loops of a block.
     void own(OwnWords &, const Halide::LoopLevel &block, const std::vector<FragmentProduct> &) const;
-    // An update of what lanes hold that takes up chunks: loops of a lane within those of the block, innermost first. Returns the
-    // loop over lanes.
+    // An update of what lanes hold that takes up chunks: loops of a lane within those of the block, innermost first. Returns
+    // the loop over lanes.
     Halide::LoopLevel take_up(Halide::Func running, int update, const std::vector<Halide::VarOrRVar> &of_lane,
                               const std::vector<Halide::VarOrRVar> &of_block) const;
     // Rarely computed, so it is short. of_row: what is computed of one row.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// As prefill, with products of pairs of bf16. The values of a chunk are packed in pairs of keys by each task that reads them: beside
-// the products of a tile that is little, and what is held follows the chunk and not the keys. A key's pairs of channels lie in
-// memory as they are.
+// As prefill, with products of pairs of bf16. The values of a chunk are packed in pairs of keys by each task that reads them:
+// beside the products of a tile that is little, and what is held follows the chunk and not the keys. A key's pairs of channels
+// lie in memory as they are.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Split-KV for more rows than decode takes: one task is one chunk of keys of one key head, and lanes are the rows, which are the
-// queries of all heads that share the key head. Within a task it is prefill.
+// Split-KV for more rows than decode takes: one task is one chunk of keys of one key head, and lanes are the rows, which are
+// the queries of all heads that share the key head. Within a task it is prefill.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <algorithm>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Gradients of additive attention in NumPy: a score is a bias of no other score, whose gradient is that of the scores; the rest is
-the chain rule through tanh and the projections."""
+"""Gradients of additive attention in NumPy: a score is a bias of no other score, whose gradient is that of the scores; the rest
+is the chain rule through tanh and the projections."""
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,14 +33,14 @@ def additive_backward(query, key, value, grad_out, layer, options, grad_lse=None
     scale = dtype(1 if options.scale is None else options.scale)
     scores = scale * (sum_over(q, k_of_head, lambda a, b, c: w[c] * np.tanh(a + b), dtype, order) + dtype(layer.b_score))
     plain = type(options)(**{**options.__dict__, "bias": scores, "scale": 1})
-    of = sdpa_backward(np.zeros((*q.shape[:3], 1), np.float32), np.zeros((*k.shape[:3], 1), np.float32), value, grad_out, grad_lse,
-                       plain, dtype, order, parts)
+    of = sdpa_backward(np.zeros((*q.shape[:3], 1), np.float32), np.zeros((*k.shape[:3], 1), np.float32), value, grad_out,
+                       grad_lse, plain, dtype, order, parts)
     by_sum = scale * of.bias
     t = np.tanh(q[:, :, :, None] + k_of_head[:, :, None])
     slopes = parts(by_sum[..., None] * w * (1 - t * t))
     by_q = sum_of(slopes, [3], dtype, order)
-    by_k = sum_of(sum_of(slopes, [2], dtype, order).reshape(q.shape[0], key_heads, heads // key_heads, *k.shape[2:]), [2], dtype,
-                  order)
+    by_head = sum_of(slopes, [2], dtype, order)
+    by_k = sum_of(by_head.reshape(q.shape[0], key_heads, heads // key_heads, *k.shape[2:]), [2], dtype, order)
     by_w = sum_of(parts(by_sum[..., None] * t), [0, 1, 2, 3], dtype, order)
 
     def back(x, weight, bias, grad):

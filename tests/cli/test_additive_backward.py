@@ -13,10 +13,11 @@ ALL = ("query", "key", "value", "w_query", "w_key", "w_score")
 def check(problem, *words, options=Options(), dtype=np.float32, wanted=ALL, grad_lse=None, b_score=0, **given):
     arrays = [problem.load(name) for name in ("q", "k", "v", "do")]
     load = lambda name, file: problem.load(file) if name in wanted else None
-    layer = Additive(problem.load("wq"), problem.load("wk"), load("b_query", "bq"), load("b_key", "bk"), problem.load("w"), b_score)
+    layer = Additive(problem.load("wq"), problem.load("wk"), load("b_query", "bq"), load("b_key", "bk"), problem.load("w"),
+                     b_score)
     got = problem.gradients(*words, wanted=wanted, **given)
-    judge_gradients(got.get, lambda dtype, order, **how: reference(*arrays, layer, options, grad_lse, dtype, order, **how), dtype,
-                    wanted)
+    judge_gradients(got.get, lambda dtype, order, **how: reference(*arrays, layer, options, grad_lse, dtype, order, **how),
+                    dtype, wanted)
     return got
 
 

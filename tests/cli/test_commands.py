@@ -45,7 +45,8 @@ def test_doctor(attune, variants):
     done = attune("doctor")
     assert done.returncode == 0 and done.stderr == ""
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("  ")}
-    assert {"cpu", "features", "threads", "gpu", "cmake", "ninja", "python3", "nvcc", "ptxas", "halide", "generic"} <= set(lines)
+    assert {"cpu", "features", "threads", "gpu", "cmake", "ninja", "python3", "nvcc", "ptxas", "halide",
+            "generic"} <= set(lines)
     assert re.search(r"^  threads +\d+ by default, limited by the (affinity|cgroup CPU quota|library); \d+ of \d+ processors "
                      r"allowed, CPU quota (none|[\d.e+]+)$", lines["threads"])
     for v in variants:
@@ -67,8 +68,8 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "kv-append", "merge", "masked-softmax", "linear", "batch-dot",
-            "dropout-mask", "linear-backward", "masked-softmax-backward", "mha-backward")
+COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "kv-append", "merge", "masked-softmax",
+            "linear", "batch-dot", "dropout-mask", "linear-backward", "masked-softmax-backward", "mha-backward")
 
 
 @pytest.mark.parametrize("version, will_do", [("3.28.0", True), ("3.28", True), ("4.1.2", True), ("3.27.9", False),
@@ -82,7 +83,8 @@ def test_doctor_asks_cmake_for_its_version(attune, tmp_path, version, will_do):
     assert ("needed: 3.28 or later" in line) != will_do, line
 
 
-@pytest.mark.parametrize("where, name", [("share/cmake/Halide", "PATH"), ("lib64/cmake/Halide", "CMAKE_PREFIX_PATH"), ("any", "Halide_DIR")])
+@pytest.mark.parametrize("where, name", [("share/cmake/Halide", "PATH"), ("lib64/cmake/Halide", "CMAKE_PREFIX_PATH"),
+                                         ("any", "Halide_DIR")])
 def test_doctor_looks_for_halide(attune, tmp_path, where, name):
     folder = tmp_path / where
     folder.mkdir(parents=True)
@@ -93,7 +95,8 @@ def test_doctor_looks_for_halide(attune, tmp_path, where, name):
     assert "not found" in line() and "pip install halide==21.0.0" in line()
     (folder / "HalideConfigVersion.cmake").write_text('set(PACKAGE_VERSION "19.0.1")\n')
     assert str(folder) in line() and "version 19.0.1, needed: 21.0.0" in line()
-    (folder / "HalideConfigVersion.cmake").write_text('# of Halide\nset(PACKAGE_VERSION "21.0.0")\nset(PACKAGE_VERSION_EXACT)\n')
+    (folder / "HalideConfigVersion.cmake").write_text(
+        '# of Halide\nset(PACKAGE_VERSION "21.0.0")\nset(PACKAGE_VERSION_EXACT)\n')
     assert str(folder) in line() and "version 21.0.0 (" in line() and "needed" not in line()
 
 
@@ -122,8 +125,8 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
                      "grad-b-out grad-bias grad-slopes grad-sinks"),
     ("linear-backward", f"x weight grad-out grad-x grad-weight grad-bias {CALL}"),
     ("masked-softmax-backward", f"scores in-out grad-out grad-scores valid-lens fill {CALL}"),
-    ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks {DROPOUT} "
-               f"{CALL}"),
+    ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks "
+               f"{DROPOUT} {CALL}"),
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
     ("merge", "out-a lse-a out-b lse-b out lse dtype threads"),
     ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),

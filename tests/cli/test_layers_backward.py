@@ -113,7 +113,8 @@ def test_masked_softmax_of_other_ranks(softmax, shape, lens):
 
 def test_masked_softmax_of_a_forward_in_files(softmax, attune):
     softmax.save(lens=np.array([2, 0], np.int32))
-    done = attune("run", "masked-softmax", "--scores", "s.npy", "--valid-lens", "lens.npy", "--out", "p.npy", cwd=softmax.folder)
+    done = attune("run", "masked-softmax", "--scores", "s.npy", "--valid-lens", "lens.npy", "--out", "p.npy",
+                  cwd=softmax.folder)
     assert done.returncode == 0, done.stderr
     expected = check_softmax(softmax, lens=np.array([2, 0]))
     for words in ((), ("--valid-lens", "lens.npy")):  # the weights say what is masked

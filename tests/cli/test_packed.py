@@ -195,7 +195,8 @@ def test_bad_merge(merge):
     merge.fails("--lse-a", lse_a="oa.npy")
 
 
-@pytest.mark.parametrize("words, causal", [((), None), (("--causal", "bottom-right"), "offset"), (("--causal", "offset"), "offset")])
+@pytest.mark.parametrize("words, causal", [((), None), (("--causal", "bottom-right"), "offset"),
+                                           (("--causal", "offset"), "offset")])
 def test_cache_lens(problem, words, causal):
     held = np.array([1, 2])
     problem.save(held=held)

@@ -43,7 +43,8 @@ def section_of(words):
 
 
 def test_every_option(commands):
-    """Where its command is, where the options of attention are, or where the function is of which the command gives gradients."""
+    """Where its command is, where the options of attention are, or where the function is of which the command gives
+    gradients."""
     shared = section_of(("run", "sdpa"))
     missing = []
     for words, options in commands.items():

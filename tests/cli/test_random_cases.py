@@ -211,7 +211,8 @@ def test_random_cases_of_sdpa(problem, variants):
 
 def test_random_cases_of_additive(additive, variants):
     additive.given = {name: additive.given[name] for name in ("query", "key", "value", "out")}
-    run_cases("additive", additive, variants, random_additive, ADDITIVE_CASES, (*SHARED, "f32", "f64", "rank 3", "rank 4", "forced"))
+    run_cases("additive", additive, variants, random_additive, ADDITIVE_CASES,
+              (*SHARED, "f32", "f64", "rank 3", "rank 4", "forced"))
 
 
 def test_random_cases_of_multi_head(mha, variants):

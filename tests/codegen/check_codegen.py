@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Makes a kernel by a generator, or takes a file, and says which instructions it should have or lack, and how often it has them.
+"""Makes a kernel by a generator, or takes a file, and says which instructions it should have or lack, and how often it has
+them.
 
 usage: check_codegen.py NAME [--file FILE | --generator PROGRAM --folder FOLDER --products P,P] [--in assembly|object|bitcode]
          [--contains REGEX]... [--lacks REGEX]... [--at-most N REGEX]... [-- PARAMETER...]

@@ -42,7 +42,8 @@ attune_check_refused(NAME chunks GENERATOR batch_dot PARAMS ${panels} tile_chunk
   MESSAGE "prefetch_tiles is for tile_chunks 0 and 1")
 attune_check_refused(NAME runs GENERATOR linear PARAMS ${row} prefetch_depth=128 prefetch_runs=1
   MESSAGE "prefetch_runs is for prefetch_depth of a chunk, 256")
-attune_check_refused(NAME runs_of_panels GENERATOR linear PARAMS ${row} tile_rows=4 tile_chunks=2 prefetch_depth=256 prefetch_runs=1
+attune_check_refused(NAME runs_of_panels GENERATOR linear PARAMS ${row} tile_rows=4 tile_chunks=2 prefetch_depth=256
+    prefetch_runs=1
   MESSAGE "prefetch_runs of panels is for tile_chunks 1 and no widened pairs")
 attune_check_refused(NAME abreast GENERATOR linear PARAMS ${row} tile_rows=4 abreast=4
   MESSAGE "chunks abreast are for few rows, by blocks")

@@ -22,8 +22,8 @@ def main():
         generator.chmod(0o755)
 
         def check(*arguments, products="assembly"):
-            result = subprocess.run([sys.executable, CHECK, "kernel", "--generator", generator, "--folder", folder, "--products",
-                                     products, *arguments], capture_output=True, text=True)
+            result = subprocess.run([sys.executable, CHECK, "kernel", "--generator", generator, "--folder", folder,
+                                     "--products", products, *arguments], capture_output=True, text=True)
             return result.returncode, (result.stdout + result.stderr).strip()
 
         cases = [

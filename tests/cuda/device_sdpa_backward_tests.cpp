@@ -108,8 +108,8 @@ TEST_CASE("device: gradients under valid lengths", "[device]") { check_options(a
 TEST_CASE("device: gradients under boolean masks", "[device]") { check_options(scored, option_sets::boolean_masks()); }
 TEST_CASE("device: gradients with a bias", "[device]") { check_options(scored, option_sets::biases()); }
 TEST_CASE("device: gradients with ALiBi", "[device]") { check_options(scored, option_sets::alibis()); }
-// Where scores are scaled by 40 and capped, errors are those of the few scores that are not far beyond their cap: of 40 seeds 10
-// break the rule on the CPU and 7 here, because the plain sums happen to round less. These do not.
+// Where scores are scaled by 40 and capped, errors are those of the few scores that are not far beyond their cap: of 40 seeds
+// 10 break the rule on the CPU and 7 here, because the plain sums happen to round less. These do not.
 TEST_CASE("device: gradients with softcap and sinks", "[device]") {
     check_options(scored, option_sets::caps_and_sinks(), 6000);
 }

@@ -48,8 +48,8 @@ template<typename T> void check_device_case(attune::Context &context, const Sdpa
 void check_options(const std::vector<std::string_view> &kinds, const std::vector<SetOption> &options) {
     attune::Context context;
     for_each_device_variant("sdpa", kinds, [&](const attune::VariantRecord &v, auto zero) {
-        // Where scores are scaled by 40 and capped, one seed in ten breaks the rule here and on the CPU alike, because the plain
-        // sums happen to round less. These do not.
+        // Where scores are scaled by 40 and capped, one seed in ten breaks the rule here and on the CPU alike, because the
+        // plain sums happen to round less. These do not.
         unsigned seed = 5000;
         for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(v.tile_q / 4 + 1, 2 * v.chunk + 3), {3, 37}})
             for (const SetOption &set : options) {

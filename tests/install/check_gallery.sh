@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Installs a build into an empty prefix, builds the gallery of attentions there, or some entries, and runs it: each entry against
-# its formula, with pictures. The page of the gallery shows every struct as it is.
+# Installs a build into an empty prefix, builds the gallery of attentions there, or some entries, and runs it: each entry
+# against its formula, with pictures. The page of the gallery shows every struct as it is.
 # usage: check_gallery.sh BUILD_DIR SOURCE_DIR CMAKE HALIDE_DIR [ENTRY...]
 set -euo pipefail
 build=$1 source=$2 cmake=$3 halide=$4
@@ -29,4 +29,6 @@ mkdir "$work/pictures"
 for entry in "${entries[@]}"; do
   grep -q "^$entry .* ok$" "$work/out" && [ -s "$work/pictures/$entry.svg" ] || { echo "$entry did not run"; exit 1; }
 done
-if ldd "$work/build/attention_gallery" | grep -iE 'halide|python'; then echo "the gallery needs Halide or Python at run time"; exit 1; fi
+if ldd "$work/build/attention_gallery" | grep -iE 'halide|python'; then
+  echo "the gallery needs Halide or Python at run time"; exit 1
+fi

@@ -13,14 +13,15 @@ export PATH=/usr/bin:/bin
 plain=/usr/bin/cmake
 [ -x $plain ] || { plain=$cmake; echo "no system CMake: $($cmake --version | head -n 1) builds the consumer"; }
 cp -r "$source/tests/install/consumer" "$work/consumer"
-$plain -S "$work/consumer" -B "$work/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log" 2>&1 ||
-  { cat "$work/configure.log"; exit 1; }
+$plain -S "$work/consumer" -B "$work/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" \
+  >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
 $plain --build "$work/build" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 if grep -rl -e "$build" -e "$source" "$work/prefix/lib"*/cmake; then echo "the package names the build folder"; exit 1; fi
 # Only a call that makes kernels asks for Halide.
 echo 'attune_add_attention(own SOURCE main.cpp TYPE Own)' >>"$work/consumer/CMakeLists.txt"
 if $plain -S "$work/consumer" -B "$work/own" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" \
-  -DCMAKE_DISABLE_FIND_PACKAGE_Halide=ON >"$work/own.log" 2>&1 || ! grep -q 'making kernels needs Halide 21.0.0' "$work/own.log"; then
+  -DCMAKE_DISABLE_FIND_PACKAGE_Halide=ON >"$work/own.log" 2>&1 ||
+  ! grep -q 'making kernels needs Halide 21.0.0' "$work/own.log"; then
   echo "without Halide, attune_add_attention() does not say what it needs:"; cat "$work/own.log"; exit 1
 fi
 "$work/build/consumer" | tee "$work/out"
@@ -66,4 +67,6 @@ if [ -e "$work/prefix"/lib*/libattune_fallback.a ]; then
     done
   fi
 fi
-if ldd "$work/build/consumer" | grep -iE 'halide|python'; then echo "the consumer needs Halide or Python at run time"; exit 1; fi
+if ldd "$work/build/consumer" | grep -iE 'halide|python'; then
+  echo "the consumer needs Halide or Python at run time"; exit 1
+fi

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # A record that is absent hides those of its key in the target's fallbacks, from the target and from those that fall back to it.
-# Of two files of one target the first has a say. usage: cmake -DATTUNE_CMAKE=<folder> -DFOLDER=<scratch> -P absent_records.cmake
+# Of two files of one target the first has a say.
+# usage: cmake -DATTUNE_CMAKE=<folder> -DFOLDER=<scratch> -P absent_records.cmake
 cmake_minimum_required(VERSION 3.25)
 include(${ATTUNE_CMAKE}/attune_numbers.cmake)
 

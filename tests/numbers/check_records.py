@@ -96,7 +96,8 @@ with tempfile.TemporaryDirectory() as work:
     own = changed(PREFILL, {"tile_q": 8, "channel_tile": 2}, head_dim=0)
     code, said = configure(work, {"masked_softmax/avx2.json": [ROWS], "mine/generic.json": [own]})
     assert code == 0, said
-    refuses(work, "generic.json: record 1: task_rows is missing", {"masked_softmax/generic.json": [ROWS, changed(ROWS, without="task_rows")]})
+    refuses(work, "generic.json: record 1: task_rows is missing",
+            {"masked_softmax/generic.json": [ROWS, changed(ROWS, without="task_rows")]})
     refuses(work, 'mine/avx2.json: record 0: class "" is none of', {"mine/avx2.json": [changed(own, **{"class": ""})]})
     refuses(work, "masked_sofmax/avx2.json: no numbers are read from there", {"masked_sofmax/avx2.json": [ROWS]})
     refuses(work, "numbers/avx2.json: no numbers are read from there", {"avx2.json": [ROWS]})

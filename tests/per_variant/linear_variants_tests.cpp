@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own numbers, in every layout; and the same bits from all
-// that share a target, whatever rows stand beside a row (docs/conventions.md row 36).
+// Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own numbers, in every layout; and the
+// same bits from all that share a target, whatever rows stand beside a row (docs/conventions.md row 36).
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
@@ -32,13 +32,14 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes that begin with whole take columns that fill their tiles, of matrix tiles depths that fill them and columns of two, and
-// refuse others.
+// Classes that begin with whole take columns that fill their tiles, of matrix tiles depths that fill them and columns of two,
+// and refuse others.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!v.shape_class.starts_with("whole")) return columns;
     return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_whole(v));
 }
-// Variants of one row and of few take weights in blocks, and refuse depths of less than any; shallow ones of pairs refuse odd ones.
+// Variants of one row and of few take weights in blocks, and refuse depths of less than any; shallow ones of pairs refuse odd
+// ones.
 constexpr std::int64_t depth_of_row = 32;
 bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && is_for_few_rows(v); }
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {

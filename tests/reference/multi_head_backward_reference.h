@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The definition of multi_head_attention_backward: the layer of multi_head_reference.h, then the gradients of its last linear map,
-// of its attention and of its projections, in Real. Stored is the type of all that lies between them in memory, where it is
-// narrower.
+// The definition of multi_head_attention_backward: the layer of multi_head_reference.h, then the gradients of its last linear
+// map, of its attention and of its projections, in Real. Stored is the type of all that lies between them in memory, where it
+// is narrower.
 #pragma once
 #include "attune/multi_head_backward.h"
 #include "tests/reference/linear_backward_reference.h"

@@ -340,7 +340,8 @@ template<typename T> bool same_rows(SdpaArrays<T> &a, SdpaArrays<T> &b, std::int
     return same;
 }
 
-// Whether another variant computes the last queries of the case; then these have its bits, and the others those of the first one.
+// Whether another variant computes the last queries of the case; then these have its bits, and the others those of the first
+// one.
 template<typename T> bool shares_queries(const SdpaCase &c) {
     const auto [plan, peak] = plan_and_run<T>(c, 2);
     INFO(describe(c) << ' ' << plan.variant << ' ' << plan.variant_of_last_queries);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# scripts/bench --autoscheduled leaves the options of the build as they were, also where a benchmark fails. CMake, the programs and
-# the report are stand-ins.
+# scripts/bench --autoscheduled leaves the options of the build as they were, also where a benchmark fails. CMake, the programs
+# and the report are stand-ins.
 # usage: check_bench.sh SOURCE_DIR
 set -euo pipefail
 root=$(mktemp -d)

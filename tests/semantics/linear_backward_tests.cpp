@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// linear_backward through the dispatcher: the central differences of linear, each subset of the gradients, views, and bad input.
+// linear_backward through the dispatcher: the central differences of linear, each subset of the gradients, views, and bad
+// input.
 #include "tests/support/central_differences.h"
 #include "tests/support/linear_backward_case.h"
 #include "tests/support/refusals.h"

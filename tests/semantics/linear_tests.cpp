@@ -110,7 +110,8 @@ TEST_CASE("batch_dot: one matrix for all entries by stride 0", "[batch_dot][sema
               .right);
 }
 
-// Columns that leave most of a wide tile unfilled are another variant's, one column of many rows is taken for a row; neither shows.
+// Columns that leave most of a wide tile unfilled are another variant's, one column of many rows is taken for a row; neither
+// shows.
 TEMPLATE_TEST_CASE("linear: the last columns and one column have the bits of one variant for all", "[linear][runtime]", float,
                    double, BFloat16, Float16) {
     attune::Context context({.threads = 2});

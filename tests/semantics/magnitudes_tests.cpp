@@ -30,7 +30,8 @@ template<typename T> Exponents random_exponents(Random &random) {
     return {query, key, random.real(-most, most), query + key};
 }
 
-// Enough rows that the plain computation of all of them is not exact by luck, and scores that are nearly tied where they are large.
+// Enough rows that the plain computation of all of them is not exact by luck, and scores that are nearly tied where they are
+// large.
 SdpaCase random_case(Random &random, const Exponents &e, unsigned seed) {
     const std::int64_t size = random.one_of({16, 17, 32, 64, 80, 128}), queries = random.one_of({1, 3, 17, 40});
     SdpaCase c{.batch = 1, .query_heads = queries < 17 ? 24 : random.one_of({2, 4}), .key_heads = 2, .queries = queries};
@@ -78,8 +79,8 @@ template<typename Real> bool all_finite(const SdpaResult<Real> &r) {
 
 constexpr int problems = 500;
 
-// Errors of many problems, each in units of its largest size: judged by the rule together, since of one problem with large scores
-// the plain computation may be exact by luck where it counts.
+// Errors of many problems, each in units of its largest size: judged by the rule together, since of one problem with large
+// scores the plain computation may be exact by luck where it counts.
 struct Pool {
     double most = 0, most_plain = 0, sum = 0, sum_plain = 0, floor = 0;
     std::int64_t count = 0, not_finite = 0;

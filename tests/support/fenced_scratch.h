@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Scratch memory that shows what is read or written beyond it: a page that must not be touched begins where a block ends, or, of
-// every other block, ends where it begins. Blocks are full of NaN, and none is kept for a later request, which it might not end with.
+// Scratch memory that shows what is read or written beyond it: a page that must not be touched begins where a block ends, or,
+// of every other block, ends where it begins. Blocks are full of NaN, and none is kept for a later request, which it might not
+// end with.
 #pragma once
 #include "attune/context.h"
 #include "tests/support/fenced.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One call of masked_softmax_backward as data, a SoftmaxCase: the forward's weights, random gradients of them, and its judgement.
-// Where a weight is 0 its gradient is NaN, which must not show.
+// One call of masked_softmax_backward as data, a SoftmaxCase: the forward's weights, random gradients of them, and its
+// judgement. Where a weight is 0 its gradient is NaN, which must not show.
 #pragma once
 #include "attune/masked_softmax_backward.h"
 #include "tests/reference/masked_softmax_backward_reference.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A small call of some function on tensors of f32, with every view that it takes. Outputs hold a pattern, so that what a refused
-// call wrote shows.
+// A small call of some function on tensors of f32, with every view that it takes. Outputs hold a pattern, so that what a
+// refused call wrote shows.
 #pragma once
 #include <algorithm>
 #include <attune/attune.h>

@@ -29,8 +29,9 @@ inline bool tests_all() {
     return all;
 }
 
-// Whether another variant is the same but for its head size, and stands for this one in the tests of masks, options, layouts, bits
-// and memory: that of 64, or of the smallest size. Those around tiles and chunks are of all, with scripts/test --all every test.
+// Whether another variant is the same but for its head size, and stands for this one in the tests of masks, options, layouts,
+// bits and memory: that of 64, or of the smallest size. Those around tiles and chunks are of all, with scripts/test --all every
+// test.
 inline bool another_stands_for(const attune::VariantInfo &v) {
     if (tests_all() || v.head_dim == 0 || v.head_dim == 64) return false;
     return std::ranges::any_of(attune::variants(), [&](const attune::VariantInfo &other) {
@@ -42,8 +43,8 @@ inline bool another_stands_for(const attune::VariantInfo &v) {
 }
 enum class HeadSizes { one, all };
 
-// Calls f(variant, T{}) for the variants of an op and of some kinds that run here, T the type of its elements: one of Types, those
-// that the op has. The autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many
+// Calls f(variant, T{}) for the variants of an op and of some kinds that run here, T the type of its elements: one of Types,
+// those that the op has. The autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many
 // sizes, and dispatch never chooses them.
 template<typename... Types, typename F>
 void for_each_variant_of(std::string_view op, const std::vector<std::string_view> &kinds, HeadSizes sizes, const F &f) {

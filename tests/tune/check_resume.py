@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A run of the tuner that is killed at random moments goes on where it was, and ends as one that is not killed does.
 
-check_resume.py PROGRAM BUILD: kills `attune tune` 20 times. After each kill every finished candidate is in the file of records, and
-in the end none was measured twice.
+check_resume.py PROGRAM BUILD: kills `attune tune` 20 times. After each kill every finished candidate is in the file of records,
+and in the end none was measured twice.
 """
 import json
 import os
@@ -58,8 +58,8 @@ def main():
                 os.killpg(run.pid, signal.SIGKILL)
                 _, said = run.communicate()
                 killed += 1
-            told = sum(": timed" not in line and (" of the start" in line or "rejected" in line) and "known before" not in line and
-                       "earlier one" not in line for line in said.splitlines())
+            told = sum(": timed" not in line and (" of the start" in line or "rejected" in line) and
+                       "known before" not in line and "earlier one" not in line for line in said.splitlines())
             now = len(complete_records(folder))
             assert now >= finished + told, f"{finished} records, {told} candidates were finished, then {now} records"
             finished = now

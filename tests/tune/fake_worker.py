@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A worker of the tuner on a machine that is made up: every answer follows from the numbers and from the file ATTUNE_FAKE_MACHINE.
+"""A worker of the tuner on a machine that is made up: every answer follows from the numbers and from the file
+ATTUNE_FAKE_MACHINE.
 
-The machine is JSON: "sleep" seconds of a process, "foreign_load", and "products", the share of all products that the machine makes
-of a candidate whose time is a unit. The time of a candidate is block/64 + task_rows/64 units.
+The machine is JSON: "sleep" seconds of a process, "foreign_load", and "products", the share of all products that the machine
+makes of a candidate whose time is a unit. The time of a candidate is block/64 + task_rows/64 units.
 """
 import json
 import os

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A kernel of attention in f32 with the arguments of those that Halide makes (runtime/src/attention/sdpa_kernel.cpp), and copies of it
-// that are wrong in one way each: <name>_argv for each line of wrong_candidates.h. It takes keys in chunks, whose partial
-// results lie in scratch memory until they are merged; a task is a tile of queries of one head.
+// A kernel of attention in f32 with the arguments of those that Halide makes (runtime/src/attention/sdpa_kernel.cpp), and
+// copies of it that are wrong in one way each: <name>_argv for each line of wrong_candidates.h. It takes keys in chunks, whose
+// partial results lie in scratch memory until they are merged; a task is a tile of queries of one head.
 #include "wrong_candidates.h"
 #include "runtime/src/execution/halide_runtime.h"
 #include <atomic>

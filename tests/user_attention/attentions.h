@@ -23,8 +23,8 @@ struct Bent {
     Halide::Expr score(Halide::Expr x, attune::Index) const { return tanh(x); }
 };
 
-// A score that bends, a table that is read at two elements, a boolean buffer, scalars, constants that a float cannot hold, and a
-// factor of the weights.
+// A score that bends, a table that is read at two elements, a boolean buffer, scalars, constants that a float cannot hold, and
+// a factor of the weights.
 struct Everything {
     attune::Capture table{"table", 2};                         // (Hq, 2 reach + 1)
     attune::Capture temperature{"temperature", 2};             // (B, Hq)

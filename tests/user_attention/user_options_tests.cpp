@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A user's attention with the options of every attention, beside the library's own with the same mask as a tensor; and in 16 bits.
+// A user's attention with the options of every attention, beside the library's own with the same mask as a tensor; and in 16
+// bits.
 #include "alibi_attention.h"
 #include "alibi_of_16_bits.h"
 #include "prefix_attention.h"

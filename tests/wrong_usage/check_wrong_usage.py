@@ -23,12 +23,13 @@ CASES += [("const std::vector<float> f(6); attune::View v(f, {2, 3});", CONST),
           ("attune::ConstView v(nullptr, {2, 3}, {3, 1});", MEMORY),
           ("const std::vector<float> f(6); attune::View v = f;", "")]
 RIGHT = ["attune::View v(static_cast<float *>(nullptr), {2, 3}); attune::ConstView w = v;",
-         "attune::ConstView v(static_cast<const bool *>(nullptr), {2, 3}, {0, 1}); attune::ConstView w(static_cast<double *>(nullptr), {2});"]
+         "attune::ConstView v(static_cast<const bool *>(nullptr), {2, 3}, {0, 1}); "
+         "attune::ConstView w(static_cast<double *>(nullptr), {2});"]
 failures = []
 for code, message in CASES + [(code, None) for code in RIGHT]:
     done = subprocess.run([compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", f"-I{source}/runtime/include", "-"],
-                          input=f"#include <attune/tensor.h>\n#include <vector>\n{code}\n", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          encoding="utf-8")
+                          input=f"#include <attune/tensor.h>\n#include <vector>\n{code}\n", stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, encoding="utf-8")
     errors = [line for line in done.stdout.splitlines() if "error: " in line]
     if len(errors) != (message is not None) or (message and message not in errors[0]):
         failures.append(f"{code}\nexpected {message}, the compiler says\n{done.stdout}")

@@ -32,8 +32,8 @@ template<typename Data> BasicView<Data> dense_view(Data *data, const Array &arra
     return view;
 }
 
-// The library names its own parameters; here they are options, most of them of the same name. A name stands before those that it
-// contains.
+// The library names its own parameters; here they are options, most of them of the same name. A name stands before those that
+// it contains.
 constexpr std::pair<std::string_view, std::string_view> other_names[] = {
     {"gradients.weights.query_bias", "grad_b_query"},
     {"gradients.weights.key_bias", "grad_b_key"},

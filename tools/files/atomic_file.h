@@ -10,8 +10,8 @@
 
 namespace attune::program {
 
-// A file of its own in `folder`, removed when the object goes and when a signal ends the process. Its name does not come from the
-// process number: in containers each run has the same, and what a killed run left behind would stop the next one.
+// A file of its own in `folder`, removed when the object goes and when a signal ends the process. Its name does not come from
+// the process number: in containers each run has the same, and what a killed run left behind would stop the next one.
 class TemporaryFile {
 public:
     // Of these permissions, less the umask; `ending` is the end of its name. Throws std::system_error.

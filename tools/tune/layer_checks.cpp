@@ -78,8 +78,8 @@ std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned 
     const auto number = [&](const char *name, int otherwise) { return std::int64_t(number_of(v, name, otherwise)); };
     const std::int64_t chunk = number("chunk", 256), tile = number("tile_rows", 4), task = number("task_rows", 8),
                        wide = number("tile_columns", 8), block = number("block", 4);
-    // Classes that begin with whole take columns that fill so many, or of matrix tiles 32 or more and depths that fill them, and
-    // refuse others.
+    // Classes that begin with whole take columns that fill so many, or of matrix tiles 32 or more and depths that fill them,
+    // and refuse others.
     const bool whole = v.shape_class.starts_with("whole"), in_tiles = whole && v.schedule == "weight_tiles";
     const std::int64_t filled = !whole || in_tiles ? 1 : columns_of_whole(v), deep = in_tiles ? 32 : 1;
     const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };

@@ -37,8 +37,8 @@ private:
 std::string captures_key(const std::string &op, const Captures &);
 
 // The captures, with made-up ones for those that are not given: numbers are 1, arrays as large as calls of the shapes read
-// them, floats from 0.5 to 1, integers 0, booleans true, in files of the folder. `made_up` says which. Throws InputError where a
-// call would read more than 2^28 elements.
+// them, floats from 0.5 to 1, integers 0, booleans true, in files of the folder. `made_up` says which. Throws InputError where
+// a call would read more than 2^28 elements.
 Captures complete_captures(const std::string &op, const Captures &given, const std::vector<bench::Shape> &,
                            const std::string &folder, std::vector<std::string> &made_up);
 

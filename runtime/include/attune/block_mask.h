@@ -6,8 +6,9 @@
 
 namespace attune {
 
-// Which blocks of pairs a mask leaves out, so that the mask is asked once and not in each call. Give the same object to calls of
-// the same sizes with the same captures; clear() it when a captured buffer changes. It must outlive its calls, one at a time.
+// Which blocks of pairs a mask leaves out, so that the mask is asked once and not in each call. Give the same object to calls
+// of the same sizes with the same captures; clear() it when a captured buffer changes. It must outlive its calls, one at a
+// time.
 class BlockMask {
 public:
     void clear() { tables_.clear(); }

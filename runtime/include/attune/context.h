@@ -61,8 +61,8 @@ ATTUNE_API DefaultThreads default_threads();
 // returns. Calls may be made in a child after fork(), in a Context that no other thread was using, and while the process
 // exits: exit() waits for none.
 //
-// A Context moves, between calls, with all that it holds. The one that it has been moved from may be assigned to or destroyed; its
-// status() is then not ok, and every call answers that.
+// A Context moves, between calls, with all that it holds. The one that it has been moved from may be assigned to or destroyed;
+// its status() is then not ok, and every call answers that.
 class ATTUNE_API Context {
 public:
     Context();
@@ -75,8 +75,8 @@ public:
     // there was no memory for it; every call then answers the same.
     const Status &status() const;
     int threads() const;
-    // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed. Where another variant
-    // computed the last queries (Plan::variant_of_last_queries), the one of all others.
+    // Name of the variant that the last successful call ran; empty before it, and where no kernel was needed. Where another
+    // variant computed the last queries (Plan::variant_of_last_queries), the one of all others.
     const std::string &last_variant() const;
     // Scratch that is kept for the next call, in bytes; and giving it back.
     std::size_t scratch_bytes() const;

@@ -35,9 +35,9 @@ constexpr std::array<std::int64_t, 3> packed_weight_extents(DType type, std::int
 //
 //   weight (N, K)   packed: packed_weight_extents(type, N, K)
 //
-// Element (n, k) goes to (n / 64, k, n % 64), in bf16 to (n / 64, k / 2, n % 64 * 2 + k % 2); the rest is zeros. The order is the
-// same on every CPU, so that packed weights can be kept in files. Both of one type of linear(); weight has any strides with a
-// dense last dimension, packed is dense, best on a cache line (64 bytes). They must not overlap. The order is not for few
+// Element (n, k) goes to (n / 64, k, n % 64), in bf16 to (n / 64, k / 2, n % 64 * 2 + k % 2); the rest is zeros. The order is
+// the same on every CPU, so that packed weights can be kept in files. Both of one type of linear(); weight has any strides with
+// a dense last dimension, packed is dense, best on a cache line (64 bytes). They must not overlap. The order is not for few
 // columns: what they lack to a multiple of 64 costs as much time as columns do.
 ATTUNE_API Status pack_linear_weight(Context &, const ConstView &weight, const View &packed,
                                      const LinearOptions & = {}) noexcept;

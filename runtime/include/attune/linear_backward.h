@@ -24,8 +24,8 @@ struct LinearGradients {
 // and gradients.bias are 0. Outputs must not overlap each other or an input. options.variant names one of transposed_dot, which
 // computes gradients.weight and gradients.bias, or of batch_dot, which computes gradients.x.
 //
-// Tasks are tiles of a gradient, of at least 32 rows: one that is as small as a tile is summed by one thread, however many rows x
-// has. Rows that are not a single stride apart, and not one after the other in memory, are copied first.
+// Tasks are tiles of a gradient, of at least 32 rows: one that is as small as a tile is summed by one thread, however many rows
+// x has. Rows that are not a single stride apart, and not one after the other in memory, are copied first.
 ATTUNE_API Status linear_backward(Context &, const ConstView &x, const ConstView &weight, const ConstView &grad_out,
                                   const LinearGradients &, const LinearOptions & = {}) noexcept;
 

@@ -112,9 +112,9 @@ ATTUNE_API SdpaProblem with_band(SdpaProblem, Causal, Window) noexcept;
 struct Plan {
     std::string variant = {};  // name of the variant that would run; empty where there is nothing to compute
     std::string reason = {};   // why this one
-    // Upper bound of the scratch that the call holds at a time, all threads together, under any causal mask, window and lengths; but
-    // for averaged weights, and for copies of a bias or mask whose last extent is 1 where there are more keys: as many elements as it
-    // would have with an extent of all keys.
+    // Upper bound of the scratch that the call holds at a time, all threads together, under any causal mask, window and
+    // lengths; but for averaged weights, and for copies of a bias or mask whose last extent is 1 where there are more keys: as
+    // many elements as it would have with an extent of all keys.
     std::size_t workspace_bytes = 0;
     // Name of the one that computes the last queries, which fill no tile of `variant`; empty: that one does.
     std::string variant_of_last_queries = {};

@@ -26,10 +26,10 @@ struct SdpaGradients {
 //
 // Tensors and options are those of the forward, but for its outputs lse and weights, which must not be given; dropout needs the
 // same seed and offset. Weights are recomputed from lse: nothing of size (Sq, Sk) is stored but a bias gradient of that size.
-// A query without keys, and a key that no query sees, has gradients of 0, whatever they hold; NaN elsewhere propagates. Sums run
-// in an order that depends on types, sizes of a batch entry and options alone: bits do not depend on threads, on other batch
-// entries (but for gradients that are summed over the batch), nor on which gradients are wanted. 16-bit types are computed in
-// f32. Errors as in sdpa.h.
+// A query without keys, and a key that no query sees, has gradients of 0, whatever they hold; NaN elsewhere propagates. Sums
+// run in an order that depends on types, sizes of a batch entry and options alone: bits do not depend on threads, on other
+// batch entries (but for gradients that are summed over the batch), nor on which gradients are wanted. 16-bit types are
+// computed in f32. Errors as in sdpa.h.
 ATTUNE_API Status scaled_dot_product_attention_backward(Context &, const ConstView &query, const ConstView &key,
                                                         const ConstView &value, const SdpaForward &, const SdpaGradients &,
                                                         const SdpaOptions & = {}) noexcept;

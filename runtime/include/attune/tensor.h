@@ -46,7 +46,8 @@ template<typename T> constexpr DType dtype_of() {
 
 inline constexpr int max_rank = 4;
 
-// Extents or strides, outermost first: {2, 10, 4}, or integers known at run time in an array, std::vector, std::array or std::span.
+// Extents or strides, outermost first: {2, 10, 4}, or integers known at run time in an array, std::vector, std::array or
+// std::span.
 class Dims {
 public:
     constexpr Dims() = default;
@@ -74,9 +75,9 @@ private:
 // A view of elements that the caller owns; they must outlive the calls that the view is given to. Data is `const void` for
 // inputs and `void` for outputs. Rank 0 means: not given.
 //
-// Elements are a pointer, an array, or a container with data() and size(), such as std::vector, std::array and std::span. The size
-// of an array or a container is kept: a call whose view reaches beyond it is refused (invalid_argument), with the elements that
-// the view needs and those that there are. Of a pointer nothing is known.
+// Elements are a pointer, an array, or a container with data() and size(), such as std::vector, std::array and std::span. The
+// size of an array or a container is kept: a call whose view reaches beyond it is refused (invalid_argument), with the elements
+// that the view needs and those that there are. Of a pointer nothing is known.
 template<typename Data> struct BasicView {
     Data *data = nullptr;
     DType dtype = DType::f32;
@@ -88,8 +89,8 @@ template<typename Data> struct BasicView {
 
     constexpr BasicView() = default;
 
-    // A dense array, such as view(p, {batch, heads, queries, head_dim}). Of any Elements, so that wrong ones fail by an assertion
-    // here and not in overload resolution, which lists every constructor.
+    // A dense array, such as view(p, {batch, heads, queries, head_dim}). Of any Elements, so that wrong ones fail by an
+    // assertion here and not in overload resolution, which lists every constructor.
     template<typename Elements> constexpr BasicView(Elements &&elements, const Dims &extents) {
         take(detail::memory_of(elements));
         set_extents(extents);

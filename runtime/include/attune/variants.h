@@ -8,8 +8,8 @@
 
 namespace attune {
 
-// Names and texts are those of the archive or shared object that holds the kernel: they live until it is unloaded, and so outlive any
-// Context and list.
+// Names and texts are those of the archive or shared object that holds the kernel: they live until it is unloaded, and so
+// outlive any Context and list.
 struct VariantInfo {
     std::string_view name;  // <op>_<dtype>[_d<head size>]_<target>_<schedule>[_<class>][_<kind>]
     std::string_view op;    // "sdpa", "additive", "linear"...
@@ -32,8 +32,8 @@ struct VariantInfo {
 // All of them, the most specific target of the CPU first, those of devices last.
 ATTUNE_API std::vector<VariantInfo> variants();
 
-// Targets of schedules/targets.json, the most specific first, with what this machine lacks for each (empty: nothing). Names live as
-// long as the library is loaded.
+// Targets of schedules/targets.json, the most specific first, with what this machine lacks for each (empty: nothing). Names
+// live as long as the library is loaded.
 struct TargetInfo {
     std::string_view name;
     std::string missing;

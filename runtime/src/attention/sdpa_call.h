@@ -80,7 +80,8 @@ struct AttentionChoice {
 Status choose_values(const Op &, const SdpaProblem &, const Forced &, Choice &);
 // Those of its queries that do not fill a tile of the variant.
 SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
-// Where a better variant was not taken for its last tile alone: it is, and what a call of the last queries would take is for these.
+// Where a better variant was not taken for its last tile alone: it is, and what a call of the last queries would take is for
+// these.
 Status share_queries(const Op &, const SdpaProblem &, Choice &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
 

@@ -26,7 +26,8 @@ bool is_aligned(const ConstView &);
 bool fits_on_device(const VariantRecord &, const SdpaCall &);
 bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_parts);
 
-// Which arguments a variant has, and those that all begin with. Without queries or keys a kernel sees one that nothing is valid for.
+// Which arguments a variant has, and those that all begin with. Without queries or keys a kernel sees one that nothing is valid
+// for.
 DeviceAttentionForm form_on_device(const SdpaCall &, const VariantRecord &);
 DeviceAttentionArguments attention_inputs(DeviceCall &, const SdpaCall &, const DeviceBands &, const DeviceAttentionForm &);
 

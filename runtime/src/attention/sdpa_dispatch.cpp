@@ -8,8 +8,8 @@
 namespace attune {
 namespace {
 
-// How many bf16 stand for a number in matrix tiles, 0 if none do. Parts are laid once for a key head, which is worth it from so many
-// of its queries (rows) and keys on.
+// How many bf16 stand for a number in matrix tiles, 0 if none do. Parts are laid once for a key head, which is worth it from so
+// many of its queries (rows) and keys on.
 struct MatrixTileParts {
     std::int64_t count, rows_at_least, keys_at_least;
 };
@@ -37,8 +37,8 @@ std::vector<Wish> wishes(OpId op, const SdpaProblem &p) {
     const std::int64_t rows = rows_of_key_head(p);
     std::vector<Wish> list;
     list.reserve(most_wishes);
-    // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel; else it
-    // is no dearer than a second tile of decode where there are few keys.
+    // A tile of prefill computes its whole width of rows, which is dear where each score costs a tanh for every channel; else
+    // it is no dearer than a second tile of decode where there are few keys.
     const bool dear = op == OpId::additive;
     // Of 16 bits keys and values are widened for each tile, however few queries it has.
     const bool widened = is_widened(p.dtype);
@@ -60,8 +60,8 @@ std::vector<Wish> wishes(OpId op, const SdpaProblem &p) {
                         Wish::Fill::over_half});
         list.push_back({"split", "", "few queries of each head, some rows for each key head"});
     }
-    // Of very many keys parts would take too much memory. bf16 are laid out as they are, in as much memory as they have: few rows are
-    // not worth that where it is much.
+    // Of very many keys parts would take too much memory. bf16 are laid out as they are, in as much memory as they have: few
+    // rows are not worth that where it is much.
     constexpr std::int64_t bytes_of_a_part = 2, bytes_at_most = 64 << 20, many_rows = 64;
     const auto [parts, rows_at_least, keys_at_least] = matrix_tile_parts(p.dtype);
     const std::int64_t bytes = p.keys * (p.head_dim + p.value_dim) * parts * bytes_of_a_part;

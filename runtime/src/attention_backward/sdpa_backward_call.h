@@ -73,7 +73,8 @@ std::vector<TileTask> tasks_of(const BackwardCall &, const BackwardChoice &, int
 struct TileRange {
     std::int64_t first, count;
 };
-// The tiles of keys that the band of a batch entry leaves to some queries, and of queries that it leaves some keys; at least one.
+// The tiles of keys that the band of a batch entry leaves to some queries, and of queries that it leaves some keys; at least
+// one.
 TileRange keys_seen_by(const SdpaCall &, const VariantRecord &, std::int64_t entry, const TileRange &queries);
 TileRange queries_that_see(const SdpaCall &, const VariantRecord &, std::int64_t entry, const TileRange &keys);
 // So many tiles are cut off at most, where a window leaves few keys to a query; else all.

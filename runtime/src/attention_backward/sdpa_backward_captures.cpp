@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gradients of the buffers that the score reads: bias and slopes. Each element is a sum over all pairs that read it, in one order.
+// Gradients of the buffers that the score reads: bias and slopes. Each element is a sum over all pairs that read it, in one
+// order.
 #include "attention_backward/sdpa_backward_call.h"
 #include "execution/halide_call.h"
 #include "kernel_arguments.h"

@@ -15,8 +15,8 @@ bool bias_goes_with_tiles(const BackwardCall &call, const VariantRecord &variant
     return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.chunk == 0;
 }
 
-// f16 is taken apart for matrix tiles, once for a key head: few keys do not pay for that, and very many take too much memory. f32
-// gains nothing by that.
+// f16 is taken apart for matrix tiles, once for a key head: few keys do not pay for that, and very many take too much memory.
+// f32 gains nothing by that.
 bool worth_matrix_tiles(const SdpaProblem &p) {
     if (p.dtype == DType::bf16) return true;
     constexpr std::int64_t keys_at_least = 192, bytes_of_query = 24, bytes_of_key = 20, bytes_at_most = 256 << 20;

@@ -27,8 +27,8 @@ template<typename Data> BasicView<Data> key_head_of(const BasicView<Data> &v, co
     return drop_first(drop_first(v, t.entry), t.key_head);
 }
 
-// Memory for the gradient of key or value where only another is wanted; and for that of the weights of additive scores, for each
-// tile of keys: (B, Hkv, tiles, h).
+// Memory for the gradient of key or value where only another is wanted; and for that of the weights of additive scores, for
+// each tile of keys: (B, Hkv, tiles, h).
 struct TileOutputs {
     View unwanted_key, unwanted_value, weight;
 };
@@ -155,9 +155,10 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
     return run_tiles_of(context, s, variant, t, arguments);
 }
 
-// Whether the captures of a user's attention are as large as every task reads, before the first one writes: one may be too small
-// for the last heads alone. Kernels check their buffers before they compute, in the order of their names (a map of Halide's), and
-// those of captures, capture_..., come before row_lse, which is empty here: a kernel that refuses it has found no fault in them.
+// Whether the captures of a user's attention are as large as every task reads, before the first one writes: one may be too
+// small for the last heads alone. Kernels check their buffers before they compute, in the order of their names (a map of
+// Halide's), and those of captures, capture_..., come before row_lse, which is empty here: a kernel that refuses it has found
+// no fault in them.
 Status check_captures_of_tasks(Context::State &context, const BackwardShared &s, const VariantRecord &variant,
                                const TileOutputs &own, std::span<const TileTask> tasks) {
     for (TileTask t : tasks) {

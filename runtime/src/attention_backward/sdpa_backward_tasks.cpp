@@ -56,8 +56,9 @@ std::int64_t tiles_of_a_part(const SdpaCall &c, const VariantRecord &v) {
 // gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same. Of additive scores
 // nearly all time goes into tanh: twice a pair and channel, or four times.
 //
-// A task of one side leaves out the tiles of the other that a band hides, whose rows would be laid out for nothing. One pass looks at
-// every tile, seen or not; where a window leaves a quarter of them or fewer, that takes longer than the two products do.
+// A task of one side leaves out the tiles of the other that a band hides, whose rows would be laid out for nothing. One pass
+// looks at every tile, seen or not; where a window leaves a quarter of them or fewer, that takes longer than the two products
+// do.
 std::vector<TileTask> tasks_of(const BackwardCall &call, const BackwardChoice &choice, int threads) {
     const VariantRecord &variant = *choice.tiles.variant;
     const SdpaProblem &p = call.forward.sizes;

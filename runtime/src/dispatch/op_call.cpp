@@ -38,8 +38,8 @@ std::int64_t time_of_tiles(const VariantRecord &v, std::int64_t queries) {
 }
 bool suits_few_keys(const VariantRecord &v) { return v.shape_class == "long" || v.shape_class.starts_with("short"); }
 
-// What this machine runs, by operation, type and head size (0: one that no kernel is made for): the most specific target first, and
-// a kernel of that size before one of any.
+// What this machine runs, by operation, type and head size (0: one that no kernel is made for): the most specific target first,
+// and a kernel of that size before one of any.
 using VariantList = std::span<const VariantRecord *const>;
 using VariantLists = std::map<std::tuple<std::string_view, DType, std::int64_t>, std::vector<const VariantRecord *>>;
 VariantLists list_dispatched(const VariantRecords &records) {

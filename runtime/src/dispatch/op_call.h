@@ -28,8 +28,8 @@ struct VariantNeeds {
 struct Wish {
     // How far queries, or rows of split, must fill the tiles of a variant: all but for long_padding_percent_at_most percent of
     // the queries; the last tile by more than half; or, where there are two tiles, more than three quarters of them.
-    // least_time: any, but of the classes whose tiles suit few keys (named after class short, and class long) the one is taken whose
-    // tiles take least time for so many queries.
+    // least_time: any, but of the classes whose tiles suit few keys (named after class short, and class long) the one is taken
+    // whose tiles take least time for so many queries.
     enum class Fill { nearly, over_half, most_of_two, least_time };
     std::string_view schedule, shape_class, reason;
     std::int64_t fill_tiles_with = 0;  // how many there are; 0: it does not matter
@@ -62,7 +62,8 @@ Forced forced_variant(const Context::State &, std::string_view of_the_call, cons
 // grants which runs here.
 Status choose_variant(const VariantNeeds &, std::span<const Wish> wishes, const Forced &, Choice &);
 
-// What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it reads.
+// What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it
+// reads.
 constexpr double multiply_adds_of_a_read = 8;
 // Threads that this many multiply-adds are worth now, at most `threads`, and at any time.
 int worthwhile_threads(double multiply_adds, int threads) noexcept;
@@ -81,8 +82,9 @@ void record_call(Context::State &context, const Choice &choice, std::string_view
 }
 
 // The body of a public function, which gets the arguments that hold views, normalised. Nothing is thrown out of it; all that it
-// computes, checks and dispatch included, is computed in the default floating-point state, which helpers have from their beginning
-// (thread_team.cpp); and the last variant stays that of the last successful call, whatever parts of one that fails have run.
+// computes, checks and dispatch included, is computed in the default floating-point state, which helpers have from their
+// beginning (thread_team.cpp); and the last variant stays that of the last successful call, whatever parts of one that fails
+// have run.
 template<typename Body, typename... Arguments>
 Status answer(const Context &context, const Body &body, const Arguments &...arguments) noexcept {
     const DefaultFloatState of_this_call;

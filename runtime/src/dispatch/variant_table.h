@@ -24,8 +24,8 @@ struct SdpaShapeClasses {
     std::int64_t device_split_rows_at_most, device_split_keys_at_least;
 };
 
-// The variants of the ops that are linked in (ops.h) and those that were registered (detail/registration.h), also later than others
-// ran. Listed once for each generation, since every call on a device asks; a list is never destroyed.
+// The variants of the ops that are linked in (ops.h) and those that were registered (detail/registration.h), also later than
+// others ran. Listed once for each generation, since every call on a device asks; a list is never destroyed.
 using VariantRecords = std::vector<const VariantRecord *>;
 const VariantRecords &variant_records();
 // Goes up with each registration.

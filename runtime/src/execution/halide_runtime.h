@@ -2,7 +2,8 @@
 // HalideRuntime.h, of the library's own copy of that runtime: its functions are called attune_... in objects
 // (lowering/halide_patches/private_runtime.h), so that a program's other copy is another.
 //
-// Before any other header of Halide's runtime: a name that a header has used already, in an inline function, is not changed any more.
+// Before any other header of Halide's runtime: a name that a header has used already, in an inline function, is not changed any
+// more.
 #pragma once
 
 // One that is missing here is undefined where it is linked.

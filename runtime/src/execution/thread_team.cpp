@@ -28,8 +28,8 @@ template<typename Done> bool wait_awake(const Done &done) {
     return done();
 }
 
-// Threads that are begun meanwhile leave signals to those of the program, but for the ones that an instruction of their own raises:
-// of these, blocked, the kernel would end the process without asking the program's handler.
+// Threads that are begun meanwhile leave signals to those of the program, but for the ones that an instruction of their own
+// raises: of these, blocked, the kernel would end the process without asking the program's handler.
 class WithoutSignals {
 public:
     WithoutSignals() {

@@ -12,15 +12,15 @@
 namespace attune {
 
 // The helpers of all calls of this process: one per core beside the caller's at most, begun when they are first wanted. A call
-// finds them awake if another has ended shortly before: they look for work for a while before they sleep, since to wake a thread
-// takes as long as a small kernel. exit() does not wait for them, and they go on helping calls that are in flight: the team is
-// never destroyed. Where there is no memory for it a call has its own thread alone, which changes no result.
+// finds them awake if another has ended shortly before: they look for work for a while before they sleep, since to wake a
+// thread takes as long as a small kernel. exit() does not wait for them, and they go on helping calls that are in flight: the
+// team is never destroyed. Where there is no memory for it a call has its own thread alone, which changes no result.
 class ThreadTeam {
 public:
     ThreadTeam(const ThreadTeam &) = delete;
 
-    // Runs work(0) in this thread and work(1), ..., work(seats - 1) in helpers that are free before it ends; returns when all that
-    // began have ended. So each must do what the others leave. It may be called from several threads, and by work.
+    // Runs work(0) in this thread and work(1), ..., work(seats - 1) in helpers that are free before it ends; returns when all
+    // that began have ended. So each must do what the others leave. It may be called from several threads, and by work.
     template<typename Work> static void run(int seats, const Work &work) {
         ThreadTeam *const team = seats < 2 ? nullptr : of_this_process();
         if (!team) return work(0);
@@ -28,8 +28,8 @@ public:
         team->run(job);
     }
 
-    // Whether work of so many multiply-adds is worth helpers now: little is where one is awake, or where such calls have followed each
-    // other so closely that together they are worth waking one.
+    // Whether work of so many multiply-adds is worth helpers now: little is where one is awake, or where such calls have
+    // followed each other so closely that together they are worth waking one.
     static bool worth_helpers(double multiply_adds) noexcept;
     // To take it up and to wait for its end takes as long as so much of it.
     static constexpr double least_work_of_a_thread = 1e5;
@@ -72,8 +72,8 @@ private:
     bool ended_ = false;
     ThreadTeam *of_parent_ = nullptr;  // of the process that this one was forked from, for leak checkers
 
-    // Of calls without helpers that were worth some if these had been awake: of those that followed each other, and when the last
-    // one was. Threads that write them at the same time lose a call at worst.
+    // Of calls without helpers that were worth some if these had been awake: of those that followed each other, and when the
+    // last one was. Threads that write them at the same time lose a call at worst.
     std::atomic<double> missed_work_{0};
     std::atomic<std::chrono::steady_clock::duration> last_missed_{};
 };

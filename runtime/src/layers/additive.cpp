@@ -13,7 +13,8 @@ namespace attune {
 namespace {
 
 constexpr const Op &per_pair = ops::additive, &separable = ops::additive_separable;
-// Beyond it the product of exponentials of a query and a key leaves the range of a float (generators/attention/equations/scores.h).
+// Beyond it the product of exponentials of a query and a key leaves the range of a float
+// (generators/attention/equations/scores.h).
 constexpr float separable_limit = 22;
 
 }  // namespace

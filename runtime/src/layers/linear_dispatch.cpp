@@ -17,8 +17,8 @@ constexpr std::int64_t matrix_tile_depth = 32, matrix_tile_columns = 32;  // of 
 // Whether its weights can be read as they lie.
 bool fills_matrix_tiles(const Product &p) { return p.depth % matrix_tile_depth == 0 && p.columns >= matrix_tile_columns; }
 
-// Variants of linear by few rows read weights in whole blocks, of a cache line at most, or a pair for each strand; other weights
-// lie as their sums read them.
+// Variants of linear by few rows read weights in whole blocks, of a cache line at most, or a pair for each strand; other
+// weights lie as their sums read them.
 constexpr std::int64_t block_depth = 32;
 bool is_of_few_rows(const VariantRecord &v) { return number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1; }
 bool has_blocks(const Product &p) { return p.op.id == OpId::linear; }
@@ -27,26 +27,27 @@ constexpr std::int64_t bytes_between_lines_of_a_set = 4096;
 bool rows_share_sets(const Product &p) {
     return has_blocks(p) && p.weight.stride[p.weight.rank - 2] * size_of(p.weight.dtype) % bytes_between_lines_of_a_set == 0;
 }
-// Weights of so many bytes stay in no last cache of a few cores, and in none of a core's own. Up to the edge, a last cache may have the
-// larger part of them in one process and less in the next, by where their pages are.
+// Weights of so many bytes stay in no last cache of a few cores, and in none of a core's own. Up to the edge, a last cache may
+// have the larger part of them in one process and less in the next, by where their pages are.
 constexpr std::int64_t bytes_beyond_caches = 32 << 20, bytes_beyond_own_caches = 8 << 20, bytes_beyond_edge = 48 << 20;
 bool has_bytes(const Product &p, std::int64_t bytes) {
     return has_blocks(p) && p.columns * p.depth * size_of(p.weight.dtype) >= bytes;
 }
 bool beyond_caches(const Product &p) { return has_bytes(p, bytes_beyond_caches); }
-// Many rows for whose sums weights are fetched: so many take longer than their weights take to come, and in bf16, summed in pairs, those
-// that another cache has are there soon enough.
+// Many rows for whose sums weights are fetched: so many take longer than their weights take to come, and in bf16, summed in
+// pairs, those that another cache has are there soon enough.
 bool suits_large_many(const Product &p, bool shallow) {
     constexpr std::int64_t rows_beyond_memory = 256;
     if (shallow && p.x.extent[2] >= rows_beyond_memory) return false;
     return has_bytes(p, p.x.dtype == DType::bf16 ? bytes_beyond_caches : bytes_beyond_own_caches);
 }
-// The last product of an odd depth, of which there is no pair, comes after all others: where a tile of class shallow has left already.
+// The last product of an odd depth, of which there is no pair, comes after all others: where a tile of class shallow has left
+// already.
 bool lacks_pair(const Product &p, std::string_view schedule) { return schedule == "pairs" && p.depth % 2 == 1; }
 bool suits_row(const Product &p) { return p.x.extent[2] == 1 && (!has_blocks(p) || p.depth >= block_depth); }
 
-// Rows of a tile, for weights that go through registers: more rows take longer than weights that are packed for them. Where pairs of
-// bf16 are widened, two tiles of class several do not (measured on a Xeon).
+// Rows of a tile, for weights that go through registers: more rows take longer than weights that are packed for them. Where
+// pairs of bf16 are widened, two tiles of class several do not (measured on a Xeon).
 struct FewRows {
     std::int64_t rows;
     std::string_view shape_class, large_class, reason;
@@ -57,8 +58,9 @@ constexpr std::array<FewRows, 3> few_rows{{{4, "few", "large_few", "few rows"},
 constexpr std::int64_t several_rows_of_widened_pairs = 16;
 bool suits_few_rows(const Product &p) { return has_blocks(p) && !packed(p) && p.depth >= block_depth && p.x.extent[2] > 1; }
 
-// Few rows of products in a batch, whose right factors would take longer to pack than to multiply. Those of many columns are read
-// row by row, where there are enough tasks for some threads; of bf16 and f16 also fewer columns that do not fill their tiles.
+// Few rows of products in a batch, whose right factors would take longer to pack than to multiply. Those of many columns are
+// read row by row, where there are enough tasks for some threads; of bf16 and f16 also fewer columns that do not fill their
+// tiles.
 void add_few_rows_of_batch(const Product &p, bool whole, std::vector<Wish> &list, std::string_view schedule) {
     constexpr std::int64_t many_columns = 512, columns_of_task = 1024, tasks_of_some_threads = 8, many_rows = 16, several = 8;
     const std::int64_t rows = p.x.extent[2], wide = wide_columns(p);

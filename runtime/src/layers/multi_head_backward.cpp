@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The layer again, then the gradients of its attention and of its linear maps; what lies between them is scratch of the Context.
+// The layer again, then the gradients of its attention and of its linear maps; what lies between them is scratch of the
+// Context.
 #include "attune/multi_head_backward.h"
 #include "attention/sdpa_call.h"
 #include "attune/linear_backward.h"

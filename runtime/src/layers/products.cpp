@@ -25,8 +25,8 @@ int threads_for(const Product &p, int threads) {
     return worthwhile_threads(weights * std::max(rows, multiply_adds_of_a_read), threads);
 }
 
-// Tiles of rows of a task: as many as the variant takes, or fewer, so that each thread has some tasks, all nearly as long. To pack
-// weights for a task takes as long as to multiply eight rows by them.
+// Tiles of rows of a task: as many as the variant takes, or fewer, so that each thread has some tasks, all nearly as long. To
+// pack weights for a task takes as long as to multiply eight rows by them.
 std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int threads) {
     constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
     if (threads == 1) return std::numeric_limits<std::int32_t>::max();

@@ -131,6 +131,6 @@ with tempfile.TemporaryDirectory() as folder:
     for name, part in RESERVED.items():
         add_attention(name, "SOURCE a.h TYPE A", f"the name is reserved: {part} is of names that are made")
 
-print("\n".join(failures) or f"{len(SIGNATURES) + len(STRUCTS) + len(NAMES) + len(FLOATS) + len(CALLS) + len(TAKEN) + len(RESERVED)} "
-      "mistakes are told")
+told = sum(map(len, (SIGNATURES, STRUCTS, NAMES, FLOATS, CALLS, TAKEN, RESERVED)))
+print("\n".join(failures) or f"{told} mistakes are told")
 sys.exit(bool(failures))

@@ -16,8 +16,9 @@
 //   Expr probability(Index) const       a factor of the weight behind the softmax, of indices and captures alone
 // Captures are read by index as they are declared, outermost first, as in C and NumPy. Scores may call Halide's tanh(), exp(),
 // log()... : they become expressions that vectorise, and derivatives, also by captured buffers, are taken from them. Scalars
-// that are not captured are constants of the library: a double, as in x * 0.1, takes the type of the scores, as attune::number(0.1)
-// does where no expression stands beside it; 0.1f has the digits of a float, and is refused for libraries with f64.
+// that are not captured are constants of the library: a double, as in x * 0.1, takes the type of the scores, as
+// attune::number(0.1) does where no expression stands beside it; 0.1f has the digits of a float, and is refused for libraries
+// with f64.
 #pragma once
 #include "attune/generator/constants.h"
 #include <Halide.h>
@@ -40,8 +41,8 @@ struct Index {
     std::function<Halide::Expr(const Halide::Func &table)> of_pair;
 };
 
-// What a score or a mask reads and the caller gives: a buffer, or a scalar where it has no dimensions. It becomes a member of the
-// library's options under its name.
+// What a score or a mask reads and the caller gives: a buffer, or a scalar where it has no dimensions. It becomes a member of
+// the library's options under its name.
 class Capture {
 public:
     struct State {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Constants of an author's formula: a double of C++ beside Halide's expressions takes the type of the kernel, which Halide leaves
-// to a cast. 0.1 has all its digits in a kernel of f64, and makes none of f32 compute in f64.
+// Constants of an author's formula: a double of C++ beside Halide's expressions takes the type of the kernel, which Halide
+// leaves to a cast. 0.1 has all its digits in a kernel of f64, and makes none of f32 compute in f64.
 #pragma once
 #include <Halide.h>
 #include <concepts>
