@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """This library, PyTorch, onnxruntime and OpenVINO in one process, in turns, on the same inputs.
 
-    python bench/peers/compare.py [--only REGEX] [--rounds N] [--out DIR]
+    python bench/peers/compare.py [--only REGEX] [--rounds N] [--out DIR] [--record MACHINE [--title WORDS]]
 
-Packages that are not installed (requirements.txt) are named and left out. Writes peers-<target>-<cores>cores-<date>.md, .json
-and .svg into DIR if given, else prints the Markdown. The exit status is 1 if a result of this library is wrong.
+Packages that are not installed (requirements.txt) are named and left out. Prints a report in Markdown; with --out writes it to
+DIR/peers.md, and every round to DIR/peers-rounds.json. --record replaces bench/results/MACHINE.json (results.py). The exit
+status is 1 if a result of this library is wrong; nothing is recorded then.
 """
 
 import argparse
@@ -16,6 +17,9 @@ import re
 import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+
+from results import add_record_arguments, write
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -27,8 +31,12 @@ def parse():
     parser.add_argument("--peers", metavar="NAMES", help="of torch,onnxruntime,openvino; default: all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="such as bench/results")
-    return parser.parse_args()
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="for the report and every round, such as build/bench")
+    add_record_arguments(parser)
+    args = parser.parse_args()
+    if args.record and (args.only.pattern or args.peers):
+        parser.error("--record takes a run of all cells and peers, without --only and --peers")
+    return args
 
 
 def main():
@@ -58,8 +66,7 @@ def main():
     peers = Peers(args.threads, args.peers.split(",") if args.peers else None)
     from attune_library import Attune
     from measure import measure
-    from chart import chart
-    from report import document, failures, lost, markdown, stem
+    from report import document, every_round, failures, lost, markdown
     from targets import targets
 
     for missing in peers.missing:
@@ -79,26 +86,28 @@ def main():
     if not results:
         return 1
     rows = targets(results)
-    given = (results, rows, attune.machine, peers.versions, peers.missing, args.rounds, args.threads)
-    text = markdown(*given)
+    given = (attune.machine, peers.versions, peers.missing, args.rounds, args.threads)
+    text = markdown(results, rows, *given)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-        path = args.out / stem(attune.machine)
-        path.with_suffix(".md").write_text(text)
-        path.with_suffix(".json").write_text(json.dumps(document(*given), indent=1) + "\n")
-        path.with_suffix(".svg").write_text(chart(results, attune.machine))
-        print(f"written: {path}.md, .json and .svg")
+        (args.out / "peers.md").write_text(text)
+        (args.out / "peers-rounds.json").write_text(json.dumps(every_round(results)) + "\n")
+        print(f"written: {args.out}/peers.md and peers-rounds.json")
         for row in lost(results):
             print("lost     {}: {} takes {:.2f} of our time".format(*row))
         for figure, value, target, held in rows:
             if held is not None:
                 print(f"{'held' if held else 'NOT HELD':8} {figure}: {value}, target {target}")
-    else:
+    elif not args.record:
         print(text)
     wrong = [f for f in failures(results) if f[1] == "attune"]
     for cell, _, why in wrong:
         print(f"compare: {cell}: {why}", file=sys.stderr)
-    return 1 if wrong or broken else 0
+    if wrong or broken:
+        return 1
+    if args.record:
+        print(f"recorded: {write(document(results, *given, args.record, args.title))}; now scripts/performance_page")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: MIT
-"""This library and PyTorch on one GPU, in turns, on the same tensors: times by events of the stream, results against f64."""
+"""This library and PyTorch on one GPU, in turns, on the same tensors: times by events of the stream, results against f64.
+
+Prints a table; with --out writes it to DIR/gpu.md. --record replaces bench/results/MACHINE.json (results.py) unless a result of
+this library is wrong.
+"""
 
 import argparse
 import datetime
@@ -16,6 +19,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attention_problem import Problem
+import results
 from attune_library import Attune
 from report import spread
 
@@ -117,14 +121,13 @@ class Device:
 
     def describe(self):
         if not self.gpu:
-            return "the CPU: this tries the script, and measures no GPU", 0
+            return {"cpu": "the CPU: this tries the script, and measures no GPU"}, 0
         asked = ["nvidia-smi", "--query-gpu=name,clocks.max.sm,driver_version", "--format=csv,noheader,nounits"]
         answer = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
         name, clock, driver = answer.splitlines()[0].split(", ")
         units = torch.cuda.get_device_properties(0).multi_processor_count
         lanes = 64 if torch.cuda.get_device_capability() == (8, 0) else 128  # multiply-adds in f32 a clock
-        what = f"{name}, {units} multiprocessors, driver {driver}, PyTorch {torch.__version__}"
-        return what, units * lanes * 2e6 * float(clock)
+        return {"gpu": name, "multiprocessors": units, "driver": driver}, units * lanes * 2e6 * float(clock)
 
 
 def programs(attune, device, cell):
@@ -168,6 +171,7 @@ def programs(attune, device, cell):
 
 
 def measure(attune, device, cell, rounds):
+    """(our seconds by round, the peer's, the error as a share of what is allowed, variant)"""
     torch.manual_seed(1)
     ours, peer, check = programs(attune, device, cell)
     share, variant = check(), attune.last_variant()
@@ -177,7 +181,7 @@ def measure(attune, device, cell, rounds):
             seconds = device.seconds(call)
             if n >= 0:
                 times[call].append(seconds)
-    return statistics.median(times[ours]), [b / a for a, b in zip(times[ours], times[peer])], share, variant
+    return *(dict(enumerate(times[call])) for call in (ours, peer)), share, variant
 
 
 def bandwidth(device, rounds):
@@ -200,15 +204,33 @@ def targets_of(cell, seconds, ratio, peak, reads):
         yield f"{cell}: PyTorch's time / ours", ratio, 0.4
 
 
+def record(cell, ours, peers, error, variant, peak, reads):
+    """A cell of results.py; ours and peers are seconds by round."""
+    seconds = statistics.median(ours.values())
+    limit, share = None, None
+    if cell.decodes:
+        limit, share = "copy", cell.bytes / seconds / reads
+    elif peak and cell.problem.dtype == "f32":
+        limit, share = "fma", cell.flops / seconds / peak
+    name = "torch " + cell.peer.name.removesuffix("_ATTENTION").lower()
+    programs = {results.SUBJECT: results.program_record(ours, ours, error=error, subject=True, of=len(ours)),
+                name: results.program_record(peers, ours, of=len(ours))}
+    return results.cell_record(programs, (), variant=variant, unit="B" if cell.decodes else "FLOP",
+                               work=cell.bytes if cell.decodes else cell.flops, limit=limit, share=share)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True, type=pathlib.Path, help="libattune_peers.so of a build of preset cuda")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="cells whose names have this in them")
-    parser.add_argument("--out", type=pathlib.Path, help="a folder, such as bench/results")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="for the table, such as build/bench")
+    results.add_record_arguments(parser)
     parser.add_argument("--cpu", action="store_true", help="small sizes on the CPU, to try this script")
     given = parser.parse_args()
     asked = [cell for cell in cells(16 if given.cpu else 1) if given.only in str(cell)]
+    if given.record and (given.only or given.cpu):
+        parser.error("--record takes a run of all cells on a GPU, without --only and --cpu")
     if given.rounds < 1:
         parser.error("--rounds: at least 1")
     if not asked:
@@ -218,23 +240,26 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = False
     device = Device("cpu" if given.cpu else "cuda")
     attune = Attune(given.library, 0 if given.cpu else 1, torch.cuda.current_stream().cuda_stream if device.gpu else None)
-    what, peak = device.describe()
+    hardware, peak = device.describe()
+    what = ", ".join(f"{key} {value}" for key, value in hardware.items()) + f", PyTorch {torch.__version__}"
     reads = bandwidth(device, given.rounds)
     lines = [f"# Beside PyTorch on a GPU, {datetime.date.today()}", "", what + f"; a copy moves {reads / 1e9:.0f} GB/s.", "",
-             f"In turns, {given.rounds} rounds on the same tensors; ratios are medians over rounds of its time / ours. "
-             "PyTorch's is `efficient_attention` in f32 (TF32 off; the plain definition where heads share keys), "
-             "`flash_attention` in f16 and bf16. Cells that name no type are f32. Error: 1 is what is allowed.", "",
+             f"In turns, {given.rounds} rounds on the same tensors; ratios are medians over rounds of its time / ours. PyTorch's is"
+             " `efficient_attention` in f32 (TF32 off; the plain definition where heads share keys), `flash_attention` in"
+             " f16 and bf16. Cells that name no type are f32. Error: 1 is what is allowed.", "",
              "| cell | variant | ours ms | TFLOP/s | of f32 peak | of a copy's bytes | its time / ours | 10 to 90 % | error |",
              "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     print("\n".join(lines), flush=True)
-    targets = []
-    wrong = []
+    targets, wrong, missing, records = [], [], [], {}
     for cell in asked:
         try:
-            seconds, ratios, share, variant = measure(attune, device, cell, given.rounds)
+            ours, peers, share, variant = measure(attune, device, cell, given.rounds)
         except RuntimeError as failure:
+            missing.append(f"the cell {cell}: {str(failure).splitlines()[0]}")
             line = f"| {cell} | {str(failure).splitlines()[0]} | | | | | | | |"
         else:
+            seconds, ratios = statistics.median(ours.values()), [peers[n] / ours[n] for n in ours]
+            records[str(cell)] = record(cell, ours, peers, share, variant, peak, reads)
             of_peak = f"{cell.flops / seconds / peak:.2f}" if peak and cell.problem.dtype == "f32" else "-"
             of_copy = f"{cell.bytes / seconds / reads:.2f}" if cell.decodes else "-"
             ratio = statistics.median(ratios)
@@ -249,12 +274,21 @@ def main():
     print("\n".join(lines[-len(targets) - 1 :]))
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        file = given.out / f"{'gpu' if device.gpu else 'trial'}-{datetime.date.today()}.md"
+        file = given.out / "gpu.md"
         file.write_text("\n".join(lines) + "\n")
         print(f"\nwritten: {file}")
     for line in wrong:
         print(f"compare_device: {line}", file=sys.stderr)
-    return 1 if wrong else 0
+    if wrong:
+        return 1
+    if given.record:
+        run = results.document(
+            machine=given.record, title=given.title, date=str(datetime.date.today()),
+            command=f"scripts/gpu --rounds {given.rounds} --record {given.record}", rounds=given.rounds, threads=1,
+            hardware=hardware, versions={"torch": torch.__version__}, missing=missing,
+            peaks={"copy": [results.rounded(reads * 1e-9)]}, cells=records)
+        print(f"recorded: {results.write(run)}; now scripts/performance_page")
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-SUBJECT = "attune"
+from results import SAME_RESULT, SUBJECT
+
 # A peer that takes so many times as long as the quickest is in every so manieth round only, the first included.
 SLOW = {2: 5, 8: 1000}
 WAKING = 0.4  # seconds
@@ -16,7 +17,6 @@ LONG = 0.1  # seconds; a call so long needs no other to warm up for it
 # Seconds of calls before those that count. Measured: a virtual core that sleeps takes up to 1.2 ms to come back, and a program
 # that does not wait for it computes alone meanwhile.
 WARM = 0.003
-SAME_RESULT = 4  # times the allowed error; beyond it a peer computes something else and is not compared with
 
 
 @dataclass
@@ -106,10 +106,6 @@ class Result:
     def best_peer(self):
         """The one whose ratio is the least; None without peers or without a result of our own."""
         return min(self.competitors(), key=self.ratio, default=None) if self.ok(SUBJECT) else None
-
-
-def quantile(values, at):
-    return float(np.quantile(values, at))
 
 
 def rest():

@@ -1,25 +1,19 @@
-# SPDX-License-Identifier: MIT
-"""A run as Markdown and as JSON."""
+"""A run of the CPU as Markdown, as its rounds, and as the compact results of results.py."""
 
 import datetime
 import statistics
 
-from measure import SUBJECT, quantile
+import results as compact
+from results import OTHERS, SUBJECT, behind, quantile
 
-OTHERS = 0.15  # cores; a cell during which other processes took more is marked
-SAME = 1.02  # ratios closer to 1 than this are called equal
 PEAKS = {"fma": "multiply-adds in f32", "dot": "dot products of pairs in bf16", "tile": "matrix tiles in bf16"}
 METHOD = """\
-All in one process, in turns, {rounds} rounds on the same inputs, each of which begins at a cache line; a ratio is the median
-over rounds of (its time / ours in the same round), so above 1 is slower than ours. A peer that takes twice as long as the
-quickest is in every fifth round only, one that takes 8 times as long in the first. "Of limit" is the median over rounds of our
-rate over the peak, or of the time of a plain read of the same keys and values over ours. Work is counted where the masks keep
-it. Results are compared with NumPy in f64, of long calls a sample of rows: 1 is the error that is allowed, twice that of the
-plain computation in the type and a floor for rounding; and with ours, every element, in the same unit."""
-
-
-def stem(machine):
-    return f"peers-{machine['target']}-{machine['cores']}cores-{datetime.date.today()}"
+All in one process, in turns, {rounds} rounds on the same inputs, each of which begins at a cache line; a ratio is the median over
+rounds of (its time / ours in the same round), so above 1 is slower than ours. A peer that takes twice as long as the quickest is
+in every fifth round only, one that takes 8 times as long in the first. "Of limit" is the median over rounds of our rate over the
+peak, or of the time of a plain read of the same keys and values over ours. Work is counted where the masks keep it. Results are
+compared with NumPy in f64, of long calls a sample of rows: 1 is the error that is allowed, twice that of the plain computation in
+the type and a floor for rounding; and with ours, every element, in the same unit."""
 
 
 def peaks_of(results, kind):
@@ -29,7 +23,7 @@ def peaks_of(results, kind):
 def lost(results):
     """(cell, program, its time over ours) where a peer is ahead."""
     return [(name, peer, r.ratio(peer)) for name, r in results.items() if r.ok(SUBJECT)
-            for peer in r.competitors() if r.ratio(peer) * SAME < 1]
+            for peer in r.competitors() if behind(r.ratio(peer))]
 
 
 def short(result):
@@ -140,18 +134,30 @@ def markdown(results, rows, machine, versions, missing, rounds, threads):
     return "\n".join(lines).rstrip() + "\n"
 
 
-def document(results, rows, machine, versions, missing, rounds, threads):
-    return {
-        "machine": machine, "versions": versions, "missing": missing, "rounds": rounds, "threads": threads,
-        "date": str(datetime.date.today()), "peaks": {kind: max(peaks_of(results, kind), default=None) for kind in PEAKS},
-        "targets": [dict(zip(("figure", "measured", "target", "held"), row)) for row in rows],
-        "lost": [dict(zip(("cell", "program", "ratio"), row)) for row in lost(results)],
-        "cells": {name: {"variant": r.variant, "work": r.cell.work, "unit": r.cell.unit, "peaks": list(r.peaks.values()),
-                         "best_peer": r.best_peer(), "share": r.share() if r.ok(SUBJECT) else None,
-                         "limit": r.cell.bound or r.cell.peak, "cores_of_others": r.others,
-                         "programs": {n: {"best_s": p.best if p.rounds else None, "rounds_s": p.rounds, "error": p.error,
-                                          "from_ours": p.apart, "failure": p.failure,
-                                          "ratio": r.ratio(n) if r.ok(n) and r.ok(SUBJECT) else None}
-                                      for n, p in r.programs.items()}}
-                  for name, r in results.items()},
-    }
+def record(result, rounds):
+    """A cell of results.py."""
+    ours = result.programs[SUBJECT].rounds
+    programs = {n: compact.program_record(p.rounds, ours, best=p.best, error=p.error, apart=p.apart, failure=p.failure,
+                                          of=rounds, subject=n == SUBJECT) for n, p in result.programs.items()}
+    cell, share = result.cell, result.share() if result.ok(SUBJECT) else None
+    return compact.cell_record(programs, cell.own, variant=result.variant, work=cell.work or None,
+                               unit=cell.unit if cell.work else None, share=share,
+                               limit=(cell.bound or cell.peak) if share is not None else None, others=result.others)
+
+
+def document(results, machine, versions, missing, rounds, threads, name, title):
+    """The document of results.py, of the machine `name`."""
+    peaks = {kind: peaks for kind in PEAKS if (peaks := peaks_of(results, kind))}
+    hardware = {key: int(value) if key == "cores" else value for key, value in machine.items() if value != "not readable"}
+    fewer = f" --threads {threads}" if threads != hardware["cores"] else ""
+    return compact.document(
+        machine=name, title=title, date=str(datetime.date.today()), rounds=rounds, threads=threads,
+        command=f"scripts/bench_peers --rounds {rounds}{fewer} --record {name}",
+        hardware=hardware, versions=versions, missing=missing,
+        peaks={kind: [compact.rounded(f(p) * 1e-9) for f in (statistics.median, max)] for kind, p in peaks.items()},
+        cells={cell: record(r, rounds) for cell, r in results.items()})
+
+
+def every_round(results):
+    """Seconds of each program in each round, and the peaks of the rounds, for questions that medians do not answer."""
+    return {name: {"peaks": r.peaks, "programs": {n: p.rounds for n, p in r.programs.items()}} for name, r in results.items()}
