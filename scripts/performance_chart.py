@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A machine's run as a small SVG: a bar for each cell, from 1 up where we are ahead and down where a peer is."""
 
 import math

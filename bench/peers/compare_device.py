@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """This library and PyTorch on one GPU, in turns, on the same tensors: times by events of the stream, results against f64.
 
 Prints a table; with --out writes it to DIR/gpu.md. --record replaces bench/results/MACHINE.json (results.py) unless a result of

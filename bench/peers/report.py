@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A run of the CPU as Markdown, as its rounds, and as the compact results of results.py."""
 
 import datetime

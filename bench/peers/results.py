@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A run beside other libraries as compact JSON: its schema, its only writer and its only reader. No package is needed.
 
 `bench/results/<machine>.json` is the newest run of a machine. A run that is recorded replaces the file; rounds are not in it.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Results and the pages made of them: check_performance.py SOURCE_DIR.
 
 Results are of the schema and small; docs/performance.md, its charts and the README's block are what scripts/performance_page
