@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What Halide's autoschedulers found, kept as they wrote it but for the stages, which are addressed by name: a schedule holds for
-// every algorithm whose stages have these names and as many updates (scripts/autoschedule finds them again for others).
+// What Halide's autoschedulers found, kept as they wrote it but for the stages, which are addressed by name: a schedule holds
+// for every algorithm whose stages have these names and as many updates (scripts/autoschedule finds them again for others).
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <map>
