@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/passes/async_copies.h"
 #include "lowering/instructions/nvptx.h"
-#include "lowering/require.h"
+#include "lowering/required_pass.h"
 #include <algorithm>
 #include <map>
 #include <set>
@@ -237,7 +237,7 @@ public:
     std::int64_t begin = -1;
 };
 
-class SharedAddresses : public IRMutator {
+class SharedAddresses : public RequiredPass {
     using IRMutator::visit;
     std::map<std::string, Expr> lets_;
     std::set<std::string> arrays_;
@@ -270,6 +270,7 @@ class SharedAddresses : public IRMutator {
     }
     Expr visit(const Call *op) override {
         if (op->name != matrices && op->name != matrices_transposed) return IRMutator::visit(op);
+        found_ = true;
         return Call::make(op->type, op->name, {address(op->args[0]), op->args[1]}, Call::Extern);
     }
     // What is copied before a loop is waited for in the loop, with its first copies.
@@ -284,6 +285,7 @@ class SharedAddresses : public IRMutator {
     Stmt visit(const Allocate *op) override {
         arrays_.insert(op->name);
         if (op->memory_type != MemoryType::GPUShared || !use_of(op->body).copies) return IRMutator::visit(op);
+        found_ = true;
         CopiedByLoop copied;
         op->body.accept(&copied);
         require(copied.begin >= 0, "no loop copies to shared memory");
@@ -310,6 +312,10 @@ class SharedAddresses : public IRMutator {
         for (const auto &[name, load] : same.loads) all = LetStmt::make(name, load, all);
         return all;
     }
+
+public:
+    SharedAddresses()
+        : RequiredPass("a kernel that copies to shared memory asynchronously or loads matrices from it does neither") {}
 };
 
 }  // namespace

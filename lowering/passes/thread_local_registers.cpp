@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/passes/thread_local_registers.h"
+#include "lowering/required_pass.h"
 #include <map>
 
 namespace attune {
@@ -20,7 +21,7 @@ public:
     bool found = false;
 };
 
-class ThreadLocalRegisters : public IRMutator {
+class ThreadLocalRegisters : public RequiredPass {
     using IRMutator::visit;
     std::map<std::string, Expr> lets_;    // those that depend on the thread
     std::map<std::string, Expr> arrays_;  // and the part of their indices that does
@@ -39,6 +40,7 @@ class ThreadLocalRegisters : public IRMutator {
         const Expr first = simplify(of_first.mutate(full)), part = simplify(full - first);
         Expr &known = arrays_[name];
         if (!known.defined()) known = part;
+        found_ = found_ || !is_const_zero(part);
         if (!is_const_zero(simplify(known - part))) throw CompileError("attune: threads do not index " + name + " alike\n");
         return ramp ? Ramp::make(first, ramp->stride, ramp->lanes) : first;
     }
@@ -87,6 +89,10 @@ class ThreadLocalRegisters : public IRMutator {
                                          element(index, n), op->param, const_true(), {}));
         return LetStmt::make(all, value, Block::make(stores));
     }
+
+public:
+    ThreadLocalRegisters()
+        : RequiredPass("a kernel whose registers are to be local to a thread has no register array that threads index") {}
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/passes/trim_gpu_loops.h"
 #include "lowering/instructions/nvptx.h"
+#include "lowering/required_pass.h"
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -130,7 +131,7 @@ Stmt without_conditions(const Stmt &s, Taken &taken, const std::map<std::string,
     return is_const_one(rest) ? body : IfThenElse::make(rest, body);
 }
 
-class TrimLoops : public IRMutator {
+class TrimLoops : public RequiredPass {
     using IRMutator::visit;
     Stmt visit(const For *op) override {
         const Stmt inner = IRMutator::visit(op);
@@ -139,6 +140,7 @@ class TrimLoops : public IRMutator {
         Taken taken{op->name, {op->min}, {op->min + op->extent}, {}, {}, {}};
         const Stmt body = without_conditions(op->body, taken);
         if (taken.lower.size() == 1 && taken.upper.size() == 1 && taken.always.empty() && !taken.gap) return inner;
+        found_ = true;
         auto all = [](const std::vector<Expr> &of, Expr (*combine)(Expr, Expr)) {
             Expr e = of[0];
             for (std::size_t n = 1; n < of.size(); n++) e = combine(e, of[n]);
@@ -164,6 +166,9 @@ class TrimLoops : public IRMutator {
         loop = LetStmt::make(gap_name, gap_begin, loop);
         return LetStmt::make(begin_name, all(taken.lower, [](Expr a, Expr b) { return max(a, b); }), loop);
     }
+
+public:
+    TrimLoops() : RequiredPass("a kernel whose loops are to be trimmed has no loop under a condition") {}
 };
 
 }  // namespace

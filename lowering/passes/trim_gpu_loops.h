@@ -9,8 +9,8 @@
 //     for (c, 0, blocks) { if (c < end) { if ((int(begin <= c) & 1) != 0) work(c) } barrier }
 //     ->  for (c.taken, 0, max(min(blocks, end) - max(0, begin), 0)) { let c = max(0, begin) + c.taken; work(c); barrier }
 //
-// Conditions of all that an iteration does become bounds, or one gap `c < a || b <= c`; others stay where they are. It refuses
-// nothing: a loop without such conditions stays as it is.
+// Conditions of all that an iteration does become bounds, or one gap `c < a || b <= c`; others stay where they are. A loop
+// without such conditions stays as it is; a kernel without such a loop is refused.
 #pragma once
 #include "Halide.h"
 

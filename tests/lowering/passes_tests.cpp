@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Each pass on the intermediate code of a small pipeline: what it makes of it, and what it refuses.
 #include "generators/math/transpose.h"
+#include "lowering/passes/async_copies.h"
 #include "schedules/matrix_tiles.h"
 #include "schedules/transpose.h"
 #include "tests/lowering/code.h"
@@ -186,6 +187,7 @@ TEST_CASE("a loop takes its bounds from its conditions", "[lowering]") {
     CHECK(has(code.after, "let taken_begin = max(0, begin)"));
     CHECK(has(code.after, "for (trimmed.s1.r$x.taken, 0, max((min(0 + 100, end) - taken_begin)"));
     CHECK_FALSE(has(code.after, "if ((int32("));
+    CHECK(has(refusal([] { RowSums().code({.trim_gpu_loops = true}); }), "has no loop under a condition"));
 }
 
 TEST_CASE("registers outside a loop over threads are a thread's own", "[lowering]") {
@@ -202,4 +204,31 @@ TEST_CASE("registers outside a loop over threads are a thread's own", "[lowering
     CHECK(has(code.before, "lane_sum.0[.thread_id_x + 96] = "));
     CHECK_FALSE(has(code.after, "lane_sum.0[.thread_id_x"));
     CHECK(has(code.after, "lane_sum.0[96] = "));
+    CHECK(has(refusal([] { RowSums().code({.thread_local_registers = true}); }), "has no register array that threads index"));
+}
+
+TEST_CASE("copies to shared memory are double buffered", "[lowering]") {
+    Param<std::uint64_t> address("address");
+    Func row("shared_row"), sum("sum"), out("out");
+    Var lane("lane"), block("block"), w("w"), c("c"), thread("thread");
+    RDom step(0, 8, "step");
+    row(w, c) = copied_to_shared_memory(address + cast<std::uint64_t>((c * 128 + w) * 4), 16);
+    sum(lane, block) += row(lane, step);
+    out(lane, block) = sum(lane, block);
+    out.bound(lane, 0, 32).gpu_blocks(block).gpu_threads(lane);
+    sum.compute_at(out, block).store_in(MemoryType::Register).gpu_threads(lane);
+    sum.update().reorder(lane, step).gpu_threads(lane);
+    row.compute_at(sum, step).store_in(MemoryType::GPUShared).bound_extent(w, 128).split(w, thread, w, 4).vectorize(w);
+    row.gpu_threads(thread);
+    const Code code = code_of(out, {address}, {.async_copies = true}, cuda);
+    INFO(code.before << code.after);
+    CHECK(count(code.before, "attune_copied(") == 1);
+    // The copies of the first iteration before the loop, those of the next one within it; two halves of shared memory.
+    CHECK_FALSE(has(code.after, "attune_copied("));
+    CHECK(count(code.after, "attune_copy(") == 2);
+    CHECK(count(code.after, "attune_close_copies()") == 2);
+    CHECK(count(code.after, "attune_wait_for_copies()") == 1);
+    CHECK(has(code.before, "[uint32 * 128] in GPUShared"));
+    CHECK(has(code.after, "[uint32 * 256] in GPUShared"));
+    CHECK(has(refusal([] { RowSums().code({.async_copies = true}); }), "does neither"));
 }
