@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
 # attune_add_attention(NAME SOURCE header TYPE struct
 #                      [DTYPES f32...] [HEAD_DIMS any|n...] [KINDS plain|scored|training|weights...] [BACKWARD]
-#                      [SCHEDULES prefill|decode|split|pairs|tiles|root...] [TARGETS native|all|target...])
+#                      [SCHEDULES prefill|decode|split|bf16_dot|amx|root...] [TARGETS native|all|target...])
 #
 # The static library NAME of the attention that the struct defines (attune/generator/attention.h), and its header <NAME.h>:
 # forward, with BACKWARD the gradients too. DTYPES of the tensors, default f32. HEAD_DIMS: kernels for query, key and value of
 # that size, and with `any` (the default) for all sizes. KINDS: what calls may ask for beside the struct; plain (the default)
 # causal masks, windows and lengths; scored also softcap, bias, ALiBi, boolean masks and sinks; training also dropout; weights
-# the output of weights. SCHEDULES: default prefill and decode; tiles are for head sizes that are given, where the target has
-# matrix tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and
+# the output of weights. SCHEDULES: default prefill and decode; amx is for head sizes that are given, where the target has
+# AMX tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and
 # without it native.
-# Numbers come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where there is one, else they are those of sdpa.
+# Parameters come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where there is one, else they are those of sdpa.
 # Ops, variants and symbols are named user_<NAME>..., as none of the library is.
 #
 # Needs Halide 21.0.0, its CMake package and llvm-as, in an installed attune too; programs that link the library do not.
@@ -125,7 +125,7 @@ macro(attune_check_attention name)
   endif()
   attune_argument(DTYPES "f32" "f32;f64;bf16;f16")
   attune_argument(KINDS "plain" "plain;scored;training;weights")
-  attune_argument(SCHEDULES "prefill;decode" "prefill;decode;split;pairs;tiles;root")
+  attune_argument(SCHEDULES "prefill;decode" "prefill;decode;split;bf16_dot;amx;root")
   if(NOT A_HEAD_DIMS)
     set(A_HEAD_DIMS any)
   endif()
@@ -178,20 +178,20 @@ function(attune_add_user_kernels name dtype target)
     list(APPEND forward prefill/long prefill/short)
   endif()
   if("decode" IN_LIST A_SCHEDULES)
-    list(APPEND forward decode/g1 decode/g4)
+    list(APPEND forward decode/rows1 decode/rows4)
   endif()
   if("split" IN_LIST A_SCHEDULES)
     list(APPEND forward split/)
   endif()
-  if("pairs" IN_LIST A_SCHEDULES AND dtype STREQUAL "bf16")
-    list(APPEND forward pairs/long pairs/short)
+  if("bf16_dot" IN_LIST A_SCHEDULES AND dtype STREQUAL "bf16")
+    list(APPEND forward bf16_dot/long bf16_dot/short)
   endif()
-  if("tiles" IN_LIST A_SCHEDULES)
-    list(APPEND forward tiles/long tiles/medium tiles/short)
+  if("amx" IN_LIST A_SCHEDULES)
+    list(APPEND forward amx/long amx/medium amx/short)
   endif()
-  set(backward tiles/)
-  if("pairs" IN_LIST A_SCHEDULES AND dtype STREQUAL "bf16")
-    list(APPEND backward pairs/)
+  set(backward blocked/)
+  if("bf16_dot" IN_LIST A_SCHEDULES AND dtype STREQUAL "bf16")
+    list(APPEND backward bf16_dot/)
   endif()
   if("root" IN_LIST A_SCHEDULES)
     list(APPEND forward root/)
@@ -213,7 +213,7 @@ function(attune_add_user_kernels name dtype target)
       if(A_BACKWARD)
         foreach(schedule IN LISTS backward)
           attune_add_user_kernel(${name} sdpa_backward user_${name}_backward sdpa_backward ${schedule} "")
-          if(NOT schedule STREQUAL "pairs/")
+          if(NOT schedule STREQUAL "bf16_dot/")
             attune_add_user_kernel(${name} sdpa_backward user_${name}_captures capture_gradient ${schedule} of_user=true)
           endif()
         endforeach()
@@ -225,8 +225,8 @@ function(attune_add_user_kernels name dtype target)
   set(kernel user_${name}_mask_blocks_${sums_f64}_${target})
   if(NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
     attune_add_kernel(${kernel} LIBRARY ${library} GENERATOR ${name}.generator AFTER ${header} REGISTERED mask_blocks
-      TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMS dtype=${attune_halide_dtype_${sums_f64}})
-    attune_table_row(row ${kernel} user_${name}_mask_blocks ${sums_f64} 0 ${target} blocks "" "" "" "" true)
+      TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMETERS dtype=${attune_halide_dtype_${sums_f64}})
+    attune_table_row(row ${kernel} OP user_${name}_mask_blocks DTYPE ${sums_f64} HEAD_DIM 0 TARGET ${target} SCHEDULE blocks)
     string(APPEND ATTUNE_USER_SYMBOLS "int ${kernel}_argv(void **);\n")
     string(APPEND ATTUNE_USER_ROWS "${row}")
   endif()
@@ -235,9 +235,9 @@ function(attune_add_user_kernels name dtype target)
 endfunction()
 
 # One kernel of dtype, head_dim, kind and target of the caller: `schedule/class`, of the generator `registered`, with the
-# numbers of `op` or else of `like`, of another kind where this one has none. Nothing where there are no numbers: such a target
-# has no such schedule.
-macro(attune_add_user_kernel name registered op like schedule_and_class params)
+# parameters of `op` or else of `like`, of another kind where this one has none. Nothing where there are no parameters: such a
+# target has no such schedule.
+macro(attune_add_user_kernel name registered op like schedule_and_class generator_parameters)
   string(REPLACE "/" ";" fields "${schedule_and_class};")
   list(GET fields 0 schedule)
   list(GET fields 1 class)
@@ -246,17 +246,17 @@ macro(attune_add_user_kernel name registered op like schedule_and_class params)
     set(from generic)
   endif()
   set(found "")
-  string(REGEX REPLACE "^user_" "" own "${op}")  # as its file of numbers is named
+  string(REGEX REPLACE "^user_" "" own "${op}")  # as its parameters file is named
   set(ATTUNE_OP_ATTENTION_${op} TRUE)
-  foreach(numbers_of ${own} ${like})
-    set(ATTUNE_OP_ATTENTION_${numbers_of} TRUE)
-    attune_list_variants(${numbers_of} ${from})
+  foreach(parameters_of ${own} ${like})
+    set(ATTUNE_OP_ATTENTION_${parameters_of} TRUE)
+    attune_list_variants(${parameters_of} ${from})
     foreach(size ${head_dim} 0)
       foreach(like_kind ${kind} plain scored training)
         set(key "${dtype}/${size}/${schedule}/${class}/${like_kind}")
         if(NOT found AND key IN_LIST ATTUNE_KEYS)
           set(found "${key}")
-          set(numbers "${ATTUNE_NUMBERS_${key}}")
+          set(parameters "${ATTUNE_PARAMETERS_${key}}")
           set(provenance "${ATTUNE_PROVENANCE_${key}}")
         endif()
       endforeach()
@@ -266,9 +266,10 @@ macro(attune_add_user_kernel name registered op like schedule_and_class params)
   if(found AND NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
     attune_add_kernel(${kernel} LIBRARY ${library} GENERATOR ${name}.generator AFTER ${header} REGISTERED ${registered}
       TARGET ${ATTUNE_HALIDE_TARGET_${from}}
-      PARAMS schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} kind=${kind} ${numbers} ${params})
-    attune_table_row(row ${kernel} ${op} ${dtype} ${head_dim} ${from} ${schedule} "${class}" "${kind}" "${numbers}"
-      "${provenance}" true)
+      PARAMETERS schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} kind=${kind} ${parameters}
+        ${generator_parameters})
+    attune_table_row(row ${kernel} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${from}
+      SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}" PARAMETERS ${parameters} PROVENANCE "${provenance}")
     string(APPEND ATTUNE_USER_SYMBOLS "int ${kernel}_argv(void **);\n")
     string(APPEND ATTUNE_USER_ROWS "${row}")
   endif()

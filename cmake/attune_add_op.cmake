@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # attune_add_op(op): one kernel for each variant of the op (cmake/attune_ops.cmake), compiled into libattune.a, and a row of the
 # dispatcher's table for each.
-include(${CMAKE_CURRENT_LIST_DIR}/attune_numbers.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/attune_parameters.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/attune_programs.cmake)
 
 # The names of an element type in JSON, for Halide and in attune::DType.
@@ -22,54 +22,77 @@ function(attune_add_op op)
   foreach(target IN LISTS ATTUNE_ALL_TARGETS)
     attune_list_variants(${op} ${target})
     foreach(key IN LISTS ATTUNE_KEYS)
-      attune_describe_variant(${op} ${target} "${key}")
+      attune_describe_variant(KEY "${key}" OP ${op} TARGET ${target})
       if(NOT target IN_LIST ATTUNE_BUILT_TARGETS AND NOT schedule STREQUAL "root")
         continue()
       elseif(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES AND NOT op MATCHES "^(sink_gradient|capture_sum.*)$")  # for all types
         continue()
       endif()
       attune_add_kernel(${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
-        PARAMS ${params})
-      attune_add_table_row(${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
-        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
+        PARAMETERS ${generator_parameters})
+      attune_add_table_row(${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
+        SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
+        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
       string(APPEND list "${line}")
     endforeach()
   endforeach()
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${op}_variants.txt CONTENT "${list}")
 endfunction()
 
-# A row of the dispatcher's table; `dispatched` is false for what runs only where it is forced.
-function(attune_add_table_row name op dtype head_dim target schedule class kind numbers provenance dispatched)
-  attune_table_row(row ${name} ${op} ${dtype} ${head_dim} ${target} "${schedule}" "${class}" "${kind}" "${numbers}"
-    "${provenance}" ${dispatched})
-  set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_KERNELS_${op} ${name})
-  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS_${op} "${row}")
+# attune_add_table_row(variant OP op ...): a row of the op's table in the library, with the arguments of attune_table_row().
+function(attune_add_table_row name)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "OP" "")
+  attune_table_row(row ${name} OP ${A_OP} ${A_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_KERNELS_${A_OP} ${name})
+  set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS_${A_OP} "${row}")
 endfunction()
 
-# The kernel is <name>_argv, or that of another name in the last argument.
-function(attune_table_row result name op dtype head_dim target schedule class kind numbers provenance dispatched)
+# attune_table_row(result variant OP op DTYPE dtype HEAD_DIM size TARGET target SCHEDULE schedule [CLASS class] [KIND kind]
+#                  [PARAMETERS k=v...] [PROVENANCE text] [KERNEL name] [FORCED_ONLY])
+# The row of a variant in the dispatcher's table (VariantRecord), in C++. Its kernel is <variant>_argv, or that of KERNEL.
+# FORCED_ONLY: dispatch never chooses the variant.
+function(attune_table_row result name)
+  cmake_parse_arguments(PARSE_ARGV 2 A "FORCED_ONLY" "OP;DTYPE;HEAD_DIM;TARGET;SCHEDULE;PROVENANCE;KERNEL"
+    "CLASS;KIND;PARAMETERS")  # lists, since they may be empty
+  foreach(needed OP DTYPE HEAD_DIM TARGET SCHEDULE)
+    if("${A_${needed}}" STREQUAL "")
+      message(FATAL_ERROR "attune_table_row(${name}): ${needed} is missing")
+    endif()
+  endforeach()
+  if(A_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "attune_table_row(${name}): unknown arguments ${A_UNPARSED_ARGUMENTS}")
+  endif()
   set(kernel ${name})
-  if(ARGC GREATER 12)
-    set(kernel ${ARGV12})
+  if(A_KERNEL)
+    set(kernel ${A_KERNEL})
+  endif()
+  set(dispatched true)
+  if(A_FORCED_ONLY)
+    set(dispatched false)
   endif()
   set(tile_q 1)
-  set(chunk 1)
-  foreach(number IN LISTS numbers)
-    if(number MATCHES "^(tile_q|chunk)=([0-9]+)$")
+  set(kv_block 1)
+  foreach(parameter IN LISTS A_PARAMETERS)
+    if(parameter MATCHES "^(tile_q|kv_block)=([0-9]+)$")
       set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
     endif()
   endforeach()
-  list(JOIN numbers " " numbers)
-  string(REPLACE "\"" "'" provenance "${provenance}")
-  string(CONCAT row "    {\"${name}\", \"${op}\", DType::${attune_cpp_dtype_${dtype}}, ${head_dim}, \"${target}\", "
-    "\"${schedule}\", \"${class}\", \"${kind}\", \"${numbers}\",\n"
-    "     \"${provenance}\", ${tile_q}, ${chunk}, ${dispatched}, ${kernel}_argv},\n")
+  list(JOIN A_PARAMETERS " " parameters)
+  string(REPLACE "\"" "'" provenance "${A_PROVENANCE}")
+  string(CONCAT row "    {\"${name}\", \"${A_OP}\", DType::${attune_cpp_dtype_${A_DTYPE}}, ${A_HEAD_DIM}, \"${A_TARGET}\", "
+    "\"${A_SCHEDULE}\", \"${A_CLASS}\", \"${A_KIND}\", \"${parameters}\",\n"
+    "     \"${provenance}\", ${tile_q}, ${kv_block}, ${dispatched}, ${kernel}_argv},\n")
   set(${result} "${row}" PARENT_SCOPE)
 endfunction()
 
-# A key of attune_list_variants() as variant (its name), dtype, head_dim, schedule, class, kind, params (of the generator), and
-# as a line for print_loop_nests, in the caller.
-macro(attune_describe_variant op target key)
+# attune_describe_variant(KEY key OP op TARGET target)
+# A key of attune_list_variants() as variables of the caller: variant (its name), dtype, head_dim, schedule, class, kind,
+# generator_parameters (of the generator), and line (for print_loop_nests).
+function(attune_describe_variant)
+  cmake_parse_arguments(PARSE_ARGV 0 A "" "KEY;OP;TARGET" "")
+  set(op ${A_OP})
+  set(target ${A_TARGET})
+  set(key "${A_KEY}")
   string(REPLACE "/" ";" fields "${key}/")
   list(GET fields 0 dtype)
   list(GET fields 1 head_dim)
@@ -77,24 +100,28 @@ macro(attune_describe_variant op target key)
   list(GET fields 3 class)
   list(GET fields 4 kind)
   attune_variant_name(variant ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}")
-  set(params schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} ${ATTUNE_NUMBERS_${key}} ${ATTUNE_OP_PARAMS_${op}})
+  set(generator_parameters schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} ${ATTUNE_PARAMETERS_${key}}
+    ${ATTUNE_OP_PARAMETERS_${op}})
   if(ATTUNE_OP_ATTENTION_${op})
-    list(APPEND params head_dim=${head_dim} kind=${kind})
+    list(APPEND generator_parameters head_dim=${head_dim} kind=${kind})
   else()
     set(kind "")
   endif()
-  list(JOIN params " " line)
+  list(JOIN generator_parameters " " line)
   set(line "${variant} ${ATTUNE_HALIDE_TARGET_${target}} ${line}\n")
-endmacro()
+  foreach(result variant dtype head_dim schedule class kind generator_parameters line)
+    set(${result} "${${result}}" PARENT_SCOPE)
+  endforeach()
+endfunction()
 
-# attune_list_shipped_variants(op target file regex): lines for print_loop_nests of the numbers of this tree, whatever
+# attune_list_shipped_variants(op target file regex): lines for print_loop_nests of the parameters of this tree, whatever
 # ATTUNE_SCHEDULE_PATH says and whichever targets are built; of variants whose name matches.
 function(attune_list_shipped_variants op target file regex)
   set(ATTUNE_SCHEDULE_PATH "")
   attune_list_variants(${op} ${target})
   set(list "")
   foreach(key IN LISTS ATTUNE_KEYS)
-    attune_describe_variant(${op} ${target} "${key}")
+    attune_describe_variant(KEY "${key}" OP ${op} TARGET ${target})
     if(variant MATCHES "${regex}")
       string(APPEND list "${line}")
     endif()
@@ -102,11 +129,11 @@ function(attune_list_shipped_variants op target file regex)
   file(CONFIGURE OUTPUT ${file} CONTENT "${list}")
 endfunction()
 
-# attune_add_kernel(name GENERATOR program TARGET halide-target PARAMS k=v... [REGISTERED generator] [LIBRARY library]
+# attune_add_kernel(name GENERATOR program TARGET halide-target PARAMETERS k=v... [REGISTERED generator] [LIBRARY library]
 # [AFTER file]): one object of libattune.a or the library, made after the file. add_halide_library() would add an archive,
 # headers and an interface library for each; nothing here needs them.
 function(attune_add_kernel name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY;AFTER" "PARAMS")
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY;AFTER" "PARAMETERS")
   if(NOT A_LIBRARY)
     set(A_LIBRARY attune)
   endif()
@@ -117,7 +144,7 @@ function(attune_add_kernel name)
   file(MAKE_DIRECTORY ${folder})
   add_custom_command(OUTPUT ${folder}/${name}.o
     COMMAND ${A_GENERATOR} -g ${A_REGISTERED} -f ${name} -n ${name} -o ${folder} -e object
-      target=${A_TARGET}-user_context-no_bounds_query-no_runtime ${A_PARAMS}
+      target=${A_TARGET}-user_context-no_bounds_query-no_runtime ${A_PARAMETERS}
     DEPENDS ${A_GENERATOR} ${A_AFTER}
     COMMENT "kernel ${name}" VERBATIM)
   target_sources(${A_LIBRARY} PRIVATE ${folder}/${name}.o)
@@ -125,7 +152,7 @@ function(attune_add_kernel name)
 endfunction()
 
 # attune_write_tables(): a table for each op, of its variants that are linked in, each an object that the linker takes where
-# code names the op. Symbols are declared here and not by the kernels' headers, so that a changed number recompiles one table
+# code names the op. Symbols are declared here and not by the kernels' headers, so that a changed parameter recompiles one table
 # and nothing else of the runtime.
 function(attune_write_tables)
   set(folder ${PROJECT_BINARY_DIR}/tables)

@@ -3,8 +3,8 @@
 #
 # The static library NAME of a kernel for each record of <folder>/<op>/<target>.json, as `attune tune --out folder` writes them:
 # where it is linked, each takes the place of the library's variant of its name, and attune::variants() and `ATTUNE_VERBOSE=1`
-# show its numbers. Of records with one name in several folders the first counts. OPS and TARGETS: default all that the folders
-# have.
+# show its parameters. Of records with one name in several folders the first counts. OPS and TARGETS: default all that the
+# folders have.
 #
 # Needs Halide 21.0.0, its CMake package and llvm-as; programs that link the library do not.
 function(attune_add_variants name)
@@ -31,24 +31,25 @@ function(attune_add_variants name)
     set(target ${CMAKE_MATCH_2})
     set(files ${A_FOLDERS})
     list(TRANSFORM files APPEND /${op}/${target}.json)
-    attune_read_numbers(${op} ${target} ${files})
+    attune_read_parameters(${op} ${target} ${files})
     attune_need_op(${op})
     foreach(key IN LISTS ATTUNE_KEYS_${op}_${target})
-      set(ATTUNE_NUMBERS_${key} "${ATTUNE_NUMBERS_${op}_${target}_${key}}")
-      if(ATTUNE_NUMBERS_${key} STREQUAL "absent")
+      set(ATTUNE_PARAMETERS_${key} "${ATTUNE_PARAMETERS_${op}_${target}_${key}}")
+      if(ATTUNE_PARAMETERS_${key} STREQUAL "absent")
         continue()
       endif()
-      attune_describe_variant(${op} ${target} "${key}")
+      attune_describe_variant(KEY "${key}" OP ${op} TARGET ${target})
       # The library's own kernel of that name stands beside it, and so may that of another such library: a symbol says of which
       # it is, and no symbol of the library begins so.
       set(symbol variants_${variant}_in_${name})
       list(APPEND linked ${symbol})
       string(APPEND symbols "int ${symbol}_argv(void **);\n")
-      attune_table_row(row ${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
-        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${op}_${target}_${key}}" true ${symbol})
+      attune_table_row(row ${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
+        SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
+        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${op}_${target}_${key}}" KERNEL ${symbol})
       string(APPEND rows "${row}")
-      set(params_${symbol} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
-        PARAMS ${params})
+      set(generator_parameters_${symbol} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
+        PARAMETERS ${generator_parameters})
     endforeach()
   endforeach()
   set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.variants.cpp)
@@ -59,7 +60,7 @@ function(attune_add_variants name)
   # Nobody calls the registration: without a symbol that is asked for, the linker would leave it out of the archive.
   target_link_options(${name} INTERFACE "LINKER:--undefined=attune_variants_of_${name}")
   foreach(kernel IN LISTS linked)
-    attune_add_kernel(${kernel} LIBRARY ${name} ${params_${kernel}})
+    attune_add_kernel(${kernel} LIBRARY ${name} ${generator_parameters_${kernel}})
   endforeach()
 endfunction()
 

@@ -8,8 +8,9 @@ foreach(schedule mullapudi2016 adams2019)
     message(STATUS "${schedule} was found for an earlier text of the algorithm; scripts/autoschedule finds it again")
   endif()
   attune_variant_name(name sdpa f32 64 ${target} ${schedule} "" plain)
-  set(numbers chunk=128)
+  set(parameters kv_block=128)
   attune_add_kernel(${name} GENERATOR sdpa.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
-    PARAMS schedule=${schedule} dtype=float32 head_dim=64 ${numbers})
-  attune_add_table_row(${name} sdpa f32 64 ${target} ${schedule} "" plain "${numbers}" "scripts/autoschedule" false)
+    PARAMETERS schedule=${schedule} dtype=float32 head_dim=64 ${parameters})
+  attune_add_table_row(${name} OP sdpa DTYPE f32 HEAD_DIM 64 TARGET ${target} SCHEDULE ${schedule} KIND plain
+    PARAMETERS ${parameters} PROVENANCE scripts/autoschedule FORCED_ONLY)
 endforeach()

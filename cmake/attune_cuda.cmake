@@ -33,28 +33,28 @@ function(attune_add_device_program name)
 endfunction()
 
 # Ops that have variants for devices, and the program of each: lanes and warps are other forms than the CPU's.
-set(attune_part_sdpa_lanes_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
+set(attune_part_sdpa_simt_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
   generators/attention/gpu/mma_stages.cpp generators/attention/gpu/online_softmax.cpp
   generators/attention/gpu/gradient_pairs.cpp generators/attention/gpu/simt_gradient_stages.cpp
-  generators/attention/gpu/mma_gradient_stages.cpp generators/programs/sdpa_lanes_generator.cpp
-  schedules/sdpa/lane_instructions.cpp schedules/sdpa/fragment_instructions.cpp schedules/sdpa/cuda_simt.cpp
-  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/fragment_block.cpp schedules/sdpa/cuda_mma.cpp
+  generators/attention/gpu/mma_gradient_stages.cpp generators/programs/sdpa_simt_generator.cpp
+  schedules/sdpa/simt_instructions.cpp schedules/sdpa/mma_instructions.cpp schedules/sdpa/cuda_simt.cpp
+  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/mma_block.cpp schedules/sdpa/cuda_mma.cpp
   schedules/sdpa/cuda_mma_gradient.cpp)
-attune_add_device_program(sdpa_lanes attention_generator backward_rows_stages generator_math)
+attune_add_device_program(sdpa_simt attention_generator backward_rows_stages generator_math)
 foreach(op sdpa sdpa_backward additive)
-  set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_lanes)
+  set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_simt)
 endforeach()
-set(ATTUNE_DEVICE_PARAMS_sdpa_backward gradients=true)
-set(attune_part_masked_softmax_lanes_generator generators/masked_softmax/masked_softmax_lane_stages.cpp
-  generators/programs/masked_softmax_lanes_generator.cpp schedules/masked_softmax/lane_instructions.cpp
+set(ATTUNE_DEVICE_PARAMETERS_sdpa_backward gradients=true)
+set(attune_part_masked_softmax_simt_generator generators/masked_softmax/masked_softmax_simt_stages.cpp
+  generators/programs/masked_softmax_simt_generator.cpp schedules/masked_softmax/simt_instructions.cpp
   schedules/masked_softmax/cuda_simt.cpp)
-attune_add_device_program(masked_softmax_lanes generator_math)
-set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_lanes)
+attune_add_device_program(masked_softmax_simt generator_math)
+set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_simt)
 
-set(attune_part_linear_lanes_generator generators/linear/linear_lane_stages.cpp
-  generators/programs/linear_lanes_generator.cpp schedules/linear/cuda_simt.cpp)
-attune_add_device_program(linear_lanes generator_math)
-set(ATTUNE_DEVICE_PROGRAM_linear linear_lanes)
+set(attune_part_linear_simt_generator generators/linear/linear_simt_stages.cpp
+  generators/programs/linear_simt_generator.cpp schedules/linear/cuda_simt.cpp)
+attune_add_device_program(linear_simt generator_math)
+set(ATTUNE_DEVICE_PROGRAM_linear linear_simt)
 
 # Where they are installed, kernels hold code for GPUs beside the PTX.
 find_program(ATTUNE_PTXAS ptxas HINTS /usr/local/cuda/bin)
@@ -62,7 +62,7 @@ find_program(ATTUNE_FATBINARY fatbinary HINTS /usr/local/cuda/bin)
 
 # attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of a
 # target of "device_targets", of every op that has a program for devices, joined to the library. In the library attune they are
-# rows of its table, elsewhere a source registers them. AS: the same schedules and numbers for another device, under another
+# rows of its table, elsewhere a source registers them. AS: the same schedules and parameters for another device, under another
 # name, and without code for GPUs. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names,
 # ATTUNE_DEVICE_KERNELS_LEFT_OUT, those that do not match, and ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.ptx beside the
 # objects.
@@ -93,7 +93,7 @@ function(attune_add_device_kernels library)
     set(program ${ATTUNE_DEVICE_PROGRAM_${op}})
     attune_list_variants(${op} ${A_TARGET})
     foreach(key IN LISTS ATTUNE_KEYS)
-      attune_describe_variant(${op} ${target} "${key}")
+      attune_describe_variant(KEY "${key}" OP ${op} TARGET ${target})
       # Without clang, none for tensor cores.
       if(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR (schedule MATCHES "^mma" AND NOT ATTUNE_CLANG))
         continue()
@@ -108,18 +108,20 @@ function(attune_add_device_kernels library)
       endif()
       add_custom_command(OUTPUT ${folder}/${variant}.o BYPRODUCTS ${folder}/${variant}.ptx
         COMMAND ${program}.generator -g ${program} -f ${variant} -o ${folder} ${tools} ${instruction}
-          target=${halide}-user_context-no_bounds_query-no_runtime ${params} ${ATTUNE_DEVICE_PARAMS_${op}}
+          target=${halide}-user_context-no_bounds_query-no_runtime ${generator_parameters} ${ATTUNE_DEVICE_PARAMETERS_${op}}
         DEPENDS ${program}.generator COMMENT "kernel ${variant}" VERBATIM)
       target_sources(${library} PRIVATE ${folder}/${variant}.o)
       set_source_files_properties(${folder}/${variant}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
       list(APPEND names ${variant})
       if(library STREQUAL "attune")
-        attune_add_table_row(${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
-          "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
+        attune_add_table_row(${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
+          SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
+          PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
         continue()
       endif()
-      attune_table_row(row ${variant} ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}"
-        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
+      attune_table_row(row ${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
+        SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
+        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
       string(APPEND symbols "int ${variant}_argv(void **);\n")
       string(APPEND rows "${row}")
     endforeach()

@@ -6,8 +6,8 @@
 option(ATTUNE_FALLBACK "an installed library also has kernels of avx2, for CPUs other than those it was built for"
   ${PROJECT_IS_TOP_LEVEL})
 set(attune_fallback_keys
-  prefill/short/training prefill/long/training decode/g4/training decode/g4/scored rows//weights rows//none tiles//training
-  blocks//none panels/many/none panels/row/none)
+  prefill/short/training prefill/long/training decode/rows4/training decode/rows4/scored rows//weights rows//none
+  blocked//training blocks//none panels/many_rows/none panels/rows1/none)
 list(JOIN attune_fallback_keys "|" attune_fallback_keys)
 set(attune_fallback_keys "/0/(${attune_fallback_keys})$")
 
@@ -49,15 +49,17 @@ function(attune_add_fallback)
     endforeach()
     attune_list_variants(${op} avx2)
     foreach(key IN LISTS ATTUNE_KEYS)
-      attune_describe_variant(${op} avx2 "${key}")
+      attune_describe_variant(KEY "${key}" OP ${op} TARGET avx2)
       if(NOT op IN_LIST ATTUNE_BUILT_OPS OR NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR NOT key MATCHES "${attune_fallback_keys}"
           OR NOT key IN_LIST own)
         continue()
       endif()
       list(APPEND kernels ${variant})
-      set(kernel_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_avx2} PARAMS ${params})
-      attune_table_row(row ${variant} ${op} ${dtype} ${head_dim} avx2 "${schedule}" "${class}" "${kind}"
-        "${ATTUNE_NUMBERS_${key}}" "${ATTUNE_PROVENANCE_${key}}" true)
+      set(kernel_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_avx2}
+        PARAMETERS ${generator_parameters})
+      attune_table_row(row ${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET avx2
+        SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
+        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
       string(APPEND symbols "int ${variant}_argv(void **);\n")
       string(APPEND rows "${row}")
       math(EXPR count "${count} + 1")

@@ -5,11 +5,11 @@
 # Parts: sources that are compiled once, for every program that has them.
 set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
-  schedules/matrix_tiles.cpp)
+  schedules/amx_tiles.cpp)
 # Of every program.
 set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp
   lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/load_tiles_past_l1.cpp
-  lowering/passes/join_matrix_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
+  lowering/passes/join_amx_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
@@ -23,8 +23,8 @@ set(attune_part_attention_generator generators/attention/equations/masked.cpp ge
 set(attune_part_sdpa_generator generators/attention/forward/blocked_stages.cpp
   generators/attention/forward/bf16_dot_stages.cpp generators/attention/forward/amx_stages.cpp
   generators/attention/forward/weights_stages.cpp generators/programs/sdpa_forms.cpp generators/programs/sdpa_generator.cpp
-  schedules/sdpa/root.cpp schedules/sdpa/scores.cpp schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp schedules/sdpa/pairs.cpp
-  schedules/sdpa/matrix_tiles.cpp schedules/sdpa/decode.cpp schedules/sdpa/decode_values.cpp
+  schedules/sdpa/root.cpp schedules/sdpa/scores.cpp schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp
+  schedules/sdpa/bf16_dot.cpp schedules/sdpa/amx.cpp schedules/sdpa/decode.cpp schedules/sdpa/decode_values.cpp
   schedules/sdpa/split.cpp schedules/sdpa/weights.cpp
   schedules/sdpa/autoscheduled.cpp)
 set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.cpp
@@ -32,14 +32,14 @@ set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.
   generators/attention/backward/blocked_stages.cpp generators/attention/backward/scores.cpp
   generators/attention/backward/bf16_dot.cpp generators/attention/backward/amx.cpp generators/attention/backward/terms.cpp
   generators/attention/backward/captures.cpp generators/attention/backward/captured.cpp schedules/sdpa/backward.cpp
-  schedules/sdpa/backward_matrix_tiles.cpp schedules/sdpa/backward_terms.cpp)
+  schedules/sdpa/backward_amx.cpp schedules/sdpa/backward_terms.cpp)
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/programs/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/programs/describe_attention.cpp)
 set(attune_part_linear_stages generators/linear/linear_parts.cpp generators/linear/panel_stages.cpp
   generators/linear/row_stages.cpp generators/linear/amx_stages.cpp schedules/linear/linear_tasks.cpp schedules/linear/root.cpp
-  schedules/linear/panels.cpp schedules/linear/bf16_dot_panels.cpp schedules/linear/rows.cpp schedules/linear/pair_rows.cpp
-  schedules/linear/passes.cpp schedules/linear/amx.cpp schedules/linear/prefetch.cpp)
+  schedules/linear/panels.cpp schedules/linear/bf16_dot_panels.cpp schedules/linear/rows.cpp schedules/linear/bf16_dot_rows.cpp
+  schedules/linear/rank_k_update.cpp schedules/linear/amx.cpp schedules/linear/prefetch.cpp)
 set(attune_part_linear_generator generators/programs/linear_generator.cpp)
 set(attune_part_pack_linear_weight_generator generators/programs/pack_linear_weight_generator.cpp
   generators/linear/pack_stages.cpp schedules/linear/pack.cpp)
@@ -76,33 +76,33 @@ foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropou
   set(attune_program_${program} ${program}_generator generator_math)
 endforeach()
 
-# Ops. A generator gets schedule=, dtype=, the numbers and PARAMS; one of ATTENTION also head_dim= and kind=.
+# Ops. A generator gets schedule=, dtype=, those of the record and PARAMETERS; one of ATTENTION also head_dim= and kind=.
 macro(attune_describe_op op program)
   if("${op}" MATCHES "^(user|variants)_")  # of attune_add_attention() and attune_add_variants()
     message(FATAL_ERROR "attune_describe_op(${op}): no op of the library may begin with ${CMAKE_MATCH_0}")
   endif()
-  cmake_parse_arguments(A "ATTENTION" "" "PARAMS" ${ARGN})
+  cmake_parse_arguments(A "ATTENTION" "" "PARAMETERS" ${ARGN})
   list(APPEND ATTUNE_OPS ${op})
   set(ATTUNE_OP_PROGRAM_${op} ${program})
   set(ATTUNE_OP_ATTENTION_${op} ${A_ATTENTION})
-  set(ATTUNE_OP_PARAMS_${op} ${A_PARAMS})
+  set(ATTUNE_OP_PARAMETERS_${op} ${A_PARAMETERS})
 endmacro()
 set(ATTUNE_OPS "")
 attune_describe_op(sdpa sdpa ATTENTION)
 foreach(pair cosine gaussian additive additive_separable)
-  attune_describe_op(${pair} sdpa ATTENTION PARAMS pair=${pair})
+  attune_describe_op(${pair} sdpa ATTENTION PARAMETERS pair=${pair})
 endforeach()
 attune_describe_op(sdpa_backward sdpa_backward ATTENTION)
-attune_describe_op(capture_gradient sdpa_backward ATTENTION PARAMS captures=true)
+attune_describe_op(capture_gradient sdpa_backward ATTENTION PARAMETERS captures=true)
 foreach(pair cosine gaussian additive)
-  attune_describe_op(${pair}_backward sdpa_backward ATTENTION PARAMS pair=${pair})
-  attune_describe_op(${pair}_capture_gradient sdpa_backward ATTENTION PARAMS pair=${pair} captures=true)
+  attune_describe_op(${pair}_backward sdpa_backward ATTENTION PARAMETERS pair=${pair})
+  attune_describe_op(${pair}_capture_gradient sdpa_backward ATTENTION PARAMETERS pair=${pair} captures=true)
 endforeach()
-attune_describe_op(capture_sum_of_f64 capture_sum PARAMS of_f64=true)
+attune_describe_op(capture_sum_of_f64 capture_sum PARAMETERS of_f64=true)
 foreach(op backward_rows sink_gradient capture_sum)
   attune_describe_op(${op} ${op})
 endforeach()
-attune_describe_op(linear_packed linear PARAMS packed=true)
+attune_describe_op(linear_packed linear PARAMETERS packed=true)
 foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask max_magnitude
     merge head_mean)
   attune_describe_op(${op} ${op})

@@ -97,7 +97,8 @@ function(attune_need_op op)
     if(ATTUNE_OP_ATTENTION_${op})
       set(attention ATTENTION)
     endif()
-    attune_list_op(${op} PROGRAM ${program}.generator GENERATOR ${program} ${attention} PARAMS ${ATTUNE_OP_PARAMS_${op}})
+    attune_list_op(${op} PROGRAM ${program}.generator GENERATOR ${program} ${attention}
+      PARAMETERS ${ATTUNE_OP_PARAMETERS_${op}})
   endif()
 endfunction()
 
@@ -125,8 +126,8 @@ function(attune_use_jemalloc)
 endfunction()
 
 # attune_list_program(target part... [SOURCES file...]) and attune_list_op(op PROGRAM target GENERATOR name [ATTENTION]
-# [PARAMS k=v...] [LIKE op] [MODULE target]): what attune_generators.json says. LIKE: an op whose numbers serve where there are
-# none of this one.
+# [PARAMETERS k=v...] [LIKE op] [MODULE target]): what attune_generators.json says. LIKE: an op whose parameters serve where
+# there are none of this one.
 function(attune_list_program target)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES")
   set(sources "")
@@ -141,8 +142,8 @@ function(attune_list_program target)
 endfunction()
 
 function(attune_list_op op)
-  cmake_parse_arguments(PARSE_ARGV 1 A "ATTENTION" "PROGRAM;GENERATOR;LIKE;MODULE" "PARAMS")
-  attune_json_strings(params ${A_PARAMS})
+  cmake_parse_arguments(PARSE_ARGV 1 A "ATTENTION" "PROGRAM;GENERATOR;LIKE;MODULE" "PARAMETERS")
+  attune_json_strings(generator_parameters ${A_PARAMETERS})
   set(attention false)
   if(A_ATTENTION)
     set(attention true)
@@ -155,7 +156,7 @@ function(attune_list_op op)
     string(APPEND more ", \"module\": {\"target\": \"${A_MODULE}\", \"file\": \"$<TARGET_FILE:${A_MODULE}>\"}")
   endif()
   string(CONCAT line "\"${op}\": {\"program\": \"${A_PROGRAM}\", \"generator\": \"${A_GENERATOR}\", "
-    "\"params\": ${params}, \"attention\": ${attention}${more}}")
+    "\"parameters\": ${generator_parameters}, \"attention\": ${attention}${more}}")
   attune_list_generator(OPS "${line}")
 endfunction()
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/lower.h"
 #include "lowering/passes/async_copies.h"
-#include "lowering/passes/join_matrix_tiles.h"
+#include "lowering/passes/join_amx_tiles.h"
 #include "lowering/passes/load_tiles_past_l1.h"
 #include "lowering/passes/mask_tail_loads.h"
 #include "lowering/passes/pin_stack_slots.h"
@@ -17,7 +17,7 @@ void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target
     // Copies know an array of a thread by its indices, which are constants once it is the thread's own.
     if (passes.thread_local_registers) use_thread_local_registers(pipeline);
     if (passes.async_copies) pipeline_async_copies(pipeline);
-    if (passes.join_matrix_tiles) join_matrix_tiles(pipeline);
+    if (passes.join_amx_tiles) join_amx_tiles(pipeline);
     // After the join, which knows the loads by Halide's name.
     if (passes.load_tiles_past_l1) load_tiles_past_l1(pipeline);
     if (passes.whole_vectors) shuffle_whole_vectors(pipeline);

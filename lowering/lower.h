@@ -14,7 +14,7 @@ struct Passes {
     bool thread_local_registers = false;  // passes/thread_local_registers.h
     bool async_copies = false;            // passes/async_copies.h
     // AMX.
-    bool join_matrix_tiles = false;   // passes/join_matrix_tiles.h
+    bool join_amx_tiles = false;      // passes/join_amx_tiles.h
     bool load_tiles_past_l1 = false;  // passes/load_tiles_past_l1.h
     // Storage and loads. These apply wherever their pattern occurs, and a kernel without it stays as it is.
     bool whole_vectors = false;                         // passes/whole_vectors.h

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers come from files that users write: what does not fit a schedule is refused in their words, not by a failed bound.
+// Parameters come from files that users write: what does not fit a schedule is refused in their words, not by a failed bound.
 #pragma once
 #include "Halide.h"
 #include <string>

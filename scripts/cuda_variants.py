@@ -67,7 +67,7 @@ def table(results):
     yield ""
     yield "Made by `scripts/cuda_variants.py --table` from what ptxas says of the PTX, for compute capability 8.0 / 9.0, and"
     yield "from the instructions in the PTX of all kernels of a variant: every loop once (of attention both over keys, of whole"
-    yield "chunks and of the others), and what surrounds them. Registers are those of the kernel that has most."
+    yield "KV blocks and of the others), and what surrounds them. Registers are those of the kernel that has most."
     yield "Shared memory is what a block is launched with, in bytes."
     yield ""
     yield "| variant | registers | spilled | shared memory | " + " | ".join(MIX) + " | all |"

@@ -52,7 +52,7 @@ int run(int argc, char **argv) {
     add_tune(app);
 
     bool json = false;
-    CLI::App *variants = app.add_subcommand("variants", "List every variant: algorithm, schedule, numbers, target");
+    CLI::App *variants = app.add_subcommand("variants", "List every variant: algorithm, schedule, parameters, target");
     variants->add_flag("--json", json, "For scripts");
     variants->footer("Examples:\n  attune variants\n  attune variants --json | python3 -m json.tool");
     variants->final_callback([&json] { print(json ? variants_json() : variants_text()); });

@@ -67,7 +67,7 @@ __attribute__((target("avx512f,avx512bf16"), noinline)) double dot_avx512_bf16(s
     return 4.0 * chains * 16 * static_cast<double>(rounds);
 }
 
-// Matrix tiles of bf16: four accumulators of 16 by 16, to each of which an instruction adds 32 terms.
+// AMX tiles of bf16: four accumulators of 16 by 16, to each of which an instruction adds 32 terms.
 __attribute__((target("amx-tile,amx-bf16"), noinline)) double tile_amx_bf16(std::int64_t rounds) {
     // Static, for the compiler is told that the instruction reads its first bytes only.
     struct alignas(64) Configuration {

@@ -21,7 +21,7 @@ double fma_peak(Team &, attune::DType);
 // CPU has none.
 double bf16_dot_peak(Team &);
 
-// The same of tdpbf16ps, the product of two matrix tiles of bf16 (AMX).
+// The same of tdpbf16ps, the product of two AMX tiles of bf16.
 double bf16_tile_peak(Team &);
 
 // The most of all that products of elements of this type can be made with.

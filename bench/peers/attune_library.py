@@ -173,7 +173,7 @@ class Attune:
         return self._call("read", None, tensor(key), tensor(value), *sizes, keep=(key, value))
 
     def peak(self, kind):
-        """FLOP/s: "fma", multiply-adds in f32, "dot" or "tile", dot products of pairs or matrix tiles in bf16; 0 where the CPU
+        """FLOP/s: "fma", multiply-adds in f32, "dot" or "tile", dot products of pairs or AMX tiles in bf16; 0 where the CPU
         has none."""
         return self._function(kind + "_peak")(self.session)
 

@@ -156,7 +156,7 @@ const char *attune_peers_dropout_mask(Session *s, double probability, std::uint6
     return answer(*s, attune::dropout_mask(s->context, {probability, seed, 0}, output(*mask)));
 }
 
-// FLOP/s of multiply-adds in f32, of dot products of pairs and of matrix tiles in bf16 (0 where the CPU has none).
+// FLOP/s of multiply-adds in f32, of dot products of pairs and of AMX tiles in bf16 (0 where the CPU has none).
 double attune_peers_fma_peak(Session *s) { return bench::fma_peak(s->team, attune::DType::f32); }
 double attune_peers_dot_peak(Session *s) { return bench::bf16_dot_peak(s->team); }
 double attune_peers_tile_peak(Session *s) { return bench::bf16_tile_peak(s->team); }

@@ -7,7 +7,7 @@ import statistics
 import results as compact
 from results import OTHERS, SUBJECT, behind, quantile
 
-PEAKS = {"fma": "multiply-adds in f32", "dot": "dot products of pairs in bf16", "tile": "matrix tiles in bf16"}
+PEAKS = {"fma": "multiply-adds in f32", "dot": "dot products of pairs in bf16", "tile": "AMX tiles in bf16"}
 METHOD = """\
 All in one process, in turns, {rounds} rounds on the same inputs, each of which begins at a cache line; a ratio is the median over
 rounds of (its time / ours in the same round), so above 1 is slower than ours. A peer that takes twice as long as the quickest is

@@ -9,7 +9,7 @@
     hardware  what the run found: target (of schedules/targets.json), cpu or gpu, cores, vectors, kernel, compiler...
     versions  of the other libraries                missing what could not be measured, a sentence each
     peaks     [median, best] of the machine's limits over the run: multiply-adds in f32 (fma), dot products of pairs in bf16
-              (dot), matrix tiles in bf16 (tile), in GFLOP/s; a copy that no cache holds (copy, the best alone), in GB/s
+              (dot), AMX tiles in bf16 (tile), in GFLOP/s; a copy that no cache holds (copy, the best alone), in GB/s
     cells     by name, in the order of names:
       variant   that dispatch chose
       unit      of the work: FLOP, B, tanh          work    of a call, as far as masks keep it

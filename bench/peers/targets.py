@@ -15,7 +15,7 @@ OPTIONS = {"mask (Sq,Sk)": 1.15, "bias (Sq,Sk)": 1.15, "ALiBi": 1.10, "softcap 3
 SHARES = {(PREFILL, False, "f32"): 0.83, (WIDE, False, "f32"): 0.87, (PREFILL, True, "f32"): 0.70, (WIDE, True, "f32"): 0.80,
           (BERT, False, "f32"): 0.62, (VIT, False, "f32"): 0.65, (PREFILL, False, "bf16"): 0.73, (WIDE, False, "bf16"): 0.80,
           (PREFILL, True, "bf16"): 0.60, (WIDE, True, "bf16"): 0.70}
-# By matrix tiles, times our own f32.
+# By AMX tiles, times our own f32.
 TILES = 2.5
 # Of gradients: shares of the peak with five products counted, and times our own f32.
 BACKWARD = {cells_backward.PREFILL: 0.60, cells_backward.CAUSAL: 0.52, cells_backward.WIDE: 0.56}

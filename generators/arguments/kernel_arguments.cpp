@@ -106,10 +106,10 @@ ArgumentLists attention_backward() {
 }
 
 ArgumentLists attention_on_device() {
-    const std::vector<std::string> fragments = {"mma", "mma_split"};
+    const std::vector<std::string> mma = {"mma", "mma_split"};
     Arguments state = {value_of("state", "state", 4), value_of("state", "sums", 4), value_of("state", "maxima", 4)};
     return {
-        "sdpa_lanes",
+        "sdpa_simt",
         {{"DeviceAttention",
           join({buffers({"query", "key", "value"}, 4),
                 numbers({"scale"}, f32),
@@ -118,7 +118,7 @@ ArgumentLists attention_on_device() {
                 {buffer("offsets", 1), buffer("lengths", 2)},
                 only_for("pair", {"additive"},
                          {number("has_pair_weight", boolean), buffer("pair_weight", 1), number("pair_bias", f32)}),
-                only_for("schedule", fragments, numbers({"query_address", "key_address", "value_address"}, uint64)),
+                only_for("schedule", mma, numbers({"query_address", "key_address", "value_address"}, uint64)),
                 only_for("kind", {"scored"}, join({softcap_to_mask(f32, 4), sinks()}))})},
          {"DeviceAttentionOut",
           join({{value_of("out", "out", 4), value_of("out", "lse", 4)}, only_for("schedule", {"split", "mma_split"}, state)}),
@@ -126,7 +126,7 @@ ArgumentLists attention_on_device() {
          {"DeviceGradients",
           join({buffers({"forward_out", "grad_out"}, 4),
                 {buffer("lse", 3), number("has_grad_lse", boolean), buffer("grad_lse", 3)},
-                only_for("schedule", fragments, numbers({"grad_out_address"}, uint64)),
+                only_for("schedule", mma, numbers({"grad_out_address"}, uint64)),
                 {value_of("rows", "row_lse", 3), value_of("rows", "row_delta", 3)},
                 buffers({"grad_query", "grad_key", "grad_value"}, 4)}),
           {{"gradients", {"true"}}}}},
@@ -175,7 +175,7 @@ std::vector<ArgumentLists> other_ops() {
               buffers({"bias"}, 1),
               numbers({"ahead", "task_tiles"}, int32),
               buffers({"out"}, 4)}),
-        list("linear_lanes", "DeviceLinear",
+        list("linear_simt", "DeviceLinear",
              {{buffer("x", 4), buffer("weight", 2), number("has_bias", boolean), buffer("bias", 1), buffer("out", 4)}}),
         list("batch_dot", "BatchDot", {buffers({"a", "x"}, 4), numbers({"task_tiles"}, int32), buffers({"out"}, 4)}),
         list("transposed_dot", "TransposedDot", {buffers({"a", "x", "out"}, 4)}),
@@ -185,7 +185,7 @@ std::vector<ArgumentLists> other_ops() {
               buffers({"lengths"}, 2),
               {number("seed", boolean), number("no_bits", int32)},
               buffers({"destination", "out"}, 4)}),
-        list("masked_softmax_lanes", "DeviceMaskedSoftmax",
+        list("masked_softmax_simt", "DeviceMaskedSoftmax",
              {{buffer("scores", 4), number("has_lengths", boolean), buffer("lengths", 2), number("seed", boolean),
                buffer("out", 4)}}),
         list("masked_softmax_backward", "MaskedSoftmaxBackward",

@@ -7,11 +7,11 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
-// Which of all matrix tiles along the depth, of chunk c: its loops are partial_k, the terms of a tile, and partial_tile. None
-// is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
+// Which of all AMX tiles along the depth, of depth block c: its loops are partial_k, the terms of a tile, and partial_tile.
+// None is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
 template<typename Stages>
 static Expr tile_along_depth(Stages &s, const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
-    const int steps = shape.chunk / depth_of_tile;
+    const int steps = shape.depth_block / depth_of_tile;
     RDom r(0, depth_of_tile, 0, steps, "partial_k");
     r.where((s.c * steps + r.y) * depth_of_tile < in.depth);
     s.partial_k = r.x, s.partial_tile = r.y;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Linear layers by products of whole matrix tiles of bf16 (AMX), which take so much of the depth at a time. Operands are padded
+// Linear layers by products of whole AMX tiles of bf16, which take so much of the depth at a time. Operands are padded
 // by zeros, so that depths may be any.
 #pragma once
 #include "generators/linear/linear_stages.h"
@@ -20,7 +20,7 @@ AmxStages linear_amx_stages(const LinearInputs &, const LinearShape &, int depth
 struct AmxWeightStages : LinearSums {
     BlockTranspose transpose;
     Halide::Func x_pairs;  // (e, m, k, h, b)
-    Halide::Func panel;    // (k, n, t, h, b) weights along k in matrix tile t of the depth; not where they are read as they lie
+    Halide::Func panel;    // (k, n, t, h, b) weights along k in AMX tile t of the depth; not where they are read as they lie
     Halide::RVar partial_tile;  // partial_k is within a tile
 };
 AmxWeightStages linear_amx_weight_stages(const LinearInputs &, const LinearShape &, int depth_of_tile);

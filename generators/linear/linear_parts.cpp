@@ -18,7 +18,9 @@ std::function<Expr(Expr)> widened_rows(const LinearSums &s, Func &x_rows, const 
     return [=](const Expr &k) { return x_rows(k, m, h, b); };
 }
 
-Expr chunks_of(const LinearInputs &in, const LinearShape &shape) { return (in.depth + shape.chunk - 1) / shape.chunk; }
+Expr depth_blocks_of(const LinearInputs &in, const LinearShape &shape) {
+    return (in.depth + shape.depth_block - 1) / shape.depth_block;
+}
 
 void start_product(LinearSums &s, const LinearInputs &in, const LinearShape &shape) {
     Var n = s.n, m = s.m, h = s.h, b = s.b;
@@ -28,24 +30,24 @@ void start_product(LinearSums &s, const LinearInputs &in, const LinearShape &sha
     s.product(n, m, h, b) = s.start(n);
 }
 
-static void add_partial(LinearSums &s, const Expr &chunk, const Expr &accumulator) {
+static void add_partial(LinearSums &s, const Expr &depth_block, const Expr &accumulator) {
     std::vector<Expr> at;
-    for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? chunk : v.same_as(s.u) ? accumulator : Expr(v));
+    for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? depth_block : v.same_as(s.u) ? accumulator : Expr(v));
     s.product(s.n, s.m, s.h, s.b) += s.partial(at);
 }
 
 void add_partials(LinearSums &s, const LinearInputs &in, const LinearShape &shape, const Expr &first) {
-    const RDom r(0, chunks_of(in, shape) - first, "product_chunk");
-    s.product_chunk = r.x;
+    const RDom r(0, depth_blocks_of(in, shape) - first, "product_depth_block");
+    s.product_depth_block = r.x;
     add_partial(s, first + r.x, 0);
 }
 
 void add_partials(PairSums &s, const LinearInputs &in, const LinearShape &shape, const Expr &first, bool but_the_last) {
     if (shape.accumulators == 1) return add_partials(static_cast<LinearSums &>(s), in, shape, first);
-    const Expr chunks = chunks_of(in, shape) - first;
-    RDom r(0, shape.accumulators, 0, chunks, "product_chunk");
-    if (but_the_last) r.where(r.y * shape.accumulators + r.x < chunks * shape.accumulators - 1);
-    s.product_accumulator = r.x, s.product_chunk = r.y;
+    const Expr depth_blocks = depth_blocks_of(in, shape) - first;
+    RDom r(0, shape.accumulators, 0, depth_blocks, "product_depth_block");
+    if (but_the_last) r.where(r.y * shape.accumulators + r.x < depth_blocks * shape.accumulators - 1);
+    s.product_accumulator = r.x, s.product_depth_block = r.y;
     add_partial(s, first + r.y, r.x);
 }
 
@@ -69,7 +71,7 @@ void add_output(LinearSums &s, const LinearInputs &in, const Expr &last) {
 Expr PairTerm::operator()(const Expr &x) const { return within.defined() ? select(within, x, make_const(x.type(), 0)) : x; }
 
 PairGroups::PairGroups(const PairSums &s, const LinearInputs &in, const LinearShape &shape)
-    : accumulators(shape.accumulators), groups(shape.chunk / 2 / accumulators), pairs(in.depth / 2),
+    : accumulators(shape.accumulators), groups(shape.depth_block / 2 / accumulators), pairs(in.depth / 2),
       whole(pairs / accumulators), first(s.c * groups), last_pair(max(pairs - 1, 0)), u(s.u) {}
 
 Expr PairGroups::pair_of(const Expr &group) const { return unsafe_promise_clamped(group * accumulators + u, 0, last_pair); }
@@ -86,9 +88,9 @@ void add_pairs(PairSums &s, const PairGroups &of, const AddPair &add, const AddP
     rest.where(of.whole * of.accumulators < of.pairs);
     rest.where(of.whole / of.groups == s.c);
     s.rest_pair = rest.x;
-    // Twice clamped, so that a panel of all chunks is no deeper than they are.
-    const Expr last = of.last_pair / of.accumulators, in_chunk = of.first + clamp(last - of.first, 0, of.groups - 1);
-    const Expr last_group = unsafe_promise_clamped(in_chunk, 0, last), pair = last_group * of.accumulators + of.u;
+    // Twice clamped, so that a panel of all depth blocks is no deeper than they are.
+    const Expr last = of.last_pair / of.accumulators, in_depth_block = of.first + clamp(last - of.first, 0, of.groups - 1);
+    const Expr last_group = unsafe_promise_clamped(in_depth_block, 0, last), pair = last_group * of.accumulators + of.u;
     add_rest({rest.x, last_group, min(pair, of.last_pair), pair < of.pairs});
 }
 

@@ -15,14 +15,15 @@ std::function<Halide::Expr(Halide::Expr)> widened_rows(const LinearSums &, Halid
 // How blocks of weights are read; not f16, whose conversion takes as long for half a row as for one.
 inline bool read_by_halves(const LinearInputs &in) { return in.x.type() != Halide::Float(16); }
 
-Halide::Expr chunks_of(const LinearInputs &, const LinearShape &);
+Halide::Expr depth_blocks_of(const LinearInputs &, const LinearShape &);
 
 // The product of the bias alone, to which the updates below add.
 void start_product(LinearSums &, const LinearInputs &, const LinearShape &);
 
-// Adds the partials of chunks from `first` on, in chunk order.
+// Adds the partials of depth blocks from `first` on, in depth block order.
 void add_partials(LinearSums &, const LinearInputs &, const LinearShape &, const Halide::Expr &first = 0);
-// The same of each accumulator of a chunk in turn; but_the_last: not that of the last accumulator of the last chunk.
+// The same of each accumulator of a depth block in turn; but_the_last: not that of the last accumulator of the last depth
+// block.
 void add_partials(PairSums &, const LinearInputs &, const LinearShape &, const Halide::Expr &first = 0,
                   bool but_the_last = false);
 // The last product of an odd depth, of which there is no pair.
@@ -40,18 +41,18 @@ struct PairTerm {
 };
 using AddPair = std::function<void(const PairTerm &)>;
 
-// The pairs of chunk c in groups.
+// The pairs of depth block c in groups.
 struct PairGroups {
-    int accumulators, groups;  // groups of a chunk
+    int accumulators, groups;  // groups of a depth block
     Halide::Expr pairs, whole, first, last_pair;
     Halide::Var u;
 
     PairGroups(const PairSums &, const LinearInputs &, const LinearShape &);
     Halide::Expr pair_of(const Halide::Expr &group) const;
 };
-// The sums of accumulator u of chunk c: whole groups, in_lines of which are summed already, if that is given; then the last
-// one. The pairs that the last group lacks are zeros, so that accumulators are summed side by side there, too; it makes a sum
-// of its own, so that no other group is looked at.
+// The sums of accumulator u of depth block c: whole groups, in_lines of which are summed already, if that is given; then the
+// last one. The pairs that the last group lacks are zeros, so that accumulators are summed side by side there, too; it makes a
+// sum of its own, so that no other group is looked at.
 void add_pairs(PairSums &, const PairGroups &, const AddPair &add, const AddPair &add_rest, const Halide::Expr &in_lines = {});
 
 }  // namespace attune

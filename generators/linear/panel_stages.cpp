@@ -42,8 +42,8 @@ PanelStages linear_panel_stages(const LinearInputs &in, const LinearShape &shape
     const auto weight = widened_weight(s, in, shape);
     const auto x = widened_rows(s, s.x_rows, in, shape);
 
-    RDom r(0, shape.chunk, "partial_k");
-    const Expr first = c * shape.chunk;
+    RDom r(0, shape.depth_block, "partial_k");
+    const Expr first = c * shape.depth_block;
     r.where(first + 0 + r.x < in.depth);
     s.partial_k = r.x;
     const Expr k = unsafe_promise_clamped(first + (0 + r.x), 0, in.depth - 1);
@@ -56,27 +56,28 @@ PanelStages linear_panel_stages(const LinearInputs &in, const LinearShape &shape
     return s;
 }
 
-PassStages linear_pass_stages(const LinearInputs &in, const LinearShape &shape) {
-    PassStages s;
+RankKStages linear_rank_k_stages(const LinearInputs &in, const LinearShape &shape) {
+    RankKStages s;
     Var n = s.n, m = s.m, c = s.c, h = s.h, b = s.b;
     const auto weight = widened_weight(s, in, shape);
     const auto x = widened_rows(s, s.x_rows, in, shape);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    const int depth = shape.pass_depth;
-    const Expr first = c * shape.chunk, end = min(in.depth, first + shape.chunk), in_passes = (end - first) / depth * depth;
+    const int depth = shape.update_depth;
+    const Expr first = c * shape.depth_block, end = min(in.depth, first + shape.depth_block),
+               in_updates = (end - first) / depth * depth;
     auto add = [&](const Expr &term) {
         const Expr k = unsafe_promise_clamped(first + term, 0, in.depth - 1);
         s.partial(n, m, c, h, b) += x(k) * weight(n, k);
     };
-    RDom passes(0, depth, 0, shape.chunk / depth, "passes");
-    passes.where(passes.y * depth < in_passes);
-    s.term = passes.x, s.pass = passes.y;
-    add(passes.y * depth + passes.x);
+    RDom updates(0, depth, 0, shape.depth_block / depth, "rank_k_updates");
+    updates.where(updates.y * depth < in_updates);
+    s.term = updates.x, s.rank_k_update = updates.y;
+    add(updates.y * depth + updates.x);
     RDom rest(0, depth - 1, "partial_k");
-    rest.where(first + in_passes + rest.x < end);
+    rest.where(first + in_updates + rest.x < end);
     s.partial_k = rest.x;
-    add(in_passes + rest.x);
+    add(in_updates + rest.x);
     start_product(s, in, shape);
     add_partials(s, in, shape);
     add_output(s, in);
@@ -140,7 +141,7 @@ Bf16DotEpilogueStages linear_bf16_dot_epilogue_stages(const LinearInputs &in, co
     Bf16DotEpilogueStages s;
     add_bf16_dot_sums(s, in, shape);
     add_partials(s, in, shape, 0, true);
-    add_output(s, in, s.partial(s.n, s.m, shape.accumulators - 1, chunks_of(in, shape) - 1, s.h, s.b));
+    add_output(s, in, s.partial(s.n, s.m, shape.accumulators - 1, depth_blocks_of(in, shape) - 1, s.h, s.b));
     return s;
 }
 

@@ -12,13 +12,13 @@ struct PanelStages : LinearSums {
 };
 PanelStages linear_panel_stages(const LinearInputs &, const LinearShape &);
 
-// The bits of PanelStages for few rows whose weights lie along n: pass_depth rows of them are added to the partial sums of all
-// columns before the next ones are.
-struct PassStages : LinearSums {
-    Halide::Func x_rows;      // (k, m, h, b) x widened, where it is to be
-    Halide::RVar term, pass;  // of update 0 of partial, which sums whole passes; update 1 has the terms that are left
+// The bits of PanelStages for few rows whose weights lie along n: a rank-k update adds update_depth rows of them to
+// the partial sums of all columns before the next one does.
+struct RankKStages : LinearSums {
+    Halide::Func x_rows;               // (k, m, h, b) x widened, where it is to be
+    Halide::RVar term, rank_k_update;  // of update 0 of partial, rank-k updates; update 1 has the terms that are left
 };
-PassStages linear_pass_stages(const LinearInputs &, const LinearShape &);
+RankKStages linear_rank_k_stages(const LinearInputs &, const LinearShape &);
 
 // bf16 widened to f32, in the order of summation of Bf16DotPanelStages: for processors without that instruction.
 struct WidenedPanelStages : PairSums {

@@ -10,8 +10,9 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// The terms from begin to end, of which there are as many as a chunk has at most, in blocks that lie within the depth: `sum`
-// adds, of the block at `place`, those terms of r that are wanted. The first block ends where a cache line of the weight does.
+// The terms from begin to end, of which there are as many as a depth block has at most, in blocks that lie within the depth:
+// `sum` adds, of the block at `place`, those terms of r that are wanted. The first block ends where a cache line of the weight
+// does.
 std::vector<BlockSum> sum_by_blocks(const Expr &begin, const Expr &end, const Expr &depth, const Expr &ahead,
                                     const LinearShape &shape, const std::function<void(const RDom &, const Expr &place)> &sum) {
     const int block = shape.block;
@@ -31,7 +32,7 @@ std::vector<BlockSum> sum_by_blocks(const Expr &begin, const Expr &end, const Ex
     };
     const Expr first = min(begin + ahead % block, end), blocks = (end - first) / block, behind = first + blocks * block;
     part_of_block("block_before", begin, first);
-    RDom r(0, block, 0, shape.chunk / block, "blocks");
+    RDom r(0, block, 0, shape.depth_block / block, "blocks");
     r.where(r.y < blocks);
     add(r, place_of(first + r.y * block));
     part_of_block("block_behind", behind, end);
@@ -54,28 +55,34 @@ void add_block_sums(RowStages &s, const LinearInputs &in, const LinearShape &sha
     const auto x = widened_rows(s, s.x_rows, in, shape);
     s.partial = Func("partial");
     s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    const Expr begin = c * shape.chunk, end = min(begin + shape.chunk, in.depth);
+    const Expr begin = c * shape.depth_block, end = min(begin + shape.depth_block, in.depth);
     s.block_sums = sum_by_blocks(begin, end, in.depth, in.ahead, shape, [&](const RDom &r, const Expr &place) {
         s.partial(n, m, c, h, b) += x(place + r.x) * s.transpose(n, r.x, {place, h, b});
     });
 }
 
-// The sums of interleaved chunks. The rows of a block are those of all chunks of a column, then of the next column.
-InterleavedRowStages::Group interleaved_chunks(const LinearInputs &in, const LinearShape &shape) {
+// The sums of interleaved depth blocks. The rows of a block are those of all depth blocks of a column, then of the next column.
+InterleavedRowStages::Group interleaved_blocks(const LinearInputs &in, const LinearShape &shape) {
     const LinearSums s;
     Var n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, u = s.u, h = s.h, b = s.b;
-    const int chunk = shape.chunk, chunks = shape.interleaved_chunks;
+    const int depth_block = shape.depth_block, depth_blocks = shape.interleaved_blocks;
     auto weight = [&](const Expr &row, const Expr &k) {
-        const Expr column = min(row / chunks, in.columns - 1);
-        return cast(shape.type, in.weight(column, (c * chunks + row % chunks) * chunk + t + k, h, b));
+        const Expr column = min(row / depth_blocks, in.columns - 1);
+        return cast(shape.type, in.weight(column, (c * depth_blocks + row % depth_blocks) * depth_block + t + k, h, b));
     };
-    InterleavedRowStages::Group g{
-        chunks, {"abreast", shape.block, {t, c, h, b}, weight}, Func("x_abreast"), Func("partial_abreast"), {}, {}, {}};
-    g.x(u, k, m, c, h, b) =
-        cast(shape.type, element_of_row(s, in, unsafe_promise_clamped((c * chunks + u) * chunk + k, 0, in.depth - 1)));
+    InterleavedRowStages::Group g{depth_blocks,
+                                  {"interleaved", shape.block, {t, c, h, b}, weight},
+                                  Func("x_interleaved"),
+                                  Func("partial_interleaved"),
+                                  {},
+                                  {},
+                                  {}};
+    g.x(u, k, m, c, h, b) = cast(
+        shape.type, element_of_row(s, in, unsafe_promise_clamped((c * depth_blocks + u) * depth_block + k, 0, in.depth - 1)));
     g.partial(u, n, m, c, h, b) = make_const(shape.type, 0);
-    g.block_sums = sum_by_blocks(0, chunk, chunk, in.ahead, shape, [&](const RDom &r, const Expr &place) {
-        g.partial(u, n, m, c, h, b) += g.x(u, place + r.x, m, c, h, b) * g.transpose(n * chunks + u, r.x, {place, c, h, b});
+    g.block_sums = sum_by_blocks(0, depth_block, depth_block, in.ahead, shape, [&](const RDom &r, const Expr &place) {
+        g.partial(u, n, m, c, h, b) +=
+            g.x(u, place + r.x, m, c, h, b) * g.transpose(n * depth_blocks + u, r.x, {place, c, h, b});
     });
     return g;
 }
@@ -116,14 +123,16 @@ Bf16DotLineStages::Lines lines_of_pairs(const LinearInputs &in, const LinearShap
     return lines;
 }
 
-// The sums of whole chunks, in groups of so many.
-Bf16DotLineStages::WholeChunks whole_chunks(const PairSums &s, const LinearInputs &in, const LinearShape &shape, int chunks) {
+// The sums of whole depth blocks, in groups of so many.
+Bf16DotLineStages::WholeDepthBlocks whole_depth_blocks(const PairSums &s, const LinearInputs &in, const LinearShape &shape,
+                                                       int depth_blocks) {
     const Var u = s.u, n = s.n, m = s.m, a = s.a, c = s.c, h = s.h, b = s.b;
     const int groups_of_line = shape.block / shape.accumulators;
-    Bf16DotLineStages::WholeChunks whole{chunks, Func("whole_partial"), lines_of_pairs(in, shape, "whole_line"), {}, {}, {}};
-    const RDom r(0, 2, 0, groups_of_line, 0, shape.chunk / 2 / shape.block, "whole_lines");
+    Bf16DotLineStages::WholeDepthBlocks whole{
+        depth_blocks, Func("whole_partial"), lines_of_pairs(in, shape, "whole_line"), {}, {}, {}};
+    const RDom r(0, 2, 0, groups_of_line, 0, shape.depth_block / 2 / shape.block, "whole_lines");
     whole.lines.pair = r.x, whole.lines.group = r.y, whole.lines.line = r.z;
-    const Expr line = (c * chunks + a) * (shape.chunk / 2) + r.z * shape.block;
+    const Expr line = (c * depth_blocks + a) * (shape.depth_block / 2) + r.z * shape.block;
     const Expr pair = line + r.y * shape.accumulators + u;
     const Expr x = element_of_row(s, in, unsafe_promise_clamped(pair * 2 + r.x, 0, in.depth - 1));
     whole.partial(u, n, m, a, c, h, b) = make_const(shape.type, 0);
@@ -131,16 +140,16 @@ Bf16DotLineStages::WholeChunks whole_chunks(const PairSums &s, const LinearInput
     return whole;
 }
 
-// Adds their partials, from chunk `first` on; returns the first chunk behind them.
-Expr add_whole_chunks(LinearSums &s, Bf16DotLineStages::WholeChunks &whole, const LinearInputs &in, const LinearShape &shape,
-                      const Expr &first) {
+// Adds their partials, from depth block `first` on; returns the first depth block behind them.
+Expr add_whole_depth_blocks(LinearSums &s, Bf16DotLineStages::WholeDepthBlocks &whole, const LinearInputs &in,
+                            const LinearShape &shape, const Expr &first) {
     const Var n = s.n, m = s.m, h = s.h, b = s.b;
-    const Expr end = in.depth / (whole.chunks * shape.chunk), begin = first / whole.chunks;
-    const RDom r(0, shape.accumulators, 0, whole.chunks, begin, end - begin, "whole_chunk");
-    whole.product_accumulator = r.x, whole.product_chunk = r.y, whole.product_group = r.z;
+    const Expr end = in.depth / (whole.depth_blocks * shape.depth_block), begin = first / whole.depth_blocks;
+    const RDom r(0, shape.accumulators, 0, whole.depth_blocks, begin, end - begin, "whole_depth_block");
+    whole.product_accumulator = r.x, whole.product_depth_block = r.y, whole.product_group = r.z;
     // Strict, since sums of all accumulators in one expression would be added in another order.
     s.product(n, m, h, b) = strict_float(s.product(n, m, h, b) + whole.partial(r.x, n, m, r.y, r.z, h, b));
-    return end * whole.chunks;
+    return end * whole.depth_blocks;
 }
 
 // Adds a pair to partial, from the elements of its weights.
@@ -150,7 +159,7 @@ void add_bf16_dot(Bf16DotRowStages &s, const LinearInputs &in, const LinearShape
     s.partial(s.u, s.n, s.m, s.c, s.h, s.b) += cast(shape.type, term(x)) * cast(shape.type, term(weight));
 }
 
-// The groups of pairs of a chunk, in_lines of which are summed already, if that is given.
+// The groups of pairs of a depth block, in_lines of which are summed already, if that is given.
 void add_bf16_dot_groups(Bf16DotRowStages &s, const LinearInputs &in, const LinearShape &shape, const PairGroups &of,
                          const Expr &in_lines = {}) {
     auto add_of = [&](const PairGroup &group) {
@@ -182,18 +191,18 @@ RowStages linear_row_stages(const LinearInputs &in, const LinearShape &shape) {
 }
 
 InterleavedRowStages linear_interleaved_row_stages(const LinearInputs &in, const LinearShape &shape) {
-    InterleavedRowStages::Group group = interleaved_chunks(in, shape);
-    // Beside groups of chunks, whose rows are read whole, LLVM would keep halves in memory.
+    InterleavedRowStages::Group group = interleaved_blocks(in, shape);
+    // Beside groups of depth blocks, whose rows are read whole, LLVM would keep halves in memory.
     InterleavedRowStages s{{{}, transposed_weight(in, shape, false), {}, {}}, group};
     const Var n = s.n, m = s.m, h = s.h, b = s.b;
-    const int chunks = shape.interleaved_chunks;
+    const int depth_blocks = shape.interleaved_blocks;
     add_block_sums(s, in, shape);
     start_product(s, in, shape);
-    const Expr groups = in.depth / (chunks * shape.chunk);
-    const RDom r(0, chunks, 0, groups, "product_group");
-    s.group.product_chunk = r.x, s.group.product_group = r.y;
+    const Expr groups = in.depth / (depth_blocks * shape.depth_block);
+    const RDom r(0, depth_blocks, 0, groups, "product_group");
+    s.group.product_depth_block = r.x, s.group.product_group = r.y;
     s.product(n, m, h, b) += s.group.partial(r.x, n, m, r.y, h, b);
-    add_partials(s, in, shape, groups * chunks);
+    add_partials(s, in, shape, groups * depth_blocks);
     add_output(s, in);
     return s;
 }
@@ -239,8 +248,9 @@ Bf16DotLineStages linear_bf16_dot_line_stages(const LinearInputs &in, const Line
     Bf16DotLineStages s{{}, lines_of_pairs(in, shape, "line"), {}};
     const PairGroups of(s, in, shape);
     define_groups(s, in, of);
-    if (shape.interleaved_chunks > 1) s.whole_chunks.push_back(whole_chunks(s, in, shape, shape.interleaved_chunks));
-    s.whole_chunks.push_back(whole_chunks(s, in, shape, 1));
+    if (shape.interleaved_blocks > 1)
+        s.whole_depth_blocks.push_back(whole_depth_blocks(s, in, shape, shape.interleaved_blocks));
+    s.whole_depth_blocks.push_back(whole_depth_blocks(s, in, shape, 1));
     start_partial(s, shape);
 
     const int groups_of_line = shape.block / shape.accumulators;
@@ -254,7 +264,8 @@ Bf16DotLineStages linear_bf16_dot_line_stages(const LinearInputs &in, const Line
 
     start_product(s, in, shape);
     Expr first = 0;
-    for (Bf16DotLineStages::WholeChunks &whole : s.whole_chunks) first = add_whole_chunks(s, whole, in, shape, first);
+    for (Bf16DotLineStages::WholeDepthBlocks &whole : s.whole_depth_blocks)
+        first = add_whole_depth_blocks(s, whole, in, shape, first);
     add_partials(s, in, shape, first);
     add_odd(s, in, shape);
     add_output(s, in);

@@ -15,23 +15,23 @@ struct BlockSum {
 struct RowStages : LinearSums {
     BlockTranspose transpose;
     Halide::Func x_rows;  // (k, m, h, b) x widened, where it is to be
-    // The updates of partial: those terms of a chunk that are part of a block before its whole ones, the whole ones, and the
-    // rest.
+    // The updates of partial: those terms of a depth block that are part of a block before its whole ones, the whole ones, and
+    // the rest.
     std::vector<BlockSum> block_sums;
     static constexpr int whole_blocks = 1;  // the update of these
 };
 RowStages linear_row_stages(const LinearInputs &, const LinearShape &);
 
-// The same with whole chunks in groups of interleaved_chunks, summed by the first update of product; those behind the last
-// group are summed as in RowStages.
+// The same with whole depth blocks in groups of interleaved_blocks, summed by the first update of product; those behind the
+// last group are summed as in RowStages.
 struct InterleavedRowStages : RowStages {
     struct Group {
-        int chunks;
+        int depth_blocks;
         BlockTranspose transpose;
-        Halide::Func x;        // (u, k, m, c, h, b) the rows of x of group c: term k of its chunk u
-        Halide::Func partial;  // (u, n, m, c, h, b) sum of chunk u of group c
+        Halide::Func x;        // (u, k, m, c, h, b) the rows of x of group c: term k of its depth block u
+        Halide::Func partial;  // (u, n, m, c, h, b) sum of depth block u of group c
         std::vector<BlockSum> block_sums;
-        Halide::RVar product_chunk, product_group;
+        Halide::RVar product_depth_block, product_group;
     } group;
 };
 InterleavedRowStages linear_interleaved_row_stages(const LinearInputs &, const LinearShape &);
@@ -57,9 +57,9 @@ struct Bf16DotRowStages : PairSums {
 };
 Bf16DotRowStages linear_bf16_dot_row_stages(const LinearInputs &, const LinearShape &);
 
-// The same for several accumulators, by lines of a weight, each of as many pairs as a block has. Whole chunks are summed by the
-// first updates of product, in groups of `chunks` interleaved ones, and then those that fill no group. Update 0 of partial has
-// the whole lines of what is left of the depth, and update 1 its other groups, before the rest.
+// The same for several accumulators, by lines of a weight, each of as many pairs as a block has. Whole depth blocks are summed
+// by the first updates of product, in groups of `depth_blocks` interleaved ones, and then those that fill no group. Update 0 of
+// partial has the whole lines of what is left of the depth, and update 1 its other groups, before the rest.
 struct Bf16DotLineStages : Bf16DotRowStages {
     struct Lines {
         BlockTranspose transpose;
@@ -67,13 +67,13 @@ struct Bf16DotLineStages : Bf16DotRowStages {
         Halide::RVar pair, group, line;
     };
     Lines lines;
-    struct WholeChunks {
-        int chunks;
-        Halide::Func partial;  // (u, n, m, a, c, h, b) sum of chunk a of group c
+    struct WholeDepthBlocks {
+        int depth_blocks;
+        Halide::Func partial;  // (u, n, m, a, c, h, b) sum of depth block a of group c
         Lines lines;
-        Halide::RVar product_accumulator, product_chunk, product_group;
+        Halide::RVar product_accumulator, product_depth_block, product_group;
     };
-    std::vector<WholeChunks> whole_chunks;
+    std::vector<WholeDepthBlocks> whole_depth_blocks;
 };
 Bf16DotLineStages linear_bf16_dot_line_stages(const LinearInputs &, const LinearShape &);
 

@@ -9,12 +9,12 @@ struct BackwardForm {
     std::string schedule;
     // Of types, tile and block of terms what the form adds.
     BackwardNumerics (*numerics)(BackwardNumerics, const Halide::Target &);
-    BackwardHints (*hints)(const BackwardTuning &, const Halide::Type &accumulator, int head_dim);
+    BackwardHints (*hints)(const BackwardParameters &, const Halide::Type &accumulator, int head_dim);
     // The schedules of backward_stages(), capture_stages() and captured_stages().
-    void (*gradients)(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardTuning &,
+    void (*gradients)(BackwardStages &, const std::vector<Halide::Func> &outputs, const BackwardParameters &,
                       const Halide::Target &, int head_dim);
-    void (*capture)(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
-    void (*captured)(BackwardStages &, Halide::Func out, const BackwardTuning &, const Halide::Target &);
+    void (*capture)(BackwardStages &, Halide::Func out, const BackwardParameters &, const Halide::Target &);
+    void (*captured)(BackwardStages &, Halide::Func out, const BackwardParameters &, const Halide::Target &);
 };
 const std::vector<BackwardForm> &backward_forms();
 

@@ -33,7 +33,7 @@ public:
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> tile_q{"tile_q", 64, 1, 1024};
-    GeneratorParam<int> chunk{"chunk", 64, 1, 1024};
+    GeneratorParam<int> kv_block{"kv_block", 64, 1, 1024};
     GeneratorParam<int> query_tile{"query_tile", 4, 1, 64};
     GeneratorParam<int> key_vectors{"key_vectors", 4, 1, 16};
     GeneratorParam<int> row_tile{"row_tile", 8, 1, 64};
@@ -112,8 +112,8 @@ public:
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
         if (blocks) in.blocks = *blocks;
         attune::Score score = steps();
-        numerics = form().numerics({dtype, accumulator(), tile_q, chunk, term_queries, term_keys}, target);
-        const attune::BackwardHints hints = form().hints(tuning(), accumulator(), head_dim);
+        numerics = form().numerics({dtype, accumulator(), tile_q, kv_block, term_queries, term_keys}, target);
+        const attune::BackwardHints hints = form().hints(parameters(), accumulator(), head_dim);
         if (pair == Pair::additive) score.pair = attune::additive_pair({*pair_weight, *pair_bias}, accumulator());
         if (pair == Pair::gaussian) score.pair = attune::gaussian_pair(accumulator());
         if (pair == Pair::cosine) score.pair.unit_rows = true;
@@ -135,7 +135,7 @@ public:
     }
 
     void schedule() {
-        attune::lower(get_pipeline(), {.join_matrix_tiles = numerics.matrix_tiles, .whole_vectors = true}, target);
+        attune::lower(get_pipeline(), {.join_amx_tiles = numerics.amx_tiles, .whole_vectors = true}, target);
         for (auto *in : {&query, &grad_out})
             for (int n = 0; n < 3; n++) in->dim(n).set_min(0);
         for (auto *in : {&key, &value, &row_lse, &row_delta})
@@ -157,11 +157,11 @@ public:
         user_inputs.constrain();
         if (captured) {
             captured->dim(0).set_min(0);
-            return form().captured(stages, *captured, tuning(), target);
+            return form().captured(stages, *captured, parameters(), target);
         }
         if (captures) {
             for (int n = 0; n < 2; n++) before->dim(n).set_min(0), grad_capture->dim(n).set_min(0);
-            return form().capture(stages, *grad_capture, tuning(), target);
+            return form().capture(stages, *grad_capture, parameters(), target);
         }
         for (auto *out : {grad_query, grad_key, grad_value}) {
             for (int n = 0; n < out->dimensions(); n++) out->dim(n).set_min(0);
@@ -176,7 +176,7 @@ public:
             for (int n = 0; n < 2; n++) grad_weight->dim(n).set_min(0);
             outputs.push_back(*grad_weight);
         }
-        form().gradients(stages, outputs, tuning(), target, head_dim);
+        form().gradients(stages, outputs, parameters(), target, head_dim);
     }
 
 private:
@@ -195,8 +195,8 @@ private:
     attune::BackwardStages stages;
 
     const attune::BackwardForm &form() const { return attune::backward_forms()[std::size_t(Schedule(schedule_name))]; }
-    attune::BackwardTuning tuning() const {
-        return {tile_q,          chunk,        query_tile, key_vectors,   row_tile,
+    attune::BackwardParameters parameters() const {
+        return {tile_q,          kv_block,     query_tile, key_vectors,   row_tile,
                 channel_vectors, term_queries, term_keys,  block_queries, block_keys};
     }
 

@@ -3,7 +3,7 @@
 #include "lowering/instructions/bf16.h"
 #include "lowering/instructions/powers.h"
 #include "lowering/require.h"
-#include "schedules/matrix_tiles.h"
+#include "schedules/amx_tiles.h"
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -14,8 +14,8 @@ using namespace Halide;
 namespace {
 
 Func out_of(const SdpaStages &s) { return s.out; }
-Func out_of(const PairStages &stages) { return stages.s.out; }
-Func out_of(const TileStages &stages) { return stages.s.out; }
+Func out_of(const SdpaBf16DotStages &stages) { return stages.s.out; }
+Func out_of(const SdpaAmxStages &stages) { return stages.s.out; }
 Func out_of(const WeightsStages &w) { return w.out; }
 
 // `make` gives the stages of numerics, hints and a score, `schedule` takes them.
@@ -31,8 +31,10 @@ SdpaForm form_of(const SdpaNumerics &numerics, const ScheduleHints &hints, Make 
     return form;
 }
 
-SdpaNumerics numerics_of(const SdpaKernel &kernel, const SdpaNumbers &n) { return {kernel.accumulator, n.chunk, n.key_block}; }
-SdpaNumerics numerics_of(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
+SdpaNumerics numerics_of(const SdpaKernel &kernel, const SdpaParameters &n) {
+    return {kernel.accumulator, n.kv_block, n.kv_subblock};
+}
+SdpaNumerics numerics_of(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     SdpaNumerics numerics = numerics_of(kernel, n);
     numerics.powers = power_instructions(target);
     return numerics;
@@ -40,18 +42,18 @@ SdpaNumerics numerics_of(const SdpaKernel &kernel, const SdpaNumbers &n, const T
 
 // KV blocks of split-KV are long: at most 64 keys are summed one after another.
 int keys_of_a_sum(const SdpaNumerics &numerics) {
-    int keys = std::max(64 / numerics.key_block, 1) * numerics.key_block;
-    while (keys > numerics.key_block && numerics.chunk % keys != 0) keys -= numerics.key_block;
+    int keys = std::max(64 / numerics.kv_subblock, 1) * numerics.kv_subblock;
+    while (keys > numerics.kv_subblock && numerics.kv_block % keys != 0) keys -= numerics.kv_subblock;
     return keys;
 }
-SdpaNumerics split_numerics_of(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
+SdpaNumerics split_numerics_of(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     SdpaNumerics numerics = numerics_of(kernel, n, target);
     if (kernel.accumulator == kernel.type) numerics.sum_keys = keys_of_a_sum(numerics);
     return numerics;
 }
 
-void fetch_given_tables(const SdpaStages &s, const SdpaTensors &of, const PrefillTuning &tuning, Passes &passes) {
-    for (const auto &[table, name, given] : of.fetched_tables) fetch_tables(s, passes, table, name, given, tuning);
+void fetch_given_tables(const SdpaStages &s, const SdpaTensors &of, const PrefillParameters &parameters, Passes &passes) {
+    for (const auto &[table, name, given] : of.fetched_tables) fetch_tables(s, passes, table, name, given, parameters);
 }
 
 SdpaForm weights_form(const SdpaNumerics &numerics, const ScheduleHints &hints, const Expr &probabilities,
@@ -64,7 +66,7 @@ SdpaForm weights_form(const SdpaNumerics &numerics, const ScheduleHints &hints, 
         [=](WeightsStages &w, const Func &out, const SdpaTensors &, Passes &) { schedule(w, out); });
 }
 
-SdpaForm root_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &) {
+SdpaForm root_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &) {
     const SdpaNumerics numerics = numerics_of(kernel, n);
     const ScheduleHints hints = hints_for_root(kernel);
     if (kernel.probabilities.defined()) return weights_form(numerics, hints, kernel.probabilities, schedule_weights_root);
@@ -74,94 +76,98 @@ SdpaForm root_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target 
 
 // Baselines of the benchmarks: the algorithm of root.
 template<void (*schedule)(const Pipeline &, const Target &)>
-SdpaForm autoscheduled_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
+SdpaForm autoscheduled_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     return form_of<SdpaStages>(
         numerics_of(kernel, n), hints_for_root(kernel), sdpa_stages,
         [=](SdpaStages &, const Func &out, const SdpaTensors &, Passes &) { schedule(Pipeline(out), target); });
 }
 
-SdpaForm prefill_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
-    PrefillTuning tuning{n.chunk, n.tile_q, n.key_tile, n.channel_tile};
-    tuning.line_channels = line_channels_of(tuning, kernel.type, kernel.accumulator);
-    SdpaForm form = form_of<SdpaStages>(numerics_of(kernel, n, target), hints_for_prefill(tuning, kernel), sdpa_stages,
+SdpaForm prefill_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
+    PrefillParameters parameters{n.kv_block, n.tile_q, n.key_tile, n.channel_tile};
+    parameters.line_channels = line_channels_of(parameters, kernel.type, kernel.accumulator);
+    SdpaForm form = form_of<SdpaStages>(numerics_of(kernel, n, target), hints_for_prefill(parameters, kernel), sdpa_stages,
                                         [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &passes) {
-                                            schedule_prefill(s, out, tuning, target, of.value_dim);
+                                            schedule_prefill(s, out, parameters, target, of.value_dim);
                                             if (n.prefetch_tiles) fetch_next_tiles(s, passes, of.key, of.value, n.channel_tile);
                                             if (n.prefetch_queries)
                                                 fetch_next_queries(s, out, passes, of.query, kernel.head_dim);
-                                            fetch_given_tables(s, of, tuning, passes);
+                                            fetch_given_tables(s, of, parameters, passes);
                                         });
     form.fetches_tiles = form.fetches_tables = true;
     return form;
 }
 
-SdpaForm pairs_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
-    const PrefillTuning tuning{n.chunk, n.tile_q, n.key_tile, n.channel_tile};
-    SdpaForm form = form_of<PairStages>(
-        numerics_of(kernel, n, target), hints_for_pairs(tuning, kernel),
+SdpaForm bf16_dot_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
+    const PrefillParameters parameters{n.kv_block, n.tile_q, n.key_tile, n.channel_tile};
+    SdpaForm form = form_of<SdpaBf16DotStages>(
+        numerics_of(kernel, n, target), hints_for_bf16_dot(parameters, kernel),
         [round = rounding_to_bf16(target)](const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
-                                           const Score &score) { return pair_stages(in, numerics, hints, score, round); },
-        [=](PairStages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
-            schedule_pairs(stages, out, tuning, target, of.value_dim);
-            fetch_given_tables(stages.s, of, tuning, passes);
+                                           const Score &score) {
+            return sdpa_bf16_dot_stages(in, numerics, hints, score, round);
+        },
+        [=](SdpaBf16DotStages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
+            schedule_bf16_dot(stages, out, parameters, target, of.value_dim);
+            fetch_given_tables(stages.s, of, parameters, passes);
         });
     form.fetches_tables = true;
     return form;
 }
 
-SdpaForm matrix_tiles_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
-    const PrefillTuning tuning{n.chunk, n.tile_q, n.key_block, n.channel_tile};
-    return form_of<TileStages>(
-        numerics_of(kernel, n), hints_for_matrix_tiles(tuning, kernel),
+SdpaForm amx_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
+    const PrefillParameters parameters{n.kv_block, n.tile_q, n.kv_subblock, n.channel_tile};
+    return form_of<SdpaAmxStages>(
+        numerics_of(kernel, n), hints_for_amx(parameters, kernel),
         [round = rounding_to_bf16(target)](const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
                                            const Score &score) {
-            return tile_stages(in, numerics, hints, score, round, matrix_tile_depth);
+            return sdpa_amx_stages(in, numerics, hints, score, round, amx_tile_depth);
         },
-        [=](TileStages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
-            schedule_matrix_tiles(stages, out, tuning, target, of.value_dim);
-            passes.join_matrix_tiles = true;
+        [=](SdpaAmxStages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
+            schedule_amx(stages, out, parameters, target, of.value_dim);
+            passes.join_amx_tiles = true;
         });
 }
 
-SdpaForm decode_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
-    const DecodeTuning tuning{n.chunk,       n.tile_q,       n.key_block,  n.key_tile,
-                              n.value_block, n.channel_tile, n.value_rows, n.prefetch_keys};
-    const ScheduleHints hints = hints_for_decode(tuning, kernel, target);
+SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
+    const DecodeParameters parameters{n.kv_block,    n.tile_q,       n.kv_subblock, n.key_tile,
+                                      n.value_block, n.channel_tile, n.value_rows,  n.prefetch_keys};
+    const ScheduleHints hints = hints_for_decode(parameters, kernel, target);
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
     numerics.channel_group = decode_channel_group(target, kernel.accumulator, kernel.head_dim);
-    const auto schedule = [=](SdpaStages &s, PairStages *pairs, const Func &out, const SdpaTensors &of, Passes &passes) {
-        schedule_decode(s, out, passes, tuning, target, of.value_dim, of.key, of.value, pairs);
+    const auto schedule = [=](SdpaStages &s, SdpaBf16DotStages *pairs, const Func &out, const SdpaTensors &of, Passes &passes) {
+        schedule_decode(s, out, passes, parameters, target, of.value_dim, of.key, of.value, pairs);
     };
     if (!decode_takes_pairs(kernel, target))
         return form_of<SdpaStages>(numerics, hints, sdpa_split_stages,
                                    [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &passes) {
                                        schedule(s, nullptr, out, of, passes);
                                    });
-    return form_of<PairStages>(
+    return form_of<SdpaBf16DotStages>(
         numerics, hints,
         [round = rounding_to_bf16(target)](const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
-                                           const Score &score) { return pair_split_stages(in, numerics, hints, score, round); },
-        [=](PairStages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
+                                           const Score &score) {
+            return sdpa_bf16_dot_split_stages(in, numerics, hints, score, round);
+        },
+        [=](SdpaBf16DotStages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
             schedule(stages.s, &stages, out, of, passes);
         });
 }
 
-SdpaForm split_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
+SdpaForm split_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
     numerics.sum_weights = numerics.sum_keys;
-    PrefillTuning tuning{n.chunk, n.tile_q, n.key_tile, n.channel_tile};
-    tuning.sum_keys = numerics.sum_keys;
-    return form_of<SdpaStages>(numerics, hints_for_split(tuning, kernel), sdpa_split_stages,
+    PrefillParameters parameters{n.kv_block, n.tile_q, n.key_tile, n.channel_tile};
+    parameters.sum_keys = numerics.sum_keys;
+    return form_of<SdpaStages>(numerics, hints_for_split(parameters, kernel), sdpa_split_stages,
                                [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &) {
-                                   schedule_split(s, out, tuning, target, of.value_dim);
+                                   schedule_split(s, out, parameters, target, of.value_dim);
                                });
 }
 
-SdpaForm rows_form(const SdpaKernel &kernel, const SdpaNumbers &n, const Target &target) {
+SdpaForm rows_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     require(kernel.probabilities.defined(), "schedule rows is for kind weights");
-    const WeightsTuning tuning{n.chunk, n.tile_q, n.key_tile};
-    return weights_form(numerics_of(kernel, n, target), hints_for_weights(tuning, kernel), kernel.probabilities,
-                        [=](WeightsStages &w, const Func &out) { schedule_weights(w, out, tuning, target); });
+    const WeightsParameters parameters{n.kv_block, n.tile_q, n.key_tile};
+    return weights_form(numerics_of(kernel, n, target), hints_for_weights(parameters, kernel), kernel.probabilities,
+                        [=](WeightsStages &w, const Func &out) { schedule_weights(w, out, parameters, target); });
 }
 
 }  // namespace
@@ -170,8 +176,8 @@ const std::vector<NamedForm> &sdpa_forms() {
     static const std::vector<NamedForm> forms = {
         {"root", root_form},
         {"prefill", prefill_form},
-        {"pairs", pairs_form},
-        {"tiles", matrix_tiles_form},
+        {"bf16_dot", bf16_dot_form},
+        {"amx", amx_form},
         {"decode", decode_form},
         {"split", split_form},
         {"rows", rows_form},

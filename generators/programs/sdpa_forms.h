@@ -6,9 +6,9 @@
 
 namespace attune {
 
-// The numbers of all schedules; each takes its own.
-struct SdpaNumbers {
-    int chunk, tile_q, key_tile, channel_tile, key_block, value_block, value_rows, prefetch_keys;
+// The parameters of all schedules; each takes its own.
+struct SdpaParameters {
+    int kv_block, tile_q, key_tile, channel_tile, kv_subblock, value_block, value_rows, prefetch_keys;
     bool prefetch_tiles, prefetch_queries;
 };
 
@@ -36,7 +36,7 @@ struct SdpaForm {
 
 struct NamedForm {
     std::string schedule;
-    SdpaForm (*make)(const SdpaKernel &, const SdpaNumbers &, const Halide::Target &);
+    SdpaForm (*make)(const SdpaKernel &, const SdpaParameters &, const Halide::Target &);
 };
 const std::vector<NamedForm> &sdpa_forms();
 

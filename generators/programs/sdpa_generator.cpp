@@ -35,7 +35,7 @@ public:
                                {"additive_separable", Pair::additive_separable}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
-    GeneratorParam<int> chunk{"chunk", 128, 1, 1 << 20};
+    GeneratorParam<int> kv_block{"kv_block", 128, 1, 1 << 20};
     GeneratorParam<int> tile_q{"tile_q", 0, 0, 1024};
     GeneratorParam<int> key_tile{"key_tile", 4, 1, 64};
     GeneratorParam<int> channel_tile{"channel_tile", 4, 1, 64};
@@ -45,7 +45,7 @@ public:
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> prefetch_queries{"prefetch_queries", 0, 0, 1};
     GeneratorParam<int> prefetch_tables{"prefetch_tables", 0, 0, 1};
-    GeneratorParam<int> key_block{"key_block", 0, 0, 1024};  // 0: key_tile
+    GeneratorParam<int> kv_subblock{"kv_subblock", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
     Input<Buffer<int32_t, 1>> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"};
@@ -87,7 +87,7 @@ public:
     }
 
     void generate() {
-        form = attune::sdpa_forms()[std::size_t(Schedule(schedule_name))].make(kernel(), numbers(), target);
+        form = attune::sdpa_forms()[std::size_t(Schedule(schedule_name))].make(kernel(), parameters(), target);
         attune::SdpaInputs in = inputs();
         *out = form.stages(in, score_of(in));
     }
@@ -97,7 +97,7 @@ public:
         attune::require(prefetch_tiles == 0 || form.fetches_tiles, "prefetch_tiles is for prefill");
         attune::require(prefetch_queries == 0 || form.fetches_tiles, "prefetch_queries is for prefill");
         attune::require(prefetch_tables == 0 || (form.fetches_tables && bias),
-                        "prefetch_tables is for prefill and pairs of a kind that has a bias");
+                        "prefetch_tables is for prefill and bf16_dot of a kind that has a bias");
         attune::Passes passes;
         attune::SdpaTensors tensors{query, key, {}, in_value_dim(), {}};
         if (value) tensors.value = *value;
@@ -125,8 +125,8 @@ private:
     attune::SdpaForm form;
 
     Type accumulator() const { return attune::accumulator_of(dtype); }
-    attune::SdpaNumbers numbers() const {
-        return {chunk,       tile_q,     key_tile,      channel_tile,        key_block == 0 ? key_tile : key_block,
+    attune::SdpaParameters parameters() const {
+        return {kv_block,    tile_q,     key_tile,      channel_tile,        kv_subblock == 0 ? key_tile : kv_subblock,
                 value_block, value_rows, prefetch_keys, prefetch_tiles != 0, prefetch_queries != 0};
     }
     attune::SdpaKernel kernel() const {

@@ -11,7 +11,7 @@ public:
     GeneratorParam<Schedule> schedule_name{
         "schedule", Schedule::root, {{"root", Schedule::root}, {"panels", Schedule::panels}}};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
-    GeneratorParam<int> chunk{"chunk", 256, 1, 1 << 20};
+    GeneratorParam<int> depth_block{"depth_block", 256, 1, 1 << 20};
     GeneratorParam<int> task_rows{"task_rows", 0, 0, 1 << 20};
     GeneratorParam<int> tile_rows{"tile_rows", 0, 0, 64};
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
@@ -25,14 +25,14 @@ public:
         const Halide::Type sums = attune::accumulator_of(dtype);
         constexpr int line_bytes = 64;
         stages = attune::transposed_dot_stages({a, x, a.dim(0).extent(), x.dim(0).extent(), a.dim(1).extent()},
-                                               {sums, chunk, line_bytes / sums.bytes()});
+                                               {sums, depth_block, line_bytes / sums.bytes()});
         out = stages.out;
     }
 
     void schedule() {
         for (int n = 0; n < 4; n++) a.dim(n).set_min(0), x.dim(n).set_min(0), out.dim(n).set_min(0);
         if (schedule_name == Schedule::panels)
-            attune::schedule_panels(stages, out, {chunk, task_rows, tile_rows, tile_columns, 0, 1}, target);
+            attune::schedule_panels(stages, out, {depth_block, task_rows, tile_rows, tile_columns, 0, 1}, target);
         else
             attune::schedule_root(stages, out);
     }

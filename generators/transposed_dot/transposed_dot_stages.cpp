@@ -36,7 +36,7 @@ TransposedDotStages transposed_dot_stages(const TransposedDotInputs &in, const T
         return select(s.row_used(k, h, b) != 0, cast(type, in.x(n, k, h, b)), make_const(type, 0));
     };
     product.rows = in.rows, product.columns = in.columns, product.depth = in.depth;
-    s.product = linear_panel_stages(product, {type, shape.chunk, 0});
+    s.product = linear_panel_stages(product, {type, shape.depth_block, 0});
     s.out = Func("transposed_dot");
     s.out(n, m, h, b) = narrowed(in.a.type(), s.product.out(n, m, h, b));
     return s;

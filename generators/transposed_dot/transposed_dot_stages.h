@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is computed: out(m, n) = sum over k of a(k, m) x(k, n), where both matrices lie with k outermost, as rows of a layer do.
-// It is the product of generators/linear with its left matrix read along rows, and sums in the same chunks and order. A row k
-// that is all zeros in `a` takes no part, whatever x holds there. No tile, no vector width, no target.
+// It is the product of generators/linear with its left matrix read along rows, and sums in the same depth blocks and order. A
+// row k that is all zeros in `a` takes no part, whatever x holds there. No tile, no vector width, no target.
 #pragma once
 #include "generators/linear/panel_stages.h"
 
@@ -14,7 +14,7 @@ struct TransposedDotInputs {
 
 struct TransposedDotShape {
     Halide::Type type;  // of the sums
-    int chunk;          // of the depth: fixes the order of summation
+    int depth_block;    // of the depth: fixes the order of summation
     int tile;           // rows of out that are read together: their elements of `a` lie side by side. It changes no result.
 };
 

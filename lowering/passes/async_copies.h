@@ -14,7 +14,7 @@
 
 namespace attune {
 
-// ldmatrix: register e of what a lane gets of four matrices (FragmentInstructions::matrices). `row` is an element of a Func
+// ldmatrix: register e of what a lane gets of four matrices (MmaInstructions::matrices). `row` is an element of a Func
 // in shared memory.
 Halide::Expr matrices_in_shared_memory(const Halide::Expr &row, const Halide::Expr &e, bool transposed);
 

@@ -13,7 +13,7 @@ class PastL1 : public RequiredPass {
 
     Expr visit(const Call *op) override {
         if (op->name != "tile_load") return RequiredPass::visit(op);
-        require(op->type.element_of() == BFloat(16), "matrix tiles are loaded past L1 in bf16 alone");
+        require(op->type.element_of() == BFloat(16), "AMX tiles are loaded past L1 in bf16 alone");
         found_ = true;
         const Type types[] = {Int(16), Int(16), Handle(), Int(64), Int(64)};  // of instructions/x86_amx.ll
         std::vector<Expr> args = op->args;
@@ -23,7 +23,7 @@ class PastL1 : public RequiredPass {
     }
 
 public:
-    PastL1() : RequiredPass("a kernel that loads matrix tiles past L1 has none") {}
+    PastL1() : RequiredPass("a kernel that loads AMX tiles past L1 has none") {}
 };
 
 }  // namespace

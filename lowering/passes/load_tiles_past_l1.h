@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Loads of matrix tiles that leave L1 as it is.
+// Loads of AMX tiles that leave L1 as it is.
 #pragma once
 #include "Halide.h"
 

@@ -5,14 +5,14 @@
 
 namespace attune {
 
-// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no parameters.
 void schedule_root(DropoutMaskStages &, Halide::Func out);
 
-struct DropoutMaskTuning {
+struct DropoutMaskParameters {
     int task_rows;  // rows of a task
 };
 // One task is some rows. Lanes are groups of four keys, which share a counter.
-void schedule_rows(DropoutMaskStages &, Halide::Func out, const DropoutMaskTuning &, Halide::Expr dense,
+void schedule_rows(DropoutMaskStages &, Halide::Func out, const DropoutMaskParameters &, Halide::Expr dense,
                    const Halide::Target &);
 
 }  // namespace attune

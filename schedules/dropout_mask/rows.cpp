@@ -4,12 +4,12 @@
 namespace attune {
 using namespace Halide;
 
-void schedule_rows(DropoutMaskStages &s, Func out, const DropoutMaskTuning &tuning, Expr dense, const Target &target) {
+void schedule_rows(DropoutMaskStages &s, Func out, const DropoutMaskParameters &parameters, Expr dense, const Target &target) {
     const int lanes = target.natural_vector_size(UInt(32));
     const Var j = s.j, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), jo("jo"), ji("ji");
 
-    out.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
+    out.split(i, task, row, parameters.task_rows, TailStrategy::GuardWithIf)
         .split(j, jo, ji, 4 * lanes, TailStrategy::GuardWithIf)
         .reorder(ji, jo, row, task, h, b)
         .fuse(task, h, task)

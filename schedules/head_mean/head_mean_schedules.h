@@ -5,14 +5,14 @@
 
 namespace attune {
 
-// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no parameters.
 void schedule_root(HeadMeanStages &, Halide::Func out);
 
-struct HeadMeanTuning {
+struct HeadMeanParameters {
     int task_keys;  // keys of a row that are one task, a multiple of block
     int block;      // keys whose sums stay in registers while the heads are added, a multiple of the vector width
 };
 // One task is a piece of a row. Lanes are keys.
-void schedule_rows(HeadMeanStages &, Halide::Func out, const HeadMeanTuning &, const Halide::Target &);
+void schedule_rows(HeadMeanStages &, Halide::Func out, const HeadMeanParameters &, const Halide::Target &);
 
 }  // namespace attune

@@ -5,15 +5,15 @@
 namespace attune {
 using namespace Halide;
 
-void schedule_rows(HeadMeanStages &s, Func out, const HeadMeanTuning &tuning, const Target &target) {
+void schedule_rows(HeadMeanStages &s, Func out, const HeadMeanParameters &parameters, const Target &target) {
     const int lanes = target.natural_vector_size(s.sum.type());
-    require_multiple("block", tuning.block, "the vector width", lanes);
-    require_multiple("task_keys", tuning.task_keys, "block", tuning.block);
+    require_multiple("block", parameters.block, "the vector width", lanes);
+    require_multiple("task_keys", parameters.task_keys, "block", parameters.block);
     const Var j = s.j, i = s.i, b = s.b;
     Var task("task"), key("key"), block("block"), place("place");
 
-    out.split(j, task, key, tuning.task_keys, TailStrategy::GuardWithIf)
-        .split(key, block, place, tuning.block, TailStrategy::GuardWithIf)
+    out.split(j, task, key, parameters.task_keys, TailStrategy::GuardWithIf)
+        .split(key, block, place, parameters.block, TailStrategy::GuardWithIf)
         .reorder(place, block, task, i, b)
         .fuse(task, i, task)
         .fuse(task, b, task)
@@ -21,7 +21,7 @@ void schedule_rows(HeadMeanStages &s, Func out, const HeadMeanTuning &tuning, co
         .vectorize(place, lanes);
     // All heads of a block, before the next one: its sums stay in registers.
     s.sum.compute_at(out, block)
-        .bound_extent(j, tuning.block)
+        .bound_extent(j, parameters.block)
         .bound_extent(i, 1)
         .bound_extent(b, 1)
         .vectorize(j, lanes)

@@ -2,7 +2,7 @@
 // A block computes a tile of the result. Tiles of x and of the weight are copied to shared memory, the depth outermost, so that
 // a lane reads side by side what it multiplies; its sums stay in registers from the first product to the last.
 #include "lowering/require.h"
-#include "schedules/linear/lane_schedules.h"
+#include "schedules/linear/simt_schedules.h"
 
 namespace attune {
 using namespace Halide;
@@ -14,19 +14,20 @@ namespace {
 constexpr int columns_together = 4;
 
 struct InBlock {
-    LinearLaneStages &s;
-    const LinearLanesTuning &tuning;
+    LinearSimtStages &s;
+    const LinearSimtParameters &parameters;
 
-    int row_lanes() const { return tuning.tile_rows / tuning.lane_rows; }
-    int column_lanes() const { return tuning.tile_columns / tuning.lane_columns; }
+    int row_lanes() const { return parameters.tile_rows / parameters.lane_rows; }
+    int column_lanes() const { return parameters.tile_columns / parameters.lane_columns; }
 
-    // Rows and columns of a tile, dealt to lanes; `within` are loops of each lane around them, `around` those around the lanes.
+    // Rows and columns of a tile, distributed to lanes; `within` are loops of each lane around them, `around` those around the
+    // lanes.
     void deal(Stage f, const Var &column, const Var &row, const std::vector<VarOrRVar> &within = {},
               const std::vector<VarOrRVar> &around = {}) const {
         Var far("far"), near("near"), lane("lane"), row_lane("row_lane"), own("own");
         f.split(column, far, near, columns_together * column_lanes())
             .split(near, lane, near, columns_together)
-            .split(row, row_lane, own, tuning.lane_rows);
+            .split(row, row_lane, own, parameters.lane_rows);
         std::vector<VarOrRVar> order = {near, far, own};
         order.insert(order.end(), within.begin(), within.end());
         order.insert(order.end(), {lane, row_lane});
@@ -40,7 +41,7 @@ struct InBlock {
         Var all("all"), rest("rest"), lane("lane"), row_lane("row_lane");
         f.compute_at(s.product, s.tile).store_in(MemoryType::GPUShared);
         for (const Var &v : f.args())
-            f.bound_extent(v, v.name() == across.name() ? extent : v.name() == s.k.name() ? tuning.tile_depth : 1);
+            f.bound_extent(v, v.name() == across.name() ? extent : v.name() == s.k.name() ? parameters.tile_depth : 1);
         f.align_storage(across, extent + gap)
             .reorder(s.k, across)
             .fuse(s.k, across, all)
@@ -54,18 +55,18 @@ struct InBlock {
 
 }  // namespace
 
-void schedule_linear_lanes(LinearLaneStages &s, Func out, const LinearLanesTuning &tuning) {
-    const InBlock block{s, tuning};
-    require_multiple("tile_rows", tuning.tile_rows, "lane_rows", tuning.lane_rows);
-    require_multiple("tile_columns", tuning.tile_columns, "lane_columns", tuning.lane_columns);
-    require_multiple("lane_columns", tuning.lane_columns, "the columns that a lane reads together", columns_together);
-    for (const int across : {tuning.tile_rows, tuning.tile_columns})
-        require_multiple("a tile", across * tuning.tile_depth, "the lanes of a block",
+void schedule_linear_simt(LinearSimtStages &s, Func out, const LinearSimtParameters &parameters) {
+    const InBlock block{s, parameters};
+    require_multiple("tile_rows", parameters.tile_rows, "lane_rows", parameters.lane_rows);
+    require_multiple("tile_columns", parameters.tile_columns, "lane_columns", parameters.lane_columns);
+    require_multiple("lane_columns", parameters.lane_columns, "the columns that a lane reads together", columns_together);
+    for (const int across : {parameters.tile_rows, parameters.tile_columns})
+        require_multiple("a tile", across * parameters.tile_depth, "the lanes of a block",
                          block.row_lanes() * block.column_lanes());
 
     Var column("column"), row("row"), column_tile("column_tile"), row_tile("row_tile"), entry("entry");
-    out.split(s.n, column_tile, column, tuning.tile_columns, TailStrategy::GuardWithIf)
-        .split(s.m, row_tile, row, tuning.tile_rows, TailStrategy::GuardWithIf)
+    out.split(s.n, column_tile, column, parameters.tile_columns, TailStrategy::GuardWithIf)
+        .split(s.m, row_tile, row, parameters.tile_rows, TailStrategy::GuardWithIf)
         .fuse(s.h, s.b, entry)
         .reorder(column, row, row_tile, column_tile, entry)
         .gpu_blocks(row_tile, column_tile, entry);
@@ -74,12 +75,12 @@ void schedule_linear_lanes(LinearLaneStages &s, Func out, const LinearLanesTunin
     Func product = s.product;
     product.compute_at(out, row_tile).store_in(MemoryType::Register);
     for (const Var &v : {s.h, s.b}) product.bound_extent(v, 1);
-    product.bound_extent(s.n, tuning.tile_columns).bound_extent(s.m, tuning.tile_rows);
+    product.bound_extent(s.n, parameters.tile_columns).bound_extent(s.m, parameters.tile_rows);
     block.deal(product, s.n, s.m);
     block.deal(product.update(), s.n, s.m, {s.tile_k}, {s.tile});
     product.update().unroll(s.tile_k);
-    block.staged(s.x_tile, s.m, tuning.tile_rows);
-    block.staged(s.weight_tile, s.n, tuning.tile_columns);
+    block.staged(s.x_tile, s.m, parameters.tile_rows);
+    block.staged(s.weight_tile, s.n, parameters.tile_columns);
 }
 
 }  // namespace attune

@@ -9,48 +9,48 @@ namespace attune {
 namespace linear_loops {
 inline const Halide::Var task("task"), tile("tile");  // of out: tasks, and register tiles of one
 inline const Halide::Var no("no"), ni("ni"),
-    columns("columns");                       // tiles of columns, and a column in one; columns that take turns
+    columns("columns");                       // tiles of columns, and a column in one; columns of interleaved vectors
 inline const Halide::Var mo("mo"), mi("mi");  // tiles of rows, and a row in one
 inline const Halide::Var ko("ko"), ki("ki");  // blocks of the depth, and a term of one
-inline const Halide::Var turn("turn");        // vectors that take turns
+inline const Halide::Var interleaved_vector("interleaved_vector");  // interleaved vectors
 }  // namespace linear_loops
 
 // A register tile that is given, of whole vectors; and task_rows, where weights are packed for a task.
-void require_tile(const PanelTuning &, int lanes);
-void require_task(const PanelTuning &, int lanes);
-// The numbers of sums over pairs; of sums chunk by chunk; and where no vectors take turns.
-void require_pairs(const PanelTuning &);
-void require_one_chunk(const PanelTuning &);
-void require_no_turns(const PanelTuning &);
-// The side of the blocks in which weights are transposed; and that they fill a chunk.
-void require_block(const PanelTuning &, int lanes);
-void require_blocks(const PanelTuning &, int lanes);
+void require_tile(const PanelParameters &, int lanes);
+void require_task(const PanelParameters &, int lanes);
+// The parameters of sums over pairs; of sums one depth block after the other; and where no vectors are interleaved.
+void require_pairs(const PanelParameters &);
+void require_one_depth_block(const PanelParameters &);
+void require_no_interleaved_vectors(const PanelParameters &);
+// The side of the blocks in which weights are transposed; and that they fill a depth block.
+void require_block(const PanelParameters &, int lanes);
+void require_blocks(const PanelParameters &, int lanes);
 
 // Tasks, columns first: neighbours share their rows of x. Loops of out: ni column, mi row, task.
-void schedule_tasks(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
+void schedule_tasks(LinearSums &, Halide::Func out, const PanelParameters &, int lanes);
 // The same, register tile by register tile: tile is the loop over those of a task.
-void schedule_tasks_by_tiles(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
+void schedule_tasks_by_tiles(LinearSums &, Halide::Func out, const PanelParameters &, int lanes);
 // no and mo, h and b of out, fused; and the bias of a task.
 void fuse_tasks(const LinearSums &, Halide::Func out);
-void schedule_start(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
+void schedule_start(LinearSums &, Halide::Func out, const PanelParameters &, int lanes);
 
-// The sums of a task, which all rows take chunk by chunk, so that their weights stay in L2: product and its rows in register
-// tiles, mo over tiles and mi in one.
-void schedule_sums_of_task(LinearSums &, Halide::Func out, const PanelTuning &, int lanes);
-void split_in_tiles(LinearSums &, Halide::Stage product, const PanelTuning &);
+// The sums of a task, which all rows take one depth block after the other, so that their weights stay in L2: product and its
+// rows in register tiles, mo over tiles and mi in one.
+void schedule_sums_of_task(LinearSums &, Halide::Func out, const PanelParameters &, int lanes);
+void split_in_tiles(LinearSums &, Halide::Stage product, const PanelParameters &);
 void vectorize_product(const LinearSums &, Halide::Stage product, int lanes);
 // The last product of an odd depth, the update of this number of product, in vectors of so many columns.
 void schedule_odd(PairSums &, int update, int columns);
 
 // A partial sum in registers, of a register tile that has so many columns.
 Halide::Func in_register_tile(const LinearSums &, Halide::Func partial, const Halide::LoopLevel &at, int columns,
-                              const PanelTuning &);
+                              const PanelParameters &);
 
-// Weights that a task, or a chunk of one, packs: (n, k), (e, n, k) and (e, n, k, u).
+// Weights that a task, or a depth block of one, packs: (n, k), (e, n, k) and (e, n, k, u).
 void schedule_panel(const LinearSums &, Halide::Func panel, const std::optional<BlockTranspose> &, const Halide::LoopLevel &at,
-                    const PanelTuning &, int lanes);
+                    const PanelParameters &, int lanes);
 void schedule_pair_panel(const LinearSums &, Halide::Func panel, const std::optional<BlockTranspose> &,
-                         const Halide::LoopLevel &at, const PanelTuning &, int lanes);
-void schedule_panel(Bf16DotPanelStages &, const Halide::LoopLevel &at, const PanelTuning &, int lanes);
+                         const Halide::LoopLevel &at, const PanelParameters &, int lanes);
+void schedule_panel(Bf16DotPanelStages &, const Halide::LoopLevel &at, const PanelParameters &, int lanes);
 
 }  // namespace attune

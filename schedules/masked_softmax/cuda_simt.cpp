@@ -2,7 +2,7 @@
 // Lanes of a row read it side by side: the first time from memory, then from the cache. What they have of it meets in exchanges
 // of a warp and, where several warps share a row, in shared memory.
 #include "lowering/require.h"
-#include "schedules/masked_softmax/lane_schedules.h"
+#include "schedules/masked_softmax/simt_schedules.h"
 
 namespace attune {
 using namespace Halide;
@@ -10,7 +10,7 @@ using namespace Halide;
 namespace {
 
 // Of the lane alone, in registers.
-void in_lane(const SoftmaxLaneStages &s, Func f, const LoopLevel &at) {
+void in_lane(const SoftmaxSimtStages &s, Func f, const LoopLevel &at) {
     f.compute_at(at).store_in(MemoryType::Register);
     for (const Var &v : f.args())
         if (v.name() != s.n.name()) f.bound_extent(v, 1);
@@ -18,7 +18,7 @@ void in_lane(const SoftmaxLaneStages &s, Func f, const LoopLevel &at) {
 
 }  // namespace
 
-void schedule_softmax_lanes(SoftmaxLaneStages &s, Func out, const SoftmaxLanes &lanes, int block_rows) {
+void schedule_softmax_simt(SoftmaxSimtStages &s, Func out, const SoftmaxLanes &lanes, int block_rows) {
     const bool meet = lanes.lanes > lanes.reach;
     require(!meet || block_rows == 1, "lanes that meet in shared memory take block_rows=1");
     require_multiple("lanes", lanes.lanes, "the lanes that reach each other", lanes.reach);

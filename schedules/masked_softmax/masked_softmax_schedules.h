@@ -6,10 +6,10 @@
 
 namespace attune {
 
-// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no parameters.
 void schedule_root(MaskedSoftmaxStages &, Halide::Func out);
 
-struct MaskedSoftmaxTuning {
+struct MaskedSoftmaxParameters {
     int task_rows;  // rows of a task
     int block;      // keys that are computed together (the stages' block), a multiple of the vector width
     // How many rows below its own a row is prefetched for, past all caches but the first; 0: none is.
@@ -17,6 +17,6 @@ struct MaskedSoftmaxTuning {
 };
 // One task is some rows, one after the other; a row stays in L1 or L2 between its passes. Lanes are keys.
 void schedule_rows(MaskedSoftmaxStages &, Halide::Func out, Passes &, const Halide::ImageParam &scores,
-                   const MaskedSoftmaxTuning &, const Halide::Target &);
+                   const MaskedSoftmaxParameters &, const Halide::Target &);
 
 }  // namespace attune

@@ -6,20 +6,20 @@ namespace attune {
 using namespace Halide;
 
 void schedule_rows(MaskedSoftmaxStages &s, Func out, Passes &passes, const ImageParam &scores,
-                   const MaskedSoftmaxTuning &tuning, const Target &target) {
+                   const MaskedSoftmaxParameters &parameters, const Target &target) {
     const int lanes = target.natural_vector_size(s.weight.type());
-    require_multiple("block", tuning.block, "the vector width", lanes);
-    require(tuning.task_rows > 1, "task_rows must be at least 2: Halide does not compile tasks of one row");
+    require_multiple("block", parameters.block, "the vector width", lanes);
+    require(parameters.task_rows > 1, "task_rows must be at least 2: Halide does not compile tasks of one row");
     const Var e = s.e, j = s.j, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), jo("jo"), ji("ji");
-    auto in_lanes = [&](Func f) -> Func { return f.bound(e, 0, tuning.block).vectorize(e, lanes).unroll(e); };
+    auto in_lanes = [&](Func f) -> Func { return f.bound(e, 0, parameters.block).vectorize(e, lanes).unroll(e); };
 
-    out.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
+    out.split(i, task, row, parameters.task_rows, TailStrategy::GuardWithIf)
         .reorder(j, row, task, h, b)
         .fuse(task, h, task)
         .fuse(task, b, task)
         .parallel(task)
-        .split(j, jo, ji, tuning.block, TailStrategy::GuardWithIf)
+        .split(j, jo, ji, parameters.block, TailStrategy::GuardWithIf)
         .vectorize(ji, lanes)
         .unroll(ji);
 
@@ -31,10 +31,10 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, Passes &passes, const Image
     for (Func f : {s.place_max, s.place_sum}) in_lanes(f.compute_at(out, row)).store_in(MemoryType::Stack);
     for (Func f : {s.place_max, s.weight}) block_of_lanes(f.update(0), s.whole);
     block_of_lanes(s.weight.update(1), s.last);
-    // A row below comes while this one's exponentials are computed, where a processor does not fetch ahead across pages by
+    // A row below comes while this one's exponentials are computed, where a processor does not prefetch across pages by
     // itself. Counted in vectors of a block, since what is prefetched in later blocks would be held to the condition on blocks.
-    if (tuning.prefetch_rows > 0) {
-        const Expr ahead = tuning.prefetch_rows * scores.dim(1).stride() / lanes;
+    if (parameters.prefetch_rows > 0) {
+        const Expr ahead = parameters.prefetch_rows * scores.dim(1).stride() / lanes;
         passes.prefetches.push_back({scores, PrefetchRegion{s.weight.update(0), e, ahead, true}});
     }
     block_of_lanes(s.place_sum.update(), s.all);

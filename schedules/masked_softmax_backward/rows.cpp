@@ -11,24 +11,25 @@ void schedule_root(MaskedSoftmaxBackwardStages &s, Func out) {
     out.compute_root();
 }
 
-void schedule_rows(MaskedSoftmaxBackwardStages &s, Func out, const MaskedSoftmaxBackwardTuning &tuning, const Target &target) {
+void schedule_rows(MaskedSoftmaxBackwardStages &s, Func out, const MaskedSoftmaxBackwardParameters &parameters,
+                   const Target &target) {
     const int lanes = target.natural_vector_size(s.place_sum.type());
-    require_multiple("block", tuning.block, "the vector width", lanes);
+    require_multiple("block", parameters.block, "the vector width", lanes);
     const Var e = s.e, j = s.j, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), jo("jo"), ji("ji");
-    out.split(i, task, row, tuning.task_rows, TailStrategy::GuardWithIf)
+    out.split(i, task, row, parameters.task_rows, TailStrategy::GuardWithIf)
         .reorder(j, row, task, h, b)
         .fuse(task, h, task)
         .fuse(task, b, task)
         .parallel(task)
-        .split(j, jo, ji, tuning.block, TailStrategy::GuardWithIf)
+        .split(j, jo, ji, parameters.block, TailStrategy::GuardWithIf)
         .vectorize(ji, lanes)
         .unroll(ji);
     for (Func f : {s.last_product, s.place_sum})
-        f.compute_at(out, row).store_in(MemoryType::Stack).bound(e, 0, tuning.block).vectorize(e, lanes).unroll(e);
+        f.compute_at(out, row).store_in(MemoryType::Stack).bound(e, 0, parameters.block).vectorize(e, lanes).unroll(e);
     s.place_sum.update().reorder(e, s.whole).vectorize(e, lanes).unroll(e);
     s.row_sum.compute_at(out, row);
-    sum_by_halves(s.row_sum, s.place, tuning.block, lanes, LoopLevel(out, row));
+    sum_by_halves(s.row_sum, s.place, parameters.block, lanes, LoopLevel(out, row));
 }
 
 }  // namespace attune

@@ -8,13 +8,13 @@
 
 namespace attune {
 
-// Every stage in full, one after the other: the oracle and the baseline of the others. Has no numbers.
+// Every stage in full, one after the other: the oracle and the baseline of the others. Has no parameters.
 void schedule_root(MergeStages &, Halide::Func out, Halide::Func lse);
 
-struct MergeTuning {
+struct MergeParameters {
     int task_rows;  // rows of a task
 };
 // One task is some rows. Lanes are rows in what is computed once for each of them, and channels in the sum.
-void schedule_rows(MergeStages &, Halide::Func out, Halide::Func lse, const MergeTuning &, const Halide::Target &);
+void schedule_rows(MergeStages &, Halide::Func out, Halide::Func lse, const MergeParameters &, const Halide::Target &);
 
 }  // namespace attune

@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: MIT
-// A lane holds rows of queries or keys and what is summed for them, and meets the rows of the other side one after the other:
+// A lane holds rows of queries or keys and what is summed for them, and takes the streamed rows one after the other:
 // what it loads of one is used for all of its rows, for both products and for the sum. As in cuda_simt.cpp nothing needs shared
 // memory or a barrier.
-#include "schedules/sdpa/lane_schedules.h"
+#include "schedules/sdpa/simt_schedules.h"
 
 namespace attune {
 using namespace Halide;
 
-void schedule_lane_gradient(LaneGradient &g, const LanesTuning &tuning) {
+void schedule_simt_gradient(SimtGradient &g, const SimtParameters &parameters) {
     const Var j = g.j, r = g.r, t = g.t;
-    const int terms = tuning.terms();
+    const int terms = parameters.terms();
     RVar block("block");
-    const LoopLevel whole_call(g.out, deal_to_lanes(g.out, {g.element, g.row, g.share, g.row_lane}, tuning, block));
+    const LoopLevel whole_call(g.out, distribute_to_lanes(g.out, {g.element, g.row, g.share, g.row_lane}, parameters, block));
     g.out.compute_root().update().reorder({block, g.h, g.b}).gpu_blocks(block, g.h, g.b);
 
-    for (Func f : {g.own, g.own_other}) load_in_lane(keep_in_lane(f, whole_call, tuning, 1, terms), tuning);
-    keep_in_lane(g.running, whole_call, tuning).unroll(j);
+    for (Func f : {g.resident, g.resident_other}) load_in_lane(keep_in_lane(f, whole_call, parameters, 1, terms), parameters);
+    keep_in_lane(g.accumulator, whole_call, parameters).unroll(j);
     int update = 0;
-    for (LanePairs *p : {&g.full, &g.part}) {
-        Stage running = g.running.update(update++);
-        std::vector<VarOrRVar> loops = {j, r, p->running_key, p->running_chunk};
-        if (p->has_heads) loops.emplace_back(p->running_head);
-        running.reorder(loops).unroll(j).unroll(r).unroll(p->running_key).never_partition_all();
-        const LoopLevel met(g.running, p->running_key);
-        for (Func f : {p->met, p->met_other}) load_in_lane(keep_in_lane(f, met, tuning, 1, terms), tuning);
+    for (SimtPairs *p : {&g.full, &g.partial}) {
+        Stage accumulator = g.accumulator.update(update++);
+        std::vector<VarOrRVar> loops = {j, r, p->sum_key, p->sum_block};
+        if (p->has_heads) loops.emplace_back(p->sum_head);
+        accumulator.reorder(loops).unroll(j).unroll(r).unroll(p->sum_key).never_partition_all();
+        const LoopLevel streamed(g.accumulator, p->sum_key);
+        for (Func f : {p->streamed, p->streamed_other})
+            load_in_lane(keep_in_lane(f, streamed, parameters, 1, terms), parameters);
         auto shares = [&](Func f, const RVar &channel) {
-            keep_in_lane(f, met, tuning, 1, terms).update().reorder(r, t, channel).unroll(r).unroll(t).unroll(channel);
+            keep_in_lane(f, streamed, parameters, 1, terms).update().reorder(r, t, channel).unroll(r).unroll(t).unroll(channel);
         };
-        shares(p->part_score, p->channel);
-        if (p->part_gradient.defined()) shares(p->part_gradient, p->other_channel);
-        keep_in_lane(p->of_pair.logit, met, tuning);
+        shares(p->qk_share, p->channel);
+        if (p->weight_gradient_share.defined()) shares(p->weight_gradient_share, p->other_channel);
+        keep_in_lane(p->of_pair.score, streamed, parameters);
         int step = 0;
-        for (const RVar &row : p->of_pair.steps) p->of_pair.logit.update(step++).unroll(row);
-        keep_in_lane(p->of_pair.weight, met, tuning);
+        for (const RVar &row : p->of_pair.steps) p->of_pair.score.update(step++).unroll(row);
+        keep_in_lane(p->of_pair.weight, streamed, parameters);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Split-KV: one task is one chunk of keys of one key head, so that a single long sequence uses every core. The rows are the
+// Split-KV: one task is one KV block of one key head, so that a single long sequence uses every core. The rows are the
 // queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
 #include "lowering/instructions/bf16.h"
 #include "lowering/require.h"
@@ -21,21 +21,21 @@ void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
         .split(task, merge, task, rows_of_merge, TailStrategy::GuardWithIf)
         .parallel(merge)
         .vectorize(d, lanes, TailStrategy::GuardWithIf);
-    for (Func f : {s.total_max, s.total_sum, s.chunk_scale, s.lse, s.normalised, s.total_mixed}) {
+    for (Func f : {s.total_max, s.total_sum, s.block_scale, s.lse, s.normalised, s.total_pv}) {
         f.compute_at(out, task);
         for (const Var &v : {r, t, h, b}) f.bound_extent(v, 1);
     }
     s.normalised.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
-    s.total_mixed.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
-    s.total_mixed.update().reorder(d, r, s.mixed_chunk).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    s.total_pv.reorder_storage(d, r, t, h, b).vectorize(d, lanes, TailStrategy::GuardWithIf);
+    s.total_pv.update().reorder(d, r, s.pv_block).vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 
 bool decode_takes_pairs(const SdpaKernel &kernel, const Target &target) {
     return kernel.bf16_products && kernel.head_dim != 0 && kernel.head_dim % 32 == 0 && gains_by_pairs_of_bf16(target);
 }
 
-ScheduleHints hints_for_decode(const DecodeTuning &tuning, const SdpaKernel &kernel, const Target &target) {
-    return {.rows_per_tile = tuning.row_tile,
+ScheduleHints hints_for_decode(const DecodeParameters &parameters, const SdpaKernel &kernel, const Target &target) {
+    return {.rows_per_tile = parameters.row_tile,
             .ragged_dims = kernel.head_dim == 0,
             .pair_block = 1,
             .whole_blocks = true,
@@ -49,63 +49,63 @@ int decode_channel_group(const Target &target, const Type &accumulator, int head
 
 namespace {
 
-void require_decode(const DecodeTuning &tuning, int lanes) {
-    require(tuning.row_tile > 0, "tile_q must be given");
-    require_multiple("chunk", tuning.chunk, "key_block", tuning.key_block);
-    require_multiple("key_block", tuning.key_block, "key_tile", tuning.key_tile);
-    require_multiple("key_block", tuning.key_block, "value_block", tuning.value_block);
-    require_multiple("key_block", tuning.key_block, "the vector width", lanes);
-    require_multiple("prefetch_keys", tuning.prefetch_keys, "key_tile", tuning.key_tile);
-    require_multiple("prefetch_keys", tuning.prefetch_keys, "value_block", tuning.value_block);
+void require_decode(const DecodeParameters &parameters, int lanes) {
+    require(parameters.row_tile > 0, "tile_q must be given");
+    require_multiple("kv_block", parameters.kv_block, "kv_subblock", parameters.kv_subblock);
+    require_multiple("kv_subblock", parameters.kv_subblock, "key_tile", parameters.key_tile);
+    require_multiple("kv_subblock", parameters.kv_subblock, "value_block", parameters.value_block);
+    require_multiple("kv_subblock", parameters.kv_subblock, "the vector width", lanes);
+    require_multiple("prefetch_keys", parameters.prefetch_keys, "key_tile", parameters.key_tile);
+    require_multiple("prefetch_keys", parameters.prefetch_keys, "value_block", parameters.value_block);
 }
 
-// One parallel loop over chunks gives maximum, sum and weighted values, which are channels of one Func; the merge of chunks;
-// and queries, in which channels are contiguous, as keys are in the scores and weights.
-void schedule_packed(SdpaStages &s, Func out, const DecodeTuning &tuning, const Expr &value_dim, int lanes) {
+// One parallel loop over KV blocks gives maximum, sum and weighted values, which are channels of one Func; the merge of KV
+// blocks; and queries, in which channels are contiguous, as keys are in the scores and weights.
+void schedule_packed(SdpaStages &s, Func out, const DecodeParameters &parameters, const Expr &value_dim, int lanes) {
     const Var r = s.r, d = s.d;
     schedule_split_merge(s, out, lanes);
-    s.chunk_packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, tuning.row_tile);
-    s.query_t.compute_root().reorder(d, r, s.t, s.h, s.b).bound(r, 0, tuning.row_tile);
+    s.block_packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, parameters.row_tile);
+    s.query_t.compute_root().reorder(d, r, s.t, s.h, s.b).bound(r, 0, parameters.row_tile);
     s.query_t.vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 
-// The tasks of chunks that update `stage` takes: full ones, then those that a mask touches.
-Stage schedule_chunk_tasks(const SdpaStages &s, int stage, const RVar &chunk, int lanes) {
-    const RVar chunk_task("chunk_task");
-    Func packed = s.chunk_packed;
+// The tasks of KV blocks that update `stage` takes: full ones, then those that a mask touches.
+Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const RVar &kv_block, int lanes) {
+    const RVar block_task("block_task");
+    Func packed = s.block_packed;
     Stage tasks = packed.update(stage);
-    tasks.reorder(s.d, s.r, s.t, chunk, s.h, s.b)
-        .fuse(chunk, s.h, chunk_task)
-        .fuse(chunk_task, s.b, chunk_task)
-        .parallel(chunk_task)
+    tasks.reorder(s.d, s.r, s.t, kv_block, s.h, s.b)
+        .fuse(kv_block, s.h, block_task)
+        .fuse(block_task, s.b, block_task)
+        .parallel(block_task)
         .vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     return tasks;
 }
 
 // Scores, tile of keys by tile of keys, and the steps that follow.
-void schedule_decode_logits(const DecodeChunk &c, const ImageParam &key) {
+void schedule_decode_scores(const DecodeBlock &c, const ImageParam &key) {
     const SdpaStages &s = c.s;
-    const KeyLoop &keys = c.p.logit_keys;
-    Func logit = c.p.logit;
-    logit.compute_at(c.level()).reorder_storage(s.k, s.r, s.c, s.t, s.h, s.b);
-    logit.update(0)
-        .split(keys.key, ko, ki, c.tuning.key_tile)
-        .reorder(ki, s.r, ko, keys.block)
+    const KeyLoop &keys = c.p.score_keys;
+    Func score = c.p.score;
+    score.compute_at(c.level()).reorder_storage(s.k, s.r, s.c, s.t, s.h, s.b);
+    score.update(0)
+        .split(keys.key, ko, ki, c.parameters.key_tile)
+        .reorder(ki, s.r, ko, keys.subblock)
         .allow_race_conditions()
         .vectorize(ki)
         .unroll(s.r);
-    const int rounds = c.tuning.prefetch_keys / c.tuning.key_tile;
-    c.passes.prefetches.push_back({key, PrefetchRegion{logit.update(0), ko, rounds}});
-    for (const ScoreUpdate &step : c.p.steps) c.along_keys(logit.update(step.update), step.keys);
+    const int rounds = c.parameters.prefetch_keys / c.parameters.key_tile;
+    c.passes.prefetches.push_back({key, PrefetchRegion{score.update(0), ko, rounds}});
+    for (const ScoreUpdate &step : c.p.steps) c.along_keys(score.update(step.update), step.keys);
 }
 
 // Four keys share the words of one random number.
-void schedule_decode_dropout(const DecodeChunk &c) {
+void schedule_decode_dropout(const DecodeBlock &c) {
     const SdpaStages &s = c.s;
     const Var r = s.r, k = s.k, four("four_of_keys"), in_four("in_four");
     Func dropped = c.p.dropped, random = c.p.random;
     if (!dropped.defined()) return;
-    dropped.compute_at(c.level()).reorder_storage(k, r, s.c, s.t, s.h, s.b).bound(r, 0, c.tuning.row_tile);
+    dropped.compute_at(c.level()).reorder_storage(k, r, s.c, s.t, s.h, s.b).bound(r, 0, c.parameters.row_tile);
     if (!random.defined()) {
         dropped.reorder(k, r).vectorize(k, c.lanes);
         return;
@@ -116,50 +116,50 @@ void schedule_decode_dropout(const DecodeChunk &c) {
         .reorder_storage(words, r, s.c, s.t, s.h, s.b)
         .reorder(words, r)
         .vectorize(words, c.lanes)
-        .bound(r, 0, c.tuning.row_tile);
+        .bound(r, 0, c.parameters.row_tile);
 }
 
-// Scores are lanes of partial sums over the channels, `lane_score`, added up across lanes at the end by the loop `across` of
+// Scores are lanes of partial sums over the channels, `lane_qk`, added up across lanes at the end by the loop `across` of
 // the score: two vectors give one of sums of neighbours, until each sum is one lane. Returns the sums of a tile of keys.
-Func schedule_lane_scores(const DecodeChunk &c, Func lane_score, const RVar &of_lane, const RVar &across) {
+Func schedule_lane_qk(const DecodeBlock &c, Func lane_qk, const RVar &of_lane, const RVar &across) {
     const SdpaStages &s = c.s;
     const Var r = s.r, k = s.k;
-    Func score = c.p.score, sums = lane_score.in(score);
-    sums.compute_at(c.p.logit, ko)
+    Func qk = c.p.qk, sums = lane_qk.in(qk);
+    sums.compute_at(c.p.score, ko)
         .reorder_storage(lane, k, r, s.c, s.t, s.h, s.b)
         .reorder(lane, r, k)
         .vectorize(lane)
         .unroll(r);
-    lane_score.reorder_storage(lane, k, r, s.c, s.t, s.h, s.b).reorder(lane, r, k).vectorize(lane).unroll(r);
-    lane_score.update().reorder(lane, r, k, of_lane).vectorize(lane).unroll(r);
-    score.compute_at(c.p.logit, ko).reorder_storage(k, r, s.c, s.t, s.h, s.b).vectorize(k).vectorize(r);
-    score.update().reorder(across, k, r).atomic().vectorize(across).vectorize(k).vectorize(r);
-    for (Func f : {score, sums})
-        f.bound_extent(k, c.tuning.key_tile).bound(r, 0, c.tuning.row_tile).store_in(MemoryType::Stack);
-    lane_score.bound(r, 0, c.tuning.row_tile).store_in(MemoryType::Stack);
+    lane_qk.reorder_storage(lane, k, r, s.c, s.t, s.h, s.b).reorder(lane, r, k).vectorize(lane).unroll(r);
+    lane_qk.update().reorder(lane, r, k, of_lane).vectorize(lane).unroll(r);
+    qk.compute_at(c.p.score, ko).reorder_storage(k, r, s.c, s.t, s.h, s.b).vectorize(k).vectorize(r);
+    qk.update().reorder(across, k, r).atomic().vectorize(across).vectorize(k).vectorize(r);
+    for (Func f : {qk, sums})
+        f.bound_extent(k, c.parameters.key_tile).bound(r, 0, c.parameters.row_tile).store_in(MemoryType::Stack);
+    lane_qk.bound(r, 0, c.parameters.row_tile).store_in(MemoryType::Stack);
     return sums;
 }
 
 // Keys one after another, so that K is read in the order of memory; the sums of one are in registers. Returns the lanes of
 // sums.
-Func schedule_scores_of_one_size(const DecodeChunk &c) {
-    Func score = c.p.score, lane_score = score.update().split(c.p.channel, co, ci, c.lanes).rfactor(ci, lane);
-    Func sums = schedule_lane_scores(c, lane_score, co, ci);
-    lane_score.compute_at(sums, c.s.k).bound_extent(c.s.k, 1).update().unroll(co);
-    return lane_score;
+Func schedule_qk_of_one_size(const DecodeBlock &c) {
+    Func qk = c.p.qk, lane_qk = qk.update().split(c.p.channel, co, ci, c.lanes).rfactor(ci, lane);
+    Func sums = schedule_lane_qk(c, lane_qk, co, ci);
+    lane_qk.compute_at(sums, c.s.k).bound_extent(c.s.k, 1).update().unroll(co);
+    return lane_qk;
 }
 
 // Keys take turns: a channel's sums of one key wait for each other.
-void schedule_scores_of_any_size(const DecodeChunk &c) {
+void schedule_qk_of_any_size(const DecodeBlock &c) {
     const Var k = c.s.k;
-    Func score = c.p.score, lane_score = score.update().rfactor(c.p.channel, lane);
-    Func sums = schedule_lane_scores(c, lane_score, c.p.group, c.p.channel);
-    lane_score.compute_at(c.p.logit, ko).bound_extent(k, c.tuning.key_tile).unroll(k).update().unroll(k);
+    Func qk = c.p.qk, lane_qk = qk.update().rfactor(c.p.channel, lane);
+    Func sums = schedule_lane_qk(c, lane_qk, c.p.group, c.p.channel);
+    lane_qk.compute_at(c.p.score, ko).bound_extent(k, c.parameters.key_tile).unroll(k).update().unroll(k);
     sums.unroll(k);
 }
 
 // A reduction over the keys of a row, in vectors of so many lanes, which are returned.
-Func reduced_in_lanes(const DecodeChunk &c, Func f, const KeyLoop &keys, int width) {
+Func reduced_in_lanes(const DecodeBlock &c, Func f, const KeyLoop &keys, int width) {
     Func lane_reduced = f.update().split(keys.key, mo, mi, width).rfactor(mi, lane);
     f.compute_at(c.level());
     lane_reduced.compute_at(f, c.s.r).vectorize(lane).update().vectorize(lane);
@@ -167,7 +167,7 @@ Func reduced_in_lanes(const DecodeChunk &c, Func f, const KeyLoop &keys, int wid
 }
 
 // Softmax: lanes are keys.
-void schedule_decode_softmax(const DecodeChunk &c) {
+void schedule_decode_softmax(const DecodeBlock &c) {
     const SdpaStages &s = c.s;
     Func weight = c.p.weight;
     for (auto [f, keys] : {std::pair(c.p.row_max, c.p.max_keys), std::pair(c.p.row_sum, c.p.sum_keys)}) {
@@ -178,112 +178,113 @@ void schedule_decode_softmax(const DecodeChunk &c) {
     c.along_keys(weight.update(0), c.p.weight_keys);
 }
 
-void schedule_decode_softmax(const DecodeChunk &c, const PairStages &pairs, const PairStages::Pairs &of_chunk) {
+void schedule_decode_softmax(const DecodeBlock &c, const SdpaBf16DotStages &pairs,
+                             const SdpaBf16DotStages::Pairs &of_kv_block) {
     const SdpaStages &s = c.s;
     const Var e = pairs.e, r = s.r;
-    Func row_max = c.p.row_max, row_sum = c.p.row_sum, weight = c.p.weight, pair_sum = of_chunk.pair_sum;
+    Func row_max = c.p.row_max, row_sum = c.p.row_sum, weight = c.p.weight, pair_sum = of_kv_block.pair_sum;
     reduced_in_lanes(c, row_max, c.p.max_keys, c.lanes);
     row_max.update().atomic().vectorize(mi);
     Func sum = reduced_in_lanes(c, pair_sum, c.p.sum_keys, c.lanes / 2);
     sum.bound_extent(e, 2).reorder(e, lane).reorder_storage(e, lane).vectorize(e);
-    sum.update().reorder(of_chunk.sum, lane).vectorize(of_chunk.sum);
-    pair_sum.bound(e, 0, 2).bound(r, 0, c.tuning.row_tile).update().reorder(mi, e, r);
+    sum.update().reorder(of_kv_block.sum, lane).vectorize(of_kv_block.sum);
+    pair_sum.bound(e, 0, 2).bound(r, 0, c.parameters.row_tile).update().reorder(mi, e, r);
     row_sum.compute_at(c.level());
     // Both elements of the pairs of a vector are rounded at once.
     weight.compute_at(c.level()).bound(e, 0, 2).reorder_storage(e, s.k, r, s.c, s.t, s.h, s.b);
     c.along_keys(weight.update(0), c.p.weight_keys);
-    weight.update(0).reorder(of_chunk.weight, c.p.weight_keys.key).vectorize(of_chunk.weight);
+    weight.update(0).reorder(of_kv_block.weight, c.p.weight_keys.key).vectorize(of_kv_block.weight);
 }
 
 // Of constant size: no allocation in a task that may be short. `elements` of a weight.
-void bound_decode_chunk(const DecodeChunk &c, int elements = 1) {
-    for (Func f : {c.p.logit, c.p.row_max, c.p.row_sum, c.p.weight, c.p.mixed}) f.bound(c.s.r, 0, c.tuning.row_tile);
-    Func logit = c.p.logit, weight = c.p.weight;
-    logit.bound(c.s.k, 0, c.tuning.chunk), weight.bound(c.s.k, 0, c.tuning.chunk / elements);
+void bound_decode_block(const DecodeBlock &c, int elements = 1) {
+    for (Func f : {c.p.score, c.p.row_max, c.p.row_sum, c.p.weight, c.p.pv}) f.bound(c.s.r, 0, c.parameters.row_tile);
+    Func score = c.p.score, weight = c.p.weight;
+    score.bound(c.s.k, 0, c.parameters.kv_block), weight.bound(c.s.k, 0, c.parameters.kv_block / elements);
 }
 
-// What is small and of constant size, which of any head size it is not: Halide does not see that chunks are one. The stack of
-// others is freed as if it were heap where a later request for memory fails (Halide 21).
-void keep_small_on_stack(const DecodeChunk &c) {
+// What is small and of constant size, which of any head size it is not: Halide does not see that KV blocks are one. The stack
+// of others is freed as if it were heap where a later request for memory fails (Halide 21).
+void keep_small_on_stack(const DecodeBlock &c) {
     constexpr int small = 16 * 1024;
-    if (c.tuning.chunk * c.tuning.row_tile * c.p.logit.type().bytes() > small) return;
-    for (Func f : {c.p.logit, c.p.weight}) f.store_in(MemoryType::Stack);
+    if (c.parameters.kv_block * c.parameters.row_tile * c.p.score.type().bytes() > small) return;
+    for (Func f : {c.p.score, c.p.weight}) f.store_in(MemoryType::Stack);
 }
 
-// What stages of full and of masked chunks have in common: their tasks, scores without the products, and dropout.
-DecodeChunk begin_chunk(SdpaStages &s, int stage, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
-                        int lanes) {
-    const DecodeChunk c{s, stage == 0 ? s.full : s.part, tuning, passes, lanes};
-    schedule_decode_logits(c, key);
+// What stages of full and of masked KV blocks have in common: their tasks, scores without the products, and dropout.
+DecodeBlock begin_kv_block(SdpaStages &s, int stage, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
+                           int lanes) {
+    const DecodeBlock c{s, stage == 0 ? s.full : s.partial, parameters, passes, lanes};
+    schedule_decode_scores(c, key);
     schedule_decode_dropout(c);
     return c;
 }
 
 // One head size, whose sums are in registers.
-void schedule_decode_of_one_size(SdpaStages &s, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
+void schedule_decode_of_one_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
                                  const ImageParam &value, int lanes) {
     const Var r = s.r, d = s.d;
     s.query_t.reorder_storage(d, r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
         // Unrolled, the selects between the three fold away.
-        schedule_chunk_tasks(s, stage, stage == 0 ? s.full_chunk : s.part_chunk, lanes).unroll(d);
-        const DecodeChunk c = begin_chunk(s, stage, tuning, passes, key, lanes);
-        schedule_scores_of_one_size(c);
+        schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
+        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, key, lanes);
+        schedule_qk_of_one_size(c);
         schedule_decode_softmax(c);
         schedule_decode_values(c, value);
-        bound_decode_chunk(c);
+        bound_decode_block(c);
         keep_small_on_stack(c);
     }
 }
 
-void schedule_decode_of_any_size(SdpaStages &s, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
+void schedule_decode_of_any_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
                                  const Expr &value_dim, int lanes) {
-    require(tuning.value_rows == 0, "value_rows is for one head size, which must be given");
-    require(tuning.prefetch_keys == 0, "prefetch_keys is for one head size, which must be given");
+    require(parameters.value_rows == 0, "value_rows is for one head size, which must be given");
+    require(parameters.prefetch_keys == 0, "prefetch_keys is for one head size, which must be given");
     s.query_t.reorder_storage(s.d, s.r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
-        schedule_chunk_tasks(s, stage, stage == 0 ? s.full_chunk : s.part_chunk, lanes);
-        const DecodeChunk c = begin_chunk(s, stage, tuning, passes, key, lanes);
-        schedule_scores_of_any_size(c);
+        schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes);
+        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, key, lanes);
+        schedule_qk_of_any_size(c);
         schedule_decode_softmax(c);
         schedule_decode_values_of_any_size(c, value_dim);
-        bound_decode_chunk(c);
+        bound_decode_block(c);
     }
 }
 
 // Products are bf16 dot products, of one head size.
-void schedule_decode_bf16_dot(PairStages &pairs, const DecodeTuning &tuning, Passes &passes, const ImageParam &key,
-                              const ImageParam &value, int lanes) {
+void schedule_decode_bf16_dot(SdpaBf16DotStages &pairs, const DecodeParameters &parameters, Passes &passes,
+                              const ImageParam &key, const ImageParam &value, int lanes) {
     SdpaStages &s = pairs.s;
     const Var e = pairs.e, r = s.r, d = s.d;
     s.query_t.bound(e, 0, 2).reorder_storage(e, d, r, s.t, s.h, s.b).reorder(e, d).vectorize(e);
     for (int stage = 0; stage < 2; stage++) {
-        const PairStages::Pairs &of_chunk = stage == 0 ? pairs.full : pairs.part;
-        schedule_chunk_tasks(s, stage, stage == 0 ? s.full_chunk : s.part_chunk, lanes).unroll(d);
-        const DecodeChunk c = begin_chunk(s, stage, tuning, passes, key, lanes);
-        schedule_scores_of_one_size(c).update().reorder(of_chunk.channel, lane).atomic().vectorize(of_chunk.channel);
-        schedule_decode_softmax(c, pairs, of_chunk);
-        schedule_decode_values(c, value, pairs, of_chunk);
-        bound_decode_chunk(c, 2);
+        const SdpaBf16DotStages::Pairs &of_kv_block = stage == 0 ? pairs.full : pairs.partial;
+        schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
+        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, key, lanes);
+        schedule_qk_of_one_size(c).update().reorder(of_kv_block.channel, lane).atomic().vectorize(of_kv_block.channel);
+        schedule_decode_softmax(c, pairs, of_kv_block);
+        schedule_decode_values(c, value, pairs, of_kv_block);
+        bound_decode_block(c, 2);
         keep_small_on_stack(c);
     }
 }
 
 }  // namespace
 
-void schedule_decode(SdpaStages &s, Func out, Passes &passes, const DecodeTuning &tuning, const Target &target, Expr value_dim,
-                     const ImageParam &key, const ImageParam &value, PairStages *pairs) {
-    const int lanes = target.natural_vector_size(s.full.logit.type());
-    require_decode(tuning, lanes);
+void schedule_decode(SdpaStages &s, Func out, Passes &passes, const DecodeParameters &parameters, const Target &target,
+                     Expr value_dim, const ImageParam &key, const ImageParam &value, SdpaBf16DotStages *pairs) {
+    const int lanes = target.natural_vector_size(s.full.score.type());
+    require_decode(parameters, lanes);
     const auto size = Internal::as_const_int(value_dim);
     if (size) require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
-    schedule_packed(s, out, tuning, value_dim, lanes);
+    schedule_packed(s, out, parameters, value_dim, lanes);
     if (pairs)
-        schedule_decode_bf16_dot(*pairs, tuning, passes, key, value, lanes);
+        schedule_decode_bf16_dot(*pairs, parameters, passes, key, value, lanes);
     else if (size)
-        schedule_decode_of_one_size(s, tuning, passes, key, value, lanes);
+        schedule_decode_of_one_size(s, parameters, passes, key, value, lanes);
     else
-        schedule_decode_of_any_size(s, tuning, passes, key, value_dim, lanes);
+        schedule_decode_of_any_size(s, parameters, passes, key, value_dim, lanes);
 }
 
 }  // namespace attune

@@ -14,27 +14,27 @@ inline const Halide::Var lane("lane"), dO("do"), di("di"),
     vectors("vectors");  // channels in register tiles, and of these in vectors
 }  // namespace decode_loops
 
-// The partials of one chunk, in the loop over tiles of rows of the Func that gives all of them.
-struct DecodeChunk {
+// The partials of one KV block, in the loop over tiles of rows of the Func that gives all of them.
+struct DecodeBlock {
     const SdpaStages &s;
-    SdpaPartials p;
-    const DecodeTuning &tuning;
+    KvBlockStages p;
+    const DecodeParameters &parameters;
     Passes &passes;
     int lanes;
 
-    Halide::LoopLevel level() const { return {s.chunk_packed, s.t}; }
-    int tile_channels() const { return lanes * tuning.channel_tile; }
+    Halide::LoopLevel level() const { return {s.block_packed, s.t}; }
+    int tile_channels() const { return lanes * parameters.channel_tile; }
     // No two keys of a block are one; Halide does not see it through the block.
     void along_keys(Halide::Stage f, const KeyLoop &keys) const {
-        f.reorder(keys.key, s.r, keys.block).allow_race_conditions().vectorize(keys.key, lanes);
+        f.reorder(keys.key, s.r, keys.subblock).allow_race_conditions().vectorize(keys.key, lanes);
     }
 };
 
-// Weighted values of a chunk: the first of some channels streams a block of V in, the others find it in L1. Of one head size,
-// of any, and as bf16 dot products.
-void schedule_decode_values(const DecodeChunk &, const Halide::ImageParam &value);
-void schedule_decode_values_of_any_size(const DecodeChunk &, const Halide::Expr &value_dim);
-void schedule_decode_values(const DecodeChunk &, const Halide::ImageParam &value, const PairStages &,
-                            const PairStages::Pairs &);
+// Weighted values of a KV block: the first of some channels streams a block of V in, the others find it in L1. Of one head
+// size, of any, and as bf16 dot products.
+void schedule_decode_values(const DecodeBlock &, const Halide::ImageParam &value);
+void schedule_decode_values_of_any_size(const DecodeBlock &, const Halide::Expr &value_dim);
+void schedule_decode_values(const DecodeBlock &, const Halide::ImageParam &value, const SdpaBf16DotStages &,
+                            const SdpaBf16DotStages::Pairs &);
 
 }  // namespace attune

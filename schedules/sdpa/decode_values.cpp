@@ -8,70 +8,70 @@ using namespace decode_loops;
 
 namespace {
 
-void schedule_chunk_values(const DecodeChunk &c) {
-    Func mixed = c.p.mixed;
+void schedule_kv_block_values(const DecodeBlock &c) {
+    Func pv = c.p.pv;
     const SdpaStages &s = c.s;
-    mixed.compute_at(c.level()).reorder_storage(s.d, s.r, s.c, s.t, s.h, s.b).vectorize(s.d, c.lanes);
+    pv.compute_at(c.level()).reorder_storage(s.d, s.r, s.c, s.t, s.h, s.b).vectorize(s.d, c.lanes);
 }
 
-// Sums of blocks of keys, each of them added to the weighted values of the chunk at its end: one key after another they would
-// round off as often as a chunk has keys. `mixed` has the loop blocks over these; the loops in them are left to the sums, which
-// are returned.
-Func sum_in_blocks(const DecodeChunk &c, Func mixed_func, Stage mixed, const RVar &blocks) {
+// Sums of blocks of keys, each of them added to the weighted values of the KV block at its end: one key after another they
+// would round off as often as a KV block has keys. `pv` has the loop blocks over these; the loops in them are left to the sums,
+// which are returned.
+Func sum_in_blocks(const DecodeBlock &c, Func pv_func, Stage pv, const RVar &blocks) {
     const SdpaStages &s = c.s;
     const Var r = s.r, d = s.d, of_block("of_block");
-    Func sums = mixed.rfactor(blocks, of_block);
-    mixed.reorder(d, r, blocks).vectorize(d, c.lanes).unroll(r);
-    sums.compute_at(mixed_func, blocks).store_in(MemoryType::Stack).reorder_storage(d, r).vectorize(d, c.lanes);
-    sums.bound(r, 0, c.tuning.row_tile);
+    Func sums = pv.rfactor(blocks, of_block);
+    pv.reorder(d, r, blocks).vectorize(d, c.lanes).unroll(r);
+    sums.compute_at(pv_func, blocks).store_in(MemoryType::Stack).reorder_storage(d, r).vectorize(d, c.lanes);
+    sums.bound(r, 0, c.parameters.row_tile);
     for (const Var &v : {of_block, s.c, s.t, s.h, s.b}) sums.bound_extent(v, 1);
     return sums;
 }
 
 // Loops of a register tile of some rows, so many keys of a block at a time; around: loops around those over blocks.
-void schedule_register_tile(const DecodeChunk &c, Stage mixed, const RVar &key, int keys, const std::vector<RVar> &around,
+void schedule_register_tile(const DecodeBlock &c, Stage pv, const RVar &key, int keys, const std::vector<RVar> &around,
                             const ImageParam &value) {
-    const DecodeTuning &tuning = c.tuning;
+    const DecodeParameters &parameters = c.parameters;
     const Var some_rows("some_rows"), row("row");
-    mixed.split(key, block, in_block, keys)
-        .split(c.s.r, some_rows, row, tuning.value_rows == 0 ? tuning.row_tile : tuning.value_rows)
+    pv.split(key, block, in_block, keys)
+        .split(c.s.r, some_rows, row, parameters.value_rows == 0 ? parameters.row_tile : parameters.value_rows)
         .split(c.s.d, vectors, di, c.lanes, TailStrategy::RoundUp)
-        .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::GuardWithIf);
+        .split(vectors, dO, vectors, parameters.channel_tile, TailStrategy::GuardWithIf);
     std::vector<VarOrRVar> loops = {di, vectors, row, in_block, some_rows, dO, block};
     loops.insert(loops.end(), around.begin(), around.end());
-    mixed.reorder(loops).vectorize(di).unroll(vectors).unroll(row);
-    c.passes.prefetches.push_back({value, PrefetchRegion{mixed, block, tuning.prefetch_keys / tuning.value_block}});
+    pv.reorder(loops).vectorize(di).unroll(vectors).unroll(row);
+    c.passes.prefetches.push_back({value, PrefetchRegion{pv, block, parameters.prefetch_keys / parameters.value_block}});
 }
 
 }  // namespace
 
-void schedule_decode_values(const DecodeChunk &c, const ImageParam &value) {
-    schedule_chunk_values(c);
-    Func func = c.p.mixed;
+void schedule_decode_values(const DecodeBlock &c, const ImageParam &value) {
+    schedule_kv_block_values(c);
+    Func func = c.p.pv;
     func.align_bounds(c.s.d, c.lanes);
-    const bool sums_blocks = value.type() == c.p.logit.type();
+    const bool sums_blocks = value.type() == c.p.score.type();
     int update = 0;
-    for (const KeyLoop &keys : c.p.mixed_keys) {
-        Stage mixed = func.update(update++);
+    for (const KeyLoop &keys : c.p.pv_keys) {
+        Stage pv = func.update(update++);
         if (sums_blocks)
-            schedule_register_tile(c, sum_in_blocks(c, func, mixed, keys.block).update(), keys.key, c.tuning.value_block, {},
-                                   value);
+            schedule_register_tile(c, sum_in_blocks(c, func, pv, keys.subblock).update(), keys.key, c.parameters.value_block,
+                                   {}, value);
         else
-            schedule_register_tile(c, mixed, keys.key, c.tuning.value_block, {keys.block}, value);
+            schedule_register_tile(c, pv, keys.key, c.parameters.value_block, {keys.subblock}, value);
     }
 }
 
-void schedule_decode_values(const DecodeChunk &c, const ImageParam &value, const PairStages &pairs,
-                            const PairStages::Pairs &of_chunk) {
+void schedule_decode_values(const DecodeBlock &c, const ImageParam &value, const SdpaBf16DotStages &pairs,
+                            const SdpaBf16DotStages::Pairs &of_kv_block) {
     constexpr int elements = 2;
-    schedule_chunk_values(c);
-    Func func = c.p.mixed;
+    schedule_kv_block_values(c);
+    Func func = c.p.pv;
     func.align_bounds(c.s.d, c.lanes);
-    for (std::size_t n = 0; n < c.p.mixed_keys.size(); n++) {
-        Stage mixed = func.update(int(n));
-        const KeyLoop &keys = c.p.mixed_keys[n];
-        schedule_register_tile(c, mixed, keys.key, c.tuning.value_block / elements, {keys.block}, value);
-        mixed.reorder(of_chunk.mixed[n], di).atomic().vectorize(of_chunk.mixed[n]);
+    for (std::size_t n = 0; n < c.p.pv_keys.size(); n++) {
+        Stage pv = func.update(int(n));
+        const KeyLoop &keys = c.p.pv_keys[n];
+        schedule_register_tile(c, pv, keys.key, c.parameters.value_block / elements, {keys.subblock}, value);
+        pv.reorder(of_kv_block.pv[n], di).atomic().vectorize(of_kv_block.pv[n]);
     }
     // Neighbouring keys are interleaved in registers.
     Func packed_value = pairs.packed_value;
@@ -88,27 +88,27 @@ void schedule_decode_values(const DecodeChunk &c, const ImageParam &value, const
 }
 
 // Sums of a block's keys are made in registers, and then added to those in memory, whose places are known at run time only.
-void schedule_decode_values_of_any_size(const DecodeChunk &c, const Expr &value_dim) {
-    schedule_chunk_values(c);
+void schedule_decode_values_of_any_size(const DecodeBlock &c, const Expr &value_dim) {
+    schedule_kv_block_values(c);
     const SdpaStages &s = c.s;
-    const DecodeTuning &tuning = c.tuning;
+    const DecodeParameters &parameters = c.parameters;
     const int tile_channels = c.tile_channels(), lanes = c.lanes;
     const Var r = s.r, d = s.d, of_keys("of_keys"), of_block("of_block");
-    Func func = c.p.mixed;
+    Func func = c.p.pv;
     func.bound(d, 0, (value_dim + tile_channels - 1) / tile_channels * tile_channels);
     int update = 0;
-    for (const KeyLoop &keys : c.p.mixed_keys) {
-        Stage mixed = func.update(update++);
-        mixed.split(keys.key, block, in_block, tuning.value_block);
-        Func sums = mixed.rfactor({{keys.block, of_keys}, {block, of_block}});
-        mixed.split(d, vectors, di, lanes, TailStrategy::RoundUp)
-            .split(vectors, dO, vectors, tuning.channel_tile, TailStrategy::RoundUp)
-            .reorder(di, vectors, r, dO, block, keys.block)
+    for (const KeyLoop &keys : c.p.pv_keys) {
+        Stage pv = func.update(update++);
+        pv.split(keys.key, block, in_block, parameters.value_block);
+        Func sums = pv.rfactor({{keys.subblock, of_keys}, {block, of_block}});
+        pv.split(d, vectors, di, lanes, TailStrategy::RoundUp)
+            .split(vectors, dO, vectors, parameters.channel_tile, TailStrategy::RoundUp)
+            .reorder(di, vectors, r, dO, block, keys.subblock)
             .vectorize(di)
             .unroll(vectors)
             .unroll(r);
         sums.compute_at(func, dO).store_in(MemoryType::Stack).reorder_storage(d, r);
-        sums.bound(r, 0, tuning.row_tile).bound_extent(d, tile_channels);
+        sums.bound(r, 0, parameters.row_tile).bound_extent(d, tile_channels);
         for (const Var &v : {of_keys, of_block, s.c, s.t, s.h, s.b}) sums.bound_extent(v, 1);
         sums.vectorize(d, lanes).unroll(d).unroll(r);
         sums.update().reorder(d, r, in_block).vectorize(d, lanes).unroll(d).unroll(r);

@@ -9,8 +9,8 @@ void schedule_root(TransposedDotStages &s, Func out) {
     schedule_root(s.product, out);
 }
 
-void schedule_panels(TransposedDotStages &s, Func out, const PanelTuning &tuning, const Target &target) {
-    schedule_form(s.product, out, tuning, target);
+void schedule_panels(TransposedDotStages &s, Func out, const PanelParameters &parameters, const Target &target) {
+    schedule_form(s.product, out, parameters, target);
     const int lanes = target.natural_vector_size(s.left.type());
     Var task("row_task"), row("row");
 
@@ -30,8 +30,8 @@ void schedule_panels(TransposedDotStages &s, Func out, const PanelTuning &tuning
         .unroll(s.e);
     s.place_bits.update().reorder(s.e, s.place_block).vectorize(s.e, lanes).unroll(s.e);
 
-    // As much of a row as a line holds, for some register tiles: their chunk of the left matrix stays in L1.
-    s.left.compute_at(s.product.product, s.product.product_chunk)
+    // As much of a row as a line holds, for some register tiles: their depth block of the left matrix stays in L1.
+    s.left.compute_at(s.product.product, s.product.product_depth_block)
         .bound(s.t, 0, s.tile)
         .reorder(s.t, s.m, s.k)
         .vectorize(s.t, lanes);

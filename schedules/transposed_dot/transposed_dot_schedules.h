@@ -6,10 +6,11 @@
 
 namespace attune {
 
-// Every stage in full, one after the other: the oracle of the other. Has no numbers.
+// Every stage in full, one after the other: the oracle of the other. Has no parameters.
 void schedule_root(TransposedDotStages &, Halide::Func out);
 
-// One task is one tile of columns for some rows of out, as in linear layers; it takes all of the depth, a chunk at a time.
-void schedule_panels(TransposedDotStages &, Halide::Func out, const PanelTuning &, const Halide::Target &);
+// One task is one tile of columns for some rows of out, as in linear layers; it takes all of the depth, a depth block at a
+// time.
+void schedule_panels(TransposedDotStages &, Halide::Func out, const PanelParameters &, const Halide::Target &);
 
 }  // namespace attune

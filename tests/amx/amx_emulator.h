@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The matrix-tile instructions of AMX that our kernels hold, on a CPU that has none: a handler of SIGILL carries them out in
+// The tile instructions of AMX that our kernels hold, on a CPU that has none: a handler of SIGILL carries them out in
 // the registers and the memory of the thread that met them. Also the moves of 16 bits of AVX512-FP16, its conversions to and
 // from f32 and its comparison, that LLVM emits beside them. What they compute: Intel's manual, volume 2, of each; no more of
 // each than kernels use.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of kernels of matrix tiles share: what runs them, and cases.
+// What the tests of kernels of AMX tiles share: what runs them, and cases.
 #pragma once
 #include "dispatch/cpu_features.h"
 #include "tests/amx/amx_emulator.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of attention by matrix tiles (AMX), by the arguments that the library gives their kernels, against the definition.
+// Gradients of attention by AMX tiles, by the arguments that the library gives their kernels, against the definition.
 #include "attention_backward/sdpa_backward_call.h"
 #include "dispatch/variant_table.h"
 #include "tests/amx/amx_machine.h"
@@ -23,7 +23,7 @@ namespace {
 using attune::DType;
 
 attune::VariantRecord record(DType dtype, int head_dim, std::string_view kind, int tile_q, int (*kernel)(void **)) {
-    return {"under test", "sdpa_backward", dtype, head_dim, "sapphirerapids", "matrix_tiles", "", kind, "", "", tile_q, 64,
+    return {"under test", "sdpa_backward", dtype, head_dim, "sapphirerapids", "amx", "", kind, "", "", tile_q, 64,
             true,         kernel};
 }
 
@@ -51,7 +51,7 @@ attune::Status run(attune::Context &context, SdpaBackwardArrays<T> &a, std::stri
     call.forward.op = attune::ops::sdpa_backward, call.capture_op = attune::ops::capture_gradient;
     call.forward.scale = attune::scale_of(options, a.f().head_dim);
     attune::BackwardChoice choice;
-    // All but the tiles; those that are chosen give the gradient of a bias, or not, where these do: their chunk is the same.
+    // All but the tiles; those that are chosen give the gradient of a bias, or not, where these do: their KV block is the same.
     if (status = attune::choose_backward(state_of(context), call, {}, choice); !status.ok()) return status;
     choice.tiles = {&gradient_kernel(call.forward.sizes.dtype, kind, a.f().head_dim), "the kernel under test"};
     return run_backward(context, call, choice);
@@ -75,7 +75,7 @@ void check(attune::Context &context, const SdpaCase &c, std::string_view kind = 
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("matrix tiles: gradients of awkward sizes", "[amx]", BFloat16, Float16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: gradients of awkward sizes", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -91,8 +91,8 @@ TEMPLATE_TEST_CASE("matrix tiles: gradients of awkward sizes", "[amx]", BFloat16
     CHECK(machine.multiplied());
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: gradients with shared key heads, layouts, causal masks, windows and lengths", "[amx]",
-                   BFloat16, Float16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: gradients with shared key heads, layouts, causal masks, windows and lengths", "[amx]", BFloat16,
+                   Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -118,7 +118,7 @@ TEMPLATE_TEST_CASE("matrix tiles: gradients with shared key heads, layouts, caus
     check(context, a, "plain", wanted);
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: gradients of steps of scores, and dropout", "[amx]", BFloat16, Float16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: gradients of steps of scores, and dropout", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -139,7 +139,7 @@ TEMPLATE_TEST_CASE("matrix tiles: gradients of steps of scores, and dropout", "[
     CHECK(machine.multiplied());
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect on gradients", "[amx]", BFloat16, Float16,
+TEMPLATE_TEST_CASE("AMX tiles: what hidden keys and values hold has no effect on gradients", "[amx]", BFloat16, Float16,
                    float) {
     const Machine machine;
     if (!machine.runs()) return;
@@ -162,7 +162,7 @@ TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect
     }
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: the same bits of gradients by one thread and by two", "[amx]", BFloat16, Float16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: the same bits of gradients by one thread and by two", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context one({.threads = 1}), two({.threads = 2});

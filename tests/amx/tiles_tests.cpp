@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Kernels that multiply with matrix tiles (AMX), by the arguments that the library gives them, against the definition
+// Kernels that multiply with AMX tiles, by the arguments that the library gives them, against the definition
 // (docs/conventions.md): where the CPU has no AMX its instructions are emulated, so that these run on any with AVX-512 and
 // bf16.
 #include "attention/sdpa_call.h"
@@ -24,10 +24,10 @@ int amx_sdpa_plain_d64_f16_argv(void **);
 int amx_sdpa_plain_d64_f32_argv(void **);
 int amx_sdpa_plain_d128_f32_argv(void **);
 int amx_sdpa_scored_d64_f32_argv(void **);
-int amx_linear_many_argv(void **);
-int amx_linear_shallow_argv(void **);
-int amx_linear_few_argv(void **);
-int amx_linear_whole_argv(void **);
+int amx_linear_many_rows_argv(void **);
+int amx_linear_depth_in_cache_argv(void **);
+int amx_linear_rows16_argv(void **);
+int amx_linear_rows32_argv(void **);
 int amx_linear_packed_argv(void **);
 }
 
@@ -35,10 +35,10 @@ namespace {
 
 template<class T> const attune::VariantRecord &sdpa_kernel(std::string_view kind, std::int64_t head_dim) {
     using attune::DType;
-    const auto record = [](const char *name, DType type, int head_dim, const char *kind, int tile_q, int chunk,
+    const auto record = [](const char *name, DType type, int head_dim, const char *kind, int tile_q, int kv_block,
                            int (*kernel)(void **)) {
-        return attune::VariantRecord{name,   "sdpa", type, head_dim, "sapphirerapids", "tiles", "long", kind, "", "",
-                                     tile_q, chunk,  true, kernel};
+        return attune::VariantRecord{name, "sdpa", type, head_dim, "sapphirerapids", "amx", "long",
+                                     kind, "",     "",   tile_q,   kv_block,         true,  kernel};
     };
     static const attune::VariantRecord all[] = {
         record("d64", DType::bf16, 64, "plain", 64, 128, amx_sdpa_plain_d64_argv),
@@ -88,13 +88,13 @@ attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int thre
     attune::HalideBuffer x_buffer(x), weight_buffer(weight), bias_buffer(bias), out_buffer(out);
     std::int32_t ahead = 0, task_tiles = 2;
     void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, &task_tiles, out_buffer.get()};
-    if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_argv;
+    if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_rows_argv;
     return call_kernel(state_of(context), kernel, args, threads);
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("matrix tiles: attention of awkward sizes", "[amx]", BFloat16, Float16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: attention of awkward sizes", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -110,8 +110,8 @@ TEMPLATE_TEST_CASE("matrix tiles: attention of awkward sizes", "[amx]", BFloat16
     CHECK(machine.multiplied());
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: attention with shared key heads, layouts, causal masks, windows and lengths", "[amx]",
-                   BFloat16, Float16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: attention with shared key heads, layouts, causal masks, windows and lengths", "[amx]", BFloat16,
+                   Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -132,7 +132,7 @@ TEMPLATE_TEST_CASE("matrix tiles: attention with shared key heads, layouts, caus
     check_sdpa<TestType>(context, c);
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: steps of scores", "[amx]", BFloat16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: steps of scores", "[amx]", BFloat16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -147,23 +147,23 @@ TEMPLATE_TEST_CASE("matrix tiles: steps of scores", "[amx]", BFloat16, float) {
         c.causal = attune::Causal::bottom_right, c.valid_lens = {70, 131};
     }
     check_sdpa<TestType>(context, c, "scored");
-    // Where a table may hide keys, chunks are computed in pairs.
+    // Where a table may hide keys, KV blocks are computed in pairs.
     if (c.bias.empty() && c.mask.empty()) CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: dropout", "[amx]") {
+TEST_CASE("AMX tiles: dropout", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
     SdpaCase c = of_sizes(37, 131, 1);
     c.dropout = {.probability = 0.3, .seed = 7};
-    SECTION("whole chunks and the last") {}
+    SECTION("whole KV blocks and the last") {}
     SECTION("causal, with a bias") { c.causal = attune::Causal::bottom_right, c.bias = "hij"; }
     check_sdpa<BFloat16>(context, c, "training");
     if (c.bias.empty()) CHECK(machine.multiplied());
 }
 
-TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect", "[amx]", BFloat16, Float16, float) {
+TEMPLATE_TEST_CASE("AMX tiles: what hidden keys and values hold has no effect", "[amx]", BFloat16, Float16, float) {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -185,7 +185,7 @@ TEMPLATE_TEST_CASE("matrix tiles: what hidden keys and values hold has no effect
     }
 }
 
-TEST_CASE("matrix tiles: f32 is the sum of its parts", "[amx]") {
+TEST_CASE("AMX tiles: f32 is the sum of its parts", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 1});
@@ -215,14 +215,15 @@ TEST_CASE("matrix tiles: f32 is the sum of its parts", "[amx]") {
         INFO("value " << value << " out " << out);
         CHECK((std::isnan(value) ? std::isnan(out) : value == out));
     }
-    // Of a chunk that no mask touches: an infinite value reaches its channel, a NaN in a query its row, and nothing else.
-    SdpaArrays<float> chunk(of_sizes(5, 64, 4));
-    chunk.value(0, 0, 7, 3) = infinity, chunk.value(0, 0, 9, 4) = -infinity, chunk.value(0, 0, 11, 5) = Limits::quiet_NaN();
-    chunk.query(0, 0, 2, 6) = Limits::quiet_NaN();
-    REQUIRE(run(context, chunk, "plain").ok());
+    // Of a KV block that no mask touches: an infinite value reaches its channel, a NaN in a query its row, and nothing else.
+    SdpaArrays<float> kv_block(of_sizes(5, 64, 4));
+    kv_block.value(0, 0, 7, 3) = infinity, kv_block.value(0, 0, 9, 4) = -infinity,
+                            kv_block.value(0, 0, 11, 5) = Limits::quiet_NaN();
+    kv_block.query(0, 0, 2, 6) = Limits::quiet_NaN();
+    REQUIRE(run(context, kv_block, "plain").ok());
     for (std::int64_t i = 0; i < 5; i++)
-        for (std::int64_t d = 0; d < chunk.the.head_dim; d++) {
-            const float out = chunk.out(0, 0, i, d);
+        for (std::int64_t d = 0; d < kv_block.the.head_dim; d++) {
+            const float out = kv_block.out(0, 0, i, d);
             INFO("query " << i << " channel " << d << ' ' << out);
             if (i == 2 || d == 5)
                 CHECK(std::isnan(out));
@@ -234,7 +235,7 @@ TEST_CASE("matrix tiles: f32 is the sum of its parts", "[amx]") {
     CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: each f16 is the sum of its parts", "[amx]") {
+TEST_CASE("AMX tiles: each f16 is the sum of its parts", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 1});
@@ -256,17 +257,17 @@ TEST_CASE("matrix tiles: each f16 is the sum of its parts", "[amx]") {
             }
     CHECK(wrong == 0);
     // An infinite key times a number without a second part of its own: 1 is not taken for 1 and 0.
-    SdpaArrays<Float16> chunk(of_sizes(2, 64, 4));
+    SdpaArrays<Float16> kv_block(of_sizes(2, 64, 4));
     for (std::int64_t d = 0; d < c.head_dim; d++)
-        chunk.query(0, 0, 0, d) = Float16(1), chunk.query(0, 0, 1, d) = Float16(d == 5 ? 0.f : -1.f);
-    chunk.key(0, 0, 9, 5) = Float16(-std::numeric_limits<float>::infinity());
-    REQUIRE(run(context, chunk, "plain").ok());
-    CHECK(std::isfinite(float(chunk.out(0, 0, 0, 0))));  // the key has no weight
-    CHECK(std::isnan(float(chunk.out(0, 0, 1, 0))));     // 0 times infinity
+        kv_block.query(0, 0, 0, d) = Float16(1), kv_block.query(0, 0, 1, d) = Float16(d == 5 ? 0.f : -1.f);
+    kv_block.key(0, 0, 9, 5) = Float16(-std::numeric_limits<float>::infinity());
+    REQUIRE(run(context, kv_block, "plain").ok());
+    CHECK(std::isfinite(float(kv_block.out(0, 0, 0, 0))));  // the key has no weight
+    CHECK(std::isnan(float(kv_block.out(0, 0, 1, 0))));     // 0 times infinity
     CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {
+TEST_CASE("AMX tiles: linear layers of awkward sizes", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 2});
@@ -286,7 +287,7 @@ TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {
         packed.c.packed = true;
         REQUIRE(run(context, packed, 2).ok());
         CHECK(same_bits(a.out.values(), packed.out.values()));
-        for (const auto kernel : {amx_linear_shallow_argv, amx_linear_few_argv}) {
+        for (const auto kernel : {amx_linear_depth_in_cache_argv, amx_linear_rows16_argv}) {
             LinearArrays<BFloat16> other(c);
             REQUIRE(run(context, other, 2, kernel).ok());
             CHECK(same_bits(a.out.values(), other.out.values()));
@@ -294,14 +295,14 @@ TEST_CASE("matrix tiles: linear layers of awkward sizes", "[amx]") {
         c.columns = std::max<std::int64_t>(c.columns, 32), c.depth = (depth + 31) / 32 * 32;
         LinearArrays<BFloat16> many(c), whole(c);
         REQUIRE(run(context, many, 2).ok());
-        REQUIRE(run(context, whole, 2, amx_linear_whole_argv).ok());
+        REQUIRE(run(context, whole, 2, amx_linear_rows32_argv).ok());
         CHECK(defect(whole) == "");
         CHECK(same_bits(many.out.values(), whole.out.values()));
     }
     CHECK(machine.multiplied());
 }
 
-TEST_CASE("matrix tiles: few heads at a time have the bits of all", "[amx]") {
+TEST_CASE("AMX tiles: few heads at a time have the bits of all", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context;
@@ -324,7 +325,7 @@ TEST_CASE("matrix tiles: few heads at a time have the bits of all", "[amx]") {
     }
 }
 
-TEST_CASE("matrix tiles: copies of keys and values are bounded", "[amx]") {
+TEST_CASE("AMX tiles: copies of keys and values are bounded", "[amx]") {
     const attune::VariantRecord &tiles = sdpa_kernel<BFloat16>("plain", 128);
     attune::SdpaProblem p{.dtype = attune::DType::bf16,
                           .batch = 3,
@@ -345,7 +346,7 @@ TEST_CASE("matrix tiles: copies of keys and values are bounded", "[amx]") {
     CHECK(sdpa_workspace_bytes(state_of(context), tiles, p) < 4 * of_head);  // the copies of 2, and the weighted sums of tasks
 }
 
-TEST_CASE("matrix tiles: the same bits by one thread and by two", "[amx]") {
+TEST_CASE("AMX tiles: the same bits by one thread and by two", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context one({.threads = 1}), two({.threads = 2});

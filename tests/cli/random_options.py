@@ -6,10 +6,10 @@ import numpy as np
 from attention_numpy import Options, kept_keys
 from element_types import BF16, F64
 
-# Sizes at and beside the powers of two that tiles and chunks have, and some that divide nothing.
+# Sizes at and beside the powers of two that tiles and KV blocks have, and some that divide nothing.
 QUERIES = [0, 1, 1, 1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 97, 127, 130]
 KEYS = [0, 1, 2, 3, 5, 8, 16, 17, 31, 63, 64, 65, 100, 127, 128, 129, 200, 255, 257, 300, 513]
-MANY_KEYS = [700, 1023, 1025, 1500]  # several chunks also of the variants with the longest
+MANY_KEYS = [700, 1023, 1025, 1500]  # several KV blocks also of the variants with the longest
 WIDTHS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 32, 32, 33, 48, 64, 64, 80, 96, 100, 128, 128, 129]
 
 

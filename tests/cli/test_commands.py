@@ -8,7 +8,7 @@ import pytest
 def test_json_has_every_field(variants):
     assert variants
     for v in variants:
-        assert set(v) == {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind", "numbers",
+        assert set(v) == {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind", "parameters",
                           "provenance", "dispatched", "runs_here", "why_not"}
         assert v["runs_here"] == (v["why_not"] == "")
         # A variant's name says what it is.
@@ -31,7 +31,7 @@ def test_table_says_the_same(attune, variants):
     for v in variants:
         row = next(line for line in lines if line.split()[0] == v["name"]).split()
         assert row[6] == (v["kind"] or "-")
-        assert " ".join(v["numbers"].split()) in text and v["why_not"] in text
+        assert " ".join(v["parameters"].split()) in text and v["why_not"] in text
 
 
 def test_table_is_aligned(attune):

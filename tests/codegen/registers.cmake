@@ -3,6 +3,6 @@
 # by 4 channels.
 foreach(dtype float32 bfloat16)
   attune_check_codegen(NAME registers.${dtype} GENERATOR sdpa
-    PARAMS schedule=prefill dtype=${dtype} chunk=128 tile_q=64 key_tile=4 channel_tile=4 head_dim=64
+    PARAMETERS schedule=prefill dtype=${dtype} kv_block=128 tile_q=64 key_tile=4 channel_tile=4 head_dim=64
     EXPECT CONTAINS vfmadd231ps LACKS "\\$1024, %edx")
 endforeach()

@@ -54,7 +54,7 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
     for_each_device_variant("additive", kinds, [&](const attune::VariantRecord &v, float) {
         unsigned seed = 7000;
         for (const SetOption &set : options) {
-            SdpaCase c{.queries = v.tile_q / 4 + 3, .keys = 2 * v.chunk + 3, .value_dim = 11, .seed = seed++};
+            SdpaCase c{.queries = v.tile_q / 4 + 3, .keys = 2 * v.kv_block + 3, .value_dim = 11, .seed = seed++};
             set(c);
             check(context, projected(c, 9), v.name);
         }
@@ -66,10 +66,10 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
 TEST_CASE("device: additive attention, sizes", "[device]") {
     attune::Context context;
     for_each_device_variant("additive", {"plain", "scored"}, [&](const attune::VariantRecord &v, float) {
-        const int channels = attune::number_of(v, "channels", 0);
+        const int channels = attune::parameter_of(v, "channels", 0);
         unsigned seed = 1;
         for (const std::int64_t queries : {1, v.tile_q - 1, v.tile_q + 1})
-            for (const std::int64_t keys : {1, v.chunk - 1, v.chunk, v.chunk + 1, 61})
+            for (const std::int64_t keys : {1, v.kv_block - 1, v.kv_block, v.kv_block + 1, 61})
                 for (const std::int64_t hidden : {1, channels / 2 + 1, channels}) {
                     const SdpaCase c{.batch = 1,
                                      .queries = queries,

@@ -24,8 +24,8 @@ template<typename T> void check(attune::Context &context, const LinearCase &c, s
 TEST_CASE("device: linear, sizes around a tile", "[device]") {
     attune::Context context;
     for_each_device_variant("linear", {""}, [&](const attune::VariantRecord &v, auto zero) {
-        const std::int64_t rows = attune::number_of(v, "tile_rows", 0), columns = attune::number_of(v, "tile_columns", 0);
-        const std::int64_t depth = attune::number_of(v, "tile_depth", 0);
+        const std::int64_t rows = attune::parameter_of(v, "tile_rows", 0), columns = attune::parameter_of(v, "tile_columns", 0);
+        const std::int64_t depth = attune::parameter_of(v, "tile_depth", 0);
         // Of a sum alone the rule may be broken because the plain sum happens to round less. Of these seeds none is.
         unsigned seed = 300;
         for (const std::int64_t m : {std::int64_t(1), rows - 1, rows, rows + 1})
@@ -77,7 +77,8 @@ TEST_CASE("device: linear, what is chosen and refused", "[device]") {
     const std::string of_target = "linear_f32_" + std::string(attune::device_backend()->target) + "_simt_";
     LinearArrays<float> few({.leading = {40}, .columns = 3, .depth = 2});
     std::vector<float> first;
-    for (const auto &[rows, shape_class] : {std::pair(1, "row"), {15, "row"}, {16, "few"}, {63, "few"}, {64, "many"}}) {
+    for (const auto &[rows, shape_class] :
+         {std::pair(1, "rows15"), {15, "rows15"}, {16, "rows63"}, {63, "rows63"}, {64, "many_rows"}}) {
         if (!attune::find_variant(of_target + shape_class)) continue;
         LinearArrays<float> a({.leading = {rows}, .columns = 3, .depth = 2});
         REQUIRE(run_there(context, a).message() == "");

@@ -17,8 +17,8 @@ void check(attune::Context &context, const attune::VariantRecord &v, SoftmaxCase
 TEST_CASE("device: masked_softmax, sizes around the lanes of a row", "[device]") {
     attune::Context context;
     for_each_device_variant("masked_softmax", {""}, [&](const attune::VariantRecord &v, float) {
-        const int lanes = attune::number_of(v, "lanes", 0), turn = lanes * attune::number_of(v, "lane_keys", 0);
-        const int rows = attune::number_of(v, "block_rows", 0);
+        const int lanes = attune::parameter_of(v, "lanes", 0), turn = lanes * attune::parameter_of(v, "lane_keys", 0);
+        const int rows = attune::parameter_of(v, "block_rows", 0);
         unsigned seed = 1;
         for (const std::int64_t keys : {1, 2, 31, lanes - 1, lanes, lanes + 1, turn - 1, turn, turn + 1, 2 * turn + 37})
             for (const std::int64_t queries : {1, 3, rows + 1})
@@ -31,7 +31,7 @@ TEST_CASE("device: masked_softmax, sizes around the lanes of a row", "[device]")
 TEST_CASE("device: masked_softmax, layouts, in place, large scores", "[device]") {
     attune::Context context;
     for_each_device_variant("masked_softmax", {""}, [&](const attune::VariantRecord &v, float) {
-        const int lanes = attune::number_of(v, "lanes", 0);
+        const int lanes = attune::parameter_of(v, "lanes", 0);
         unsigned seed = 1;
         for (const Layout layout :
              {Layout::dense, Layout::bshd, Layout::padded, Layout::fused, Layout::shifted, Layout::reversed})

@@ -89,12 +89,12 @@ TEST_CASE("device: matrices are multiplied where type, head size and strides all
     CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256}) == "sdpa_f16_d256_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f16_d256_cuda80_as_ptx_mma_scored");
     CHECK(chosen(0.0f, {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f32_d256_cuda80_as_ptx_mma_scored");
-    CHECK(chosen(BFloat16(0), {.head_dim = 128}) == "sdpa_bf16_dany_cuda80_as_ptx_simt_c128");
+    CHECK(chosen(BFloat16(0), {.head_dim = 128}) == "sdpa_bf16_dany_cuda80_as_ptx_simt_dim128");
     CHECK(chosen(Float16(0), {.head_dim = 16, .value_dim = 16}) == "sdpa_f16_d16_cuda80_as_ptx_simt");
     CHECK(chosen(Float16(0), {.head_dim = 80, .value_dim = 80}) == "sdpa_f16_d80_cuda80_as_ptx_mma");
-    CHECK(chosen(Float16(0), {.key_layout = Layout::padded}) == "sdpa_f16_dany_cuda80_as_ptx_simt_c64");
+    CHECK(chosen(Float16(0), {.key_layout = Layout::padded}) == "sdpa_f16_dany_cuda80_as_ptx_simt_dim64");
     CHECK(chosen(0.0f, {}) == "sdpa_f32_d64_cuda80_as_ptx_mma");
-    CHECK(chosen(0.0f, {.key_layout = Layout::padded}) == "sdpa_f32_dany_cuda80_as_ptx_simt_c64");
+    CHECK(chosen(0.0f, {.key_layout = Layout::padded}) == "sdpa_f32_dany_cuda80_as_ptx_simt_dim64");
 }
 
 TEST_CASE("device: gradients multiply matrices where type, head size and strides allow it", "[device]") {
@@ -116,17 +116,17 @@ TEST_CASE("device: gradients multiply matrices where type, head size and strides
     CHECK(chosen(Float16(0), {}) == "sdpa_backward_f16_d64_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.forward = {.softcap = 2}}) == "sdpa_backward_f16_d64_cuda80_as_ptx_mma_scored");
     CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128, .value_dim = 128}}) == "sdpa_backward_bf16_d128_cuda80_as_ptx_mma");
-    CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128}}) == "sdpa_backward_bf16_dany_cuda80_as_ptx_simt_c256_scored");
+    CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128}}) == "sdpa_backward_bf16_dany_cuda80_as_ptx_simt_dim256_scored");
     CHECK(chosen(Float16(0), {.forward = {.query_layout = Layout::padded}}) ==
-          "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
+          "sdpa_backward_f16_dany_cuda80_as_ptx_simt_dim64_scored");
     CHECK(chosen(Float16(0), {.forward = {}, .grad_layout = Layout::padded}) ==
-          "sdpa_backward_f16_dany_cuda80_as_ptx_simt_c64_scored");
+          "sdpa_backward_f16_dany_cuda80_as_ptx_simt_dim64_scored");
     CHECK(chosen(0.0f, {}) == "sdpa_backward_f32_d64_cuda80_as_ptx_mma");
     CHECK(chosen(0.0f, {.forward = {.head_dim = 128, .value_dim = 128, .softcap = 2}}) ==
           "sdpa_backward_f32_d128_cuda80_as_ptx_simt_scored");
 }
 
-TEST_CASE("device: keys are cut in parts where queries are few and keys many", "[device]") {
+TEST_CASE("device: keys are split where queries are few and keys many", "[device]") {
     attune::Context context;
     const auto chosen = [&](auto zero, const SdpaCase &c) {
         SdpaArrays<decltype(zero)> a(c);
@@ -152,11 +152,11 @@ TEST_CASE("device: keys are cut in parts where queries are few and keys many", "
     other.queries = 17;
     CHECK(chosen(0.0f, other) == f32 + whole);
     other = few, other.head_dim = 50;
-    CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_c64_scored");
+    CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_dim64_scored");
 }
 
-// What a loop over chunks costs where it leaves one out is a barrier, or two: it must not come there.
-TEST_CASE("device: chunks that a tile does not see are not come to", "[device]") {
+// What a loop over KV blocks costs where it leaves one out is a barrier, or two: it must not come there.
+TEST_CASE("device: KV blocks that a tile does not see are not come to", "[device]") {
     const DriverCounts *counts = driver_counts();
     if (!counts || !multiplies_matrices()) {
         if (!counts) WARN("SKIPPED: only the interpreter counts barriers");
@@ -183,7 +183,7 @@ TEST_CASE("device: chunks that a tile does not see are not come to", "[device]")
     for (const std::string_view variant : {"sdpa_f16_d64_cuda80_as_ptx_mma", "sdpa_f16_d64_cuda80_as_ptx_mma_split"}) {
         const long most = barriers(few_keys, variant) + 8;
         CAPTURE(variant, most);
-        // Of parts, those that see nothing have the barriers around their loops.
+        // Of splits, those that see nothing have the barriers around their loops.
         const long of_other_parts = variant.ends_with("split") ? 4 * 4 * 16 : 0;
         CHECK(barriers(hidden, variant) <= most + of_other_parts);
         CHECK(barriers(window, variant) <= most + of_other_parts);

@@ -33,7 +33,7 @@ attune::Status run_on_device(attune::Context &context, SdpaBackwardArrays<T> &a,
 
 std::pair<std::int64_t, std::int64_t> head_sizes_of(const attune::VariantRecord &v, unsigned seed) {
     if (v.head_dim) return {v.head_dim, v.head_dim};
-    const int channels = attune::number_of(v, "channels", 0);
+    const int channels = attune::parameter_of(v, "channels", 0);
     const std::pair<std::int64_t, std::int64_t> sizes[] = {{channels, channels - 3}, {channels / 2 + 1, channels}, {1, 5}};
     return sizes[seed % 3];
 }
@@ -59,7 +59,7 @@ const std::vector<std::string_view> all_kinds = {"plain", "scored"}, scored = {"
 bool stands_for_others(const attune::VariantRecord &v) {
     if (v.schedule == "mma") return (v.dtype == attune::DType::f16) == (v.head_dim == 64);
     return (v.dtype == attune::DType::f32 && v.head_dim == 64) ||
-           (v.dtype == attune::DType::bf16 && attune::number_of(v, "channels", 0) == 64);
+           (v.dtype == attune::DType::bf16 && attune::parameter_of(v, "channels", 0) == 64);
 }
 
 void check_options(const std::vector<std::string_view> &kinds, const std::vector<SetOption> &options,
@@ -70,9 +70,9 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
         unsigned seed = first_seed;
         for (const SetOption &set : options) {
             SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2}, .grad_lse = seed % 3 == 0};
-            const std::int64_t chunk = v.chunk;
+            const std::int64_t kv_block = v.kv_block;
             const std::pair<std::int64_t, std::int64_t> sizes[] = {
-                {chunk + 16, chunk + 21}, {chunk + 4, chunk + 7}, {1, chunk + 33}};
+                {kv_block + 16, kv_block + 21}, {kv_block + 4, kv_block + 7}, {1, kv_block + 33}};
             std::tie(c.forward.queries, c.forward.keys) = sizes[seed % 3];
             std::tie(c.forward.head_dim, c.forward.value_dim) = head_sizes_of(v, seed);
             c.forward.seed = seed++;
@@ -84,7 +84,7 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
 
 }  // namespace
 
-TEST_CASE("device: gradients at sizes around a tile and a chunk", "[device]") {
+TEST_CASE("device: gradients at sizes around a tile and a KV block", "[device]") {
     attune::Context context({.threads = 2});
     for_each_device_variant("sdpa_backward", all_kinds, [&](const attune::VariantRecord &v, auto zero) {
         unsigned seed = 1;

@@ -33,7 +33,7 @@ template<typename T> struct DeviceArrays : SdpaArrays<T> {
 // Head sizes of query and value.
 std::pair<std::int64_t, std::int64_t> head_sizes_of(const attune::VariantRecord &v, unsigned seed) {
     if (v.head_dim) return {v.head_dim, v.head_dim};
-    const int channels = attune::number_of(v, "channels", 0);
+    const int channels = attune::parameter_of(v, "channels", 0);
     const std::pair<std::int64_t, std::int64_t> sizes[] = {{channels, channels - 3}, {channels / 2 + 1, channels}, {1, 5}};
     return sizes[seed % 3];
 }
@@ -51,7 +51,8 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
         // Where scores are scaled by 40 and capped, one seed in ten breaks the rule here and on the CPU alike, because the
         // plain sums happen to round less. These do not.
         unsigned seed = 5000;
-        for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(v.tile_q / 4 + 1, 2 * v.chunk + 3), {3, 37}})
+        for (const auto &[queries, keys] :
+             {std::pair<std::int64_t, std::int64_t>(v.tile_q / 4 + 1, 2 * v.kv_block + 3), {3, 37}})
             for (const SetOption &set : options) {
                 const auto [head_dim, value_dim] = head_sizes_of(v, seed);
                 SdpaCase c{.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
@@ -63,14 +64,14 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
 
 }  // namespace
 
-TEST_CASE("device: sizes around a tile and a chunk", "[device]") {
+TEST_CASE("device: sizes around a tile and a KV block", "[device]") {
     attune::Context context;
     for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
         unsigned seed = 1;
         for (std::int64_t queries :
              {std::int64_t(1), std::int64_t(7), std::int64_t(v.tile_q - 1), std::int64_t(v.tile_q), std::int64_t(v.tile_q + 1)})
-            for (std::int64_t keys : {std::int64_t(1), std::int64_t(v.chunk - 1), std::int64_t(v.chunk),
-                                      std::int64_t(v.chunk + 1), std::int64_t(61)}) {
+            for (std::int64_t keys : {std::int64_t(1), std::int64_t(v.kv_block - 1), std::int64_t(v.kv_block),
+                                      std::int64_t(v.kv_block + 1), std::int64_t(61)}) {
                 const auto [head_dim, value_dim] = head_sizes_of(v, seed);
                 SdpaCase c{
                     .batch = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};
@@ -172,7 +173,7 @@ TEST_CASE("device: scores far from 0 weigh as their differences say", "[device]"
             check_given_scores<T>(context, a, given, v.name);
         };
         for (const double base : bases<T>())
-            check(v.tile_q / 4 + 1, 2 * v.chunk + 7, [=](std::int64_t j) { return base + double(j % classes); });
+            check(v.tile_q / 4 + 1, 2 * v.kv_block + 7, [=](std::int64_t j) { return base + double(j % classes); });
         // MMA of 16 bits with 128 channels rounds scores ahead of the softmax (Score::scaled_to_base2).
         const bool rounds_scores = v.schedule == "mma" && v.head_dim == 128 && v.kind == "plain";
         if (std::is_same_v<T, Float16> || (std::is_same_v<T, BFloat16> && rounds_scores)) return;
@@ -195,11 +196,11 @@ TEST_CASE("device: heads that share keys", "[device]") {
                    }});
 }
 
-TEST_CASE("device: keys cut in parts", "[device]") {
+TEST_CASE("device: keys cut in splits", "[device]") {
     attune::Context context;
     for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
         if (!v.schedule.ends_with("split")) return;
-        const std::int64_t part = attune::number_of(v, "part", 0);
+        const std::int64_t split_keys = attune::parameter_of(v, "split_keys", 0);
         const bool scored = v.kind == "scored";
         std::vector<SetOption> options = {
             [](SdpaCase &c) { c.causal = attune::Causal::bottom_right; },
@@ -214,7 +215,7 @@ TEST_CASE("device: keys cut in parts", "[device]") {
         unsigned seed = 9000;
         for (const auto &[queries, query_heads, key_heads] :
              {std::tuple<std::int64_t, std::int64_t, std::int64_t>(1, 2, 2), {1, 8, 2}, {5, 3, 1}})
-            for (const std::int64_t keys : {part - 1, part, part + 1, 3 * part + 5}) {
+            for (const std::int64_t keys : {split_keys - 1, split_keys, split_keys + 1, 3 * split_keys + 5}) {
                 const auto [head_dim, value_dim] = head_sizes_of(v, seed);
                 SdpaCase c{.query_heads = query_heads,
                            .key_heads = key_heads,

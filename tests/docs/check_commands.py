@@ -3,7 +3,7 @@
 """Programs that a page of the documents runs are built by the commands before: check_commands.py SOURCE_DIR.
 
 A default build makes the library and the program `attune`. Benchmarks, tests and examples are built by name; run without that,
-they are those of an earlier build, with other numbers.
+they are those of an earlier build, with other parameters.
 """
 import pathlib
 import re

@@ -29,10 +29,10 @@ for name, language in (("score.h", "cpp"), ("CMakeLists.txt", "cmake"), ("main.c
         sys.exit(f"the page does not show tests/install/author/{name} verbatim")
 if f"```cpp\n{shown('score.h')}```" not in (source / "README.md").read_text():
     sys.exit("the README does not show tests/install/author/score.h verbatim")
-install, make, another, variants, numbers, tune = re.findall(r"```sh\n(.*?)```", page, re.S)
+install, make, another, variants, parameters, tune = re.findall(r"```sh\n(.*?)```", page, re.S)
 printed = re.search(r"```\n(gradient of .*?)```", page, re.S)[1]
 
-SLOW = {"chunk": 32, "tile_q": 16, "key_tile": 2, "channel_tile": 1}
+SLOW = {"kv_block": 32, "tile_q": 16, "key_tile": 2, "channel_tile": 1}
 # What the library of the project lists.
 LIST = r"""#include <attune/variants.h>
 #include <cstdio>
@@ -42,7 +42,7 @@ int main() {
     (void)forward;
     for (const attune::VariantInfo &v : attune::variants())
         if (v.op == "user_recency" && v.dtype == attune::DType::f32)
-            std::printf("%s %s\n", std::string(v.name).c_str(), std::string(v.numbers).c_str());
+            std::printf("%s %s\n", std::string(v.name).c_str(), std::string(v.parameters).c_str());
 }
 """
 WRONG = """#pragma once
@@ -56,10 +56,10 @@ struct Wrong {
 
 
 def check_tuner(project, run, tune):
-    """From slow numbers the commands of the page find better ones; a candidate that computes something else is rejected."""
-    file = project / "numbers" / "recency" / "generic.json"
+    """From slow parameters the commands of the page find better ones; a candidate that computes something else is rejected."""
+    file = project / "parameters" / "recency" / "generic.json"
     file.write_text(json.dumps({"schema": 1, "op": "recency", "target": "generic", "records": [
-        {"dtype": "f32", "head_dim": 0, "schedule": "prefill", "class": of, "numbers": SLOW} for of in ("long", "short")]}))
+        {"dtype": "f32", "head_dim": 0, "schedule": "prefill", "class": of, "parameters": SLOW} for of in ("long", "short")]}))
     (project / "list.cpp").write_text(LIST)
     (project / "wrong_score.h").write_text(WRONG)
     with open(project / "CMakeLists.txt", "a") as lists:
@@ -68,34 +68,34 @@ def check_tuner(project, run, tune):
                     "set_target_properties(wrong PROPERTIES EXCLUDE_FROM_ALL ON)\n")  # but for its generator
     start = time.monotonic()
     output = run("cmake --build build --target list wrong.generator && build/list", "project")[0]
-    slow = "channel_tile=1 chunk=32 key_tile=2 tile_q=16"
+    slow = "channel_tile=1 key_tile=2 kv_block=32 tile_q=16"
     if set(re.findall(r"_prefill_\w+ (.*)", output)) != {slow}:
-        sys.exit(f"the slow numbers are not in use:\n{output}")
-    # The first candidates are better than the slow numbers: two minutes show as much as the three of the page.
+        sys.exit(f"the slow parameters are not in use:\n{output}")
+    # The first candidates are better than the slow parameters: two minutes show as much as the three of the page.
     output = run(tune.replace(" --time 3 ", " --time 2 "), "project")[0]
     print(output, end="")
-    records = [record for name in (project / "numbers" / "recency").glob("*.json") if name != file
+    records = [record for name in (project / "parameters" / "recency").glob("*.json") if name != file
                for record in json.loads(name.read_text())["records"]]
     provenance = records[0]["provenance"] if len(records) == 1 else {}
     if provenance.get("halide") != "21.0.0" or "captures made up" not in provenance["how"]:
         sys.exit(f"the tuner wrote {records}")
-    numbers = records[0]["numbers"]
-    tuned = " ".join(f"{name}={value}" for name, value in sorted(numbers.items()))
+    parameters = records[0]["parameters"]
+    tuned = " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
     output = run("build/list", "project")[0]
     if slow == tuned or not re.search(rf"_prefill_{records[0]['class']} {tuned}$", output, re.M):
         sys.exit(f"{tuned} was written, but the library has\n{output}")
 
-    # Candidates of other chunks are kernels of another struct from now on.
+    # Candidates of other KV blocks are kernels of another struct from now on.
     generators = project / "build" / "attune_generators.json"
     known = json.loads(generators.read_text())
     program, wrong = (known["programs"][f"{name}.generator"] for name in ("recency", "wrong"))
     mixed = project / "mixed"
-    mixed.write_text(f'#!/bin/sh\ncase " $* " in\n*" chunk={numbers["chunk"]} "*) exec {program["file"]} "$@";;\nesac\n'
+    mixed.write_text(f'#!/bin/sh\ncase " $* " in\n*" kv_block={parameters["kv_block"]} "*) exec {program["file"]} "$@";;\nesac\n'
                      f'exec {wrong["file"]} "$@"\n')
     mixed.chmod(0o755)
     program["file"] = str(mixed)
     generators.write_text(json.dumps(known))
-    other = " ".join(f"{name}={value * (2 if name == 'chunk' else 1)}" for name, value in numbers.items())
+    other = " ".join(f"{name}={value * (2 if name == 'kv_block' else 1)}" for name, value in parameters.items())
     compare = ('"$HOME/attune/bin/attune" compare recency --build build --shapes shapes.csv --processes 1 '
                f'--contender "in use=prefill" --contender "other=prefill {other}"')
     output = run(compare, "project", exits_with=1)[0]
@@ -136,9 +136,9 @@ with tempfile.TemporaryDirectory() as temporary:
         sys.exit("the program needs Halide or Python at run time")
     print(f"{run(another, 'project')[1]:.1f} s to add a second attention, load of the machine {os.getloadavg()[0]:.1f}")
     print(run(variants, "project")[0], end="")
-    run(numbers, "project")
+    run(parameters, "project")
     rows = (work / "project" / "build" / "recency.attention" / "recency_variants.inc").read_text()
-    if not re.search(r"recency_f64_dany_\w+_prefill_short.*chunk=32 .*\n.*a guess", rows):
-        sys.exit(f"the numbers of the page are not those of the kernel:\n{rows}")
+    if not re.search(r"recency_f64_dany_\w+_prefill_short.*kv_block=32 .*\n.*a guess", rows):
+        sys.exit(f"the parameters of the page are not those of the kernel:\n{rows}")
     if "--tune" in sys.argv:
         check_tuner(work / "project", run, tune)

@@ -61,8 +61,8 @@ if [ -e "$work/prefix"/lib*/libattune_fallback.a ]; then
   ATTUNE_FORCE_VARIANT=sdpa_f32_dany_avx2_prefill_short_training "$work/build/consumer" | cmp - "$work/out"
   if [ -x "$work/prefix/bin/attune" ]; then
     "$work/prefix/bin/attune" variants --json >"$work/variants.json"
-    for name in sdpa_bf16_dany_avx2_prefill_long_training sdpa_backward_f16_dany_avx2_tiles_training \
-      linear_f64_avx2_panels_many masked_softmax_f32_avx2_rows; do
+    for name in sdpa_bf16_dany_avx2_prefill_long_training sdpa_backward_f16_dany_avx2_blocked_training \
+      linear_f64_avx2_panels_many_rows masked_softmax_f32_avx2_rows; do
       grep -q "\"$name\"" "$work/variants.json" || { echo "the installed program has no $name"; exit 1; }
     done
   fi

@@ -14,7 +14,7 @@ mkdir -p "$work/project/my-schedules/masked_softmax" "$work/project/my-schedules
 echo '{}' >"$work/project/my-schedules/recency/$target.json"  # of a user's attention, whose library is made otherwise
 cat >"$work/project/my-schedules/masked_softmax/$target.json" <<JSON
 {"schema": 1, "op": "masked_softmax", "target": "$target", "records": [
-  {"dtype": "f32", "head_dim": 0, "schedule": "rows", "class": "", "numbers": {"task_rows": 8, "block": 64},
+  {"dtype": "f32", "head_dim": 0, "schedule": "rows", "class": "", "parameters": {"task_rows": 8, "block": 64},
    "provenance": {"how": "tuned"}}]}
 JSON
 "$cmake" -S "$work/project" -B "$work/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" -DHalide_DIR="$halide" \
@@ -30,7 +30,7 @@ done
 sed -i 's/"task_rows": 8/"task_rows": 9/' "$work/project/my-schedules/masked_softmax/$target.json"
 if "$cmake" -S "$work/project" -B "$work/build" >"$work/refused.log" 2>&1 ||
   ! grep -q "$target.json: record 0: task_rows 9 is none of 2, 4, 8" "$work/refused.log"; then
-  echo "a number that is in no space was not refused:"; cat "$work/refused.log"; exit 1
+  echo "a parameter that is in no space was not refused:"; cat "$work/refused.log"; exit 1
 fi
 
 tune=$work/prefix/share/attune/cmake/tune

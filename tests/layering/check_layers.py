@@ -66,7 +66,7 @@ for part, others in PARTS.items():
         known = "|".join((part, *others))
         forbid_include(path, rf"generators/(?!math/|arguments/|attention/({known})/)", f"{part}/ includes another part")
         if part == "equations":
-            forbid(path, r"(?i)\b\w*(chunk|lane|warp|hint|tile)\w*\b", "an equation knows how it is computed")
+            forbid(path, r"(?i)\b\w*(kv_block|chunk|lane|warp|hint|tile)\w*\b", "an equation knows how it is computed")
 for path in (ROOT / "generators/programs").glob("sdpa*"):
     forbid(path, r"schedule_name\s*[=!]=", "a schedule is told by its name and not by its row of the table")
 equation = ROOT / "generators/attention/equations/blocked_softmax.h"

@@ -2,7 +2,7 @@
 // Each pass on the intermediate code of a small pipeline: what it makes of it, and what it refuses.
 #include "generators/math/transpose.h"
 #include "lowering/passes/async_copies.h"
-#include "schedules/matrix_tiles.h"
+#include "schedules/amx_tiles.h"
 #include "schedules/transpose.h"
 #include "tests/lowering/code.h"
 #include "tests/support/catch.h"
@@ -56,8 +56,8 @@ struct Tiles {
         tiles.compute_at(out, Var::outermost()).bound_extent(x, 32).bound_extent(y, 32);
         out.bound(x, 0, 32).bound(y, 0, 32).vectorize(x, 16);
         RVar step("step"), term("term");
-        product.update().split(r, step, term, matrix_tile_depth);
-        schedule_matrix_tiles(tiles, product, {x, 32}, {y, 32}, term, step, joined ? 4 : 1);
+        product.update().split(r, step, term, amx_tile_depth);
+        schedule_amx_tiles(tiles, product, {x, 32}, {y, 32}, term, step, joined ? 4 : 1);
         b.dim(0).set_bounds(0, 2).dim(1).set_stride(2);
         a.dim(0).set_min(0), a.dim(1).set_min(0), b.dim(1).set_min(0), b.dim(2).set_min(0);
     }
@@ -66,20 +66,19 @@ struct Tiles {
 }  // namespace
 
 TEST_CASE("tiles that share factors take their steps together", "[lowering]") {
-    const Code code = Tiles(true).code({.join_matrix_tiles = true});
+    const Code code = Tiles(true).code({.join_amx_tiles = true});
     CHECK(count(code.before, "tile_matmul") == 4);
     CHECK(count(code.before, "for (product.s1.") == 4);
     CHECK(count(code.after, "tile_matmul") == 4);
     CHECK(count(code.after, "for (product.s1.") == 1);
-    CHECK(has(refusal([] { RowSums().code({.join_matrix_tiles = true}); }),
-              "a kernel whose matrix tiles are to be joined has none"));
+    CHECK(has(refusal([] { RowSums().code({.join_amx_tiles = true}); }), "a kernel whose AMX tiles are to be joined has none"));
 }
 
 TEST_CASE("tiles are loaded past L1", "[lowering]") {
-    const Code code = Tiles(true).code({.join_matrix_tiles = true, .load_tiles_past_l1 = true});
+    const Code code = Tiles(true).code({.join_amx_tiles = true, .load_tiles_past_l1 = true});
     CHECK(count(code.after, "attune_tileloaddt1_bf16(") == count(code.before, "tile_load("));
     CHECK_FALSE(has(code.after, "tile_load("));
-    CHECK(has(refusal([] { RowSums().code({.load_tiles_past_l1 = true}); }), "loads matrix tiles past L1 has none"));
+    CHECK(has(refusal([] { RowSums().code({.load_tiles_past_l1 = true}); }), "loads AMX tiles past L1 has none"));
 }
 
 TEST_CASE("a block is transposed by shuffles of whole vectors", "[lowering]") {

@@ -31,7 +31,7 @@ const std::vector<std::string_view> both = {per_pair, separable};
 std::vector<std::string_view> all_kinds() { return {"plain", "scored", "training", "weights"}; }
 }  // namespace
 
-TEST_CASE("additive variants: numbers of queries and keys around tiles and chunks", "[additive][per_variant]") {
+TEST_CASE("additive variants: numbers of queries and keys around tiles and KV blocks", "[additive][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_additive(both, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         c.attention.batch = 1, c.attention.query_heads = c.attention.key_heads = 1, c.hidden = 8;
@@ -48,7 +48,7 @@ TEST_CASE("additive variants: numbers of queries and keys around tiles and chunk
 TEST_CASE("additive variants: hidden sizes, value sizes, projections and biases each on and off", "[additive][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_additive(both, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
-        c.attention.seed = 6100, c.attention.queries = 5, c.attention.keys = chunk_of(v) / 2 + 3;
+        c.attention.seed = 6100, c.attention.queries = 5, c.attention.keys = kv_block_of(v) / 2 + 3;
         for (std::int64_t hidden : {1, 3, 16, 37, 64, 130})
             for (unsigned on = 0; on < 4; on++) {
                 const unsigned seed = ++c.attention.seed;
@@ -90,7 +90,8 @@ TEST_CASE("additive variants: masks of every kind", "[additive][per_variant]") {
         for (std::int64_t queries : {1, 6, tile_of(v) + 1})
             for (const Set &mask : masks) {
                 AdditiveCase one = c;
-                one.attention.queries = queries, one.attention.keys = chunk_of(v) + 3, one.attention.seed = c.attention.seed++;
+                one.attention.queries = queries, one.attention.keys = kv_block_of(v) + 3,
+                one.attention.seed = c.attention.seed++;
                 if (queries > 6) one.attention.query_heads = 2, one.attention.key_heads = 1;  // for time
                 one.w_query = one.w_key = c.attention.seed % 2;
                 if (v.kind == "training") one.attention.dropout = {0.4, 5, 1};
@@ -106,9 +107,9 @@ TEST_CASE("additive variants: weights in the four modes, and their mean over hea
         for (std::int64_t queries : {1, 6, tile_of(v) + 1})
             for (int mode : {0, 1, 2, 3})
                 for (bool average : {false, true}) {
-                    c.attention.queries = queries, c.attention.keys = chunk_of(v) + 3, c.attention.seed++;
+                    c.attention.queries = queries, c.attention.keys = kv_block_of(v) + 3, c.attention.seed++;
                     c.attention.weights = WeightsMode(mode), c.attention.average_weights = average;
-                    c.attention.softcap = 2, c.attention.mask = "ij", c.attention.valid_lens = {0, chunk_of(v) / 2};
+                    c.attention.softcap = 2, c.attention.mask = "ij", c.attention.valid_lens = {0, kv_block_of(v) / 2};
                     check_case<decltype(zero)>(context, fitted(c, v), v.name);
                 }
     });
@@ -123,7 +124,7 @@ TEST_CASE("additive variants: raw scores without projections are within 2e-6 of 
     for_each_additive(both, writes_weights, [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         using T = decltype(zero);
         c.w_query = c.w_key = false, c.hidden = 48, c.attention.weights = WeightsMode::scaled;
-        c.attention.queries = 19, c.attention.keys = chunk_of(v) + 3, c.attention.batch = 1;
+        c.attention.queries = 19, c.attention.keys = kv_block_of(v) + 3, c.attention.batch = 1;
         const auto check = [&](const char *what, const auto &fill) {
             AdditiveArrays<T> a(fitted(c, v));
             std::mt19937 random(c.attention.seed++);
@@ -172,7 +173,7 @@ TEST_CASE("additive variants: weights of the sum beside large exponentials", "[a
         using T = decltype(zero);
         c.w_query = c.w_key = false, c.hidden = 5, c.attention.seed = 6400;
         if (v.kind == "weights") c.attention.weights = WeightsMode::scaled;
-        c.attention.queries = tile_of(v) + 1, c.attention.keys = chunk_of(v) + 3, c.attention.batch = 1;
+        c.attention.queries = tile_of(v) + 1, c.attention.keys = kv_block_of(v) + 3, c.attention.batch = 1;
         c.attention.causal = Causal::bottom_right;
         for (double weight : {3.0, 700.0, 1e30}) {
             c.attention.scale = 2 / weight;
@@ -216,8 +217,8 @@ TEST_CASE("additive variants: NaN in masked keys has no effect, in kept ones it 
     attune::Context context(in_fenced_scratch());
     for_each_additive({per_pair}, all_kinds(), [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         using T = decltype(zero);
-        c.attention.queries = tile_of(v) + 1, c.attention.keys = chunk_of(v) + 9;
-        c.attention.valid_lens = {5, chunk_of(v) + 2};
+        c.attention.queries = tile_of(v) + 1, c.attention.keys = kv_block_of(v) + 9;
+        c.attention.valid_lens = {5, kv_block_of(v) + 2};
         for (bool project : {false, true})
             for (T with : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
                 c.w_query = c.w_key = project;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every variant of transposed_dot, by which weights and biases get their gradients, at sizes made from its own numbers; and the
-// same bits from all that share a target (docs/conventions.md row 36).
+// Every variant of transposed_dot, by which weights and biases get their gradients, at sizes made from its own parameters; and
+// the same bits from all that share a target (docs/conventions.md row 36).
 #include "tests/support/linear_backward_case.h"
 #include "tests/support/variant_grid.h"
 #include <map>
@@ -15,9 +15,9 @@ template<typename F> void for_each_transposed(const F &f) { for_each_variant("tr
 TEST_CASE("linear_backward variants: awkward sizes", "[linear_backward][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
-        const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
-                  wide = number_of(v, "tile_columns", 8);
-        const auto rows = sorted_sizes({1, 2, 7, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3});
+        const int depth_block = parameter_of(v, "depth_block", 256), tile = parameter_of(v, "tile_rows", 4),
+                  task = parameter_of(v, "task_rows", 8), wide = parameter_of(v, "tile_columns", 8);
+        const auto rows = sorted_sizes({1, 2, 7, 61, depth_block - 1, depth_block, depth_block + 1, 2 * depth_block + 3});
         const auto columns = sorted_sizes({1, 2, 13, tile - 1, tile, tile + 1, 15, 16, 17, task - 1, task, task + 1, 65, 130});
         const auto depths = sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5});
         unsigned seed = 1;

@@ -25,15 +25,15 @@ template<typename T> std::int64_t columns_of(std::int64_t bytes, std::int64_t de
 TEST_CASE("linear variants: which weights classes of large weights are chosen for", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     const std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows_of_class = {
-        {"edge_row", {1, 1}},  {"large_row", {1, 1}},     {"large_aliased_row", {1, 1}},
-        {"large_few", {2, 4}}, {"large_several", {5, 8}}, {"large_dozen", {9, 12}}};
+        {"rows1_llc", {1, 1}}, {"rows1_mem", {1, 1}}, {"rows1_mem_set_conflict", {1, 1}},
+        {"rows4_mem", {2, 4}}, {"rows8_mem", {5, 8}}, {"rows12_mem", {9, 12}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         const auto rows = rows_of_class.find(std::string(v.shape_class));
         if (rows == rows_of_class.end()) return;
         using T = decltype(zero);
-        const bool aliased = v.shape_class == "large_aliased_row";
-        // Pairs of one row have class edge_row before class large_row.
-        const bool edge = v.shape_class == "edge_row", behind_edge = v.shape_class == "large_row" && v.schedule == "pairs";
+        const bool aliased = v.shape_class == "rows1_mem_set_conflict";
+        // Pairs of one row have class rows1_llc before class rows1_mem.
+        const bool edge = v.shape_class == "rows1_llc", behind_edge = v.shape_class == "rows1_mem" && v.schedule == "bf16_dot";
         const std::int64_t megabytes = behind_edge ? 48 : 32, depth = aliased ? 4096 : 4099;
         const std::int64_t columns_beyond = columns_of<T>(megabytes << 20, depth);
         const auto [fewest, most] = rows->second;
@@ -49,10 +49,10 @@ TEST_CASE("linear variants: which weights classes of large weights are chosen fo
     });
 }
 
-TEST_CASE("linear variants: which rows and depths class large_many is chosen for", "[linear][per_variant]") {
+TEST_CASE("linear variants: which rows and depths class many_rows_mem is chosen for", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
-        if (v.shape_class != "large_many") return;
+        if (v.shape_class != "many_rows_mem") return;
         using T = decltype(zero);
         constexpr std::int64_t some_rows = 20, too_many_rows = 256;
         const std::int64_t large = std::int64_t{v.dtype == attune::DType::bf16 ? 32 : 8} << 20;
@@ -70,11 +70,12 @@ TEST_CASE("linear variants: which rows and depths class large_many is chosen for
     });
 }
 
-TEST_CASE("linear variants: which depths class shallow of pairs is chosen for, and what it refuses", "[linear][per_variant]") {
+TEST_CASE("linear variants: which depths class depth_in_cache of bf16_dot is chosen for, and what it refuses",
+          "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for (std::string_view op : {"linear", "linear_packed"})
         for_each_variant(op, no_kind, [&](const attune::VariantInfo &v, auto zero) {
-            if (v.shape_class != "shallow" || v.schedule != "pairs") return;
+            if (v.shape_class != "depth_in_cache" || v.schedule != "bf16_dot") return;
             const auto arrays = [&](std::int64_t depth) {
                 return LinearArrays<decltype(zero)>(
                     {.leading = {20}, .columns = 64, .depth = depth, .packed = op == "linear_packed", .order = Order::dense},
@@ -98,7 +99,8 @@ TEST_CASE("linear variants: which depths class shallow of pairs is chosen for, a
 TEST_CASE("linear variants: which columns classes of narrower tiles are chosen for", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     // Quarters of a wide tile that are too few, and the most.
-    const std::map<std::string, std::pair<int, int>> quarters_of_class = {{"half", {1, 2}}, {"three_quarters", {2, 3}}};
+    const std::map<std::string, std::pair<int, int>> quarters_of_class = {{"half_tile", {1, 2}},
+                                                                          {"three_quarter_tile", {2, 3}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         const auto quarters = quarters_of_class.find(std::string(v.shape_class));
         if (quarters == quarters_of_class.end()) return;
@@ -119,10 +121,10 @@ TEST_CASE("linear variants: which columns classes of narrower tiles are chosen f
     });
 }
 
-TEST_CASE("linear variants: which weights class aliased_row is chosen for", "[linear][per_variant]") {
+TEST_CASE("linear variants: which weights class rows1_set_conflict is chosen for", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
-        if (v.shape_class != "aliased_row") return;
+        if (v.shape_class != "rows1_set_conflict") return;
         using T = decltype(zero);
         constexpr std::int64_t sharing = 4096 / sizeof(T), columns = 20;  // fewer are narrow
         const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t stride) {
@@ -154,10 +156,10 @@ TEST_CASE("batch_dot variants: which rows and columns classes of few rows are ch
         constexpr bool widened = sizeof(T) < 4;
         constexpr std::int64_t wide = 256 / std::max<std::int64_t>(sizeof(T), 4), many = widened ? wide + 1 : 512, entries = 8;
         const std::map<std::string, Range> ranges = {
-            {"long_row", {1, 1, many, 0}},
-            {"long_few", {2, 16, many, 0}},
-            {"few", {2, 8, wide / 2 + 1, many - 1}},
-            {"several", {2, 8, widened ? wide / 4 + 1 : 1, wide / 2}},
+            {"rows1_many_columns", {1, 1, many, 0}},
+            {"rows16_many_columns", {2, 16, many, 0}},
+            {"rows8", {2, 8, wide / 2 + 1, many - 1}},
+            {"rows8_half_tile", {2, 8, widened ? wide / 4 + 1 : 1, wide / 2}},
         };
         const auto range = ranges.find(std::string(v.shape_class));
         if (range == ranges.end()) return;
@@ -171,8 +173,8 @@ TEST_CASE("batch_dot variants: which rows and columns classes of few rows are ch
         CHECK(is_chosen(most_rows, fewest, entries));
         CHECK_FALSE(is_chosen(most_rows + 1, fewest, entries));
         if (fewest_rows > 1) CHECK_FALSE(is_chosen(fewest_rows - 1, fewest, entries));
-        // Where there is no class few of 16 bits, fewer columns take long_few as well.
-        const std::int64_t too_few = widened && v.shape_class == "long_few" ? wide / 4 : fewest - 1;
+        // Where there is no class rows8 of 16 bits, fewer columns take rows16_many_columns as well.
+        const std::int64_t too_few = widened && v.shape_class == "rows16_many_columns" ? wide / 4 : fewest - 1;
         if (too_few > 0) CHECK_FALSE(is_chosen(fewest_rows, too_few, entries));
         if (most > 0) CHECK(is_chosen(most_rows, most, entries));
         if (most > 0) CHECK_FALSE(is_chosen(most_rows, most + 1, entries));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own numbers, in every layout; and the
-// same bits from all that share a target, whatever rows stand beside a row (docs/conventions.md row 36).
+// Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own parameters, in every layout; and
+// the same bits from all that share a target, whatever rows stand beside a row (docs/conventions.md row 36).
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
@@ -19,24 +19,25 @@ struct Sizes {
     std::vector<std::int64_t> rows, columns, depths;
 };
 
-// One less, as many, one more than each number; root has none and takes small ones.
+// One less, as many, one more than each parameter; root has none and takes small ones.
 Sizes awkward_sizes_of(const attune::VariantInfo &v) {
-    const int chunk = number_of(v, "chunk", 256), tile = number_of(v, "tile_rows", 4), task = number_of(v, "task_rows", 8),
-              wide = number_of(v, "tile_columns", 8), block = number_of(v, "block", 4),
-              turn = std::max(number_of(v, "tile_chunks", 1), number_of(v, "abreast", 1)) * chunk;
+    const int depth_block = parameter_of(v, "depth_block", 256), tile = parameter_of(v, "tile_rows", 4),
+              task = parameter_of(v, "task_rows", 8), wide = parameter_of(v, "tile_columns", 8),
+              block = parameter_of(v, "block", 4),
+              group = std::max(parameter_of(v, "tile_depth_blocks", 1), parameter_of(v, "interleaved_blocks", 1)) * depth_block;
     return {sorted_sizes({1, 2, 13, tile - 1, tile, tile + 1, 3 * tile + 2, task - 1, task, task + 1}),
             sorted_sizes({1, 2, 3, wide / 4 + 1, wide - 1, wide, wide + 1, 2 * wide + 5, v.op == linear_packed ? 129 : 1}),
-            sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, chunk - 1, chunk, chunk + 1, 2 * chunk + 3, turn - 1, turn,
-                          turn + 1, 2 * turn + chunk + 3})};
+            sorted_sizes({1, 2, 7, block - 1, block, block + 1, 61, depth_block - 1, depth_block, depth_block + 1,
+                          2 * depth_block + 3, group - 1, group, group + 1, 2 * group + depth_block + 3})};
 }
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes that begin with whole take columns that fill their tiles, of matrix tiles depths that fill them and columns of two,
+// Classes of full tiles take columns that fill their tiles, of AMX tiles depths that fill them and columns of two,
 // and refuse others.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
-    if (!v.shape_class.starts_with("whole")) return columns;
-    return v.schedule == "weight_tiles" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_whole(v));
+    if (!takes_full_tiles(v)) return columns;
+    return v.schedule == "amx_gemv" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_full_tiles(v));
 }
 // Variants of one row and of few take weights in blocks, and refuse depths of less than any; shallow ones of pairs refuse odd
 // ones.
@@ -44,14 +45,12 @@ constexpr std::int64_t depth_of_row = 32;
 bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && is_for_few_rows(v); }
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
     if (takes_blocks(v)) return std::max(depth, depth_of_row);
-    if (v.schedule == "pairs" && v.shape_class == "shallow") return round_up(depth, 2);
-    return v.shape_class == "whole" && v.schedule == "weight_tiles" ? round_up(depth, 32) : depth;
+    if (v.schedule == "bf16_dot" && v.shape_class == "depth_in_cache") return round_up(depth, 2);
+    return takes_full_tiles(v) && v.schedule == "amx_gemv" ? round_up(depth, 32) : depth;
 }
 
 // Schedules that share it give the same bits.
-std::string order_of_sums(const attune::VariantInfo &v) {
-    return std::string(v.schedule == "weight_tiles" ? "tiles" : v.schedule);
-}
+std::string order_of_sums(const attune::VariantInfo &v) { return std::string(v.schedule == "amx_gemv" ? "amx" : v.schedule); }
 
 template<typename F> void for_each_linear(const F &f) {
     for (std::string_view op : {std::string_view("linear"), linear_packed, std::string_view("batch_dot")})
@@ -74,7 +73,7 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
                 c.columns = columns_for(v, s.columns[(n + 3 * round) % s.columns.size()]);
                 c.depth = depth_for(v, s.depths[(n + 5 * round) % s.depths.size()]);
                 c.bias = n % 2, c.order = Order(n % 4), c.seed = seed++;
-                if (v.schedule == "pairs" && c.depth == 1) continue;  // refused: there is no pair
+                if (v.schedule == "bf16_dot" && c.depth == 1) continue;  // refused: there is no pair
                 check_case<decltype(zero)>(context, c, batched, v.name);
             }
     });
@@ -229,7 +228,7 @@ TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][p
     attune::Context context(in_fenced_scratch());
     for_each_variant("pack_linear_weight", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
-        const std::int64_t block = number_of(v, "block", 4), pair = v.dtype == attune::DType::bf16 ? 2 : 1;
+        const std::int64_t block = parameter_of(v, "block", 4), pair = v.dtype == attune::DType::bf16 ? 2 : 1;
         std::mt19937 random(5);
         for (std::int64_t columns : sorted_sizes({1, block - 1, block + 1, 63, 64, 65, 200}))
             for (std::int64_t depth : sorted_sizes({1, 2, block - 1, block, pair * block, pair * block + 1, 131}))
@@ -252,10 +251,10 @@ TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][p
     });
 }
 
-TEST_CASE("linear variants: what weights read as matrix tiles refuse, and what they are chosen for", "[linear][per_variant]") {
+TEST_CASE("linear variants: what weights read as AMX tiles refuse, and what they are chosen for", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
-        if (v.shape_class != "whole") return;
+        if (v.shape_class != "rows32_full_tiles") return;
         using T = decltype(zero);
         const auto refused = [&](std::int64_t columns, std::int64_t depth, const std::string &needed, const std::string &got) {
             LinearArrays<T> a({.leading = {5}, .columns = columns, .depth = depth}, false);
@@ -280,9 +279,9 @@ TEST_CASE("linear variants: what weights read as matrix tiles refuse, and what t
 TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is not for", "[batch_dot][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("batch_dot", no_kind, [&](const attune::VariantInfo &v, auto zero) {
-        if (!v.shape_class.starts_with("whole")) return;
+        if (!takes_full_tiles(v)) return;
         using T = decltype(zero);
-        const int wide = columns_of_whole(v);
+        const int wide = columns_of_full_tiles(v);
         LinearArrays<T> wrong({.leading = {5}, .columns = wide + 1}, true);
         const attune::Status status = wrong.run(context, v.name);
         CHECK(message_defect(status.message(), "variant",
@@ -293,16 +292,19 @@ TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is 
             REQUIRE(a.run(context).ok());
             return context.last_variant() == v.name;
         };
-        const std::int64_t rows = v.shape_class.ends_with("row") ? 1 : 9;  // fewer are not packed
-        // One chunk is for whole_shallow where the target has it, and a depth beyond the caches for whole_deep.
+        const std::int64_t rows = v.shape_class.starts_with("rows1_") ? 1 : 9;  // fewer are not packed
+        // One depth block is for full_tiles_depth256 where the target has it, and a depth beyond the caches for
+        // full_tiles_deep.
         const std::int64_t deep = (std::int64_t{512} << 10) / 256 + 1;
         const auto other_has = [&](const std::string &of) {
-            return v.shape_class == "whole" && context.last_variant() == std::string(v.name) + of;
+            return v.shape_class == "full_tiles" && context.last_variant() == std::string(v.name) + of;
         };
-        CHECK((is_chosen(rows, 256, Order::dense) || v.shape_class == "whole_deep" || other_has("_shallow")));
+        CHECK((is_chosen(rows, 256, Order::dense) || v.shape_class == "full_tiles_deep" || other_has("_depth256")));
         CHECK_FALSE(is_chosen(rows, 256, Order::padded));
-        CHECK(is_chosen(rows, 257, Order::dense) == (v.shape_class != "whole_shallow" && v.shape_class != "whole_deep"));
-        CHECK((is_chosen(rows, deep, Order::dense) || v.shape_class == "whole_shallow" || other_has("_deep")));
-        CHECK(is_chosen(rows, deep - 1, Order::dense) == (v.shape_class != "whole_shallow" && v.shape_class != "whole_deep"));
+        CHECK(is_chosen(rows, 257, Order::dense) ==
+              (v.shape_class != "full_tiles_depth256" && v.shape_class != "full_tiles_deep"));
+        CHECK((is_chosen(rows, deep, Order::dense) || v.shape_class == "full_tiles_depth256" || other_has("_deep")));
+        CHECK(is_chosen(rows, deep - 1, Order::dense) ==
+              (v.shape_class != "full_tiles_depth256" && v.shape_class != "full_tiles_deep"));
     });
 }

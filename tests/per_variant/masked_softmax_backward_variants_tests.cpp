@@ -13,7 +13,7 @@ template<typename F> void for_each_softmax_backward(const F &f) { for_each_wide_
 TEST_CASE("masked_softmax_backward variants: sizes, lengths, fills", "[masked_softmax_backward][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
-        const int rows = number_of(v, "task_rows", 4), block = number_of(v, "block", 16);
+        const int rows = parameter_of(v, "task_rows", 4), block = parameter_of(v, "block", 16);
         unsigned seed = 1;
         for (std::int64_t keys :
              sorted_sizes({1, 2, 3, 7, 13, block - 1, block, block + 1, 2 * block - 1, 3 * block, 5 * block + 7, 251}))
@@ -35,7 +35,7 @@ TEST_CASE("masked_softmax_backward variants: sizes, lengths, fills", "[masked_so
 TEST_CASE("masked_softmax_backward variants: layouts, and in place of each input", "[masked_softmax_backward][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_softmax_backward([&](const attune::VariantInfo &v, auto zero) {
-        const int block = number_of(v, "block", 16);
+        const int block = parameter_of(v, "block", 16);
         unsigned seed = 1;
         for (std::int64_t keys : {9, 2 * block, 2 * block + 5})
             for (Layout layout :

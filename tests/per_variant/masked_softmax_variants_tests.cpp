@@ -13,7 +13,7 @@ template<typename F> void for_each_softmax(const F &f) { for_each_wide_variant("
 
 // The number of keys that one step takes: 1, step - 1, step, step + 1, primes.
 std::vector<std::int64_t> awkward_widths(const attune::VariantInfo &v) {
-    const int block = number_of(v, "block", 16);
+    const int block = parameter_of(v, "block", 16);
     return sorted_sizes({1, 2, 3, 7, 13, block - 1, block, block + 1, 2 * block - 1, 3 * block, 5 * block + 7, 251});
 }
 }  // namespace
@@ -21,7 +21,7 @@ std::vector<std::int64_t> awkward_widths(const attune::VariantInfo &v) {
 TEST_CASE("masked_softmax variants: sizes, lengths, fills", "[masked_softmax][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
-        const int rows = number_of(v, "task_rows", 4);
+        const int rows = parameter_of(v, "task_rows", 4);
         unsigned seed = 1;
         for (std::int64_t keys : awkward_widths(v))
             for (std::int64_t queries : {1, 2, rows, rows + 1})
@@ -49,7 +49,7 @@ TEST_CASE("masked_softmax variants: heads and batch entries of one row", "[maske
 TEST_CASE("masked_softmax variants: layouts, and in place", "[masked_softmax][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
-        const int block = number_of(v, "block", 16);
+        const int block = parameter_of(v, "block", 16);
         unsigned seed = 1;
         for (std::int64_t keys : {9, 2 * block, 2 * block + 5})
             for (Layout layout :
@@ -82,7 +82,7 @@ TEST_CASE("masked_softmax variants: NaN and infinities", "[masked_softmax][per_v
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
-        const std::int64_t block = number_of(v, "block", 16);
+        const std::int64_t block = parameter_of(v, "block", 16);
         for (std::int64_t keys : {block, 2 * block + 3})
             for (MaskFill fill : {MaskFill::zero, MaskFill::seed})
                 for (std::int64_t at : {std::int64_t(0), std::min(block - 1, keys - 2), keys / 2, keys - 2}) {

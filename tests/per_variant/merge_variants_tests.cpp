@@ -19,7 +19,7 @@ template<typename F> void for_each_merge(const F &f) {
 TEST_CASE("merge variants: sizes", "[merge][per_variant]") {
     for_each_merge([&](const attune::VariantInfo &v, auto zero) {
         attune::Context context(in_fenced_scratch());
-        const std::int64_t rows = number_of(v, "task_rows", 4);
+        const std::int64_t rows = parameter_of(v, "task_rows", 4);
         unsigned seed = 1;
         for (std::int64_t width : {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 64, 80, 251})
             for (std::int64_t queries : sorted_sizes({1, 2, 13, rows - 1, rows, rows + 1, 2 * rows + 3})) {
@@ -35,7 +35,7 @@ TEST_CASE("merge variants: sizes", "[merge][per_variant]") {
 TEST_CASE("merge variants: parts without keys, and weights of every size", "[merge][per_variant]") {
     for_each_merge([&](const attune::VariantInfo &v, auto zero) {
         attune::Context context(in_fenced_scratch());
-        const std::int64_t rows = number_of(v, "task_rows", 4);
+        const std::int64_t rows = parameter_of(v, "task_rows", 4);
         unsigned seed = 1;
         for (double spread : {0., 1e-3, 1., 30., 1e4, 1e30})
             for (std::int64_t queries : {std::int64_t(1), rows + 5})
@@ -47,7 +47,7 @@ TEST_CASE("merge variants: parts without keys, and weights of every size", "[mer
 TEST_CASE("merge variants: layouts, in place, without lse", "[merge][per_variant]") {
     for_each_merge([&](const attune::VariantInfo &v, auto zero) {
         attune::Context context(in_fenced_scratch());
-        const std::int64_t rows = number_of(v, "task_rows", 4);
+        const std::int64_t rows = parameter_of(v, "task_rows", 4);
         unsigned seed = 1;
         for (std::int64_t queries : {std::int64_t(1), std::int64_t(6), rows + 1})
             for (Layout layout :

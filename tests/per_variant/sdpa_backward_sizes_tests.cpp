@@ -11,7 +11,7 @@ std::vector<std::int64_t> sizes() {
     std::set<std::int64_t> all = {1, 2, 13, 37};
     for (const attune::VariantInfo &v : attune::variants())
         if (v.op == backward_op)
-            for (const std::int64_t side : {number_of(v, "tile_q", 64), number_of(v, "chunk", 64)})
+            for (const std::int64_t side : {parameter_of(v, "tile_q", 64), parameter_of(v, "kv_block", 64)})
                 all.insert({side - 1, side, side + 1, 2 * side + 3});
     all.erase(all.begin(), all.lower_bound(1)), all.erase(all.upper_bound(150), all.end());
     return {all.begin(), all.end()};

@@ -43,7 +43,7 @@ TEST_CASE("variants: nothing is read or written beyond the arrays", "[sdpa][per_
         "sdpa", {"plain", "scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero) {
             unsigned seed = 1;
             for (const auto &[head_dim, value_dim] : head_sizes(v))
-                for (const auto &[queries, keys] : {std::pair(1, 1), {1, chunk_of(v) + 1}, {tile_of(v) + 1, 3}})
+                for (const auto &[queries, keys] : {std::pair(1, 1), {1, kv_block_of(v) + 1}, {tile_of(v) + 1, 3}})
                     for (bool at_end : {true, false}) {
                         SdpaCase c{.batch = 1,
                                    .query_heads = 2,

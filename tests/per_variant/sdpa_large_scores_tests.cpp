@@ -23,9 +23,9 @@ template<typename T> void check_scores(attune::Context &context, const attune::V
 
 const std::vector<std::string_view> every_kind = {"plain", "scored", "training", "weights"};
 
-// Few queries and many, keys that fill a chunk and its neighbours.
+// Few queries and many, keys that fill a KV block and its neighbours.
 template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
-    for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(1, 96), {tile_of(v) + 1, 2 * chunk_of(v) + 7}})
+    for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(1, 96), {tile_of(v) + 1, 2 * kv_block_of(v) + 7}})
         f(queries, keys);
 }
 
@@ -39,8 +39,8 @@ TEST_CASE("variants: scores far from 0 weigh as their differences say", "[sdpa][
             for (const double base : bases<T>()) {
                 const auto third = [](std::int64_t j) { return j % 3; };
                 check_scores<T>(context, v, {queries, keys, [=](std::int64_t j) { return base + double(third(j)); }, third});
-                // Chunks of other maxima.
-                const auto of_chunk = [&](std::int64_t j) { return j / chunk_of(v) % 3; };
+                // KV blocks of other maxima.
+                const auto of_chunk = [&](std::int64_t j) { return j / kv_block_of(v) % 3; };
                 check_scores<T>(context, v,
                                 {queries, keys, [=](std::int64_t j) { return base + double(of_chunk(j)); }, of_chunk});
             }

@@ -8,7 +8,7 @@ using namespace attune_test;
 namespace {
 template<typename F> void for_each_layout(const attune::VariantInfo &v, const F &f) {
     const auto [head_dim, value_dim] = head_size(v);
-    for (const auto &[queries, keys] : {std::pair(1, chunk_of(v) + 1), {tile_of(v) + 1, 35}})
+    for (const auto &[queries, keys] : {std::pair(1, kv_block_of(v) + 1), {tile_of(v) + 1, 35}})
         f(SdpaCase{.query_heads = 4,
                    .key_heads = 2,
                    .queries = queries,

@@ -25,7 +25,7 @@ struct MaskedCase {
 };
 std::vector<MaskedCase> masked_cases(const attune::VariantInfo &v) {
     const auto [head_dim, value_dim] = head_size(v);
-    const std::int64_t tile = tile_of(v), chunk = chunk_of(v), keys = 2 * chunk + 5, queries = tile + 3;
+    const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v), keys = 2 * kv_block + 5, queries = tile + 3;
     const auto with = [&](const std::function<void(SdpaCase &)> &mask, std::vector<std::int64_t> spoiled) {
         SdpaCase c{
             .query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
@@ -37,36 +37,36 @@ std::vector<MaskedCase> masked_cases(const attune::VariantInfo &v) {
                 [&](SdpaCase &c) {
                     c.valid_lens = {3, n(keys - 2)};
                 },
-                {3, chunk, keys - 2, keys - 1}),
+                {3, kv_block, keys - 2, keys - 1}),
             with([&](SdpaCase &c) { c.causal = Causal::bottom_right; }, {keys - queries / 2, keys - 2, keys - 1}),
-            with([&](SdpaCase &c) { c.causal = Causal::top_left; }, {1, queries / 2, chunk, keys - 1}),
+            with([&](SdpaCase &c) { c.causal = Causal::top_left; }, {1, queries / 2, kv_block, keys - 1}),
             with(
                 [&](SdpaCase &c) {
-                    c.causal = Causal::offset, c.offsets = {-2, n(chunk - 2)}, c.window = {1, 0};
+                    c.causal = Causal::offset, c.offsets = {-2, n(kv_block - 2)}, c.window = {1, 0};
                 },
-                {0, chunk - 1, chunk, keys - 1}),
+                {0, kv_block - 1, kv_block, keys - 1}),
             with(
                 [&](SdpaCase &c) {
                     c.valid_lens = {0, 0};
                 },
-                {0, chunk - 1, keys - 1}),
+                {0, kv_block - 1, keys - 1}),
             with(
                 [&](SdpaCase &c) {
-                    c.queries = 1, c.valid_lens = {n(chunk - 1), n(chunk + 1)};
+                    c.queries = 1, c.valid_lens = {n(kv_block - 1), n(kv_block + 1)};
                 },
-                {chunk - 1, chunk, chunk + 1}),
+                {kv_block - 1, kv_block, kv_block + 1}),
             with(
                 [&](SdpaCase &c) {
                     c.causal = Causal::bottom_right;
-                    for (std::int64_t row = 0; row < 2 * queries; row++) c.valid_lens.push_back(n(row % 2 ? keys : chunk));
+                    for (std::int64_t row = 0; row < 2 * queries; row++) c.valid_lens.push_back(n(row % 2 ? keys : kv_block));
                 },
-                {chunk, chunk + 1, keys - 1})};
+                {kv_block, kv_block + 1, keys - 1})};
 }
 
 // Cases of the masks that are arrays, and of everything else that acts on scores.
 std::vector<MaskedCase> array_masked_cases(const attune::VariantInfo &v) {
     const auto [head_dim, value_dim] = head_size(v);
-    const std::int64_t chunk = chunk_of(v), keys = chunk + 7;
+    const std::int64_t kv_block = kv_block_of(v), keys = kv_block + 7;
     const SdpaCase base{.query_heads = 2,
                         .key_heads = 1,
                         .queries = tile_of(v) + 3,
@@ -78,7 +78,7 @@ std::vector<MaskedCase> array_masked_cases(const attune::VariantInfo &v) {
         all.push_back({base, spoiled});
         mask(all.back().the);
     };
-    const std::vector<std::int64_t> last = {keys - 1}, several = {1, chunk, keys - 1};
+    const std::vector<std::int64_t> last = {keys - 1}, several = {1, kv_block, keys - 1};
     with([](SdpaCase &c) { c.mask = "bhij"; }, several);
     with([](SdpaCase &c) { c.mask = "ij", c.softcap = 4, c.sinks = true; }, last);
     for (double hole : {-std::numeric_limits<double>::infinity(), v.dtype == attune::DType::f64 ? -1.1e308 : -3.4e38}) {
@@ -86,7 +86,7 @@ std::vector<MaskedCase> array_masked_cases(const attune::VariantInfo &v) {
         with([&](SdpaCase &c) { c.bias = "ij", c.hole = hole, c.alibi = Alibi::standard, c.softcap = 20; }, last);
     }
     with([](SdpaCase &c) { c.causal = Causal::bottom_right, c.softcap = 3, c.sinks = true, c.alibi = Alibi::per_batch; }, last);
-    with([&](SdpaCase &c) { c.valid_lens = {0, std::int32_t(chunk)}, c.softcap = 3, c.bias = "b11j"; }, last);
+    with([&](SdpaCase &c) { c.valid_lens = {0, std::int32_t(kv_block)}, c.softcap = 3, c.bias = "b11j"; }, last);
     return all;
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("variants: rows without keys give 0 and minus infinity", "[sdpa][per_v
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
-        for (const auto &[queries, keys] : {std::pair(1, chunk_of(v) + 1), {tile_of(v) + 1, 19}}) {
+        for (const auto &[queries, keys] : {std::pair(1, kv_block_of(v) + 1), {tile_of(v) + 1, 19}}) {
             SdpaCase c{.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .valid_lens = {0, 0}};
             SdpaArrays<T> a(c);
             const auto fill = [](Array<T> &x) { x.each([](T &e) { e = std::numeric_limits<T>::quiet_NaN(); }); };
@@ -187,7 +187,7 @@ TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[
         using T = decltype(zero);
         const T nan = std::numeric_limits<T>::quiet_NaN();
         const auto [head_dim, value_dim] = head_size(v);
-        const std::int64_t queries = tile_of(v) + 2, keys = chunk_of(v) + 9;
+        const std::int64_t queries = tile_of(v) + 2, keys = kv_block_of(v) + 9;
         SdpaCase c{
             .query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
         SdpaArrays<T> clean(c), a(c);
@@ -214,15 +214,15 @@ TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[
     });
 }
 
-// The last chunk of keys is filled up: where every key takes part nothing but that is masked.
+// The last KV block is filled up: where every key takes part nothing but that is masked.
 TEST_CASE("variants: an infinite value is infinite in every row, where every key takes part", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
-        const std::int64_t chunk = chunk_of(v), keys = chunk + 5;
+        const std::int64_t kv_block = kv_block_of(v), keys = kv_block + 5;
         for (const std::int64_t queries : std::vector<std::int64_t>{tile_of(v) + 1, 70})
-            for (const std::int64_t infinite : std::vector<std::int64_t>{1, chunk + 1, keys - 1}) {
+            for (const std::int64_t infinite : std::vector<std::int64_t>{1, kv_block + 1, keys - 1}) {
                 SdpaArrays<T> a(
                     {.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .spread = 0.1});
                 a.value(1, 0, infinite, value_dim - 1) = T(std::numeric_limits<float>::infinity());

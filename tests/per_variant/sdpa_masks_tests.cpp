@@ -11,12 +11,12 @@ void check_masks(const std::vector<SetOption> &masks) {
     attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
-        const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
+        const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v);
         unsigned seed = 1000;
-        // More keys than queries, over chunks; more queries than keys; one query; less than a tile and a chunk.
-        for (const auto &[queries, keys] : {std::pair(tile + 1, 2 * chunk + 3),
+        // More keys than queries, over KV blocks; more queries than keys; one query; less than a tile and a KV block.
+        for (const auto &[queries, keys] : {std::pair(tile + 1, 2 * kv_block + 3),
                                             {std::max(2 * tile, 40 + tile), std::int64_t(37)},
-                                            {std::int64_t(1), chunk + 5},
+                                            {std::int64_t(1), kv_block + 5},
                                             {std::int64_t(6), std::int64_t(9)}})
             for (const SetOption &set_mask : masks) {
                 SdpaCase c{.queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim, .seed = seed++};

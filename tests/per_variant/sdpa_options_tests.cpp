@@ -11,10 +11,10 @@ void check_options(const std::vector<SetOption> &options) {
     attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", knows_scores, [&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
-        const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
+        const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v);
         unsigned seed = 2000;
-        // One row over chunks, less than a tile and a chunk, over tiles and chunks.
-        for (const auto &[queries, keys] : {std::pair(std::int64_t(1), chunk + 5), {6, 9}, {tile + 1, chunk + 3}})
+        // One row over KV blocks, less than a tile and a KV block, over tiles and KV blocks.
+        for (const auto &[queries, keys] : {std::pair(std::int64_t(1), kv_block + 5), {6, 9}, {tile + 1, kv_block + 3}})
             for (const SetOption &set_option : options) {
                 SdpaCase c{.query_heads = 4,
                            .key_heads = 2,
@@ -42,7 +42,7 @@ TEST_CASE("variants: rows without keys keep their sink", "[sdpa][per_variant]") 
     for_each_variant("sdpa", knows_scores, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
-        for (const auto &[queries, keys] : {std::pair(1, chunk_of(v) + 1), {tile_of(v) + 1, 19}})
+        for (const auto &[queries, keys] : {std::pair(1, kv_block_of(v) + 1), {tile_of(v) + 1, 19}})
             for (int way : {0, 1, 2}) {
                 SdpaCase c{.query_heads = 4,
                            .key_heads = 2,

@@ -26,7 +26,7 @@ template<typename F> void for_each_own(const std::vector<std::string_view> &kind
 }
 }  // namespace
 
-TEST_CASE("variants: cosine and Gaussian at numbers of queries and keys around tiles and chunks",
+TEST_CASE("variants: cosine and Gaussian at numbers of queries and keys around tiles and KV blocks",
           "[sdpa][scores][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_own(all_kinds(), [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {
@@ -47,11 +47,11 @@ TEST_CASE("variants: cosine and Gaussian over head sizes, scales, heads and layo
             for (const auto &[head_dim, value_dim] : head_sizes(v))
                 for (std::optional<double> scale : {std::optional<double>(), std::optional<double>(6.5)}) {
                     SdpaCase one = c;
-                    one.queries = queries, one.keys = chunk_of(v) + 3, one.head_dim = head_dim, one.value_dim = value_dim;
+                    one.queries = queries, one.keys = kv_block_of(v) + 3, one.head_dim = head_dim, one.value_dim = value_dim;
                     // The cosine of one channel is 1 or -1, which the plain computation has exactly, at any scale.
                     if (head_dim > 1) one.scale = scale;
                     one.seed = c.seed++;
-                    if (c.seed % 2) one.valid_lens = {0, chunk_of(v)}, one.query_heads = 2;
+                    if (c.seed % 2) one.valid_lens = {0, kv_block_of(v)}, one.query_heads = 2;
                     if (c.seed % 3 == 0) one.query_layout = one.key_layout = Layout::bshd, one.out_layout = Layout::padded;
                     check_case<decltype(zero)>(context, one, v.name);
                 }
@@ -63,7 +63,7 @@ TEST_CASE("variants: cosine and Gaussian with every option of the score", "[sdpa
     for_each_own({"scored", "training", "weights"}, [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {
         c.seed = 5200;
         for (std::int64_t queries : {1, 6, tile_of(v) + 1}) {
-            c.queries = queries, c.keys = chunk_of(v) + 3, c.seed++, c.scale = 3.0;
+            c.queries = queries, c.keys = kv_block_of(v) + 3, c.seed++, c.scale = 3.0;
             c.softcap = 2, c.bias = "ij", c.hole = -std::numeric_limits<double>::infinity(), c.mask = "b1ij", c.sinks = true;
             c.alibi = Alibi::standard, c.causal = Causal::bottom_right;
             if (v.kind == "training") c.dropout = {0.3, 11, 2};
@@ -77,7 +77,7 @@ TEST_CASE("variants: the cosine with a row of zeros is 0", "[sdpa][scores][per_v
     for_each_wide_variant("cosine", all_kinds(), [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
-        SdpaCase c{.queries = tile_of(v) + 2, .keys = chunk_of(v) + 2, .head_dim = head_dim, .value_dim = value_dim};
+        SdpaCase c{.queries = tile_of(v) + 2, .keys = kv_block_of(v) + 2, .head_dim = head_dim, .value_dim = value_dim};
         c.score = Score::cosine, c.scale = 5.0;
         if (v.kind == "weights") c.weights = attune::WeightsMode::scaled;
         SdpaArrays<T> a(c);
@@ -98,7 +98,7 @@ TEST_CASE("variants: the cosine depends on the directions of rows alone, from 1e
         const auto [head_dim, value_dim] = head_size(v);
         const int most = std::is_same_v<T, float> ? 100 : 990;
         for (std::int64_t queries : {1, 6, tile_of(v) + 1}) {
-            SdpaCase c{.query_heads = 2, .key_heads = 1, .queries = queries, .keys = chunk_of(v) + 3, .head_dim = head_dim};
+            SdpaCase c{.query_heads = 2, .key_heads = 1, .queries = queries, .keys = kv_block_of(v) + 3, .head_dim = head_dim};
             c.value_dim = value_dim, c.score = Score::cosine, c.scale = 4.0, c.seed = unsigned(5400 + queries);
             if (v.kind == "weights") c.weights = attune::WeightsMode::scaled;
             SdpaArrays<T> unit(c), scaled(c);
@@ -131,7 +131,7 @@ TEST_CASE("variants: a channel that is NaN or infinite makes NaN of every cosine
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
         SdpaCase c{
-            .batch = 1, .queries = tile_of(v) + 2, .keys = chunk_of(v) + 3, .head_dim = head_dim, .value_dim = value_dim};
+            .batch = 1, .queries = tile_of(v) + 2, .keys = kv_block_of(v) + 3, .head_dim = head_dim, .value_dim = value_dim};
         c.score = Score::cosine, c.seed = 5500;
         if (v.kind == "weights") c.weights = attune::WeightsMode::scaled;
         for (T with : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
@@ -155,7 +155,7 @@ TEST_CASE("variants: NaN in masked keys has no effect on cosine and Gaussian", "
     attune::Context context(in_fenced_scratch());
     for_each_own(all_kinds(), [&](const attune::VariantInfo &v, auto zero, SdpaCase c) {
         using T = decltype(zero);
-        c.queries = tile_of(v) + 1, c.keys = chunk_of(v) + 9, c.valid_lens = {5, chunk_of(v) + 2};
+        c.queries = tile_of(v) + 1, c.keys = kv_block_of(v) + 9, c.valid_lens = {5, kv_block_of(v) + 2};
         for (T with : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
             SdpaArrays<T> clean(c), spoiled(c);
             for (std::int64_t h = 0; h < c.key_heads; h++)
@@ -180,13 +180,13 @@ TEST_CASE("variants: q^T W k with widths that differ", "[sdpa][scores][per_varia
                 SdpaCase c{.query_heads = 2,
                            .key_heads = 1,
                            .queries = queries,
-                           .keys = chunk_of(v) + 3,
+                           .keys = kv_block_of(v) + 3,
                            .head_dim = head_dim,
                            .value_dim = value_dim,
                            .key_dim = key_dim,
                            .score = Score::general,
                            .seed = seed++};
-                if (seed % 2) c.valid_lens = {0, chunk_of(v)}, c.key_layout = Layout::padded, c.strided_masks = true;
+                if (seed % 2) c.valid_lens = {0, kv_block_of(v)}, c.key_layout = Layout::padded, c.strided_masks = true;
                 if (v.kind != "plain") c.bias = "ij", c.softcap = 4;
                 if (v.kind == "training") c.dropout = {0.3, 11, 2};
                 if (v.kind == "weights") c.weights = attune::WeightsMode(seed % 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every variant against the reference at awkward sizes: around its tiles and chunks, head sizes, groups of query heads.
+// Every variant against the reference at awkward sizes: around its tiles and KV blocks, head sizes, groups of query heads.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <iostream>
@@ -24,7 +24,7 @@ TEST_CASE("variants: which run here", "[sdpa][per_variant]") {
     if (left_out > 0) WARN(ran << " variants are tested, " << left_out << " are not, this machine cannot run them:" << names);
 }
 
-TEST_CASE("variants: numbers of queries and keys around tiles and chunks", "[sdpa][per_variant]") {
+TEST_CASE("variants: numbers of queries and keys around tiles and KV blocks", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant_and_head_size([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
@@ -37,7 +37,7 @@ TEST_CASE("variants: numbers of queries and keys around tiles and chunks", "[sdp
     });
 }
 
-TEST_CASE("variants: causal numbers of queries and keys around tiles and chunks", "[sdpa][per_variant]") {
+TEST_CASE("variants: causal numbers of queries and keys around tiles and KV blocks", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant_and_head_size([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
@@ -63,7 +63,7 @@ TEST_CASE("variants: head sizes of key and value", "[sdpa][per_variant]") {
         for (const auto &[head_dim, value_dim] : head_sizes(v))
             for (std::int64_t queries : {std::int64_t(1), std::int64_t(tile_of(v) + 1)}) {
                 SdpaCase c{.queries = queries,
-                           .keys = chunk_of(v) + 3,
+                           .keys = kv_block_of(v) + 3,
                            .head_dim = head_dim,
                            .value_dim = value_dim,
                            .causal = attune::Causal::bottom_right,
@@ -83,12 +83,12 @@ TEST_CASE("variants: groups of query heads", "[sdpa][per_variant]") {
                 SdpaCase c{.query_heads = query_heads,
                            .key_heads = key_heads,
                            .queries = queries,
-                           .keys = chunk_of(v) + 7,
+                           .keys = kv_block_of(v) + 7,
                            .head_dim = head_dim,
                            .value_dim = value_dim,
                            .causal = attune::Causal::bottom_right,
                            .seed = seed++};
-                if (queries == 3) c.valid_lens = {11, chunk_of(v) + 2}, c.causal = attune::Causal::none;
+                if (queries == 3) c.valid_lens = {11, kv_block_of(v) + 2}, c.causal = attune::Causal::none;
                 check_case<decltype(zero)>(context, c, v.name);
             }
     });
@@ -100,7 +100,7 @@ TEST_CASE("variants: scales, and scores of plus and minus ten thousand", "[sdpa]
         const auto [head_dim, value_dim] = head_size(v);
         unsigned seed = 500;
         SdpaCase c{.queries = tile_of(v) + 1,
-                   .keys = chunk_of(v) + 3,
+                   .keys = kv_block_of(v) + 3,
                    .head_dim = head_dim,
                    .value_dim = value_dim,
                    .causal = attune::Causal::bottom_right};
@@ -128,7 +128,7 @@ TEST_CASE("variants: a score far above the others takes all the weight", "[sdpa]
         // bits, which neighbours may share or whose range that leaves, only those two are far away.
         for (double scale : {1.0, -1.0}) {
             SdpaCase c{.queries = tile_of(v) + 1,
-                       .keys = 2 * chunk_of(v) + 3,
+                       .keys = 2 * kv_block_of(v) + 3,
                        .head_dim = head_dim,
                        .value_dim = value_dim,
                        .scale = scale};

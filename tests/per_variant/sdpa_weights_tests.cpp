@@ -39,7 +39,7 @@ TEST_CASE("variants: weights in the four modes, and their mean over heads", "[sd
     });
 }
 
-TEST_CASE("variants: weights at numbers of queries and keys around tiles and chunks", "[sdpa][per_variant]") {
+TEST_CASE("variants: weights at numbers of queries and keys around tiles and KV blocks", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {
         unsigned seed = 3100;

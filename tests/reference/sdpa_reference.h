@@ -2,8 +2,8 @@
 // The definition of scaled_dot_product_attention: textbook loops, one query at a time, everything computed in Real.
 // In a wider type than the elements it is the reference; in the type of the elements it is the plain computation that the
 // error rule (tests/support/error_rule.h) compares with. Of 16 bits that takes its steps in float, and stores scores, weights
-// and results in the type, Stored, as the unfused computations of other libraries do. No tile, no chunk, no base 2. Arguments
-// are taken as legal.
+// and results in the type, Stored, as the unfused computations of other libraries do. No tile, no KV block, no base 2.
+// Arguments are taken as legal.
 #pragma once
 #include "attune/sdpa.h"
 #include "tests/reference/linear_reference.h"

@@ -124,7 +124,7 @@ TEST_CASE("environment: ATTUNE_VERBOSE writes one line for each call", "[runtime
     const std::vector<attune::VariantInfo> all = attune::variants();
     const auto ran = std::find_if(all.begin(), all.end(), [&](const auto &v) { return v.name == variant; });
     REQUIRE(ran != all.end());
-    CHECK(written[0].find(variant + " [" + std::string(ran->numbers) + "]") != std::string::npos);
+    CHECK(written[0].find(variant + " [" + std::string(ran->parameters) + "]") != std::string::npos);
     CHECK(written[1].find("sdpa_f32_dany_generic_root") != std::string::npos);
     CHECK(written[1].find("forced") != std::string::npos);
     CHECK(written[2].find("no keys") != std::string::npos);

@@ -57,7 +57,7 @@ TEST_CASE("runtime: the same bits over 1, 2, 3 and 7 threads, and again, for eac
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
         SdpaCase few = shared_work(head_dim, value_dim);
-        few.queries = 4, few.keys = std::max(4 * chunk_of(v) + 5, 2500), few.causal = attune::Causal::none;
+        few.queries = 4, few.keys = std::max(4 * kv_block_of(v) + 5, 2500), few.causal = attune::Causal::none;
         few.valid_lens = {std::int32_t(few.keys), std::int32_t(few.keys - 700)};
         for (const SdpaCase &c : {shared_work(head_dim, value_dim), few}) {
             SdpaArrays<T> expected(c);

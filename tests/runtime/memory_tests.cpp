@@ -16,10 +16,10 @@ SdpaCase work(const attune::VariantInfo &v) {
     SdpaCase c{.query_heads = 4,
                .key_heads = 2,
                .queries = 40,
-               .keys = chunk_of(v) + 90,
+               .keys = kv_block_of(v) + 90,
                .head_dim = head_dim,
                .value_dim = value_dim};
-    c.valid_lens = {chunk_of(v) + 3, 20};
+    c.valid_lens = {kv_block_of(v) + 3, 20};
     if (v.kind == "scored" || v.kind == "weights") c.bias = "ij", c.alibi = Alibi::standard;
     if (v.kind == "weights") c.weights = attune::WeightsMode::probabilities;
     if (v.kind == "training") c.dropout = {0.5, 1, 0};

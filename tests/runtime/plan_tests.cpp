@@ -201,13 +201,13 @@ TEST_CASE("plan: few keys take the tiles that take least time", "[runtime][plan]
         problem.causal = causal;
         return std::string(planned(problem).shape_class);
     };
-    if (shape_class(20, 64) != "short_medium") return;  // the target has no such class
+    if (shape_class(20, 64) != "short_tile32") return;  // the target has no such class
     for (const std::int64_t queries : {5, 16}) CHECK(shape_class(queries, 64) == "short");
-    for (const std::int64_t queries : {17, 32}) CHECK(shape_class(queries, 16) == "short_medium");
-    for (const std::int64_t queries : {33, 48, 80, 96}) CHECK(shape_class(queries, 64) == "short_tall");
+    for (const std::int64_t queries : {17, 32}) CHECK(shape_class(queries, 16) == "short_tile32");
+    for (const std::int64_t queries : {33, 48, 80, 96}) CHECK(shape_class(queries, 64) == "short_tile48");
     for (const std::int64_t queries : {49, 64, 97, 1000}) CHECK(shape_class(queries, 64) == "long");
-    CHECK(shape_class(20, 65) != "short_medium");
-    CHECK(shape_class(20, 20, true) != "short_medium");
+    CHECK(shape_class(20, 65) != "short_tile32");
+    CHECK(shape_class(20, 20, true) != "short_tile32");
 }
 
 TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "[runtime][plan]") {
@@ -225,29 +225,29 @@ TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "
     CHECK(schedule(4, 64, 1) == "prefill");
 }
 
-TEST_CASE("plan: rows that fill its tiles take class taller of split, and more than half of the last one class tall",
+TEST_CASE("plan: rows that fill its tiles take class tile64 of split, and more than half of the last one class tile32",
           "[runtime][plan]") {
     const auto planned_for = [](attune::DType dtype, std::int64_t queries, std::int64_t head_dim) {
         return planned(problem_of(dtype, 8, 2, queries, 1000, head_dim));
     };
     for (const attune::DType dtype : {attune::DType::f32, attune::DType::bf16, attune::DType::f16})
         for (const std::int64_t head_dim : {128, 72}) {
-            const attune::VariantInfo tall = planned_for(dtype, 8, head_dim), taller = planned_for(dtype, 15, head_dim);
-            if (tall.shape_class != "tall" || taller.shape_class != "taller") continue;  // they are not built
+            const attune::VariantInfo tile32 = planned_for(dtype, 8, head_dim), tile64 = planned_for(dtype, 15, head_dim);
+            if (tile32.shape_class != "tile32" || tile64.shape_class != "tile64") continue;  // they are not built
             for (std::int64_t queries = 3; queries <= 15; queries++) {
                 const attune::VariantInfo v = planned_for(dtype, queries, head_dim);
                 const std::int64_t rows = 4 * queries;
                 const auto padding = [&](std::int64_t tile) { return (tile - rows % tile) % tile; };
-                const bool fills_taller = 10 * padding(tile_of(taller)) <= rows,
-                           fills_tall = 2 * padding(tile_of(tall)) < tile_of(tall);
+                const bool fills_tile64 = 10 * padding(tile_of(tile64)) <= rows,
+                           fills_tile32 = 2 * padding(tile_of(tile32)) < tile_of(tile32);
                 INFO("queries " << queries << ", " << v.name);
                 CHECK(v.schedule == "split");
-                CHECK(v.shape_class == (fills_taller ? "taller" : fills_tall ? "tall" : ""));
+                CHECK(v.shape_class == (fills_tile64 ? "tile64" : fills_tile32 ? "tile32" : ""));
             }
         }
 }
 
-TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows share them", "[runtime][plan]") {
+TEST_CASE("plan: numbers are taken apart for AMX tiles where enough rows share them", "[runtime][plan]") {
     const auto schedule = [&](attune::DType dtype, std::int64_t queries, std::int64_t keys, std::int64_t group = 1,
                               bool tables = false) {
         attune::SdpaProblem problem = problem_of(dtype, 2 * group, 2, queries, keys);
@@ -255,24 +255,24 @@ TEST_CASE("plan: numbers are taken apart for matrix tiles where enough rows shar
         return std::string(planned(problem).schedule);
     };
     using attune::DType;
-    if (schedule(DType::f32, 1024, 1024) != "tiles") {
-        WARN("SKIPPED: no kernels of matrix tiles run here");
+    if (schedule(DType::f32, 1024, 1024) != "amx") {
+        WARN("SKIPPED: no kernels of AMX tiles run here");
         return;
     }
-    CHECK(schedule(DType::f32, 256, 256) == "tiles");
+    CHECK(schedule(DType::f32, 256, 256) == "amx");
     CHECK(schedule(DType::f32, 256, 255) == "prefill");
     CHECK(schedule(DType::f32, 224, 1024) == "prefill");
-    CHECK(schedule(DType::f32, 64, 1024, 4) == "tiles");
+    CHECK(schedule(DType::f32, 64, 1024, 4) == "amx");
     CHECK(schedule(DType::f32, 64, 1024, 3) == "prefill");
-    CHECK(schedule(DType::f32, 512, 512, 1, true) == "tiles");
+    CHECK(schedule(DType::f32, 512, 512, 1, true) == "amx");
     CHECK(schedule(DType::f32, 128, 512, 1, true) == "prefill");
     CHECK(schedule(DType::f32, 4096, 200000) == "prefill");  // parts of 146 MiB
-    CHECK(schedule(DType::f16, 64, 65) == "tiles");
+    CHECK(schedule(DType::f16, 64, 65) == "amx");
     CHECK(schedule(DType::f16, 64, 64) == "prefill");
-    CHECK(schedule(DType::bf16, 64, 1024) == "tiles");
-    CHECK(schedule(DType::bf16, 20, 1024) == "tiles");
-    CHECK(schedule(DType::bf16, 20, 200000) != "tiles");  // 98 MiB
-    CHECK(schedule(DType::bf16, 64, 200000) == "tiles");
+    CHECK(schedule(DType::bf16, 64, 1024) == "amx");
+    CHECK(schedule(DType::bf16, 20, 1024) == "amx");
+    CHECK(schedule(DType::bf16, 20, 200000) != "amx");  // 98 MiB
+    CHECK(schedule(DType::bf16, 64, 200000) == "amx");
 }
 
 TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtime][plan]") {
@@ -306,7 +306,7 @@ TEST_CASE("plan: bounds the scratch of every variant under a mask", "[runtime][p
             SdpaCase c{.query_heads = 4,
                        .key_heads = 2,
                        .queries = queries,
-                       .keys = 2 * chunk_of(v) + 1,
+                       .keys = 2 * kv_block_of(v) + 1,
                        .head_dim = head_dim,
                        .value_dim = value_dim,
                        .causal = attune::Causal::bottom_right};

@@ -12,14 +12,14 @@ using attune::Causal, attune::Score;
 namespace {
 constexpr int cases_of_a_variant = 12;
 
-// A problem that a variant can compute, drawn anew by each call: sizes around its tiles and chunks, and every kind of mask.
+// A problem that a variant can compute, drawn anew by each call: sizes around its tiles and KV blocks, and every kind of mask.
 SdpaCase drawn_case(const attune::VariantInfo &v, Score score, std::mt19937 &random) {
     const auto one_of = [&](std::initializer_list<std::int64_t> all) { return all.begin()[random() % all.size()]; };
-    const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
+    const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v);
     SdpaCase c{.batch = one_of({1, 1, 2, 3}), .key_heads = one_of({1, 2, 5}), .score = score, .seed = unsigned(random())};
     c.query_heads = c.key_heads * one_of({1, 1, 4});
     c.queries = one_of({1, 2, 7, tile, tile + 1, 3 * tile - 1, 64, 65, 130});
-    c.keys = one_of({1, 30, 64, 65, chunk, chunk + 1, 3 * chunk - 1, 1000});
+    c.keys = one_of({1, 30, 64, 65, kv_block, kv_block + 1, 3 * kv_block - 1, 1000});
     c.head_dim = v.head_dim ? v.head_dim : one_of({1, 7, 17, 40, 64, 96, 130});
     c.value_dim = v.head_dim ? v.head_dim : one_of({1, 9, 16, 33, 64, 80, 129});
     if (v.head_dim == 0 && random() % 4 == 0) {  // what is held of each key counts for most

@@ -96,7 +96,7 @@ TEST_CASE("bad additive backward: what must be given, and options", "[additive_b
     additive_backward("w_score", {"7", "8"}, [](A &c) { c.options.w_score.extent[0] = 8; });
     additive_backward("w_key", {"6", "7"}, [](A &c) { c.options.w_key.extent[0] = 6, c.options.b_key.extent[0] = 6; });
     additive_backward("variant", {"sdpa_backward"},
-                      [](A &c) { c.options.attention.variant = "sdpa_backward_f32_dany_zen4_tiles_plain"; });
+                      [](A &c) { c.options.attention.variant = "sdpa_backward_f32_dany_zen4_blocked_plain"; });
     refuses<A>(unsupported, "query", {"bf16"}, [](A &c) { c.query.dtype = DType::bf16; });
     for (unsigned wanted : {0u, 1u, 0x88u}) {
         A c;

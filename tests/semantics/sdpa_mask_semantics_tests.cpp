@@ -100,7 +100,7 @@ TEST_CASE("sdpa: masks compose by and", "[sdpa][semantics]") {
     CHECK(picture(4, 4, {.window = {2, 1}, .valid_lens = {per_query, {1, 4}}}) == Rows{"11..", "....", "1...", ".11."});
 }
 
-TEST_CASE("sdpa: rows of every length of causal at sizes over tiles and chunks", "[sdpa][semantics]") {
+TEST_CASE("sdpa: rows of every length of causal at sizes over tiles and KV blocks", "[sdpa][semantics]") {
     const std::int64_t queries = 150, keys = 300;
     const Rows rows = picture(queries, keys, {.causal = Causal::bottom_right});
     for (std::int64_t i = 0; i < queries; i++) {

@@ -146,10 +146,10 @@ TEST_CASE("variable_length: the same bits by every variant that is forced", "[va
     attune::Context context({.threads = 2});
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         const auto [head_dim, value_dim] = head_size(v);
-        const std::int32_t tile = tile_of(v), chunk = chunk_of(v);
+        const std::int32_t tile = tile_of(v), kv_block = kv_block_of(v);
         check_packed<decltype(zero)>(context,
                                      {.queries = {tile, 1, 0, tile + 1, 3},
-                                      .keys = {chunk + 1, 2 * chunk, 5, tile + 1, 0},
+                                      .keys = {kv_block + 1, 2 * kv_block, 5, tile + 1, 0},
                                       .head_dim = head_dim,
                                       .value_dim = value_dim},
                                      {.causal = Causal::bottom_right, .variant = v.name});

@@ -56,7 +56,7 @@ template<typename T> void check_backward(attune::Context &context, const SdpaBac
         if (!fits(v, c.forward)) continue;
         SdpaBackwardArrays<T> a(clean);
         const attune::Status status = a.run(context, v.name);
-        INFO(v.name << "  " << v.numbers << "  " << status.message());
+        INFO(v.name << "  " << v.parameters << "  " << status.message());
         CHECK(status.ok());
         if (status.ok()) CHECK(defect(a, expected) == "");
         ran++;

@@ -13,7 +13,7 @@ namespace attune_test {
 
 // The error against the reference, in the maximum and in the mean, is at most twice that of the plain computation in the
 // same type, plus a floor for the cases where the plain computation is exact or lucky (one key, equal keys, a sum of two).
-// There a weight still carries about one rounding each of: scale times log2(e), 2^x, the chunk's scale, the product with
+// There a weight still carries about one rounding each of: scale times log2(e), 2^x, the KV block's scale, the product with
 // the value, the quotient. Four units of the largest (for the mean: of the mean) reference value cover them: epsilon is
 // two half-units, so each rounding may cost all of its half-unit.
 inline constexpr double rounding_floor = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The variants that run on this machine, and sizes that are awkward for each: made from its own numbers.
+// The variants that run on this machine, and sizes that are awkward for each: made from its own parameters.
 #pragma once
 #include "attune/variants.h"
 #include "tests/support/catch.h"
@@ -30,8 +30,8 @@ inline bool tests_all() {
 }
 
 // Whether another variant is the same but for its head size, and stands for this one in the tests of masks, options, layouts,
-// bits and memory: that of 64, or of the smallest size. Those around tiles and chunks are of all, with scripts/test --all every
-// test.
+// bits and memory: that of 64, or of the smallest size. Those around tiles and KV blocks are of all, with scripts/test --all
+// every test.
 inline bool another_stands_for(const attune::VariantInfo &v) {
     if (tests_all() || v.head_dim == 0 || v.head_dim == 64) return false;
     return std::ranges::any_of(attune::variants(), [&](const attune::VariantInfo &other) {
@@ -53,7 +53,7 @@ void for_each_variant_of(std::string_view op, const std::vector<std::string_view
         if (!v.runs_here || !v.dispatched || v.op != op) continue;
         if (sizes == HeadSizes::one && another_stands_for(v)) continue;
         if (std::find(kinds.begin(), kinds.end(), v.kind) == kinds.end()) continue;
-        INFO(v.name << "  " << v.numbers);
+        INFO(v.name << "  " << v.parameters);
         CHECK(((attune::dtype_of<Types>() == v.dtype) || ...));
         (void)((attune::dtype_of<Types>() == v.dtype && (f(v, Types{}), true)) || ...);
         ran++;
@@ -75,9 +75,9 @@ template<typename F> void for_each_wide_variant(std::string_view op, const std::
     for_each_variant_of<float, double>(op, kinds, HeadSizes::one, f);
 }
 
-// The number called `name` in "chunk=128 tile_q=64 ...".
-inline int number_of(const attune::VariantInfo &v, std::string_view name, int otherwise) {
-    const std::string key = " " + std::string(name) + "=", all = " " + std::string(v.numbers);
+// The parameter called `name` in "kv_block=128 tile_q=64 ...".
+inline int parameter_of(const attune::VariantInfo &v, std::string_view name, int otherwise) {
+    const std::string key = " " + std::string(name) + "=", all = " " + std::string(v.parameters);
     const auto at = all.find(key);
     if (at == all.npos) return otherwise;
     int found = otherwise;
@@ -87,14 +87,15 @@ inline int number_of(const attune::VariantInfo &v, std::string_view name, int ot
 // Of linear and batch_dot: variants whose weights are not packed for other rows, and of linear take whole blocks; and how many
 // columns a class takes multiples of: 256 bytes of sums, or 512.
 inline bool is_for_few_rows(const attune::VariantInfo &v) {
-    return number_of(v, "tile_rows", 0) == 1 || number_of(v, "few", 0) == 1;
+    return parameter_of(v, "tile_rows", 0) == 1 || parameter_of(v, "few_rows", 0) == 1;
 }
-inline int columns_of_whole(const attune::VariantInfo &v) {
-    return (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "whole_wide_row" ? 2 : 1);
+inline bool takes_full_tiles(const attune::VariantInfo &v) { return v.shape_class.find("full_tile") != std::string_view::npos; }
+inline int columns_of_full_tiles(const attune::VariantInfo &v) {
+    return (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "rows1_full_tile_pairs" ? 2 : 1);
 }
-// The root schedule has no numbers of its own; these are the algorithm's defaults.
-inline int chunk_of(const attune::VariantInfo &v) { return number_of(v, "chunk", 128); }
-inline int tile_of(const attune::VariantInfo &v) { return number_of(v, "tile_q", 1); }
+// The root schedule has no parameters of its own; these are the algorithm's defaults.
+inline int kv_block_of(const attune::VariantInfo &v) { return parameter_of(v, "kv_block", 128); }
+inline int tile_of(const attune::VariantInfo &v) { return parameter_of(v, "tile_q", 1); }
 
 inline std::vector<std::int64_t> sorted_sizes(std::vector<std::int64_t> sizes) {
     std::sort(sizes.begin(), sizes.end());
@@ -107,8 +108,9 @@ inline std::vector<std::int64_t> awkward_queries(const attune::VariantInfo &v) {
     return sorted_sizes({1, 2, 13, 37, tile - 1, tile, tile + 1, 2 * tile - 1});
 }
 inline std::vector<std::int64_t> awkward_keys(const attune::VariantInfo &v) {
-    const int chunk = chunk_of(v), tile = number_of(v, "key_tile", 4);
-    return sorted_sizes({1, tile - 1, tile + 1, 31, 61, chunk - 1, chunk, chunk + 1, 2 * chunk - 1, 3 * chunk + 5});
+    const int kv_block = kv_block_of(v), tile = parameter_of(v, "key_tile", 4);
+    return sorted_sizes(
+        {1, tile - 1, tile + 1, 31, 61, kv_block - 1, kv_block, kv_block + 1, 2 * kv_block - 1, 3 * kv_block + 5});
 }
 
 // Every number of queries and every number of keys, in pairs that change on every round.
@@ -134,12 +136,12 @@ inline std::pair<std::int64_t, std::int64_t> head_size(const attune::VariantInfo
                            : std::pair<std::int64_t, std::int64_t>(17, 21);
 }
 
-// Calls f(case) for rows and keys around tiles and chunks and for `last`, four query heads on two key heads.
+// Calls f(case) for rows and keys around tiles and KV blocks and for `last`, four query heads on two key heads.
 template<typename F>
 void for_each_small_case(const attune::VariantInfo &v, unsigned seed, std::pair<std::int64_t, std::int64_t> last, const F &f) {
     const auto [head_dim, value_dim] = head_size(v);
-    const std::int64_t tile = tile_of(v), chunk = chunk_of(v);
-    for (const auto &[queries, keys] : {std::pair(std::int64_t(1), chunk + 5), {6, 9}, {tile + 1, chunk + 3}, last})
+    const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v);
+    for (const auto &[queries, keys] : {std::pair(std::int64_t(1), kv_block + 5), {6, 9}, {tile + 1, kv_block + 3}, last})
         f(SdpaCase{.query_heads = 4,
                    .key_heads = 2,
                    .queries = queries,

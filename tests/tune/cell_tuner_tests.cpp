@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The search for the numbers of one variant, on a machine that is made up (fake_worker.py): what is tried, recorded and said
+// The search for the parameters of one variant, on a machine that is made up (fake_worker.py): what is tried, recorded and said
 // where the machine is busy, the shapes are many, or the time is short.
 #include "temporary.h"
 #include "tests/support/catch.h"
@@ -43,7 +43,7 @@ public:
     CellResult tune(double seconds) {
         GeneratorProgram program{.program = folder_ / "fake_generator.sh",
                                  .generator = "masked_softmax",
-                                 .params = {},
+                                 .parameters = {},
                                  .target = "x86-64-linux",
                                  .dtype = "float32",
                                  .algorithm = "",
@@ -80,13 +80,13 @@ public:
     }
     std::string table(const CellResult &result) const { return table_of({{cell_, result, in_use, "", {}}}); }
 
-    const Numbers in_use{{"block", 64}, {"task_rows", 16}};
+    const Parameters in_use{{"block", 64}, {"task_rows", 16}};
     Cell cell_;
     TemporaryFolder folder_;
 
 private:
     static constexpr const char *six_points = R"({"schema": 1, "op": "masked_softmax", "spaces": [{"schedules": ["rows"],
-      "knobs": {"block": {"values": [16, 32, 64], "stage": 1}, "task_rows": {"values": [4, 16], "stage": 1}}}]})";
+      "parameters": {"block": {"values": [16, 32, 64], "stage": 1}, "task_rows": {"values": [4, 16], "stage": 1}}}]})";
     Space space_;
 };
 
@@ -102,7 +102,7 @@ TEST_CASE("tuning: a search finds the quickest, and is believed by its records",
     const CellResult result = cell.tune(300);
     INFO(cell.table(result));
     CHECK(result.complete);
-    CHECK(result.chosen == Numbers{{"block", 16}, {"task_rows", 4}});
+    CHECK(result.chosen == Parameters{{"block", 16}, {"task_rows", 4}});
     REQUIRE(result.gain);
     CHECK(result.gain->value == Approx(1.25 / (16 / 64.0 + 4 / 64.0)));
     const std::size_t timed = cell.records_of("timed");
@@ -112,8 +112,8 @@ TEST_CASE("tuning: a search finds the quickest, and is believed by its records",
     CHECK(cell.records_of("timed") == timed);
 }
 
-// The numbers in use take 1.25 units, all others less: of a machine that makes 1.2 / units of all products they are beyond the
-// peak.
+// The parameters in use take 1.25 units, all others less: of a machine that makes 1.2 / units of all products they are beyond
+// the peak.
 TEST_CASE("tuning: what is quicker than the peak of a busy machine is not measured, and tried again", "[tune]") {
     FakeCell cell;
     cell.machine(R"({"products": 1.2, "foreign_load": 0.7})");
@@ -129,14 +129,14 @@ TEST_CASE("tuning: what is quicker than the peak of a busy machine is not measur
     CHECK(quiet.gain);
 }
 
-TEST_CASE("tuning: what is quicker than a quiet machine is rejected, unless the numbers in use are", "[tune]") {
+TEST_CASE("tuning: what is quicker than a quiet machine is rejected, unless the parameters in use are", "[tune]") {
     FakeCell cell;
     cell.machine(R"({"products": 1.2, "foreign_load": 0.01})");
     const CellResult result = cell.tune(300);
     CHECK(count_of(result, "rejected") > 2);
     CHECK(count_of(result, "rejected") == cell.records_of("rejected"));
     FakeCell other;
-    other.machine(R"({"products": 1.3, "foreign_load": 0.01})");  // 1.04 by numbers that are known to be right
+    other.machine(R"({"products": 1.3, "foreign_load": 0.01})");  // 1.04 by parameters that are known to be right
     CHECK(count_of(other.tune(300), "rejected") == 0);
 }
 

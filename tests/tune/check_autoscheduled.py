@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 program, build = sys.argv[1:3]
-CONTENDERS = ["in use=prefill", "Mullapudi2016=mullapudi2016 chunk=128", "Adams2019=adams2019 chunk=128"]
+CONTENDERS = ["in use=prefill", "Mullapudi2016=mullapudi2016 kv_block=128", "Adams2019=adams2019 kv_block=128"]
 
 
 def compare(folder, contenders):
@@ -30,7 +30,7 @@ with tempfile.TemporaryDirectory() as name:
         label = contender.split("=")[0]
         assert " to " in rows[label], f"{label} was not timed: {rows[label]}"
     # One that cannot be made is a failure of the command, which prints the others all the same.
-    done, rows = compare(folder, [CONTENDERS[0], "stale=prefill chunk=100 tile_q=64 key_tile=8 channel_tile=4"])
-    assert done.returncode == 1 and "stale: chunk is 100, must be a multiple" in done.stderr, done
+    done, rows = compare(folder, [CONTENDERS[0], "stale=prefill kv_block=100 tile_q=64 key_tile=8 channel_tile=4"])
+    assert done.returncode == 1 and "stale: kv_block is 100, must be a multiple" in done.stderr, done
     assert " to " in rows["in use"], done.stdout
 print("autoschedulers' baselines: made, right and timed")

@@ -17,8 +17,8 @@ KEY = {"target": "zen4", "hardware": "made up", "algorithm": "", "halide": "21.0
 
 def record(block, task_rows, prefetch_rows):
     ratio = 0.8 + 0.1 * abs(math.log2(task_rows / 16)) + 0.05 * abs(math.log2(block / 32)) + 0.02 * prefetch_rows
-    numbers = {"block": block, "task_rows": task_rows, "prefetch_rows": prefetch_rows}
-    return {"key": KEY, "numbers": numbers, "verdict": "timed", "reason": "",
+    parameters = {"block": block, "task_rows": task_rows, "prefetch_rows": prefetch_rows}
+    return {"key": KEY, "parameters": parameters, "verdict": "timed", "reason": "",
             "ratios": [ratio], "seconds": 1e-3, "error_ratio": 0.5, "object": "", "foreign_load": 0.0, "when": ""}
 
 

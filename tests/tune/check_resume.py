@@ -19,7 +19,7 @@ SHAPES = "name,op,dtype,b,h,q,k\nsmall,masked_softmax,f32,1,4,64,256\n"
 
 def command(folder, minutes):
     return [program, "tune", "masked_softmax", "--build", build, "--time", str(minutes), "--shapes", folder + "/shapes.csv",
-            "--records", folder + "/records.jsonl", "--out", folder + "/numbers", "--jobs", "1"]
+            "--records", folder + "/records.jsonl", "--out", folder + "/parameters", "--jobs", "1"]
 
 
 def complete_records(folder):
@@ -69,7 +69,7 @@ def main():
         assert last.returncode == 0, last.stderr
         assert "masked_softmax_f32" in last.stdout, last.stdout
         records = complete_records(folder)
-        keys = [json.dumps([record["key"], record["numbers"]], sort_keys=True) for record in records]
+        keys = [json.dumps([record["key"], record["parameters"]], sort_keys=True) for record in records]
         assert len(keys) == len(set(keys)), "a candidate was measured twice"
         time.sleep(0.5)
         left = [name for name in os.listdir("/proc") if name.isdigit() and folder in command_line(name)]

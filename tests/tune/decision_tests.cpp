@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When numbers replace others: by an interval over processes, never by a median alone.
+// When parameters replace others: by an interval over processes, never by a median alone.
 #include "tests/support/catch.h"
 #include "tools/tune/decision.h"
 #include "tools/tune/finalists.h"
@@ -51,12 +51,12 @@ TEST_CASE("tune: Student's interval covers what it claims to", "[tune]") {
 }
 
 TEST_CASE("tune: of finalists that are alike the one of the least error wins", "[tune]") {
-    const auto finalist = [](int chunk, double gain, double error) {
-        return Finalist{{{"chunk", chunk}}, {gain, gain - 0.005, gain + 0.005, 6}, error};
+    const auto finalist = [](int kv_block, double gain, double error) {
+        return Finalist{{{"kv_block", kv_block}}, {gain, gain - 0.005, gain + 0.005, 6}, error};
     };
     const std::vector<Finalist> alike = {finalist(64, 1.100, 0.9), finalist(128, 1.095, 0.5), finalist(256, 1.02, 0.1)};
     REQUIRE(winner(alike));
-    CHECK(winner(alike)->numbers.at("chunk") == 128);
+    CHECK(winner(alike)->parameters.at("kv_block") == 128);
     CHECK(winner({finalist(64, 1.012, 0.1)}) == nullptr);
     CHECK(winner({}) == nullptr);
 }

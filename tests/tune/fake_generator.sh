@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # A program that makes kernels at once: fake.o beside it, with the arguments behind it, so that each has code of its own.
-# Numbers that the file `slow` holds take for ever.
+# Parameters that the file `slow` holds take for ever.
 arguments=$*
 while [ $# -gt 0 ]; do
   case $1 in

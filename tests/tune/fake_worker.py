@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A worker of the tuner on a machine that is made up: every answer follows from the numbers and from the file
+"""A worker of the tuner on a machine that is made up: every answer follows from the parameters and from the file
 ATTUNE_FAKE_MACHINE.
 
 The machine is JSON: "sleep" seconds of a process, "foreign_load", and "products", the share of all products that the machine
@@ -18,8 +18,8 @@ for candidate in job["candidates"]:
     if job["mode"] == "check":
         print(json.dumps({"id": candidate["id"], "right": True, "error_ratio": 0.5}))
         continue
-    numbers = dict(word.split("=") for word in candidate["numbers"].split())
-    units = int(numbers["block"]) / 64 + int(numbers["task_rows"]) / 64
+    parameters = dict(word.split("=") for word in candidate["parameters"].split())
+    units = int(parameters["block"]) / 64 + int(parameters["task_rows"]) / 64
     print(json.dumps({"id": candidate["id"], "seconds": [1e-3 * units] * job["rounds"]}))
     print(json.dumps({"id": candidate["id"], "products": machine.get("products", 0) / units}))
 if job["mode"] == "time":

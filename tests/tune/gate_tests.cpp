@@ -19,7 +19,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json candidate(const std::string &symbol) {
-    return {{"id", symbol}, {"object", ATTUNE_WRONG_CANDIDATES_FILE}, {"symbol", symbol}, {"numbers", "chunk=16 tile_q=8"}};
+    return {
+        {"id", symbol}, {"object", ATTUNE_WRONG_CANDIDATES_FILE}, {"symbol", symbol}, {"parameters", "kv_block=16 tile_q=8"}};
 }
 Json job(const std::vector<std::string> &symbols) {
     Json candidates = Json::array();

@@ -26,13 +26,13 @@ TEST_CASE("generators: those of the tree that a program was built in", "[tune]")
                            linear = all.program("linear_packed", "f32", "generic");
     CHECK(std::filesystem::exists(cosine.program));
     CHECK(cosine.generator == "sdpa");
-    CHECK(cosine.params == std::vector<std::string>{"pair=cosine"});
+    CHECK(cosine.parameters == std::vector<std::string>{"pair=cosine"});
     CHECK(cosine.dtype == "float64");
     CHECK(cosine.target == "x86-64-linux");
     CHECK(cosine.attention);
     CHECK(cosine.halide == "21.0.0");
     CHECK(sdpa.program == cosine.program);
-    CHECK(sdpa.params.empty());
+    CHECK(sdpa.parameters.empty());
     CHECK(sdpa.dtype == "bfloat16");
     CHECK(contains(sdpa.target, "avx512_skylake"));
     CHECK(sdpa.algorithm == cosine.algorithm);
@@ -40,7 +40,7 @@ TEST_CASE("generators: those of the tree that a program was built in", "[tune]")
     CHECK(!linear.attention);
     CHECK(linear.algorithm.size() == 16);
     CHECK(linear.algorithm != sdpa.algorithm);
-    CHECK(std::filesystem::exists(all.numbers_file("cosine", "generic")));
+    CHECK(std::filesystem::exists(all.parameters_file("cosine", "generic")));
     CHECK(std::filesystem::exists(all.schedules() + "/targets.json"));
     CHECK(all.like("cosine") == "cosine");
     CHECK_FALSE(all.is_users("cosine"));
@@ -64,20 +64,20 @@ TEST_CASE("generators: what is wrong is said", "[tune]") {
     CHECK(contains(error_of([&] { Generators::find("sdpa", folder / ""); }), "another version"));
 }
 
-TEST_CASE("generators: of a user's attention, numbers are those of sdpa", "[tune]") {
+TEST_CASE("generators: of a user's attention, parameters are those of sdpa", "[tune]") {
     const TemporaryFolder folder;
     folder.write("attune_generators.json",
                  R"({"schema": 1, "halide": "21.0.0", "cmake": "false", "config": "", "source_dir": "/none",
       "targets": {"generic": "x86-64-linux"},
       "programs": {"mine.generator": {"file": "/none/mine.generator", "sources": []}},
-      "ops": {"mine": {"program": "mine.generator", "generator": "sdpa", "params": [], "attention": true, "like": "sdpa",
+      "ops": {"mine": {"program": "mine.generator", "generator": "sdpa", "parameters": [], "attention": true, "like": "sdpa",
                        "module": {"target": "mine_tune", "file": "/none/libmine_tune.so"}}}})");
     const Generators all = Generators::find("mine", folder / "");
     CHECK(all.like("mine") == "sdpa");
     CHECK(all.is_users("mine"));
     CHECK(all.tunable() == "mine");
     CHECK(all.space_file("mine") == "/none/schedules/sdpa/space.json");
-    CHECK(contains(error_of([&] { all.numbers_file("mine", "generic"); }), "--out: "));
+    CHECK(contains(error_of([&] { all.parameters_file("mine", "generic"); }), "--out: "));
     // A build that fails is the machine's error.
     CHECK_THROWS_AS(all.program("mine", "f32", "generic"), program::MachineError);
     CHECK_THROWS_AS(all.module("mine"), program::MachineError);

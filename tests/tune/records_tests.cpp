@@ -10,7 +10,7 @@
 namespace attune::tune {
 namespace {
 
-Record example(int chunk = 64) {
+Record example(int kv_block = 64) {
     Record record;
     record.key = {"zen4",
                   "AMD EPYC, \"2\" cores",
@@ -28,9 +28,9 @@ Record example(int chunk = 64) {
                   10,
                   11,
                   "1x8",
-                  "chunk=64",
+                  "kv_block=64",
                   true};
-    record.numbers = {{"chunk", chunk}, {"tile_q", 16}};
+    record.parameters = {{"kv_block", kv_block}, {"tile_q", 16}};
     record.verdict = "timed";
     record.ratios = {0.1, 1.0 / 3, 0.97};
     record.seconds = 1.25e-3;
@@ -141,7 +141,7 @@ TEST_CASE("processes that append to one file lose no record", "[tune]") {
         CHECK(status == 0);
     }
     std::vector<int> times(writers * each);
-    for (const Record &record : read_records(file)) times.at(std::size_t(record.numbers.at("chunk")))++;
+    for (const Record &record : read_records(file)) times.at(std::size_t(record.parameters.at("kv_block")))++;
     CHECK(times == std::vector<int>(writers * each, 1));
 }
 

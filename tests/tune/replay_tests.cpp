@@ -14,27 +14,27 @@ namespace attune::tune {
 namespace {
 using nlohmann::json;
 
-Record record_of(const Numbers &numbers, double ratio) {
+Record record_of(const Parameters &parameters, double ratio) {
     Record record;
     record.key.target = "zen4", record.key.op = "masked_softmax", record.key.dtype = "f32", record.key.schedule = "rows";
     record.key.shape = "512x512", record.key.baseline = "block=16 task_rows=2";
-    record.numbers = numbers, record.verdict = "timed";
+    record.parameters = parameters, record.verdict = "timed";
     record.ratios = {ratio + 0.01, ratio, 7 * ratio};  // of which the median counts
     return record;
 }
 
-double ratio_of(const Numbers &n) {
+double ratio_of(const Parameters &n) {
     return 0.8 + 0.1 * std::abs(std::log2(n.at("task_rows") / 16.0)) + 0.05 * std::abs(std::log2(n.at("block") / 32.0)) +
            0.02 * n.at("prefetch_rows");
 }
 
 // Every point of the space of masked_softmax, but for those that `without` says.
-std::string recorded(const TemporaryFolder &folder, const Numbers &without = {}) {
+std::string recorded(const TemporaryFolder &folder, const Parameters &without = {}) {
     const Space space = Space::read(std::string(ATTUNE_SCHEDULES) + "/masked_softmax/space.json", "masked_softmax", "rows", "",
                                     {16, 32, 4, 4, 32 << 10, 1 << 20, 0, false});
     std::string lines;
-    for (const Numbers &numbers : space.all())
-        if (numbers != without) lines += json_of(record_of(numbers, ratio_of(numbers))).dump() + "\n";
+    for (const Parameters &parameters : space.all())
+        if (parameters != without) lines += json_of(record_of(parameters, ratio_of(parameters))).dump() + "\n";
     return folder.write("records.jsonl", lines);
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("a replayed search says how far it is from the best of all records", "
         CHECK(line.at("recorded") == 56);
         CHECK(line.at("missing") == 0);
         CHECK(line.at("start") == "block=16 prefetch_rows=0 task_rows=2");
-        CHECK(line.at("best").at("numbers") == "block=32 prefetch_rows=0 task_rows=16");
+        CHECK(line.at("best").at("parameters") == "block=32 prefetch_rows=0 task_rows=16");
         CHECK(line.at("best").at("ratio").get<double>() == Approx(0.81));
         const auto regret = line.at("regret").get<std::vector<double>>();
         CHECK(regret.front() == Approx((ratio_of({{"block", 16}, {"prefetch_rows", 0}, {"task_rows", 2}}) + 0.01) / 0.81));
@@ -69,7 +69,7 @@ TEST_CASE("a replayed search says how far it is from the best of all records", "
 
 TEST_CASE("a replayed search counts what no record has, and starts where the seed says", "[tune]") {
     const TemporaryFolder folder;
-    const Numbers best{{"block", 32}, {"prefetch_rows", 0}, {"task_rows", 16}};
+    const Parameters best{{"block", 32}, {"prefetch_rows", 0}, {"task_rows", 16}};
     const auto lines = replayed({recorded(folder, best), ATTUNE_SCHEDULES, "exhaustive", 1, 100});
     CHECK(lines.at(0).at("missing") == 1);
     CHECK(lines.at(0).at("regret").size() == 55);
@@ -87,7 +87,7 @@ TEST_CASE("a replayed search counts what no record has, and starts where the see
 
 TEST_CASE("rejected candidates cost a replayed search one each", "[tune]") {
     const TemporaryFolder folder;
-    const Numbers best{{"block", 32}, {"prefetch_rows", 0}, {"task_rows", 16}};
+    const Parameters best{{"block", 32}, {"prefetch_rows", 0}, {"task_rows", 16}};
     recorded(folder, best);
     Record record = record_of(best, 1);
     record.verdict = "rejected", record.reason = "out: element 3", record.ratios.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is said of a tuned cell: numbers, gain and where they come from agree, wherever the search began.
+// What is said of a tuned cell: parameters, gain and where they come from agree, wherever the search began.
 #include "tests/support/catch.h"
 #include "tools/tune/report.h"
 
@@ -7,12 +7,12 @@ using namespace attune::tune;
 
 namespace {
 
-const Numbers shipped{{"chunk", 64}, {"fetch", 0}, {"tile", 8}}, others{{"chunk", 32}, {"fetch", 0}, {"tile", 4}},
-    best{{"chunk", 128}, {"fetch", 1}, {"tile", 8}};
+const Parameters shipped{{"kv_block", 64}, {"fetch", 0}, {"tile", 8}}, others{{"kv_block", 32}, {"fetch", 0}, {"tile", 4}},
+    best{{"kv_block", 128}, {"fetch", 1}, {"tile", 8}};
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-// Of a search from other numbers that found `best`, 1.3 times as quick as these.
+// Of a search from other parameters that found `best`, 1.3 times as quick as these.
 CellReport from_others(std::optional<Gain> over_in_use) {
     CellReport report{{}, {}, shipped, "generic", over_in_use};
     report.cell.variant = "sdpa_f32_d64_made_up_prefill_long";
@@ -25,7 +25,7 @@ CellReport from_others(std::optional<Gain> over_in_use) {
 
 }  // namespace
 
-TEST_CASE("report: a gain over the numbers that a search began from replaces nothing by itself", "[tune]") {
+TEST_CASE("report: a gain over the parameters that a search began from replaces nothing by itself", "[tune]") {
     for (const std::optional<Gain> &over : {std::optional<Gain>(), std::optional(Gain{1.005, 0.99, 1.02, 6})}) {
         const CellReport report = from_others(over);
         CHECK_FALSE(report.gain());
@@ -39,19 +39,19 @@ TEST_CASE("report: a gain over the numbers that a search began from replaces not
     }
 }
 
-TEST_CASE("report: what replaces the numbers in use is written with its gain over them", "[tune]") {
+TEST_CASE("report: what replaces the parameters in use is written with its gain over them", "[tune]") {
     const CellReport report = from_others(Gain{1.125, 1.1, 1.15, 6});
     REQUIRE(report.gain());
     CHECK(report.now() == best);
     CHECK(report.seconds_in_use() == Approx(1.125));
-    CHECK(how_found(report) ==
-          "best of 2 candidates from the numbers of generic, 1.125 (1.100 to 1.150) of the speed of chunk=64 fetch=0 tile=8");
+    CHECK(how_found(report) == "best of 2 candidates from the parameters of generic, 1.125 (1.100 to 1.150) of the speed of "
+                               "fetch=0 kv_block=64 tile=8");
     const std::string table = table_of({report});
     CHECK(contains(table, text_of(best) + "  1.125 (1.100 to 1.150)"));
     CHECK_FALSE(contains(table, "unchanged"));
 }
 
-TEST_CASE("report: numbers of another target that nothing beats may replace those in use", "[tune]") {
+TEST_CASE("report: parameters of another target that nothing beats may replace those in use", "[tune]") {
     CellReport report = from_others(Gain{1.125, 1.1, 1.15, 6});
     report.result.chosen = others, report.result.gain.reset(), report.result.finalists.clear();
     CHECK(report.now() == others);
@@ -72,7 +72,7 @@ TEST_CASE("report: what was not tried is not said to be slower", "[tune]") {
     report.result.loudest = 0.5, report.result.shapes_left_out = "3 of 4 shapes", report.result.inert = {"fetch"};
     for (const char *line : {": other programs took up to 0.50 cores", ": not timed: 3 of 4 shapes", ": fetch never changed"})
         CHECK(contains(table_of({report}), report.cell.variant + line));
-    report.result.not_tried = "the time was up: the numbers in use were not checked in 3 s";
+    report.result.not_tried = "the time was up: the parameters in use were not checked in 3 s";
     CHECK(contains(table_of({report}), "unchanged: the time was up"));
 }
 

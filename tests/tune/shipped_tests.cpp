@@ -35,7 +35,7 @@ TEST_CASE("gate: what ships passes", "[tune]") {
         const attune::tune::GateJob job{
             .variant = std::string(v.name), .shapes = {small_shape(v)}, .threads = 2, .expected = {}};
         const attune::tune::Judgement judged = judge_candidate(job, [&](const std::string &text) { last = text; });
-        INFO(v.name << " " << v.numbers << ": " << judged.reason << " at " << last);
+        INFO(v.name << " " << v.parameters << ": " << judged.reason << " at " << last);
         CHECK(judged.right);
         CHECK(judged.error_ratio <= 1);
         passed++;

@@ -11,11 +11,11 @@
 namespace attune::tune {
 namespace {
 
-Space space_of(const std::string &knobs, const std::string &constraints = "[]") {
+Space space_of(const std::string &parameters, const std::string &constraints = "[]") {
     const TemporaryFolder folder;
     const std::string file =
-        folder.write("space.json", R"({"schema": 1, "op": "dot", "spaces": [{"schedules": ["tiles"], "knobs": )" + knobs +
-                                       ", \"constraints\": " + constraints + "}]}");
+        folder.write("space.json", R"({"schema": 1, "op": "dot", "spaces": [{"schedules": ["tiles"], "parameters": )" +
+                                       parameters + ", \"constraints\": " + constraints + "}]}");
     return Space::read(file, "dot", "tiles", "", {16, 32, 4, 4, 32 << 10, 1 << 20, 64, false});
 }
 
@@ -24,21 +24,21 @@ Space example() {
                         "c": {"values": [16, 32, 64, 128, 256], "stage": 2}, "d": {"values": [0, 1, 2], "stage": 3}})",
                     R"([{"for": "sums", "need": "a * b", "of": "registers"}, {"multiple": "c", "of": "a"}])");
 }
-const Numbers start{{"a", 1}, {"b", 1}, {"c", 16}, {"d", 0}};
+const Parameters start{{"a", 1}, {"b", 1}, {"c", 16}, {"d", 0}};
 
 // Its minimum is where a is 8, b 4, c 128 and d 1.
-double bowl(const Numbers &n) {
+double bowl(const Parameters &n) {
     auto off = [&](const char *name, double best) { return std::pow(std::log2((n.at(name) + 0.1) / (best + 0.1)), 2); };
     return 0.5 + 0.01 * (off("a", 8) + off("b", 4) + off("c", 128) + off("d", 1));
 }
 
-using Measure = std::function<Outcome(const Numbers &)>;
+using Measure = std::function<Outcome(const Parameters &)>;
 
 // Everything that a strategy asks, until it has no more to ask; outcomes are told in another order than they were asked.
-std::vector<Numbers> drive(Strategy &strategy, const Measure &measure, std::size_t at_most = 7) {
-    std::vector<Numbers> asked;
+std::vector<Parameters> drive(Strategy &strategy, const Measure &measure, std::size_t at_most = 7) {
+    std::vector<Parameters> asked;
     for (;;) {
-        std::vector<Numbers> batch = strategy.propose(at_most);
+        std::vector<Parameters> batch = strategy.propose(at_most);
         if (batch.empty()) return asked;
         CHECK(batch.size() <= at_most);
         asked.insert(asked.end(), batch.begin(), batch.end());
@@ -49,7 +49,7 @@ std::vector<Numbers> drive(Strategy &strategy, const Measure &measure, std::size
 
 TEST_CASE("strategies ask for legal points, the seeds first, none of them twice", "[tune]") {
     const Space space = example();
-    const std::vector<Numbers> seeds = {start, {{"a", 4}, {"b", 4}, {"c", 64}, {"d", 2}}};
+    const std::vector<Parameters> seeds = {start, {{"a", 4}, {"b", 4}, {"c", 64}, {"d", 2}}};
     for (const std::string &name : strategy_names()) {
         for (const std::size_t at_most : {1, 3, 1000}) {
             CAPTURE(name, at_most);
@@ -58,8 +58,8 @@ TEST_CASE("strategies ask for legal points, the seeds first, none of them twice"
             REQUIRE(asked.size() >= 2);
             CHECK(asked[0] == seeds[0]);
             CHECK(asked[1] == seeds[1]);
-            CHECK(std::set<Numbers>(asked.begin(), asked.end()).size() == asked.size());
-            for (const Numbers &numbers : asked) CHECK(space.why_not(numbers) == "");
+            CHECK(std::set<Parameters>(asked.begin(), asked.end()).size() == asked.size());
+            for (const Parameters &parameters : asked) CHECK(space.why_not(parameters) == "");
             CHECK(strategy->propose(5).empty());
             if (name == "random" || name == "exhaustive") CHECK(asked.size() == space.all().size());
         }
@@ -72,19 +72,20 @@ TEST_CASE("searches find the bottom of a bowl with a part of the space", "[tune]
         CAPTURE(name);
         const auto asked = drive(*make_strategy(name, space, {start}, 1), bowl);
         CHECK(asked.size() < space.all().size());
-        const Numbers best = *std::min_element(asked.begin(), asked.end(), [](auto &a, auto &b) { return bowl(a) < bowl(b); });
-        CHECK(best == Numbers{{"a", 8}, {"b", 4}, {"c", 128}, {"d", 1}});
+        const Parameters best =
+            *std::min_element(asked.begin(), asked.end(), [](auto &a, auto &b) { return bowl(a) < bowl(b); });
+        CHECK(best == Parameters{{"a", 8}, {"b", 4}, {"c", 128}, {"d", 1}});
     }
 }
 
-TEST_CASE("knobs that are only good together are found by steps of two", "[tune]") {
+TEST_CASE("parameters that are only good together are found by steps of two", "[tune]") {
     const Space space = example();
-    const Numbers seed{{"a", 4}, {"b", 4}, {"c", 64}, {"d", 1}}, both{{"a", 8}, {"b", 2}, {"c", 64}, {"d", 1}};
-    auto measure = [&](const Numbers &n) -> Outcome { return n == both ? 0.8 : n == seed ? 1.0 : 1.5; };
+    const Parameters seed{{"a", 4}, {"b", 4}, {"c", 64}, {"d", 1}}, both{{"a", 8}, {"b", 2}, {"c", 64}, {"d", 1}};
+    auto measure = [&](const Parameters &n) -> Outcome { return n == both ? 0.8 : n == seed ? 1.0 : 1.5; };
     const auto asked = drive(*make_strategy("descent", space, {seed}, 1), measure);
     CHECK(std::count(asked.begin(), asked.end(), both) == 1);
     // And on from there.
-    for (const Numbers &neighbour : space.neighbours(both)) CHECK(std::count(asked.begin(), asked.end(), neighbour) == 1);
+    for (const Parameters &neighbour : space.neighbours(both)) CHECK(std::count(asked.begin(), asked.end(), neighbour) == 1);
 }
 
 TEST_CASE("the same seed and outcomes give the same proposals, whatever the order of telling", "[tune]") {
@@ -93,10 +94,10 @@ TEST_CASE("the same seed and outcomes give the same proposals, whatever the orde
         CAPTURE(name);
         const auto first = drive(*make_strategy(name, space, {start}, 3), bowl);
         const auto strategy = make_strategy(name, space, {start}, 3);
-        std::vector<Numbers> second;
+        std::vector<Parameters> second;
         for (auto batch = strategy->propose(7); !batch.empty(); batch = strategy->propose(7)) {
             second.insert(second.end(), batch.begin(), batch.end());
-            for (const Numbers &numbers : batch) strategy->tell(numbers, bowl(numbers));
+            for (const Parameters &parameters : batch) strategy->tell(parameters, bowl(parameters));
         }
         CHECK(first == second);
     }
@@ -109,19 +110,19 @@ TEST_CASE("what was thought of but not asked comes up again", "[tune]") {
     // A stage is cut short by small batches: each of its points is asked all the same, before the next stage is.
     const Space space = space_of(R"({"a": {"values": [1, 2, 3, 4, 5, 6], "stage": 1}, "b": {"values": [1, 2], "stage": 2}})");
     const auto strategy = make_strategy("factored", space, {{{"a", 3}, {"b", 1}}}, 1);
-    std::vector<Numbers> asked;
+    std::vector<Parameters> asked;
     for (auto batch = strategy->propose(1); !batch.empty(); batch = strategy->propose(1)) {
         asked.push_back(batch[0]);
         strategy->tell(batch[0], 1 - 0.1 * (batch[0].at("a") == 6) - 0.1 * (batch[0].at("b") == 2));
     }
     REQUIRE(asked.size() >= 7);
     for (std::size_t n = 0; n < 6; n++) CHECK(asked[n].at("b") == 1);
-    CHECK(asked[6] == Numbers{{"a", 6}, {"b", 2}});
+    CHECK(asked[6] == Parameters{{"a", 6}, {"b", 2}});
     // A point that one sweep left out, because its neighbour was not among the best yet, is asked by a later one.
     const Space bowls = example();
     const auto descent = make_strategy("descent", bowls, {start}, 1);
     const auto all = drive(*descent, bowl, 1);
-    CHECK(std::count(all.begin(), all.end(), Numbers{{"a", 8}, {"b", 4}, {"c", 128}, {"d", 2}}) == 1);
+    CHECK(std::count(all.begin(), all.end(), Parameters{{"a", 8}, {"b", 4}, {"c", 128}, {"d", 2}}) == 1);
 }
 
 TEST_CASE("one candidate at a time is enough for every phase", "[tune]") {
@@ -137,19 +138,19 @@ TEST_CASE("one candidate at a time is enough for every phase", "[tune]") {
 TEST_CASE("the best point so far stays one to go on from, whatever comes after it", "[tune]") {
     // The start is best but for one of its neighbours' neighbours; every stage gives worse ones.
     const Space space = example();
-    const Numbers seed{{"a", 4}, {"b", 2}, {"c", 64}, {"d", 1}}, better{{"a", 4}, {"b", 4}, {"c", 128}, {"d", 1}};
-    auto measure = [&](const Numbers &n) -> Outcome {
+    const Parameters seed{{"a", 4}, {"b", 2}, {"c", 64}, {"d", 1}}, better{{"a", 4}, {"b", 4}, {"c", 128}, {"d", 1}};
+    auto measure = [&](const Parameters &n) -> Outcome {
         if (n == better) return 0.5;
         int steps = 0;
         for (const auto &[name, value] : n) steps += value != seed.at(name);
-        return n == seed ? 1.0 : 2.0 - 0.2 * (n == Numbers{{"a", 4}, {"b", 4}, {"c", 64}, {"d", 1}}) + 0.1 * steps;
+        return n == seed ? 1.0 : 2.0 - 0.2 * (n == Parameters{{"a", 4}, {"b", 4}, {"c", 64}, {"d", 1}}) + 0.1 * steps;
     };
     for (const std::string name : {"factored", "descent"}) {
         CAPTURE(name);
         const auto strategy = make_strategy(name, space, {seed, start}, 1);
         const auto asked = drive(*strategy, measure);
         // All neighbours of the seed were asked, though it was measured first and others after it.
-        for (const Numbers &neighbour : space.neighbours(seed)) {
+        for (const Parameters &neighbour : space.neighbours(seed)) {
             CAPTURE(text_of(neighbour));
             CHECK(std::count(asked.begin(), asked.end(), neighbour) == 1);
         }
@@ -160,14 +161,14 @@ TEST_CASE("an outcome that is told again replaces the one before", "[tune]") {
     // The first timing of a seed was a stroke of luck; it is measured again before the search goes on.
     const Space space =
         space_of(R"({"a": {"values": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], "stage": 1}})");
-    const std::vector<Numbers> seeds = {{{"a", 10}}, {{"a", 2}}, {{"a", 3}}, {{"a", 18}}, {{"a", 19}}};
+    const std::vector<Parameters> seeds = {{{"a", 10}}, {{"a", 2}}, {{"a", 3}}, {{"a", 18}}, {{"a", 19}}};
     const auto strategy = make_strategy("descent", space, seeds, 1);
     REQUIRE(strategy->propose(10).size() == 5);
     for (const int a : {2, 3, 10}) strategy->tell({{"a", a}}, 1.1);
     for (const int a : {18, 19}) strategy->tell({{"a", a}}, 0.5);
     for (const int a : {18, 19}) strategy->tell({{"a", a}}, 1.5);
     std::set<int> next;
-    for (const Numbers &numbers : strategy->propose(10)) next.insert(numbers.at("a"));
+    for (const Parameters &parameters : strategy->propose(10)) next.insert(parameters.at("a"));
     CHECK(next == std::set<int>{1, 4, 9, 11});
 }
 
@@ -176,20 +177,20 @@ TEST_CASE("rejected candidates are no points to go on from", "[tune]") {
     for (const std::string name : {"factored", "descent"}) {
         CAPTURE(name);
         // The bottom of the bowl is rejected and all around it: the best that is left is found.
-        auto measure = [](const Numbers &n) -> Outcome {
+        auto measure = [](const Parameters &n) -> Outcome {
             if (n.at("a") > 2) return {};
             return bowl(n);
         };
         const auto asked = drive(*make_strategy(name, space, {start}, 1), measure);
-        CHECK(std::count(asked.begin(), asked.end(), Numbers{{"a", 2}, {"b", 4}, {"c", 128}, {"d", 1}}) == 1);
+        CHECK(std::count(asked.begin(), asked.end(), Parameters{{"a", 2}, {"b", 4}, {"c", 128}, {"d", 1}}) == 1);
         if (name == "descent")
-            CHECK(std::count_if(asked.begin(), asked.end(), [](const Numbers &n) { return n.at("a") > 8; }) ==
+            CHECK(std::count_if(asked.begin(), asked.end(), [](const Parameters &n) { return n.at("a") > 8; }) ==
                   0);  // two steps from 2
     }
     // Nothing is right: the search ends.
     for (const std::string &name : strategy_names()) {
         CAPTURE(name);
-        const auto asked = drive(*make_strategy(name, space, {start}, 1), [](const Numbers &) { return Outcome(); });
+        const auto asked = drive(*make_strategy(name, space, {start}, 1), [](const Parameters &) { return Outcome(); });
         CHECK(asked[0] == start);
     }
 }
@@ -198,19 +199,19 @@ TEST_CASE("a space of one point is searched by asking for it", "[tune]") {
     const Space space = space_of(R"({"a": {"values": [4], "stage": 1}})");
     for (const std::string &name : strategy_names()) {
         CAPTURE(name);
-        CHECK(drive(*make_strategy(name, space, {{{"a", 4}}}, 1), [](const Numbers &) { return Outcome(1.0); }).size() == 1);
-        CHECK(drive(*make_strategy(name, space, {}, 1), [](const Numbers &) { return Outcome(1.0); }).size() == 1);
+        CHECK(drive(*make_strategy(name, space, {{{"a", 4}}}, 1), [](const Parameters &) { return Outcome(1.0); }).size() == 1);
+        CHECK(drive(*make_strategy(name, space, {}, 1), [](const Parameters &) { return Outcome(1.0); }).size() == 1);
     }
 }
 
 TEST_CASE("seeds outside of the space stand for their nearest points, once each", "[tune]") {
     const Space space = example();
-    const std::vector<Numbers> seeds = {
+    const std::vector<Parameters> seeds = {
         {{"a", 64}, {"b", 1}, {"c", 64}, {"d", 0}}, {{"a", 32}, {"b", 1}, {"c", 64}}, {{"tile", 3}}};
     for (const std::string &name : strategy_names()) {
         CAPTURE(name);
         const auto asked = drive(*make_strategy(name, space, seeds, 1), bowl);
-        CHECK(asked[0] == Numbers{{"a", 32}, {"b", 1}, {"c", 64}, {"d", 0}});
+        CHECK(asked[0] == Parameters{{"a", 32}, {"b", 1}, {"c", 64}, {"d", 0}});
         CHECK(std::count(asked.begin(), asked.end(), asked[0]) == 1);
     }
 }
@@ -220,10 +221,10 @@ TEST_CASE("a search waits for outcomes that it depends on, and takes those of ea
     for (const std::string name : {"factored", "descent"}) {
         CAPTURE(name);
         const auto strategy = make_strategy(name, space, {start}, 1);
-        REQUIRE(strategy->propose(10) == std::vector<Numbers>{start});
+        REQUIRE(strategy->propose(10) == std::vector<Parameters>{start});
         CHECK(strategy->phase() == "seeds");
         CHECK(strategy->propose(10).empty());
-        const Numbers known = space.neighbours(start)[0];
+        const Parameters known = space.neighbours(start)[0];
         strategy->tell(known, 0.9);
         CHECK(strategy->propose(10).empty());
         strategy->tell(start, 1.0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A kernel of attention in f32 with the arguments of those that Halide makes (runtime/src/attention/sdpa_kernel.cpp), and
-// copies of it that are wrong in one way each: <name>_argv for each line of wrong_candidates.h. It takes keys in chunks, whose
-// partial results lie in scratch memory until they are merged; a task is a tile of queries of one head.
+// copies of it that are wrong in one way each: <name>_argv for each line of wrong_candidates.h. It takes keys in KV blocks,
+// whose partial results lie in scratch memory until they are merged; a task is a tile of queries of one head.
 #include "wrong_candidates.h"
 #include "runtime/src/execution/halide_runtime.h"
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace attune_tune_tests;
 
-constexpr int tile = 8, chunk = 16;
+constexpr int tile = 8, kv_block = 16;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 struct View {
@@ -36,7 +36,7 @@ struct Call {
     int call;  // of this kernel, from 0
     int tiles() const { return (query.extent(1) + tile - 1) / tile; }
     int channels() const { return value.extent(0); }
-    int chunks() const { return (key.extent(1) + chunk - 1) / chunk; }
+    int kv_blocks() const { return (key.extent(1) + kv_block - 1) / kv_block; }
 };
 
 std::atomic<int> calls{0};
@@ -48,7 +48,7 @@ template<Defect defect> void keys_of(const Call &c, int entry, int i, int &from,
     const int begin = *c.band_begin.at<int>(entry), end = *c.band_end.at<int>(entry), length = *c.lengths.at<int>(i, entry);
     from = std::max(0, i + begin + (defect == window_edge ? 1 : 0));
     to = std::min(c.key.extent(1), i + end + (defect == causal_edge ? 1 : 0));
-    const bool ignored = defect == lengths_in_last_chunk && length > (c.chunks() - 1) * chunk;
+    const bool ignored = defect == lengths_in_last_kv_block && length > (c.kv_blocks() - 1) * kv_block;
     if (!ignored) to = std::min(to, length);
 }
 
@@ -60,18 +60,18 @@ template<Defect defect> float score(const Call &c, int entry, int h, int key_hea
     return sum * scale * (defect == scale_twice ? scale : 1);
 }
 
-// Maximum, sum and weighted values of a chunk: 2 + channels numbers at `partial`.
-template<Defect defect> void compute_chunk(const Call &c, int entry, int h, int i, int n, float *partial) {
+// Maximum, sum and weighted values of a kv_block: 2 + channels numbers at `partial`.
+template<Defect defect> void compute_kv_block(const Call &c, int entry, int h, int i, int n, float *partial) {
     const int heads = c.query.extent(2), key_heads = c.key.extent(2);
     const int key_head = defect == group_mapping ? h % key_heads : h * key_heads / heads;
     int from, to;
     keys_of<defect>(c, entry, i, from, to);
-    const int first = std::max(from, n * chunk), last = std::min(to, (n + 1) * chunk);
-    float most = -infinity, weights[chunk] = {}, sum = 0;
+    const int first = std::max(from, n * kv_block), last = std::min(to, (n + 1) * kv_block);
+    float most = -infinity, weights[kv_block] = {}, sum = 0;
     for (int j = first; j < last; j++)
-        most = std::max(most, weights[j - n * chunk] = score<defect>(c, entry, h, key_head, i, j));
+        most = std::max(most, weights[j - n * kv_block] = score<defect>(c, entry, h, key_head, i, j));
     for (int j = first; j < last; j++) {
-        float &w = weights[j - n * chunk];
+        float &w = weights[j - n * kv_block];
         w = std::exp(w - most);
         if (defect == coarse_weights) w = std::round(w * 256) / 256;
         sum += w;
@@ -79,20 +79,21 @@ template<Defect defect> void compute_chunk(const Call &c, int entry, int h, int 
     partial[0] = most, partial[1] = sum;
     float *const mixed = partial + 2;
     if (defect != uninitialised_scratch) std::memset(mixed, 0, sizeof(float) * static_cast<std::size_t>(c.channels()));
-    const int keys = c.key.extent(1), end = std::min(keys, (n + 1) * chunk);
-    for (int j = defect == masked_values_leak ? n * chunk : first; j < (defect == masked_values_leak ? end : last); j++) {
-        const float w = j >= first && j < last ? weights[j - n * chunk] : 0;
+    const int keys = c.key.extent(1), end = std::min(keys, (n + 1) * kv_block);
+    for (int j = defect == masked_values_leak ? n * kv_block : first; j < (defect == masked_values_leak ? end : last); j++) {
+        const float w = j >= first && j < last ? weights[j - n * kv_block] : 0;
         const float *v = c.value.at(0, j, key_head, entry);
         if (defect == value_strides) v = c.value.at(0) + ((entry * key_heads + key_head) * keys + j) * c.channels();
         for (int d = 0; d < c.channels(); d++) mixed[d] += w * v[d];
     }
-    if (defect == reads_beyond && n + 1 == c.chunks())
+    if (defect == reads_beyond && n + 1 == c.kv_blocks())
         mixed[0] += 0 * *const_cast<volatile float *>(c.value.at(0, keys - 1, key_head, entry) + c.channels());
 }
 
 template<Defect defect> void merge(const Call &c, int entry, int h, int i, const float *partials) {
-    const int width = 2 + c.channels(), chunks = c.chunks();
-    const int counted = defect == last_chunk_skipped && c.key.extent(1) % chunk && chunks > 1 ? chunks - 1 : chunks;
+    const int width = 2 + c.channels(), kv_blocks = c.kv_blocks();
+    const int counted =
+        defect == last_kv_block_skipped && c.key.extent(1) % kv_block && kv_blocks > 1 ? kv_blocks - 1 : kv_blocks;
     const int m = defect == swapped_state ? 1 : 0, l = 1 - m;
     float most = -infinity, sum = 0;
     for (int n = 0; n < counted; n++) most = std::max(most, partials[n * width + m]);
@@ -130,17 +131,17 @@ template<Defect defect> int run_tile(void *user_context, int task, std::uint8_t 
     const Call &c = *reinterpret_cast<const Call *>(closure);
     const int heads = c.query.extent(2), t = task % c.tiles(), h = task / c.tiles() % heads, entry = task / c.tiles() / heads;
     const int width = 2 + c.channels();
-    const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(width * c.chunks());
+    const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(width * c.kv_blocks());
     auto *const partials = static_cast<float *>(halide_malloc(user_context, bytes));
     if (!partials) return halide_error_code_out_of_memory;
     if (defect == scratch_overrun) partials[(bytes + 127) / 128 * 32] = 0;
     const int last = std::min((t + 1) * tile, c.query.extent(1));
     for (int i = t * tile; i < last; i++) {
         if (defect == tail_rows && last % tile != 0 && t > 0) break;
-        for (int n = 0; n < c.chunks(); n++) {
+        for (int n = 0; n < c.kv_blocks(); n++) {
             float *const own = partials + n * width;
             float *const partial = defect == race && width <= 64 ? shared_partials : own;
-            compute_chunk<defect>(c, entry, h, i, n, partial);
+            compute_kv_block<defect>(c, entry, h, i, n, partial);
             if (partial == own) continue;
             // Long enough for another thread to get there, also where cores are few and busy.
             std::this_thread::sleep_for(std::chrono::microseconds(20));

@@ -7,12 +7,12 @@
     WITH(right, "right") \
     WITH(dropped_rescale, "out: maximum error") \
     WITH(swapped_state, "maximum error") \
-    WITH(last_chunk_skipped, "out: maximum error") \
+    WITH(last_kv_block_skipped, "out: maximum error") \
     WITH(tail_rows, "out: not all elements written") \
     WITH(tail_channels, "out: not all elements written") \
     WITH(causal_edge, "causal top_left") \
     WITH(window_edge, "window") \
-    WITH(lengths_in_last_chunk, "valid_lens") \
+    WITH(lengths_in_last_kv_block, "valid_lens") \
     WITH(empty_row_is_nan, "the reference 0") \
     WITH(empty_row_is_garbage, "out: not all elements written") \
     WITH(group_mapping, "Hq 4 Hkv 2") \

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What `attune tune` writes is what runs after the next build: check_retuned.py CMAKE BUILD_DIR PROGRAM NUMBERS_DIR.
+"""What `attune tune` writes is what runs after the next build: check_retuned.py CMAKE BUILD_DIR PROGRAM PARAMETERS_DIR.
 
-PROGRAM is `attune` with an archive of numbers of NUMBERS_DIR (attune_add_variants), built here: first of numbers that are slow
-beyond doubt, then of those that the tuner found instead.
+PROGRAM is `attune` with an archive of parameters of PARAMETERS_DIR (attune_add_variants), built here: first of parameters that
+are slow beyond doubt, then of those that the tuner found instead.
 """
 import json
 import os
@@ -26,46 +26,46 @@ def run(*command, **more):
     return done.stdout
 
 
-def text_of(numbers):
-    return " ".join(f"{name}={numbers[name]}" for name in sorted(numbers))
+def text_of(parameters):
+    return " ".join(f"{name}={parameters[name]}" for name in sorted(parameters))
 
 
-def numbers_of_a_call(work):
+def parameters_of_a_call(work):
     """What ATTUNE_VERBOSE=1 and `attune variants` say of the variant that a call takes."""
     numpy.save(work / "scores.npy", numpy.linspace(-1, 1, 200 * 300, dtype=numpy.float32).reshape(200, 300))
     said = run(program, "run", "masked-softmax", "--scores", work / "scores.npy", "--out", work / "out.npy",
                env={**os.environ, "ATTUNE_VERBOSE": "1"})
     name = re.search(r"masked_softmax_f32_\w+_rows", said).group()
     listed = [v for v in json.loads(run(program, "variants", "--json")) if v["name"] == name]
-    assert len(listed) == 1 and listed[0]["numbers"] in said, f"{listed}\n{said}"
+    assert len(listed) == 1 and listed[0]["parameters"] in said, f"{listed}\n{said}"
     return listed[0]
 
 
 def main():
     for written in folder.glob("masked_softmax/*.json"):
         record = json.loads(written.read_text())
-        record["records"][0]["numbers"] = SLOW
+        record["records"][0]["parameters"] = SLOW
         record["records"][0]["provenance"] = {"how": "slow on purpose"}
         written.write_text(json.dumps(record))
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
         environment = {**os.environ, "XDG_CACHE_HOME": str(work / "cache")}
         run(cmake, "--build", build, "--target", "attune_retuned")
-        before = numbers_of_a_call(work)
-        assert before["numbers"] == text_of(SLOW) and "slow on purpose" in before["provenance"], before
+        before = parameters_of_a_call(work)
+        assert before["parameters"] == text_of(SLOW) and "slow on purpose" in before["provenance"], before
 
         (work / "shapes.csv").write_text(SHAPES)
         said = run(program, "tune", "masked_softmax", "--build", build, "--time", "1", "--shapes", work / "shapes.csv",
                    "--records", work / "records.jsonl", "--out", folder, env=environment)
         file = folder / "masked_softmax" / f"{before['target']}.json"
         found = [r for r in json.loads(file.read_text())["records"] if r["dtype"] == "f32" and r["schedule"] == "rows"]
-        assert len(found) == 1 and found[0]["numbers"] != SLOW, f"nothing was found that is better\n{said}"
+        assert len(found) == 1 and found[0]["parameters"] != SLOW, f"nothing was found that is better\n{said}"
 
         run(cmake, "--build", build, "--target", "attune_retuned")
-        after = numbers_of_a_call(work)
+        after = parameters_of_a_call(work)
         assert after["name"] == before["name"] and after["dispatched"], after
-        assert after["numbers"] == text_of(found[0]["numbers"]), after
-        print(f"{after['name']}: {before['numbers']}, tuned to {after['numbers']}, which is what runs")
+        assert after["parameters"] == text_of(found[0]["parameters"]), after
+        print(f"{after['name']}: {before['parameters']}, tuned to {after['parameters']}, which is what runs")
 
 
 main()

@@ -33,9 +33,9 @@ std::string called;
 int first_kernel(void **) { return called = "first", 1; }
 int second_kernel(void **) { return called = "second", 1; }
 
-VariantRecord record(std::string_view name, std::string_view shape_class, std::string_view numbers, int (*kernel)(void **)) {
+VariantRecord record(std::string_view name, std::string_view shape_class, std::string_view parameters, int (*kernel)(void **)) {
     return {name, "masked_softmax", attune::DType::f64, 0, target(), "rows", shape_class,
-            "",   numbers,          "of a test",        1, 1,        true,   kernel};
+            "",   parameters,       "of a test",        1, 1,        true,   kernel};
 }
 
 std::string kernel_of_a_call(std::string_view variant = {}) {
@@ -54,7 +54,7 @@ TEST_CASE("tuned: an archive of variants takes the place of the library's", "[tu
     const std::string tuned = rows_of("f32");
     const auto found = named(tuned);
     REQUIRE(found.size() == 1);
-    CHECK(found[0].numbers == "block=64 task_rows=4");
+    CHECK(found[0].parameters == "block=64 task_rows=4");
     CHECK(found[0].provenance.find("of the tests") != std::string_view::npos);
     CHECK(found[0].dispatched);
     REQUIRE(found[0].runs_here);
@@ -88,7 +88,7 @@ TEST_CASE("tuned: of registered variants with one name the later counts", "[tune
     CHECK(kernel_of_a_call() == "second");
     CHECK(kernel_of_a_call(name) == "second");
     REQUIRE(named(name).size() == 1);
-    CHECK(named(name)[0].numbers == "task_rows=2");
+    CHECK(named(name)[0].parameters == "task_rows=2");
     CHECK(attune::variants().size() == count);
 }
 

@@ -171,7 +171,7 @@ TEMPLATE_TEST_CASE("every variant of a user's attention agrees with its formula"
     CHECK(tried >= 10);
 }
 
-TEST_CASE("variants of one head size agree with the formula, by matrix tiles where the target has them",
+TEST_CASE("variants of one head size agree with the formula, by AMX tiles where the target has them",
           "[user_attention][per_variant]") {
     attune::Context context({.threads = 2});
     int tried = 0;

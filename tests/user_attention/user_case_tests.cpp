@@ -60,7 +60,7 @@ TEST_CASE("user case: attention and gradients with captures are right by root's 
     const TemporaryFolder folder;
     const Captures captures = {{"slopes", npy(folder, "slopes.npy", {0.5f, 0.25f, 0.125f, 0.0625f})}};
     for (const auto &[op, schedule] :
-         {std::pair("user_alibi_attention", "prefill"), {"user_alibi_attention_backward", "tiles"}}) {
+         {std::pair("user_alibi_attention", "prefill"), {"user_alibi_attention_backward", "blocked"}}) {
         const attune::VariantInfo v = prefill_of(op, schedule);
         INFO(v.name);
         CHECK(defect(*make_user_case(op, shape(), captures), v.name) == "");
@@ -147,21 +147,21 @@ Json job_of_module(const std::string &step) {
     const Json shape = {{"b", 2}, {"h", 4}, {"kv", 2}, {"q", 37}, {"k", 70}, {"d", 16}, {"dv", 24}};
     Json wide = shape;
     wide["k"] = 90;
-    return {
-        {"mode", "check"},
-        {"variant",
-         {{"name", text(v.name)},
-          {"op", text(v.op)},
-          {"dtype", "f32"},
-          {"head_dim", v.head_dim},
-          {"target", text(v.target)},
-          {"schedule", text(v.schedule)},
-          {"shape_class", text(v.shape_class)},
-          {"kind", text(v.kind)}}},
-        {"candidates", {{{"id", "0"}, {"object", EVERY_OTHER_MODULE}, {"symbol", text(v.name)}, {"numbers", text(v.numbers)}}}},
-        {"attention", {{"module", EVERY_OTHER_MODULE}, {"captures", {{"step", step}}}}},
-        {"shapes", {shape, wide}},
-        {"threads", 2}};
+    return {{"mode", "check"},
+            {"variant",
+             {{"name", text(v.name)},
+              {"op", text(v.op)},
+              {"dtype", "f32"},
+              {"head_dim", v.head_dim},
+              {"target", text(v.target)},
+              {"schedule", text(v.schedule)},
+              {"shape_class", text(v.shape_class)},
+              {"kind", text(v.kind)}}},
+            {"candidates",
+             {{{"id", "0"}, {"object", EVERY_OTHER_MODULE}, {"symbol", text(v.name)}, {"parameters", text(v.parameters)}}}},
+            {"attention", {{"module", EVERY_OTHER_MODULE}, {"captures", {{"step", step}}}}},
+            {"shapes", {shape, wide}},
+            {"threads", 2}};
 }
 
 // The prefill kernel of alibi_attention, but that its scale is another.

@@ -45,11 +45,11 @@ CLI::Validator whole_or_all() {
 void add_compare(CLI::App &app) {
     auto given = std::make_shared<tune::CompareArguments>();
     CLI::App *command =
-        app.add_subcommand("compare", "Schedules and numbers of one function side by side: a table, and a chart");
+        app.add_subcommand("compare", "Schedules and parameters of one function side by side: a table, and a chart");
     command->add_option("op", given->op, op_words)->required();
     command->add_option(
         "--contender", given->contenders,
-        "\"label=schedule [name=number...]\", numbers in use where there are none, or \"label=schedule@target\", what is "
+        "\"label=schedule [name=number...]\", parameters in use where there are none, or \"label=schedule@target\", what is "
         "recorded for that target; the first is what the others are compared with [root, and what is in use]");
     command->add_option("--shapes", given->shapes, "CSV of shapes [some of each class]");
     command->add_option("--picture", given->picture, "SVG");
@@ -59,7 +59,7 @@ void add_compare(CLI::App &app) {
     command->add_option("--processes", given->processes, "Fresh processes that time all of them in turns [3]")
         ->check(positive());
     command->footer(
-        "Example:\n  attune compare sdpa --contender root=root --contender \"wide=prefill chunk=128 tile_q=64 key_tile=4 "
+        "Example:\n  attune compare sdpa --contender root=root --contender \"wide=prefill kv_block=128 tile_q=64 key_tile=4 "
         "channel_tile=4\" --picture schedules.svg");
     command->final_callback([given] { print(tune::compare(*given)); });
 }
@@ -68,7 +68,7 @@ void add_compare(CLI::App &app) {
 
 void add_tune(CLI::App &app) {
     auto given = std::make_shared<tune::TuneArguments>();
-    CLI::App *command = app.add_subcommand("tune", "Find better numbers for this machine, prove them right, and write them");
+    CLI::App *command = app.add_subcommand("tune", "Find better parameters for this machine, prove them right, and write them");
     command->add_option("op", given->op, op_words)->required();
     command->add_option("--time", given->minutes, "Minutes for all of it [10]")->check(positive());
     command->add_option("--shapes", given->shapes,
@@ -78,7 +78,7 @@ void add_tune(CLI::App &app) {
     command->add_option("--records", given->records,
                         "Files of measurements; the first is appended to [records.jsonl in the cache folder]");
     command->add_option("--picture", given->picture, "SVG of all candidates");
-    command->add_option("--from", given->from, "Start from the numbers of this target (generic...) instead of those in use");
+    command->add_option("--from", given->from, "Start from the parameters of this target (generic...) instead of those in use");
     command->add_option("--build", given->build, build_words);
     command->add_option("--capture", given->captures, capture_words);
     command->add_option("--threads", given->threads, "Threads of the calls [all cores]")->check(whole_or_all());
@@ -86,12 +86,12 @@ void add_tune(CLI::App &app) {
     command->add_option("--strategy", given->strategy, "factored, descent, random or exhaustive [factored]");
     command->add_option("--seed", given->seed, "Of what is random [1]");
     command->add_flag("--cold", given->cold, "Time with operands that no cache holds");
-    command->add_flag("--dry-run", given->dry, "Write no numbers");
+    command->add_flag("--dry-run", given->dry, "Write no parameters");
     command
         ->add_option("--identical", given->identical,
                      "No search: so many trials of the decision among identical candidates, to see this machine's noise")
         ->check(positive());
-    command->footer("Examples:\n  attune tune sdpa --time 10\n  attune tune sdpa --shapes recorded.csv --out my-numbers "
+    command->footer("Examples:\n  attune tune sdpa --time 10\n  attune tune sdpa --shapes recorded.csv --out my-parameters "
                     "--picture tune.svg\n\n"
                     "A run that was stopped goes on where it was: what the records hold is not measured again.\n"
                     "docs/retune-for-your-machine.md explains it.");

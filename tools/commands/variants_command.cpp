@@ -60,7 +60,7 @@ std::string variants_text() {
         out += line + "\n";
         if (n == 0) continue;
         const VariantInfo &v = all[n - 1];
-        if (!v.numbers.empty()) out += wrapped("numbers: " + std::string(v.numbers), 4);
+        if (!v.parameters.empty()) out += wrapped("parameters: " + std::string(v.parameters), 4);
         if (!v.provenance.empty()) out += wrapped("from: " + std::string(v.provenance), 4);
         if (!v.runs_here) out += wrapped("does not run here: " + v.why_not, 4);
     }
@@ -79,7 +79,7 @@ std::string variants_json() {
                         {"schedule", v.schedule},
                         {"shape_class", v.shape_class},
                         {"kind", v.kind},
-                        {"numbers", v.numbers},
+                        {"parameters", v.parameters},
                         {"provenance", v.provenance},
                         {"dispatched", v.dispatched},
                         {"runs_here", v.runs_here},

@@ -17,7 +17,7 @@ struct Cases {
     unsigned seed;
     std::vector<SdpaCase> all = {};
 
-    // Two entries, four query heads on two key heads. Where chunks are so long that many queries would cost the definition
+    // Two entries, four query heads on two key heads. Where KV blocks are so long that many queries would cost the definition
     // seconds, few queries: such schedules fill their tiles with the heads of a group.
     void add(std::int64_t queries, std::int64_t keys, const SetOption &set = {}) {
         const auto [head_dim, value_dim] = attune_test::head_size(variant);
@@ -37,75 +37,77 @@ struct Cases {
     }
 };
 
-void add_sizes(Cases &cases, std::int64_t tile, std::int64_t chunk, std::int64_t key_tile) {
+void add_sizes(Cases &cases, std::int64_t tile, std::int64_t kv_block, std::int64_t key_tile) {
     cases.add(1, 1);
-    cases.add(1, chunk + 1);
+    cases.add(1, kv_block + 1);
     for (const std::int64_t off : {-1, 0, 1})
-        if (tile + off > 0) cases.add(tile + off, std::max<std::int64_t>(1, chunk + off));
-    cases.add(2 * tile + 1, 2 * chunk + 3);
+        if (tile + off > 0) cases.add(tile + off, std::max<std::int64_t>(1, kv_block + off));
+    cases.add(2 * tile + 1, 2 * kv_block + 3);
     cases.add(37, 61);
-    cases.add(13, 3 * chunk + 5);
+    cases.add(13, 3 * kv_block + 5);
     cases.add(5, key_tile + 1);
     if (cases.variant.op != "additive_separable") cases.add(3, 0);  // without keys there is one form of additive scores
     // Enough work for all threads, however small the tiles are.
-    cases.add(tile + 1, 2 * chunk + 3, [](SdpaCase &c) {
+    cases.add(tile + 1, 2 * kv_block + 3, [](SdpaCase &c) {
         const std::int64_t entry = c.query_heads * c.queries * c.keys * (c.head_dim + c.value_dim);
         c.batch = std::max<std::int64_t>(2, 4'000'000 / entry + 1);
     });
 }
 
-void add_masks(Cases &cases, std::int64_t tile, std::int64_t chunk) {
+void add_masks(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
     const auto length = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
-    cases.add(tile + 1, chunk + 1, [](SdpaCase &c) { c.causal = Causal::top_left; });
-    cases.add(tile + 1, 2 * chunk - 1, [](SdpaCase &c) { c.causal = Causal::bottom_right; });
-    cases.add(chunk + tile + 1, chunk + 1, [](SdpaCase &c) { c.causal = Causal::bottom_right; });  // rows without keys
-    cases.add(tile + 5, chunk + 5, [](SdpaCase &c) { c.causal = Causal::offset, c.offset = -2; });
-    cases.add(tile + 1, chunk + 3, [](SdpaCase &c) { c.window = {0, 0}; });
-    cases.add(tile + 1, 2 * chunk + 3, [](SdpaCase &c) { c.window = {c.keys / 3, 2}; });
-    cases.add(tile + 1, 2 * chunk + 3, [](SdpaCase &c) { c.window = {4, -1}, c.causal = Causal::bottom_right; });
-    cases.add(tile + 1, 2 * chunk + 3, [=](SdpaCase &c) { c.valid_lens = {0, length(chunk + 1)}; });
-    cases.add(tile + 1, 2 * chunk + 3, [=](SdpaCase &c) { c.valid_lens = {length(2 * chunk - 1), length(chunk - 1)}; });
-    cases.add(tile + 2, 2 * chunk + 3, [](SdpaCase &c) { c.valid_lens = attune_test::option_sets::lens_per_query(c); });
+    cases.add(tile + 1, kv_block + 1, [](SdpaCase &c) { c.causal = Causal::top_left; });
+    cases.add(tile + 1, 2 * kv_block - 1, [](SdpaCase &c) { c.causal = Causal::bottom_right; });
+    cases.add(kv_block + tile + 1, kv_block + 1, [](SdpaCase &c) { c.causal = Causal::bottom_right; });  // rows without keys
+    cases.add(tile + 5, kv_block + 5, [](SdpaCase &c) { c.causal = Causal::offset, c.offset = -2; });
+    cases.add(tile + 1, kv_block + 3, [](SdpaCase &c) { c.window = {0, 0}; });
+    cases.add(tile + 1, 2 * kv_block + 3, [](SdpaCase &c) { c.window = {c.keys / 3, 2}; });
+    cases.add(tile + 1, 2 * kv_block + 3, [](SdpaCase &c) { c.window = {4, -1}, c.causal = Causal::bottom_right; });
+    cases.add(tile + 1, 2 * kv_block + 3, [=](SdpaCase &c) { c.valid_lens = {0, length(kv_block + 1)}; });
+    cases.add(tile + 1, 2 * kv_block + 3, [=](SdpaCase &c) {
+        c.valid_lens = {length(2 * kv_block - 1), length(kv_block - 1)};
+    });
+    cases.add(tile + 2, 2 * kv_block + 3, [](SdpaCase &c) { c.valid_lens = attune_test::option_sets::lens_per_query(c); });
 }
 
-void add_layouts(Cases &cases, std::int64_t tile, std::int64_t chunk) {
+void add_layouts(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
     const auto layouts = [](Layout query, Layout key, Layout value, Layout out) {
         return [=](SdpaCase &c) {
             c.query_layout = query, c.key_layout = key, c.value_layout = value, c.out_layout = out;
             c.strided_lse = out != Layout::shifted;
         };
     };
-    cases.add(tile + 1, chunk + 3, layouts(Layout::bshd, Layout::padded, Layout::fused, Layout::bshd));
-    cases.add(tile + 1, chunk + 3, layouts(Layout::fused, Layout::reversed, Layout::broadcast, Layout::padded));
-    cases.add(tile + 1, chunk + 3, layouts(Layout::shifted, Layout::shifted, Layout::shifted, Layout::shifted));
+    cases.add(tile + 1, kv_block + 3, layouts(Layout::bshd, Layout::padded, Layout::fused, Layout::bshd));
+    cases.add(tile + 1, kv_block + 3, layouts(Layout::fused, Layout::reversed, Layout::broadcast, Layout::padded));
+    cases.add(tile + 1, kv_block + 3, layouts(Layout::shifted, Layout::shifted, Layout::shifted, Layout::shifted));
 }
 
-void add_heads(Cases &cases, std::int64_t tile, std::int64_t chunk) {
+void add_heads(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
     for (const auto &[query_heads, key_heads] : {std::pair(8, 1), {3, 1}, {6, 2}, {5, 1}, {5, 5}})
         for (const std::int64_t queries : {std::int64_t(1), tile + 1})
-            cases.add(queries, chunk + 7, [query_heads = query_heads, key_heads = key_heads](SdpaCase &c) {
+            cases.add(queries, kv_block + 7, [query_heads = query_heads, key_heads = key_heads](SdpaCase &c) {
                 c.batch = 1, c.query_heads = query_heads, c.key_heads = key_heads;
             });
     if (cases.variant.head_dim != 0) return;
     for (const auto &[head_dim, value_dim] : {std::pair(64, 64), {17, 40}, {40, 17}, {1, 75}, {96, 80}, {128, 128}})
-        cases.add(tile + 1, chunk + 3, [head_dim = head_dim, value_dim = value_dim](SdpaCase &c) {
+        cases.add(tile + 1, kv_block + 3, [head_dim = head_dim, value_dim = value_dim](SdpaCase &c) {
             c.batch = 1, c.head_dim = head_dim, c.value_dim = value_dim;
         });
 }
 
-// Where the largest score of a row moves from chunk to chunk, and where scores are far from 0 and nearly tied.
-void add_scores(Cases &cases, std::int64_t tile, std::int64_t chunk) {
-    cases.add(tile + 1, 3 * chunk + 1, [](SdpaCase &c) { c.scale = 1.0; });
-    cases.add(tile + 1, 3 * chunk + 1, [](SdpaCase &c) { c.scale = -0.3; });
-    cases.add(tile + 1, 2 * chunk + 3, [](SdpaCase &c) {
+// Where the largest score of a row moves from KV block to KV block, and where scores are far from 0 and nearly tied.
+void add_scores(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
+    cases.add(tile + 1, 3 * kv_block + 1, [](SdpaCase &c) { c.scale = 1.0; });
+    cases.add(tile + 1, 3 * kv_block + 1, [](SdpaCase &c) { c.scale = -0.3; });
+    cases.add(tile + 1, 2 * kv_block + 3, [](SdpaCase &c) {
         c.scale = 1e3, c.key_noise = 3 / (1e3 * c.spread * std::sqrt(static_cast<double>(c.head_dim)));
     });
 }
 
-void add_options(Cases &cases, std::int64_t tile, std::int64_t chunk) {
+void add_options(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
     using namespace attune_test::option_sets;
     const auto add_all = [&](const std::vector<SetOption> &sets) {
-        for (const SetOption &set : sets) cases.add(tile + 1, chunk + 3, set);
+        for (const SetOption &set : sets) cases.add(tile + 1, kv_block + 3, set);
     };
     add_all(everything());
     add_all({[](SdpaCase &c) { c.bias = "bhij", c.hole = minus_infinity; },
@@ -136,17 +138,17 @@ void add_options(Cases &cases, std::int64_t tile, std::int64_t chunk) {
 }  // namespace
 
 std::vector<SdpaCase> awkward_attention(const attune::VariantInfo &v, unsigned seed) {
-    const std::int64_t tile = attune_test::tile_of(v), chunk = attune_test::chunk_of(v);
+    const std::int64_t tile = attune_test::tile_of(v), kv_block = attune_test::kv_block_of(v);
     Cases cases{v, seed};
-    add_sizes(cases, tile, chunk, attune_test::number_of(v, "key_tile", 4));
-    add_masks(cases, tile, chunk);
-    add_layouts(cases, tile, chunk);
-    add_heads(cases, tile, chunk);
-    add_scores(cases, tile, chunk);
-    if (v.kind != "plain" && !v.kind.empty()) add_options(cases, tile, chunk);
+    add_sizes(cases, tile, kv_block, attune_test::parameter_of(v, "key_tile", 4));
+    add_masks(cases, tile, kv_block);
+    add_layouts(cases, tile, kv_block);
+    add_heads(cases, tile, kv_block);
+    add_scores(cases, tile, kv_block);
+    if (v.kind != "plain" && !v.kind.empty()) add_options(cases, tile, kv_block);
     if (v.kind == "weights")
         for (const auto mode : {attune::WeightsMode::scaled, attune::WeightsMode::capped, attune::WeightsMode::masked})
-            cases.add(tile + 1, chunk + 3, [mode](SdpaCase &c) {
+            cases.add(tile + 1, kv_block + 3, [mode](SdpaCase &c) {
                 c.weights = mode, c.softcap = 5, c.bias = "hij", c.causal = Causal::bottom_right;
             });
     return cases.all;

@@ -2,7 +2,7 @@
 // From a shared object to a variant of the library.
 #include "candidate.h"
 #include "attune/detail/registration.h"
-#include "numbers.h"
+#include "parameters.h"
 #include "tools/error.h"
 #include <dlfcn.h>
 
@@ -32,8 +32,8 @@ std::string why() {
 
 std::string load_candidate(const CandidateVariant &variant, const LoadableCandidate &candidate) {
     const attune::DType dtype = dtype_of(variant.dtype);
-    Numbers numbers = parse_numbers(candidate.numbers);
-    const auto number = [&](const char *name) { return numbers.count(name) ? numbers[name] : 1; };
+    Parameters parameters = parse_parameters(candidate.parameters);
+    const auto parameter = [&](const char *name) { return parameters.count(name) ? parameters[name] : 1; };
     void *const library = dlopen(candidate.object.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) throw program::MachineError("candidate " + candidate.id, "cannot be loaded: " + why());
     const auto kernel = reinterpret_cast<int (*)(void **)>(dlsym(library, (candidate.symbol + "_argv").c_str()));
@@ -47,10 +47,10 @@ std::string load_candidate(const CandidateVariant &variant, const LoadableCandid
                  .schedule = r->candidate.schedule.empty() ? r->variant.schedule : r->candidate.schedule,
                  .shape_class = r->candidate.schedule.empty() ? r->variant.shape_class : r->candidate.shape_class,
                  .kind = r->variant.kind,
-                 .numbers = r->candidate.numbers,
+                 .parameters = r->candidate.parameters,
                  .provenance = "a candidate of the tuner",
-                 .tile_q = number("tile_q"),
-                 .chunk = number("chunk"),
+                 .tile_q = parameter("tile_q"),
+                 .kv_block = parameter("kv_block"),
                  .dispatched = false,
                  .kernel = kernel};
     attune::detail::VariantRegistration{{&r->record, 1}};

@@ -9,7 +9,7 @@ struct LoadableCandidate {
     std::string id;                     // of the tuner
     std::string object;                 // the file
     std::string symbol;                 // of it <symbol>_argv is called
-    std::string numbers;                // "chunk=64 tile_q=64"
+    std::string parameters;             // "kv_block=64 tile_q=64"
     std::string schedule, shape_class;  // where they are not those of the variant
 };
 

@@ -57,13 +57,13 @@ CandidateMaker::CandidateMaker(const Cell &cell, const GeneratorProgram &program
         arguments_.push_back("head_dim=" + std::to_string(cell.head_dim));
         arguments_.push_back("kind=" + cell.kind);
     }
-    arguments_.insert(arguments_.end(), program.params.begin(), program.params.end());
+    arguments_.insert(arguments_.end(), program.parameters.begin(), program.parameters.end());
     std::error_code error;
     fs::create_directories(cache_, error);
     if (error) throw program::MachineError(cache_, "cannot be made: " + error.message());
 }
 
-std::vector<Candidate> CandidateMaker::make(const std::vector<Numbers> &all, int jobs, double limit) const {
+std::vector<Candidate> CandidateMaker::make(const std::vector<Parameters> &all, int jobs, double limit) const {
     std::vector<Candidate> made(all.size());
     std::vector<Process> compilers, linkers;
     std::vector<std::size_t> compiled, linked;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From numbers to code that can be loaded: the generator program in a process of its own, a linker, and a cache of what they
+// From parameters to code that can be loaded: the generator program in a process of its own, a linker, and a cache of what they
 // made.
 #pragma once
 #include "cell.h"
@@ -12,7 +12,7 @@
 namespace attune::tune {
 
 struct Candidate {
-    Numbers numbers;
+    Parameters parameters;
     std::string object;   // a shared object
     std::string symbol;   // in it, <symbol>_argv is the kernel
     std::string code;     // hash of its machine code: equal codes are one candidate
@@ -28,10 +28,10 @@ public:
     CandidateMaker(const Cell &, const GeneratorProgram &, const std::filesystem::path &cache);
 
     // Compiled side by side, `jobs` at a time, each within `limit` seconds.
-    std::vector<Candidate> make(const std::vector<Numbers> &, int jobs, double limit) const;
+    std::vector<Candidate> make(const std::vector<Parameters> &, int jobs, double limit) const;
 
 private:
-    std::vector<std::string> arguments_;  // of the generator program, all but the numbers and where to
+    std::vector<std::string> arguments_;  // of the generator program, all but the parameters and where to
     std::string program_;
     std::uint64_t program_hash_;
     std::filesystem::path cache_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cell_tuner.h"
 #include "finalists.h"
-#include "inert_knobs.h"
+#include "inert_parameters.h"
 #include "recall.h"
 #include "strategy.h"
 #include "tools/text.h"
@@ -19,7 +19,7 @@ std::string seconds_text(double seconds) { return program::formatted("%.0f", std
 
 class CellTuner {
 public:
-    CellTuner(const Setting &setting, const Numbers &baseline, Deadline deadline)
+    CellTuner(const Setting &setting, const Parameters &baseline, Deadline deadline)
         : s_(setting), deadline_(deadline),
           strategy_(make_strategy(setting.strategy, setting.space, seeds_with(baseline), setting.seed)) {
         result_.baseline = result_.chosen = baseline;
@@ -30,21 +30,21 @@ public:
         result_.shapes = s_.shapes;
         if (!begins) return result_;
         while (search_seconds() > 0) {
-            const std::vector<Numbers> proposals = strategy_->propose(static_cast<std::size_t>(2 * s_.limits.jobs));
+            const std::vector<Parameters> proposals = strategy_->propose(static_cast<std::size_t>(2 * s_.limits.jobs));
             if (proposals.empty()) {
                 result_.complete = true;
                 break;
             }
             try_all(proposals);
         }
-        result_.inert = inert_knobs(s_.space, codes_);
+        result_.inert = inert_parameters(s_.space, codes_);
         choose();
         return result_;
     }
 
 private:
-    std::vector<Numbers> seeds_with(const Numbers &baseline) const {
-        std::vector<Numbers> seeds = {baseline};
+    std::vector<Parameters> seeds_with(const Parameters &baseline) const {
+        std::vector<Parameters> seeds = {baseline};
         seeds.insert(seeds.end(), s_.seeds.begin(), s_.seeds.end());
         return seeds;
     }
@@ -56,7 +56,7 @@ private:
     }
 
     bool fail(const std::string &why) {
-        return result_.failure = "the numbers in use, " + text_of(result_.baseline) + why, false;
+        return result_.failure = "the parameters in use, " + text_of(result_.baseline) + why, false;
     }
     bool too_late(const std::string &why) { return result_.not_tried = "the time was up: " + why, false; }
 
@@ -65,18 +65,18 @@ private:
         const double compile = seconds_until(deadline_, s_.limits.compile_seconds);
         baseline_ = s_.maker.make({result_.baseline}, 1, compile).front();
         if (baseline_.verdict == "timeout" && compile < s_.limits.compile_seconds)
-            return too_late("the numbers in use were not compiled in " + seconds_text(compile));
+            return too_late("the parameters in use were not compiled in " + seconds_text(compile));
         if (!baseline_.verdict.empty()) return fail(": " + baseline_.reason);
 
         std::stable_sort(s_.shapes.begin(), s_.shapes.end(),
                          [](const WeightedShape &a, const WeightedShape &b) { return a.weight > b.weight; });
-        tell_progress("timing the numbers in use");
+        tell_progress("timing the parameters in use");
         TimeJob with_peak = job(1, deadline_);
         with_peak.peak = true;
         const auto start = Clock::now();
         const Times alone = s_.workers.time({baseline_}, s_.shapes.front().shape, with_peak);
         if (alone.timed_out && with_peak.limit < seconds_of_process)
-            return too_late("the numbers in use were not timed in " + seconds_text(with_peak.limit));
+            return too_late("the parameters in use were not timed in " + seconds_text(with_peak.limit));
         if (!alone.failure.empty()) return fail(" cannot be timed: " + alone.failure);
         process_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
         call_seconds_ = *std::min_element(alone.seconds[0].begin(), alone.seconds[0].end());
@@ -84,11 +84,11 @@ private:
         result_.limit = alone.limit;
         keep_shapes_that_fit();
 
-        tell_progress("checking the numbers in use");
+        tell_progress("checking the parameters in use");
         const double limit = seconds_until(deadline_, check_seconds());
         const Verdict verdict = check(baseline_, limit);
         if (verdict.timed_out && limit < check_seconds())
-            return too_late("the numbers in use were not checked in " + seconds_text(limit));
+            return too_late("the parameters in use were not checked in " + seconds_text(limit));
         if (!verdict.right) return fail(", are wrong: " + verdict.reason);
         by_code_[baseline_.code] = 1.0;
         return true;
@@ -135,15 +135,15 @@ private:
     Deadline last() const { return earlier(deadline_, seconds_of_decision(s_.limits.finalists)); }
     double search_seconds() const { return seconds_left(last()); }
 
-    void try_all(const std::vector<Numbers> &proposals) {
-        std::vector<Numbers> unknown;
-        for (const Numbers &numbers : proposals) {
-            const auto known = recall(s_, result_.baseline, numbers);
+    void try_all(const std::vector<Parameters> &proposals) {
+        std::vector<Parameters> unknown;
+        for (const Parameters &parameters : proposals) {
+            const auto known = recall(s_, result_.baseline, parameters);
             if (!known) {
-                unknown.push_back(numbers);
+                unknown.push_back(parameters);
                 continue;
             }
-            codes_[numbers] = known->code;
+            codes_[parameters] = known->code;
             finish(known->trial, known->trial.verdict == "timed" ? Outcome(known->ratio) : Outcome(), known->code);
         }
         if (unknown.empty()) return;
@@ -153,26 +153,27 @@ private:
         for (const Candidate &candidate : s_.maker.make(unknown, s_.limits.jobs, limit))
             // What the end of the time cut short is no verdict.
             if (candidate.verdict == "timeout" && limit < s_.limits.compile_seconds)
-                finish({candidate.numbers, "not measured", "not compiled in the last " + seconds_text(limit), 0, 0, 0, false},
-                       {}, "");
+                finish(
+                    {candidate.parameters, "not measured", "not compiled in the last " + seconds_text(limit), 0, 0, 0, false},
+                    {}, "");
             else
                 try_one(candidate);
     }
 
     void try_one(const Candidate &candidate) {
-        Trial trial{candidate.numbers, candidate.verdict, candidate.reason, 0, 0, 0, false};
+        Trial trial{candidate.parameters, candidate.verdict, candidate.reason, 0, 0, 0, false};
         if (!candidate.verdict.empty()) {
             write(trial, candidate, s_.shapes.front().shape, {}, 0);
             return finish(trial, {}, "");
         }
-        codes_[candidate.numbers] = candidate.code;
+        codes_[candidate.parameters] = candidate.code;
         if (const auto same = by_code_.find(candidate.code); same != by_code_.end()) {
             // The same machine code needs no second measurement, and a second name for it no place in the decision.
             trial.verdict = "same code", trial.gain = 1 / same->second;
             return finish(trial, same->second, "");
         }
         if (search_seconds() <= 0) return;
-        tell_progress("checking " + text_of(candidate.numbers));
+        tell_progress("checking " + text_of(candidate.parameters));
         const double limit = seconds_until(last(), check_seconds());
         const Verdict verdict = check(candidate, limit);
         if (verdict.timed_out && limit < check_seconds()) return;
@@ -236,12 +237,12 @@ private:
 
     void write(const Trial &trial, const Candidate &candidate, const bench::Shape &shape, const std::vector<double> &ratios,
                double foreign_load) {
-        s_.log.append({key_of(shape), trial.numbers, trial.verdict, trial.reason, ratios, trial.seconds, trial.error_ratio,
+        s_.log.append({key_of(shape), trial.parameters, trial.verdict, trial.reason, ratios, trial.seconds, trial.error_ratio,
                        candidate.code, foreign_load, utc("%Y-%m-%dT%H:%M:%SZ")});
     }
 
     void finish(Trial trial, const Outcome &outcome, const std::string &code) {
-        strategy_->tell(trial.numbers, outcome);
+        strategy_->tell(trial.parameters, outcome);
         if (outcome) {
             trial.gain = 1 / *outcome;
             if (!code.empty()) by_code_.emplace(code, *outcome);
@@ -254,7 +255,7 @@ private:
     std::vector<const Trial *> candidates_for_decision() const {
         std::vector<const Trial *> right;
         for (const Trial &trial : result_.trials)
-            if (trial.verdict == "timed" && trial.numbers != result_.baseline && trial.gain >= 0.97) right.push_back(&trial);
+            if (trial.verdict == "timed" && trial.parameters != result_.baseline && trial.gain >= 0.97) right.push_back(&trial);
         std::stable_sort(right.begin(), right.end(), [](const Trial *a, const Trial *b) { return a->gain > b->gain; });
         std::size_t fit = s_.limits.finalists;
         while (fit > 1 && seconds_of_decision(fit) > seconds_left(deadline_)) fit--;
@@ -274,14 +275,14 @@ private:
             return;
         }
         const std::vector<const Trial *> right = candidates_for_decision();
-        std::vector<Numbers> numbers;
-        for (const Trial *trial : right) numbers.push_back(trial->numbers);
-        const std::vector<Candidate> others = s_.maker.make(numbers, s_.limits.jobs, s_.limits.compile_seconds);
+        std::vector<Parameters> parameters;
+        for (const Trial *trial : right) parameters.push_back(trial->parameters);
+        const std::vector<Candidate> others = s_.maker.make(parameters, s_.limits.jobs, s_.limits.compile_seconds);
         const double later = seconds_of_decision(s_.limits.finalists) * (s_.limits.decisions - 1) / s_.limits.decisions;
         result_.finalists = decide(s_, baseline_, others, earlier(deadline_, later), result_);
         for (std::size_t n = 0; n < result_.finalists.size(); n++) result_.finalists[n].error_ratio = right[n]->error_ratio;
         if (const Finalist *best = winner(result_.finalists)) {
-            result_.chosen = best->numbers, result_.gain = best->gain;
+            result_.chosen = best->parameters, result_.gain = best->gain;
             result_.chosen_seconds = result_.baseline_seconds / best->gain.value;
         }
     }
@@ -293,14 +294,14 @@ private:
     std::unique_ptr<Strategy> strategy_;
     Candidate baseline_;
     double process_seconds_ = 0, call_seconds_ = 0;
-    std::map<std::string, double> by_code_;  // outcome of each machine code
-    std::map<Numbers, std::string> codes_;   // machine code of numbers
+    std::map<std::string, double> by_code_;    // outcome of each machine code
+    std::map<Parameters, std::string> codes_;  // machine code of parameters
     CellResult result_;
 };
 
 }  // namespace
 
-CellResult tune_cell(const Setting &setting, const Numbers &baseline, Deadline deadline) {
+CellResult tune_cell(const Setting &setting, const Parameters &baseline, Deadline deadline) {
     return CellTuner(setting, baseline, deadline).run();
 }
 

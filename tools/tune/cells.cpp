@@ -2,7 +2,7 @@
 #include "cells.h"
 #include "bench/cases/case.h"
 #include "decision.h"
-#include "numbers_file.h"
+#include "parameters_file.h"
 #include "tools/error.h"
 #include <algorithm>
 #include <fnmatch.h>
@@ -16,7 +16,7 @@ Cell cell_of(const VariantInfo &v) {
     Cell cell;
     cell.variant = v.name, cell.op = v.op, cell.dtype = name_of(v.dtype), cell.target = v.target, cell.schedule = v.schedule;
     cell.shape_class = v.shape_class, cell.kind = v.kind, cell.head_dim = v.head_dim;
-    cell.shipped = parse_numbers(std::string(v.numbers));
+    cell.shipped = parse_parameters(std::string(v.parameters));
     return cell;
 }
 
@@ -49,8 +49,8 @@ std::vector<Cell> cells_of(Subject &subject, const std::string &variant_glob, Co
             continue;
         }
         if (variant->op != op || fnmatch(variant_glob.c_str(), name.c_str(), 0) != 0) continue;
-        if (variant->numbers.empty()) {
-            subject.left_out.push_back(label + ": " + name + " has no numbers");
+        if (variant->parameters.empty()) {
+            subject.left_out.push_back(label + ": " + name + " has no parameters");
             continue;
         }
         auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell &c) { return c.variant == name; });
@@ -74,10 +74,10 @@ std::vector<std::string> chain_of(const std::string &schedules, const std::strin
     return chain;
 }
 
-Numbers numbers_in(const std::string &schedules, const Cell &cell, const std::string &target) {
-    Numbers nearest;
+Parameters parameters_in(const std::string &schedules, const Cell &cell, const std::string &target) {
+    Parameters nearest;
     for (const std::string &from : chain_of(schedules, target)) {
-        const NumbersFile file(schedules + "/" + cell.like + "/tuned/" + from + ".json", cell.like, from);
+        const ParametersFile file(schedules + "/" + cell.like + "/tuned/" + from + ".json", cell.like, from);
         if (const auto exact = file.find(cell)) return *exact;
         const auto near = file.near(cell);
         if (nearest.empty() && !near.empty()) nearest = near.front();
@@ -85,14 +85,14 @@ Numbers numbers_in(const std::string &schedules, const Cell &cell, const std::st
     return nearest;
 }
 
-std::vector<Numbers> seeds_of(const std::string &schedules, const Cell &cell, const std::vector<Record> &records,
-                              const RecordKey &key) {
-    std::vector<Numbers> seeds;
-    const auto add = [&](const Numbers &numbers) {
-        if (std::find(seeds.begin(), seeds.end(), numbers) == seeds.end()) seeds.push_back(numbers);
+std::vector<Parameters> seeds_of(const std::string &schedules, const Cell &cell, const std::vector<Record> &records,
+                                 const RecordKey &key) {
+    std::vector<Parameters> seeds;
+    const auto add = [&](const Parameters &parameters) {
+        if (std::find(seeds.begin(), seeds.end(), parameters) == seeds.end()) seeds.push_back(parameters);
     };
     const auto add_from = [&](const std::string &target) {
-        const NumbersFile file(schedules + "/" + cell.like + "/tuned/" + target + ".json", cell.like, target);
+        const ParametersFile file(schedules + "/" + cell.like + "/tuned/" + target + ".json", cell.like, target);
         const auto near = file.near(cell);
         for (std::size_t n = 0; n < std::min<std::size_t>(near.size(), 3); n++) add(near[n]);
     };
@@ -111,7 +111,7 @@ std::vector<Numbers> seeds_of(const std::string &schedules, const Cell &cell, co
         if (like && foreign && r.verdict == "timed") measured.emplace_back(median(r.ratios), &r);
     }
     std::sort(measured.begin(), measured.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-    for (std::size_t n = 0; n < std::min<std::size_t>(measured.size(), 3); n++) add(measured[n].second->numbers);
+    for (std::size_t n = 0; n < std::min<std::size_t>(measured.size(), 3); n++) add(measured[n].second->parameters);
     return seeds;
 }
 

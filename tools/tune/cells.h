@@ -16,15 +16,15 @@ namespace attune::tune {
 // remains.
 std::vector<Cell> cells_of(Subject &, const std::string &variant_glob, Context &);
 
-// The numbers of the cell in the files of the target or of its fallbacks, the first that has them; of the nearest record else.
-// `schedules`: the folder schedules/ of a tree or a package. Empty if there are none.
-Numbers numbers_in(const std::string &schedules, const Cell &, const std::string &target);
+// The parameters of the cell in the files of the target or of its fallbacks, the first that has them; of the nearest record
+// else. `schedules`: the folder schedules/ of a tree or a package. Empty if there are none.
+Parameters parameters_in(const std::string &schedules, const Cell &, const std::string &target);
 
 // Where to begin: what the files of all targets hold for like cells, then the best of records for another machine, algorithm or
 // Halide; without duplicates.
-std::vector<Numbers> seeds_of(const std::string &schedules, const Cell &, const std::vector<Record> &, const RecordKey &);
+std::vector<Parameters> seeds_of(const std::string &schedules, const Cell &, const std::vector<Record> &, const RecordKey &);
 
-// Of a target, in the order in which its numbers are looked for: itself, then schedules/targets.json's fallbacks.
+// Of a target, in the order in which its parameters are looked for: itself, then schedules/targets.json's fallbacks.
 std::vector<std::string> chain_of(const std::string &schedules, const std::string &target);
 
 }  // namespace attune::tune

@@ -49,8 +49,8 @@ template<typename T> void spoil_masked(attune_test::SdpaArrays<T> &a) {
             }
 }
 
-// Calls of attention that are awkward for a variant: numbers of queries and keys around its tiles and chunks, masks and their
-// edges, layouts, groups of heads, head sizes, large scores; and what its kind knows more.
+// Calls of attention that are awkward for a variant: numbers of queries and keys around its tiles and KV blocks, masks and
+// their edges, layouts, groups of heads, head sizes, large scores; and what its kind knows more.
 std::vector<attune_test::SdpaCase> awkward_attention(const attune::VariantInfo &, unsigned seed);
 
 // Calls f(T{}) with the type of a variant's elements.

@@ -34,7 +34,7 @@ struct PlannedCheck {
     std::function<std::unique_ptr<Check>()> make;  // the same arrays each time
 };
 
-// Calls that are awkward for a variant, from its own numbers, of its kind and with each option that it knows. None for an op
+// Calls that are awkward for a variant, from its own parameters, of its kind and with each option that it knows. None for an op
 // that has no checks.
 std::vector<PlannedCheck> awkward_checks(const attune::VariantInfo &, unsigned seed);
 // The families of it.

@@ -27,7 +27,8 @@ struct Contender {
     std::vector<double> seconds, ratios;  // to the first
 };
 
-// "label=schedule [name=number...]", or "label=schedule@target": the numbers that the files of `schedules` have for the target
+// "label=schedule [name=number...]", or "label=schedule@target": the parameters that the files of `schedules` have for the
+// target
 Contender contender_of(const std::string &text, const Cell &cell, const std::string &schedules) {
     const std::size_t equals = text.find('='), space = std::min(text.find(' ', equals), text.size());
     const std::size_t at = std::min(text.find('@', equals), space);
@@ -40,23 +41,23 @@ Contender contender_of(const std::string &text, const Cell &cell, const std::str
     if (c.cell.schedule != cell.schedule) c.cell.shape_class.clear();
     if (at < space) {
         const std::string target = text.substr(at + 1, space - at - 1);
-        c.candidate.numbers = numbers_in(schedules, c.cell, target);
-        if (c.candidate.numbers.empty())
-            throw program::InputError("--contender", target + " has no numbers of schedule " + c.cell.schedule + " for " +
+        c.candidate.parameters = parameters_in(schedules, c.cell, target);
+        if (c.candidate.parameters.empty())
+            throw program::InputError("--contender", target + " has no parameters of schedule " + c.cell.schedule + " for " +
                                                          cell.variant + ": \"" + text + "\"");
     } else if (space < text.size()) {
-        c.candidate.numbers = parse_numbers(text.substr(space + 1));
+        c.candidate.parameters = parse_parameters(text.substr(space + 1));
     } else if (c.cell.schedule == cell.schedule) {
-        c.candidate.numbers = cell.shipped;
+        c.candidate.parameters = cell.shipped;
     }
     return c;
 }
 
 std::string table_of(const std::string &title, const std::vector<Contender> &all, const PeakLimit &limit) {
-    std::string text = title + "\n\n| | schedule | numbers | ms, best | times " + all.front().label + " | share of the " +
+    std::string text = title + "\n\n| | schedule | parameters | ms, best | times " + all.front().label + " | share of the " +
                        (limit.unit.empty() ? "peak" : limit.unit) + " |\n|---|---|---|---:|---:|---:|\n";
     for (const Contender &c : all) {
-        text += "| " + c.label + " | " + c.cell.schedule + " | " + text_of(c.candidate.numbers) + " | ";
+        text += "| " + c.label + " | " + c.cell.schedule + " | " + text_of(c.candidate.parameters) + " | ";
         if (!c.failure.empty()) {
             text += c.failure + " | | |\n";
             continue;
@@ -131,7 +132,7 @@ std::string compare(const CompareArguments &a) {
             for (Contender &c : all) {
                 std::fprintf(stderr, "%s: %s\n", one.shape.label().c_str(), c.label.c_str());
                 const CandidateMaker maker(c.cell, program, cache_folder() / "kernels");
-                c.candidate = maker.make({c.candidate.numbers}, 1, 600).front();
+                c.candidate = maker.make({c.candidate.parameters}, 1, 600).front();
                 c.candidate.schedule = c.cell.schedule, c.candidate.shape_class = c.cell.shape_class;
                 c.failure = c.candidate.reason;
                 if (c.failure.empty()) c.limits = workers.check(c.candidate, {one.shape}, 600).reason;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune compare: schedules and numbers of one function side by side, on the same operands, in turns.
+// attune compare: schedules and parameters of one function side by side, on the same operands, in turns.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@ struct CompareArguments {
     std::string op;
     std::optional<std::string> build, shapes, picture;
     std::vector<std::string> captures;    // name=file.npy or name=number
-    std::vector<std::string> contenders;  // "label=schedule [name=number...]" or "label=schedule@target": its numbers
+    std::vector<std::string> contenders;  // "label=schedule [name=number...]" or "label=schedule@target": its parameters
     int threads = 0, processes = 3;
 };
 

@@ -4,7 +4,7 @@
 
     tools/tune/compare_strategies.py build/native/tools/attune RECORDS.jsonl... [--page docs/tuning-strategies.md]
 
-Each key of the records (a variant, a shape, a machine) is searched again and again, from the numbers that its ratios are
+Each key of the records (a variant, a shape, a machine) is searched again and again, from the parameters that its ratios are
 against and from recorded points that the seeds choose. Nothing is timed: the answers are the recorded medians. With --page the
 tables replace what stands between the markers of that page; without it they are printed.
 """
@@ -73,7 +73,7 @@ def tables(program, files, schedules, seeds, budget):
         facts = {}
         for strategy in STRATEGIES:
             for random_start in (False, True):
-                # From given numbers, a search by descent is the same for every seed.
+                # From given parameters, a search by descent is the same for every seed.
                 for seed in range(1, (1 if strategy == "descent" and not random_start else seeds) + 1):
                     for run in replayed(program, records, schedules, strategy, seed, budget, random_start):
                         key = json.dumps(run["key"])
@@ -82,10 +82,11 @@ def tables(program, files, schedules, seeds, budget):
         for key, by_start in runs.items():
             run = facts[key]
             text += [f"### {name_of(run['key'])}", "",
-                     f"{run['key']['hardware']}; {run['recorded']} points recorded; best: `{run['best']['numbers']}`, "
+                     f"{run['key']['hardware']}; {run['recorded']} points recorded; best: `{run['best']['parameters']}`, "
                      f"{run['best']['ratio']:.3f} of the time of `{run['key']['baseline']}`.", ""]
             for random_start, by_strategy in by_start.items():
-                text += ["From points that seeds choose:" if random_start else "From the numbers that ratios are against:", "",
+                text += ["From points that seeds choose:" if random_start else "From the parameters that ratios are against:",
+                         "",
                          "| strategy | " + " | ".join(f"{count}" for count in COUNTS) + " | asked | within 2 % after |",
                          "|---" * (len(COUNTS) + 3) + "|"]
                 text += [rows_of(strategy, its) for strategy, its in by_strategy.items()] + [""]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whether numbers are better than others, from times that were taken in turns. The unit is the process: identical code differs
-// by a per cent or two from one process to the next (addresses, pages), which no number of rounds within one shows.
+// Whether parameters are better than others, from times that were taken in turns. The unit is the process: identical code
+// differs by a per cent or two from one process to the next (addresses, pages), which no number of rounds within one shows.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -35,7 +35,7 @@ struct Gain {
 // of the processes' medians (of logarithms), its interval Student's t over processes.
 Gain gain_of(const std::vector<std::vector<double>> &ratios);
 
-// The rule by which numbers are replaced: the interval lies above a gain of 1 %.
+// The rule by which parameters are replaced: the interval lies above a gain of 1 %.
 inline constexpr double least_gain = 1.01;
 inline bool replaces(const Gain &gain) { return gain.low > least_gain; }
 // Whether more processes could still change the answer: the estimate is a gain, its interval reaches below.

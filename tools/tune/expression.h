@@ -25,7 +25,7 @@ private:
     std::unique_ptr<Parser> parser_;
 };
 
-// Words with expressions in braces, which are replaced by their values: "chunk {chunk}: no multiple of {2 * lanes}".
+// Words with expressions in braces, which are replaced by their values: "kv_block {kv_block}: no multiple of {2 * lanes}".
 class Words {
 public:
     Words(const std::string &text, Values &);

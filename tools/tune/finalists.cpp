@@ -7,7 +7,7 @@ namespace attune::tune {
 std::vector<Finalist> decide(const Setting &setting, const Candidate &baseline, const std::vector<Candidate> &others,
                              Deadline deadline, CellResult &result) {
     std::vector<Finalist> finalists;
-    for (const Candidate &candidate : others) finalists.push_back({candidate.numbers, {}, 0});
+    for (const Candidate &candidate : others) finalists.push_back({candidate.parameters, {}, 0});
     if (others.empty()) return finalists;
     std::vector<Candidate> all = {baseline};
     all.insert(all.end(), others.begin(), others.end());

@@ -148,7 +148,7 @@ GeneratorProgram Generators::program(const std::string &op, const std::string &d
     if (!current || is_users(op)) build(name);
     GeneratorProgram p{.program = program.at("file"),
                        .generator = one.at("generator"),
-                       .params = one.at("params"),
+                       .parameters = one.at("parameters"),
                        .target = targets.at(target),
                        .dtype = types.at(dtype),
                        .attention = one.at("attention"),
@@ -208,8 +208,8 @@ std::string Generators::like(const std::string &op) const { return of_op(op).val
 
 std::string Generators::space_file(const std::string &op) const { return schedules() + "/" + like(op) + "/space.json"; }
 
-std::string Generators::numbers_file(const std::string &op, const std::string &target) const {
-    if (installed_) throw InputError("--out", "must be given: numbers are not written into an installed package");
+std::string Generators::parameters_file(const std::string &op, const std::string &target) const {
+    if (installed_) throw InputError("--out", "must be given: parameters are not written into an installed package");
     if (is_users(op)) throw InputError("--out", "must be given for an attention of your own");
     return schedules() + "/" + op + "/tuned/" + target + ".json";
 }

@@ -11,15 +11,15 @@
 namespace attune::tune {
 
 struct GeneratorProgram {
-    std::string program;              // its path
-    std::string generator;            // the name of the generator in it
-    std::vector<std::string> params;  // of the op: pair=additive...
-    std::string target;               // Halide's name of the target, "x86-64-linux-avx..."
-    std::string dtype;                // Halide's name of the element type, "float32"
-    bool attention = false;           // whether it takes head_dim and kind
-    std::string algorithm;            // hash of what the program is built from: equations and schedules
-    std::string halide;               // version
-    std::uint64_t hash = 0;           // of the program
+    std::string program;                  // its path
+    std::string generator;                // the name of the generator in it
+    std::vector<std::string> parameters;  // of the op: pair=additive...
+    std::string target;                   // Halide's name of the target, "x86-64-linux-avx..."
+    std::string dtype;                    // Halide's name of the element type, "float32"
+    bool attention = false;               // whether it takes head_dim and kind
+    std::string algorithm;                // hash of what the program is built from: equations and schedules
+    std::string halide;                   // version
+    std::uint64_t hash = 0;               // of the program
 };
 
 // attune_generators.json, which CMake writes into the build folder of every project that makes kernels
@@ -37,15 +37,15 @@ public:
     std::string schedules() const { return source_dir_ + "/schedules"; }
     std::string shapes_folder() const { return source_dir_ + "/tools/tune/shapes"; }
     std::string space_file(const std::string &op) const;
-    // Where the library's own numbers are kept. Throws InputError where that is not this user's to write: an installed package,
-    // or a user's own attention.
-    std::string numbers_file(const std::string &op, const std::string &target) const;
-    // The op whose numbers and space serve where there are none of this one: sdpa for a user's attention; else itself.
+    // Where the library's own parameters are kept. Throws InputError where that is not this user's to write: an installed
+    // package, or a user's own attention.
+    std::string parameters_file(const std::string &op, const std::string &target) const;
+    // The op whose parameters and space serve where there are none of this one: sdpa for a user's attention; else itself.
     std::string like(const std::string &op) const;
     bool is_users(const std::string &op) const;  // an attention of attune_add_attention(), or its gradients
     // The op of a name that attune_add_attention() was given ("recency": user_recency); of other names the name.
     std::string op_of(const std::string &name) const;
-    // The name again, of which the files of numbers are.
+    // The name again, of which the parameters files are.
     static std::string name_of_op(const std::string &op);
     std::string tunable() const;  // ops that have shapes or, of a user's project, its attentions
     // Of a user's attention: the shared object that knows it (attune_add_attention), made up to date. Throws InputError for

@@ -73,19 +73,19 @@ private:
     SoftmaxArrays<T> a_;
 };
 
-// Around the tiles of rows and columns and the chunk of the sum.
+// Around the tiles of rows and columns and the depth block of the sum.
 std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned seed) {
-    const auto number = [&](const char *name, int otherwise) { return std::int64_t(number_of(v, name, otherwise)); };
-    const std::int64_t chunk = number("chunk", 256), tile = number("tile_rows", 4), task = number("task_rows", 8),
-                       wide = number("tile_columns", 8), block = number("block", 4);
-    // Classes that begin with whole take columns that fill so many, or of matrix tiles 32 or more and depths that fill them,
+    const auto parameter = [&](const char *name, int otherwise) { return std::int64_t(parameter_of(v, name, otherwise)); };
+    const std::int64_t depth_block = parameter("depth_block", 256), tile = parameter("tile_rows", 4),
+                       task = parameter("task_rows", 8), wide = parameter("tile_columns", 8), block = parameter("block", 4);
+    // Classes of full tiles take columns that fill so many, or of AMX tiles 32 or more and depths that fill them,
     // and refuse others.
-    const bool whole = v.shape_class.starts_with("whole"), in_tiles = whole && v.schedule == "weight_tiles";
-    const std::int64_t filled = !whole || in_tiles ? 1 : columns_of_whole(v), deep = in_tiles ? 32 : 1;
+    const bool full = takes_full_tiles(v), in_tiles = full && v.schedule == "amx_gemv";
+    const std::int64_t filled = !full || in_tiles ? 1 : columns_of_full_tiles(v), deep = in_tiles ? 32 : 1;
     const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
     const auto columns = [&](std::int64_t n) { return in_tiles ? std::max<std::int64_t>(n, 32) : round_up(n, filled); };
     // Linear by one row or few refuses depths without a whole block of weights, pairs those without a pair.
-    const std::int64_t least_depth = v.op == "linear" && is_for_few_rows(v) ? 32 : v.schedule == "pairs" ? 2 : 1;
+    const std::int64_t least_depth = v.op == "linear" && is_for_few_rows(v) ? 32 : v.schedule == "bf16_dot" ? 2 : 1;
     std::vector<LinearCase> cases;
     const auto add = [&](std::int64_t rows, std::int64_t n, std::int64_t depth, Order order = Order::dense) {
         depth = round_up(std::max(depth, least_depth), deep);
@@ -96,23 +96,24 @@ std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned 
         if (order != Order::dense) c.leading.insert(c.leading.begin(), {2, 3});
         cases.push_back(c), seed++;
     };
-    add(1, 1, 1), add(1, wide + 1, chunk + 1), add(tile + 1, wide - 1 > 0 ? wide - 1 : 1, block + 1);
-    add(task, wide, chunk), add(task + 1, 2 * wide + 5, chunk + 1), add(task - 1 > 0 ? task - 1 : 1, 37, 2 * chunk + 3);
-    add(13, 129, 61), add(3 * tile + 2, wide / 4 + 1, chunk - 1 > 0 ? chunk - 1 : 1);
+    add(1, 1, 1), add(1, wide + 1, depth_block + 1), add(tile + 1, wide - 1 > 0 ? wide - 1 : 1, block + 1);
+    add(task, wide, depth_block), add(task + 1, 2 * wide + 5, depth_block + 1),
+        add(task - 1 > 0 ? task - 1 : 1, 37, 2 * depth_block + 3);
+    add(13, 129, 61), add(3 * tile + 2, wide / 4 + 1, depth_block - 1 > 0 ? depth_block - 1 : 1);
     for (const Order order : {Order::padded, Order::reversed, Order::swapped}) add(tile + 1, wide + 1, block + 7, order);
     add(2 * task + 1, 2 * wide + 1, 4'000'000 / ((2 * task + 1) * (2 * wide + 1)) + 1);  // work for all threads
     return cases;
 }
 
 std::vector<SoftmaxCase> awkward_softmax(const attune::VariantInfo &v, unsigned seed) {
-    const std::int64_t tile = number_of(v, "tile_rows", 4), chunk = number_of(v, "chunk", 64);
+    const std::int64_t tile = parameter_of(v, "tile_rows", 4), block = 64;
     std::vector<SoftmaxCase> cases;
     for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(1, 1),
-                                        {tile + 1, chunk + 1},
-                                        {tile, chunk},
+                                        {tile + 1, block + 1},
+                                        {tile, block},
                                         {37, 61},
-                                        {2 * tile + 1, 3 * chunk + 5},
-                                        {5, chunk - 1},
+                                        {2 * tile + 1, 3 * block + 5},
+                                        {5, block - 1},
                                         {515, 1031}})
         for (const Lengths lengths : {Lengths::none, Lengths::per_query}) {
             SoftmaxCase c{.queries = queries, .keys = std::max<std::int64_t>(1, keys), .lengths = lengths, .seed = seed};

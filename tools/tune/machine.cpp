@@ -42,13 +42,11 @@ Peak::Peak(const std::string &schedule, const bench::Shape &s, int threads) : te
         limit_.work = s.bytes(), limit_.unit = plain_read;
         of_team_ = bench::read_bandwidth;
     } else if (std::string(s.unit()) == "FLOP") {
-        const bool pairs = schedule == "pairs";
-        // Gradients by `tiles` are tiles of registers.
-        const bool matrix = schedule == "matrix_tiles" || schedule == "weight_tiles" || (schedule == "tiles" && !s.backward());
+        const bool bf16_dot = schedule == "bf16_dot", amx = schedule == "amx" || schedule == "amx_gemv";
         limit_.work = s.work();
-        limit_.unit = matrix ? "matrix tile peak" : pairs ? "bf16 dot product peak" : "multiply-add peak";
-        of_team_ = matrix                  ? bench::bf16_tile_peak
-                   : pairs                 ? bench::bf16_dot_peak
+        limit_.unit = amx ? "AMX tile peak" : bf16_dot ? "bf16 dot product peak" : "multiply-add peak";
+        of_team_ = amx                     ? bench::bf16_tile_peak
+                   : bf16_dot              ? bench::bf16_dot_peak
                    : s.dtype == DType::f64 ? fma_peak_f64
                                            : fma_peak_f32;
     }

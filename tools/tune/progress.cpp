@@ -60,7 +60,7 @@ void Progress::show(const CellResult &result, const std::string &phase) {
     if (!terminal_) {
         for (; trials_ < result.trials.size(); trials_++) {
             const Trial &t = result.trials[trials_];
-            std::fprintf(stderr, "%s: %s: %s%s%s\n", name_.c_str(), text_of(t.numbers).c_str(),
+            std::fprintf(stderr, "%s: %s: %s%s%s\n", name_.c_str(), text_of(t.parameters).c_str(),
                          t.was_right() ? (program::formatted("%.3f", t.gain) + " of the start").c_str()
                                        : (t.verdict + ": " + t.reason).c_str(),
                          t.verdict == "same code" ? ", the code of an earlier one" : "", t.known ? ", known before" : "");

@@ -20,7 +20,7 @@ std::string mask_of(const bench::Shape &s) {
 
 }  // namespace
 
-RecordKey key_of(const Setting &setting, const Numbers &baseline, const bench::Shape &shape) {
+RecordKey key_of(const Setting &setting, const Parameters &baseline, const bench::Shape &shape) {
     RecordKey key = setting.key;
     key.mask = mask_of(shape), key.group = std::to_string(shape.h / shape.kv);
     key.log2_queries = log2_of(shape.q), key.log2_keys = log2_of(shape.k);
@@ -29,15 +29,16 @@ RecordKey key_of(const Setting &setting, const Numbers &baseline, const bench::S
     return key;
 }
 
-std::optional<Recalled> recall(const Setting &setting, const Numbers &baseline, const Numbers &numbers) {
-    Recalled recalled{{numbers, "timed", "", 0, 0, 0, true}, 0, ""};
+std::optional<Recalled> recall(const Setting &setting, const Parameters &baseline, const Parameters &parameters) {
+    Recalled recalled{{parameters, "timed", "", 0, 0, 0, true}, 0, ""};
     Trial &trial = recalled.trial;
     MeanRatio mean;
     for (const WeightedShape &shape : setting.shapes) {
         const RecordKey key = key_of(setting, baseline, shape.shape);
         const Record *found = nullptr;
         for (const Record &record : setting.known)
-            if (record.numbers == numbers && record.key == key && !record.reason.starts_with(withdrawn_reason)) found = &record;
+            if (record.parameters == parameters && record.key == key && !record.reason.starts_with(withdrawn_reason))
+                found = &record;
         if (!found) return {};
         if (found->verdict != "timed") {
             trial.verdict = found->verdict, trial.reason = found->reason;

@@ -7,7 +7,7 @@
 namespace attune::tune {
 
 // Of candidates that are timed against the baseline on the shape.
-RecordKey key_of(const Setting &, const Numbers &baseline, const bench::Shape &);
+RecordKey key_of(const Setting &, const Parameters &baseline, const bench::Shape &);
 
 struct Recalled {
     Trial trial;
@@ -16,6 +16,6 @@ struct Recalled {
 };
 
 // From the records of an earlier run, if they hold all that measuring would give.
-std::optional<Recalled> recall(const Setting &, const Numbers &baseline, const Numbers &);
+std::optional<Recalled> recall(const Setting &, const Parameters &baseline, const Parameters &);
 
 }  // namespace attune::tune

@@ -28,7 +28,7 @@ template<typename Key, typename Field> void each_of_key(Key &key, Field field) {
 }
 
 template<typename Measured, typename Field> void each_of_record(Measured &record, Field field) {
-    field("numbers", record.numbers), field("verdict", record.verdict), field("reason", record.reason);
+    field("parameters", record.parameters), field("verdict", record.verdict), field("reason", record.reason);
     field("ratios", record.ratios), field("seconds", record.seconds), field("error_ratio", record.error_ratio);
     field("object", record.object), field("foreign_load", record.foreign_load), field("when", record.when);
 }

@@ -2,7 +2,7 @@
 // Everything that was ever measured, one JSON object a line: appended and synchronised candidate by candidate, so that a killed
 // run loses the one in flight. Files are merged by putting their lines together; nothing is ever overwritten.
 #pragma once
-#include "numbers.h"
+#include "parameters.h"
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ struct RecordKey {
     std::string mask, group;  // "none", "causal", "window"...; query heads a key head
     int log2_queries = 0, log2_keys = 0;
     std::string shape;     // its label, in full
-    std::string baseline;  // numbers that the ratios are against
+    std::string baseline;  // parameters that the ratios are against
     bool cold = false;     // caches: operands rotated through more than the last level holds
 
     bool operator==(const RecordKey &) const = default;
@@ -26,7 +26,7 @@ struct RecordKey {
 
 struct Record {
     RecordKey key;
-    Numbers numbers;
+    Parameters parameters;
     std::string verdict;         // "timed", "rejected", "timeout", "compile_error"
     std::string reason;          // of all but timed
     std::vector<double> ratios;  // time over the baseline's, of pairs taken in turns

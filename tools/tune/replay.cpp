@@ -23,8 +23,8 @@ double median_of(std::vector<double> values) {
 // What is recorded of one key: of each point its last verdict, and all ratios of its timings.
 struct Recorded {
     RecordKey key;
-    std::map<Numbers, std::vector<double>> timed;
-    std::map<Numbers, std::string> rejected;
+    std::map<Parameters, std::vector<double>> timed;
+    std::map<Parameters, std::string> rejected;
 };
 
 std::vector<Recorded> recorded_in(const std::string &file) {
@@ -33,9 +33,9 @@ std::vector<Recorded> recorded_in(const std::string &file) {
         auto of = std::find_if(all.begin(), all.end(), [&](const Recorded &r) { return r.key == record.key; });
         if (of == all.end()) of = all.insert(all.end(), {record.key, {}, {}});
         if (record.verdict != "timed") {
-            of->rejected[record.numbers] = record.verdict;
+            of->rejected[record.parameters] = record.verdict;
         } else if (!record.ratios.empty()) {
-            auto &ratios = of->timed[record.numbers];
+            auto &ratios = of->timed[record.parameters];
             ratios.insert(ratios.end(), record.ratios.begin(), record.ratios.end());
         }
     }
@@ -59,13 +59,13 @@ Space space_of(const RecordKey &key, const std::string &schedules) {
 
 ordered_json replay(const Recorded &recorded, const ReplayArguments &arguments) {
     const Space space = space_of(recorded.key, arguments.schedules);
-    std::map<Numbers, double> ratios;  // of the points of the space
-    for (const auto &[numbers, of] : recorded.timed)
-        if (space.why_not(numbers).empty()) ratios[space.nearest(numbers)] = median_of(of);
+    std::map<Parameters, double> ratios;  // of the points of the space
+    for (const auto &[parameters, of] : recorded.timed)
+        if (space.why_not(parameters).empty()) ratios[space.nearest(parameters)] = median_of(of);
     if (ratios.empty()) throw InputError(arguments.records, "no timed record of " + recorded.key.shape + " is in its space");
     const auto best = std::min_element(ratios.begin(), ratios.end(), [](auto &a, auto &b) { return a.second < b.second; });
 
-    Numbers start = space.nearest(parse_numbers(recorded.key.baseline));
+    Parameters start = space.nearest(parse_parameters(recorded.key.baseline));
     if (arguments.random_start)
         start = std::next(ratios.begin(), std::ptrdiff_t(std::mt19937_64(arguments.seed)() % ratios.size()))->first;
     const auto strategy = make_strategy(arguments.strategy, space, {start}, arguments.seed);
@@ -94,7 +94,7 @@ ordered_json replay(const Recorded &recorded, const ReplayArguments &arguments) 
     line["key"] = json_of(of_key).at("key");
     line["strategy"] = arguments.strategy, line["seed"] = arguments.seed, line["start"] = text_of(start);
     line["recorded"] = ratios.size(), line["rejected"] = rejected, line["missing"] = missing;
-    line["best"] = {{"numbers", text_of(best->first)}, {"ratio", best->second}};
+    line["best"] = {{"parameters", text_of(best->first)}, {"ratio", best->second}};
     line["phases"] = phases, line["regret"] = regret;
     return line;
 }

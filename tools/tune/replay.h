@@ -11,12 +11,12 @@ struct ReplayArguments {
     std::string strategy = "factored";
     std::uint64_t seed = 1;
     std::size_t budget = 200;   // candidates
-    bool random_start = false;  // from a recorded point that the seed chooses, not from the numbers that ratios are against
+    bool random_start = false;  // from a recorded point that the seed chooses, not from the parameters that ratios are against
 };
 
 // One line of JSON for each key of the records:
-//   {"key": {...}, "strategy", "seed", "start": "chunk=64 ...", "recorded": 676, "rejected": 3, "missing": 0,
-//    "best": {"numbers": "...", "ratio": 0.91}, "phases": ["seeds", ...], "regret": [1.3, 1.1, ...]}
+//   {"key": {...}, "strategy", "seed", "start": "kv_block=64 ...", "recorded": 676, "rejected": 3, "missing": 0,
+//    "best": {"parameters": "...", "ratio": 0.91}, "phases": ["seeds", ...], "regret": [1.3, 1.1, ...]}
 // recorded: points that were timed; missing: candidates of the strategy that no record has, answered as rejected and not
 // counted; regret: after each candidate, the recorded median of the one that the search would choose, over that of the best of
 // all records, null until one was timed.

@@ -21,22 +21,23 @@ std::string tried_text(const CellReport &r) {
     return text.empty() ? "nothing" : text;
 }
 
-// Why the numbers stay.
+// Why the parameters stay.
 std::string why_kept(const CellReport &r) {
     const CellResult &result = r.result;
     if (!result.failure.empty()) return result.failure;
     if (!result.not_tried.empty()) return result.not_tried;
     if (result.chosen != r.in_use && r.over_in_use)
-        return "of what was found from the numbers of " + r.began +
+        return "of what was found from the parameters of " + r.began +
                ", no gain over those in use is certain: " + text_of(result.chosen) + " is " + text_of(*r.over_in_use);
-    if (!r.began.empty() && result.gain) return "the best that was found from the numbers of " + r.began + " is what is in use";
-    const auto timed = [&](const Trial &t) { return t.verdict == "timed" && t.numbers != result.baseline; };
+    if (!r.began.empty() && result.gain)
+        return "the best that was found from the parameters of " + r.began + " is what is in use";
+    const auto timed = [&](const Trial &t) { return t.verdict == "timed" && t.parameters != result.baseline; };
     if (std::none_of(result.trials.begin(), result.trials.end(), timed)) return "no other candidate was timed";
     if (result.finalists.empty()) return "no candidate came within 3 % of " + text_of(result.baseline);
     const Finalist *best = &result.finalists.front();
     for (const Finalist &f : result.finalists)
         if (f.gain.value > best->gain.value) best = &f;
-    return "no gain of more than 1 % is certain: the best, " + text_of(best->numbers) + ", is " + text_of(best->gain);
+    return "no gain of more than 1 % is certain: the best, " + text_of(best->parameters) + ", is " + text_of(best->gain);
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ std::string how_found(const CellReport &r) {
     const auto timed =
         std::count_if(r.result.trials.begin(), r.result.trials.end(), [](const Trial &t) { return t.verdict == "timed"; });
     std::string text = "best of " + std::to_string(timed) + " candidates";
-    if (!r.began.empty()) text += " from the numbers of " + r.began;
+    if (!r.began.empty()) text += " from the parameters of " + r.began;
     if (const auto gain = r.gain()) text += ", " + text_of(*gain) + " of the speed of " + text_of(r.in_use);
     if (const std::string share = r.result.limit.share_text(r.result.chosen_seconds); !share.empty())
         text += ", " + share + " of the " + r.result.limit.unit;
@@ -85,7 +86,8 @@ std::string table_of(const std::vector<CellReport> &reports) {
         if (result.loudest > 0.05)
             kept += r.cell.variant + ": other programs took up to " + program::formatted("%.2f", result.loudest) +
                     " cores while it was timed\n";
-        for (const std::string &knob : result.inert) kept += r.cell.variant + ": " + knob + " never changed the code\n";
+        for (const std::string &parameter : result.inert)
+            kept += r.cell.variant + ": " + parameter + " never changed the code\n";
     }
     std::vector<std::size_t> width(rows[0].size());
     for (const auto &row : rows)
@@ -132,7 +134,7 @@ std::string picture_of(const std::vector<CellReport> &reports) {
                "\" y2=\"" + one + "\" stroke=\"#888\" stroke-dasharray=\"4 3\"/>\n";
         for (std::size_t n = 0; n < trials.size(); n++) {
             const Trial &t = trials[n];
-            const bool right_one = t.was_right(), chosen = r.gain() && t.numbers == r.result.chosen;
+            const bool right_one = t.was_right(), chosen = r.gain() && t.parameters == r.result.chosen;
             const double x = x_of(n), y = right_one ? y_of(t.gain) : y0 + height - bottom + 14;
             svg += "<circle cx=\"" + program::formatted("%.1f", x) + "\" cy=\"" + program::formatted("%.1f", y) + "\" r=\"" +
                    (chosen ? "6" : "3") + "\" fill=\"" +
@@ -140,8 +142,8 @@ std::string picture_of(const std::vector<CellReport> &reports) {
                     : right_one ? "#1f77b4"
                                 : "#999") +
                    "\"><title>" +
-                   program::xml_escaped(text_of(t.numbers) + (right_one ? ": " + program::formatted("%.3f", t.gain)
-                                                                        : ": " + t.verdict + ": " + t.reason)) +
+                   program::xml_escaped(text_of(t.parameters) + (right_one ? ": " + program::formatted("%.3f", t.gain)
+                                                                           : ": " + t.verdict + ": " + t.reason)) +
                    "</title></circle>\n";
         }
         text(left, y0 + height - 12, "candidates in the order in which they were tried; grey: rejected; red: chosen",

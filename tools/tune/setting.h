@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the search for the numbers of one variant is given, and what it finds.
+// What the search for the parameters of one variant is given, and what it finds.
 #pragma once
 #include "candidates.h"
 #include "decision.h"
@@ -26,7 +26,7 @@ struct Limits {
     std::size_t finalists = 5;
     int processes = 6, most_processes = 12;  // of the decision; more while it is open
     int rounds_of_process = 6;
-    int decisions = 1;  // that follow the search: a second one where it began elsewhere than at the numbers in use
+    int decisions = 1;  // that follow the search: a second one where it began elsewhere than at the parameters in use
     bool cold = false;
     double quiet = 0.05;  // foreign CPU seconds per second beyond which a measurement is taken again
 };
@@ -34,7 +34,7 @@ struct Limits {
 // One candidate, as it was tried; for the picture and the report. Its verdict is that of a record, "same code" as another's, or
 // "not measured", of which there is no record: a further run tries it again.
 struct Trial {
-    Numbers numbers;
+    Parameters parameters;
     std::string verdict, reason;
     double gain = 0;  // speed over the baseline's by the first measurement
     double seconds = 0;
@@ -45,19 +45,19 @@ struct Trial {
 };
 
 struct Finalist {
-    Numbers numbers;
+    Parameters parameters;
     Gain gain;  // over the baseline
     double error_ratio = 0;
 };
 
 struct CellResult {
-    Numbers baseline, chosen;  // the same where nothing replaces them
-    std::optional<Gain> gain;  // of what was chosen
+    Parameters baseline, chosen;  // the same where nothing replaces them
+    std::optional<Gain> gain;     // of what was chosen
     std::vector<Finalist> finalists;
     std::vector<Trial> trials;
     std::vector<WeightedShape> shapes;                // on which candidates are timed
     std::string shapes_left_out;                      // for want of time, in words
-    std::vector<std::string> inert;                   // knobs that never changed the code
+    std::vector<std::string> inert;                   // parameters that never changed the code
     double baseline_seconds = 0, chosen_seconds = 0;  // of a call on the first shape, the best
     PeakLimit limit;                                  // of the first shape, measured in turns with the baseline
     double loudest = 0;                               // foreign load of the loudest measurement that counts
@@ -78,7 +78,7 @@ struct Setting {
     const std::vector<Record> &known;  // of earlier runs
     RecordLog &log;
     std::string strategy;
-    std::vector<Numbers> seeds;
+    std::vector<Parameters> seeds;
     std::uint64_t seed = 1;
     Limits limits;
     // Told of each trial and of each process of the decision, for the progress line.

@@ -11,7 +11,7 @@ namespace attune::tune {
 namespace {
 using program::InputError;
 
-using Point = std::vector<int>;  // places in the values of each knob
+using Point = std::vector<int>;  // places in the values of each parameter
 
 struct Constraint {
     Expression required;
@@ -26,29 +26,29 @@ double far(int a, int b) { return std::abs(std::log2(std::max(a, 0) + 0.5) - std
 struct Space::Parts {
     std::string file, schedule;
     Values values;
-    std::vector<Knob> knobs;
+    std::vector<SpaceParameter> space_parameters;
     std::vector<std::optional<int>> otherwise;
     std::vector<Constraint> constraints;
-    std::vector<std::vector<const Constraint *>> decided;  // by this knob, when those before it have values
-    std::vector<double *> at;                              // the values of the knobs
+    std::vector<std::vector<const Constraint *>> decided;  // by this parameter, when those before it have values
+    std::vector<double *> at;                              // the values of the parameters
     std::vector<Point> legal;
     std::size_t product = 1;
 
-    void read_knobs(const std::vector<KnobLines> &);
+    void read_parameters(const std::vector<ParameterLines> &);
     void read_constraints(const std::vector<std::pair<std::string, std::string>> &);
     void find_legal(Point &);
     void leave_out_values();
-    void set(const Numbers &) const;
+    void set(const Parameters &) const;
     const Constraint *broken() const;
-    Numbers numbers_of(const Point &) const;
-    std::optional<Point> point_of(const Numbers &) const;
-    Numbers closest(const Numbers &, const std::vector<Point> &) const;
+    Parameters parameters_of(const Point &) const;
+    std::optional<Point> point_of(const Parameters &) const;
+    Parameters closest(const Parameters &, const std::vector<Point> &) const;
 };
 
-void Space::Parts::read_knobs(const std::vector<KnobLines> &lines) {
-    for (const KnobLines &line : lines) {
-        const std::string where = "knobs." + line.name + ": ";
-        Knob knob{line.name, {}, line.stage};
+void Space::Parts::read_parameters(const std::vector<ParameterLines> &lines) {
+    for (const ParameterLines &line : lines) {
+        const std::string where = "parameters." + line.name + ": ";
+        SpaceParameter parameter{line.name, {}, line.stage};
         for (const std::string &text : line.values) {
             double value = 0;
             try {
@@ -58,21 +58,21 @@ void Space::Parts::read_knobs(const std::vector<KnobLines> &lines) {
             }
             if (value != std::floor(value) || value < 0 || value > 1 << 30)
                 throw InputError(file, where + "\"" + text + "\" is no whole number here");
-            knob.values.push_back(int(value));
+            parameter.values.push_back(int(value));
         }
-        std::sort(knob.values.begin(), knob.values.end());
-        knob.values.erase(std::unique(knob.values.begin(), knob.values.end()), knob.values.end());
-        if (knob.stage < 1) throw InputError(file, where + "stages count from 1");
-        if (values.contains(knob.name)) throw InputError(file, where + "is the name of a fact");
-        product *= knob.values.size();
-        knobs.push_back(knob);
+        std::sort(parameter.values.begin(), parameter.values.end());
+        parameter.values.erase(std::unique(parameter.values.begin(), parameter.values.end()), parameter.values.end());
+        if (parameter.stage < 1) throw InputError(file, where + "stages count from 1");
+        if (values.contains(parameter.name)) throw InputError(file, where + "is the name of a fact");
+        product *= parameter.values.size();
+        space_parameters.push_back(parameter);
         otherwise.push_back(line.otherwise);
     }
     // Legal points are listed; so many would take minutes.
     if (constexpr std::size_t most = 2'000'000; product > most)
         throw InputError(file, schedule + ": " + std::to_string(product) + " points, more than " + std::to_string(most));
-    for (const Knob &knob : knobs) values[knob.name] = knob.values[0];
-    for (const Knob &knob : knobs) at.push_back(&values[knob.name]);
+    for (const SpaceParameter &parameter : space_parameters) values[parameter.name] = parameter.values[0];
+    for (const SpaceParameter &parameter : space_parameters) at.push_back(&values[parameter.name]);
 }
 
 void Space::Parts::read_constraints(const std::vector<std::pair<std::string, std::string>> &lines) {
@@ -83,24 +83,24 @@ void Space::Parts::read_constraints(const std::vector<std::pair<std::string, std
             throw InputError(file, "constraints: " + std::string(error.what()));
         }
     }
-    decided.resize(knobs.size());
+    decided.resize(space_parameters.size());
     for (const Constraint &constraint : constraints) {
         std::size_t last = 0;
         const auto names = constraint.required.names();
-        for (std::size_t n = 0; n < knobs.size(); n++)
-            if (std::find(names.begin(), names.end(), knobs[n].name) != names.end()) last = n;
+        for (std::size_t n = 0; n < space_parameters.size(); n++)
+            if (std::find(names.begin(), names.end(), space_parameters[n].name) != names.end()) last = n;
         decided[last].push_back(&constraint);
     }
 }
 
 void Space::Parts::find_legal(Point &point) {
     const std::size_t n = point.size();
-    if (n == knobs.size()) {
+    if (n == space_parameters.size()) {
         legal.push_back(point);
         return;
     }
-    for (int place = 0; place < int(knobs[n].values.size()); place++) {
-        *at[n] = knobs[n].values[std::size_t(place)];
+    for (int place = 0; place < int(space_parameters[n].values.size()); place++) {
+        *at[n] = space_parameters[n].values[std::size_t(place)];
         const bool may_be = std::all_of(decided[n].begin(), decided[n].end(),
                                         [](const Constraint *constraint) { return constraint->required.value() == 1; });
         if (!may_be) continue;
@@ -112,23 +112,23 @@ void Space::Parts::find_legal(Point &point) {
 
 // Values that are in no legal point would be steps to nowhere.
 void Space::Parts::leave_out_values() {
-    for (std::size_t n = 0; n < knobs.size(); n++) {
-        std::vector<int> place(knobs[n].values.size(), -1), kept;
+    for (std::size_t n = 0; n < space_parameters.size(); n++) {
+        std::vector<int> place(space_parameters[n].values.size(), -1), kept;
         for (const Point &point : legal) place[std::size_t(point[n])] = 0;
         for (std::size_t v = 0; v < place.size(); v++) {
             if (place[v] < 0) continue;
             place[v] = int(kept.size());
-            kept.push_back(knobs[n].values[v]);
+            kept.push_back(space_parameters[n].values[v]);
         }
         for (Point &point : legal) point[n] = place[std::size_t(point[n])];
-        knobs[n].values = kept;
+        space_parameters[n].values = kept;
     }
 }
 
-void Space::Parts::set(const Numbers &numbers) const {
-    for (std::size_t n = 0; n < knobs.size(); n++) {
-        const auto given = numbers.find(knobs[n].name);
-        *at[n] = given != numbers.end() ? given->second : *otherwise[n];
+void Space::Parts::set(const Parameters &parameters) const {
+    for (std::size_t n = 0; n < space_parameters.size(); n++) {
+        const auto given = parameters.find(space_parameters[n].name);
+        *at[n] = given != parameters.end() ? given->second : *otherwise[n];
     }
 }
 
@@ -138,10 +138,11 @@ const Constraint *Space::Parts::broken() const {
     return nullptr;
 }
 
-Numbers Space::Parts::numbers_of(const Point &point) const {
-    Numbers numbers;
-    for (std::size_t n = 0; n < knobs.size(); n++) numbers[knobs[n].name] = knobs[n].values[std::size_t(point[n])];
-    return numbers;
+Parameters Space::Parts::parameters_of(const Point &point) const {
+    Parameters parameters;
+    for (std::size_t n = 0; n < space_parameters.size(); n++)
+        parameters[space_parameters[n].name] = space_parameters[n].values[std::size_t(point[n])];
+    return parameters;
 }
 
 Space::Space(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -162,7 +163,7 @@ Space Space::read(const std::string &file, const std::string &op, const std::str
                      {"head_dim", facts.head_dim},
                      {"channels", facts.head_dim == 0 ? 128 : facts.head_dim},
                      {"bf16", facts.bf16}};
-    parts->read_knobs(lines.knobs);
+    parts->read_parameters(lines.parameters);
     parts->read_constraints(lines.constraints);
     Point point;
     parts->find_legal(point);
@@ -172,70 +173,72 @@ Space Space::read(const std::string &file, const std::string &op, const std::str
     return Space(std::move(parts));
 }
 
-const std::vector<Knob> &Space::knobs() const { return parts_->knobs; }
+const std::vector<SpaceParameter> &Space::parameters() const { return parts_->space_parameters; }
 
-std::string Space::why_not(const Numbers &numbers) const {
+std::string Space::why_not(const Parameters &parameters) const {
     const Parts &p = *parts_;
-    for (const auto &[name, value] : numbers)
-        if (std::none_of(p.knobs.begin(), p.knobs.end(), [&](const Knob &knob) { return knob.name == name; }))
-            return name + " is no number of " + p.schedule;
-    for (std::size_t n = 0; n < p.knobs.size(); n++)
-        if (!numbers.contains(p.knobs[n].name) && !p.otherwise[n]) return p.knobs[n].name + " is missing";
-    p.set(numbers);
+    for (const auto &[name, value] : parameters)
+        if (std::none_of(p.space_parameters.begin(), p.space_parameters.end(),
+                         [&](const SpaceParameter &parameter) { return parameter.name == name; }))
+            return name + " is no parameter of " + p.schedule;
+    for (std::size_t n = 0; n < p.space_parameters.size(); n++)
+        if (!parameters.contains(p.space_parameters[n].name) && !p.otherwise[n])
+            return p.space_parameters[n].name + " is missing";
+    p.set(parameters);
     if (const Constraint *constraint = p.broken()) return constraint->broken.text();
-    for (std::size_t n = 0; n < p.knobs.size(); n++) {
-        const std::vector<int> &values = p.knobs[n].values;
+    for (std::size_t n = 0; n < p.space_parameters.size(); n++) {
+        const std::vector<int> &values = p.space_parameters[n].values;
         if (std::binary_search(values.begin(), values.end(), int(*p.at[n]))) continue;
         std::string list;
         for (const int value : values) list += (list.empty() ? "" : ", ") + std::to_string(value);
-        return p.knobs[n].name + " " + std::to_string(int(*p.at[n])) + " is none of " + list;
+        return p.space_parameters[n].name + " " + std::to_string(int(*p.at[n])) + " is none of " + list;
     }
     return "";
 }
 
-Numbers Space::Parts::closest(const Numbers &numbers, const std::vector<Point> &points) const {
-    std::vector<std::vector<double>> distance(knobs.size());
-    for (std::size_t n = 0; n < knobs.size(); n++) {
-        const auto given = numbers.find(knobs[n].name);
-        const std::optional<int> from = given != numbers.end() ? std::optional(given->second) : otherwise[n];
-        for (const int value : knobs[n].values) distance[n].push_back(from ? far(value, *from) : 0);
+Parameters Space::Parts::closest(const Parameters &parameters, const std::vector<Point> &points) const {
+    std::vector<std::vector<double>> distance(space_parameters.size());
+    for (std::size_t n = 0; n < space_parameters.size(); n++) {
+        const auto given = parameters.find(space_parameters[n].name);
+        const std::optional<int> from = given != parameters.end() ? std::optional(given->second) : otherwise[n];
+        for (const int value : space_parameters[n].values) distance[n].push_back(from ? far(value, *from) : 0);
     }
     const Point *best = nullptr;
     double least = std::numeric_limits<double>::infinity();
     for (const Point &point : points) {
         double all = 0;
-        for (std::size_t n = 0; n < knobs.size(); n++) all += distance[n][std::size_t(point[n])];
+        for (std::size_t n = 0; n < space_parameters.size(); n++) all += distance[n][std::size_t(point[n])];
         if (all < least - 1e-9) least = all, best = &point;
     }
-    return numbers_of(*best);
+    return parameters_of(*best);
 }
 
-Numbers Space::completed(const Numbers &numbers) const {
-    Numbers all = numbers;
-    for (std::size_t n = 0; n < parts_->knobs.size(); n++)
-        if (parts_->otherwise[n]) all.emplace(parts_->knobs[n].name, *parts_->otherwise[n]);
+Parameters Space::completed(const Parameters &parameters) const {
+    Parameters all = parameters;
+    for (std::size_t n = 0; n < parts_->space_parameters.size(); n++)
+        if (parts_->otherwise[n]) all.emplace(parts_->space_parameters[n].name, *parts_->otherwise[n]);
     return all;
 }
 
-Numbers Space::nearest(const Numbers &numbers) const { return parts_->closest(numbers, parts_->legal); }
+Parameters Space::nearest(const Parameters &parameters) const { return parts_->closest(parameters, parts_->legal); }
 
-std::optional<Point> Space::Parts::point_of(const Numbers &numbers) const {
+std::optional<Point> Space::Parts::point_of(const Parameters &parameters) const {
     Point point;
-    for (std::size_t n = 0; n < knobs.size(); n++) {
-        const auto given = numbers.find(knobs[n].name);
-        const auto place = std::lower_bound(knobs[n].values.begin(), knobs[n].values.end(),
-                                            given != numbers.end() ? given->second : otherwise[n].value_or(-1));
-        if (place == knobs[n].values.end()) return {};
-        point.push_back(int(place - knobs[n].values.begin()));
+    for (std::size_t n = 0; n < space_parameters.size(); n++) {
+        const auto given = parameters.find(space_parameters[n].name);
+        const auto place = std::lower_bound(space_parameters[n].values.begin(), space_parameters[n].values.end(),
+                                            given != parameters.end() ? given->second : otherwise[n].value_or(-1));
+        if (place == space_parameters[n].values.end()) return {};
+        point.push_back(int(place - space_parameters[n].values.begin()));
     }
     return std::binary_search(legal.begin(), legal.end(), point) ? std::optional(point) : std::nullopt;
 }
 
-std::vector<Numbers> Space::neighbours(const Numbers &numbers) const {
+std::vector<Parameters> Space::neighbours(const Parameters &parameters) const {
     const Parts &p = *parts_;
-    const Point from = *p.point_of(nearest(numbers));
+    const Point from = *p.point_of(nearest(parameters));
     std::vector<Point> found;
-    for (std::size_t n = 0; n < p.knobs.size(); n++) {
+    for (std::size_t n = 0; n < p.space_parameters.size(); n++) {
         for (const int step : {-1, 1}) {
             // Of the points with that value the one that takes fewest further steps; it is legal itself if it takes none.
             const Point *best = nullptr;
@@ -249,14 +252,14 @@ std::vector<Numbers> Space::neighbours(const Numbers &numbers) const {
             if (best && std::find(found.begin(), found.end(), *best) == found.end()) found.push_back(*best);
         }
     }
-    std::vector<Numbers> all;
-    for (const Point &point : found) all.push_back(p.numbers_of(point));
+    std::vector<Parameters> all;
+    for (const Point &point : found) all.push_back(p.parameters_of(point));
     return all;
 }
 
-std::vector<Numbers> Space::all() const {
-    std::vector<Numbers> all;
-    for (const Point &point : parts_->legal) all.push_back(parts_->numbers_of(point));
+std::vector<Parameters> Space::all() const {
+    std::vector<Parameters> all;
+    for (const Point &point : parts_->legal) all.push_back(parts_->parameters_of(point));
     return all;
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What a schedule's numbers may be: schedules/<op>/space.json (the file's form: space_file.h).
+// What a schedule's parameters may be: schedules/<op>/space.json (the file's form: space_file.h).
 #pragma once
-#include "numbers.h"
+#include "parameters.h"
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace attune::tune {
 
-// What the constraints of a space may name beside its knobs.
+// What the constraints of a space may name beside its parameters.
 struct Facts {
     int lanes;               // elements of a vector of the type in which sums are kept
     int registers;           // vector registers
@@ -27,10 +27,10 @@ Caches caches_here();
 // Of a target (Halide's words for it: schedules/targets.json) and a type as records name it.
 Facts facts_of(const std::string &halide_target, const std::string &dtype, int head_dim, const Caches &);
 
-struct Knob {
+struct SpaceParameter {
     std::string name;
     std::vector<int> values;  // ascending; each of them is in some legal point
-    int stage;                // the factored search takes the knobs of one stage together, the stages in this order
+    int stage;                // the factored search takes the parameters of one stage together, the stages in this order
 };
 
 class Space {
@@ -41,20 +41,20 @@ public:
     ~Space();
     Space(Space &&) noexcept;
 
-    const std::vector<Knob> &knobs() const;
-    // Empty if the numbers are legal, else what they break, in the words of the file ("accumulators: 34 of 28 registers").
-    std::string why_not(const Numbers &) const;
-    // The numbers with the defaults of the knobs that they lack: what they mean, whether it is legal or not.
-    Numbers completed(const Numbers &) const;
-    // The legal point that is nearest to numbers of elsewhere (another target, another class), which may lack knobs or name
-    // values that are none here. That of legal numbers is themselves, completed by the defaults of what they lack: points of a
-    // space can be compared.
-    Numbers nearest(const Numbers &) const;
-    // Every legal point that differs in one knob by one step; where that is illegal, with the smallest change of others that
-    // makes it legal. Of numbers outside of the space: those of the nearest point.
-    std::vector<Numbers> neighbours(const Numbers &) const;
-    std::vector<Numbers> all() const;  // every legal point, in the order of the knobs
-    std::size_t illegal() const;       // how many points of the full product the constraints leave out
+    const std::vector<SpaceParameter> &parameters() const;
+    // Empty if the parameters are legal, else what they break, in the words of the file ("accumulators: 34 of 28 registers").
+    std::string why_not(const Parameters &) const;
+    // The parameters, with the defaults of those that are not given: what they mean, whether it is legal or not.
+    Parameters completed(const Parameters &) const;
+    // The legal point that is nearest to parameters of elsewhere (another target, another class), which may lack parameters or
+    // name values that are none here. That of legal parameters is themselves, completed by the defaults of what they lack:
+    // points of a space can be compared.
+    Parameters nearest(const Parameters &) const;
+    // Every legal point that differs in one parameter by one step; where that is illegal, with the smallest change of others
+    // that makes it legal. Of parameters outside of the space: those of the nearest point.
+    std::vector<Parameters> neighbours(const Parameters &) const;
+    std::vector<Parameters> all() const;  // every legal point, in the order of the parameters
+    std::size_t illegal() const;          // how many points of the full product the constraints leave out
 
 private:
     struct Parts;

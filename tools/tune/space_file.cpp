@@ -12,7 +12,7 @@ namespace {
 using nlohmann::ordered_json;
 using program::InputError;
 
-// A part of a file, and where it is: "spaces[2].knobs.chunk".
+// A part of a file, and where it is: "spaces[2].parameters.kv_block".
 struct Part {
     const std::string &file;
     std::string where;
@@ -96,14 +96,14 @@ std::vector<std::string> values_of(const Part &values, const std::string &shape_
 
 SpaceLines lines_of(const Part &space, const std::string &shape_class) {
     SpaceLines lines{space.file, {}, {}};
-    const Part knobs = space.at("knobs");
-    if (!knobs.json.is_object() || knobs.json.empty()) knobs.fail("there are none");
-    for (const auto &[name, value] : knobs.json.items()) {
-        const Part knob = knobs.at(name);
-        knob.has_only({"values", "stage", "default", "note"});
-        KnobLines line{name, values_of(knob.at("values"), shape_class), knob.at("stage").number(), {}};
-        if (knob.json.contains("default")) line.otherwise = knob.at("default").number();
-        lines.knobs.push_back(line);
+    const Part parameters = space.at("parameters");
+    if (!parameters.json.is_object() || parameters.json.empty()) parameters.fail("there are none");
+    for (const auto &[name, value] : parameters.json.items()) {
+        const Part parameter = parameters.at(name);
+        parameter.has_only({"values", "stage", "default", "note"});
+        ParameterLines line{name, values_of(parameter.at("values"), shape_class), parameter.at("stage").number(), {}};
+        if (parameter.json.contains("default")) line.otherwise = parameter.at("default").number();
+        lines.parameters.push_back(line);
     }
     if (!space.json.contains("constraints")) return lines;
     for (const Part &constraint : space.at("constraints").list()) lines.constraints.push_back(constraint_of(constraint));
@@ -122,7 +122,7 @@ SpaceLines read_space_lines(const std::string &file, const std::string &op, cons
     if (const std::string of = all.at("op").text(); of != op) all.fail("\"op\" is " + of + ", expected " + op);
     if (json.contains("spaces")) {
         for (const Part &space : all.at("spaces").list()) {
-            space.has_only({"schedules", "classes", "note", "knobs", "constraints"});
+            space.has_only({"schedules", "classes", "note", "parameters", "constraints"});
             const bool of_class = !space.json.contains("classes") || space.at("classes").names(shape_class);
             if (space.at("schedules").names(schedule) && of_class) return lines_of(space, shape_class);
         }

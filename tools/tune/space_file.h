@@ -5,13 +5,13 @@
 //    "spaces": [
 //      {"schedules": ["prefill"], "classes": ["long"],   classes: all that no space before it is for, if left out; "": no name
 //       "note": "...",                                   for who reads the file
-//       "knobs": {
+//       "parameters": {
 //         "tile_q": {"values": [16, "2 * lanes"],        expressions over facts; or lists of them by class:
-//                    "stage": 1, "default": 16},         {"long": [...], "other": [...]}. default: of numbers that lack it
+//                    "stage": 1, "default": 16},         {"long": [...], "other": [...]}. default: of parameters that lack it
 //         ...},
-//       "constraints": [                                 expressions over knobs and facts
-//         {"require": "tile_q < 2 * chunk", "else": "tile_q {tile_q} is too much for a chunk of {chunk}"},
-//         {"multiple": "chunk", "of": "key_tile"},
+//       "constraints": [                                 expressions over parameters and facts
+//         {"require": "tile_q < 2 * kv_block", "else": "tile_q {tile_q} is too much for a kv_block of {kv_block}"},
+//         {"multiple": "kv_block", "of": "key_tile"},
 //         {"for": "sums", "need": "tile_q * key_tile", "of": "registers"}, ...]}]}
 //
 // Facts are those of space.h, and channels: the head size, or 128 where it may be any.
@@ -23,16 +23,16 @@
 
 namespace attune::tune {
 
-struct KnobLines {
+struct ParameterLines {
     std::string name;
     std::vector<std::string> values;  // expressions
     int stage = 1;
-    std::optional<int> otherwise;  // of numbers that lack it
+    std::optional<int> otherwise;  // of parameters that lack it
 };
 
 struct SpaceLines {
     std::string file;  // in which it was found
-    std::vector<KnobLines> knobs;
+    std::vector<ParameterLines> parameters;
     std::vector<std::pair<std::string, std::string>> constraints;  // what is required, and the words for it
 };
 

@@ -20,21 +20,21 @@ constexpr std::size_t stage_at_most = 48;      // candidates of a stage: minutes
 // and an outcome that changes changes all that follows from it.
 class Search : public Strategy {
 public:
-    Search(const Space &space, const std::vector<Numbers> &seeds) : space_(space) {
-        for (const Numbers &seed : seeds) wanted_.push_back(space.nearest(seed));
+    Search(const Space &space, const std::vector<Parameters> &seeds) : space_(space) {
+        for (const Parameters &seed : seeds) wanted_.push_back(space.nearest(seed));
         if (wanted_.empty()) wanted_.push_back(space.nearest({}));
         start_ = wanted_.front();
     }
 
-    std::vector<Numbers> propose(std::size_t at_most) final {
-        std::vector<Numbers> batch;
+    std::vector<Parameters> propose(std::size_t at_most) final {
+        std::vector<Parameters> batch;
         while (batch.size() < at_most) {
             if (wanted_.empty()) {
                 // What is wanted next depends on all outcomes.
                 if (!batch.empty() || !owing_.empty() || !next_phase()) break;
                 continue;
             }
-            const Numbers next = wanted_.front();
+            const Parameters next = wanted_.front();
             wanted_.pop_front();
             if (outcomes_.contains(next) || owing_.contains(next)) continue;
             owing_.insert(next);
@@ -43,8 +43,8 @@ public:
         return batch;
     }
 
-    void tell(const Numbers &numbers, const Outcome &outcome) final {
-        const Numbers point = space_.why_not(numbers).empty() ? space_.nearest(numbers) : numbers;
+    void tell(const Parameters &parameters, const Outcome &outcome) final {
+        const Parameters point = space_.why_not(parameters).empty() ? space_.nearest(parameters) : parameters;
         owing_.erase(point);
         outcomes_[point] = outcome;
     }
@@ -54,16 +54,16 @@ protected:
     virtual bool next_phase() = 0;
 
     const Space &space() const { return space_; }
-    const Numbers &start() const { return start_; }
-    std::deque<Numbers> &wanted() { return wanted_; }
+    const Parameters &start() const { return start_; }
+    std::deque<Parameters> &wanted() { return wanted_; }
 
     // The best of the points so far; where none was timed, that which the search started from.
-    std::vector<Numbers> best(std::size_t count) const {
-        std::vector<std::pair<double, const Numbers *>> timed;
-        for (const auto &[numbers, outcome] : outcomes_)
-            if (outcome && space_.why_not(numbers).empty()) timed.emplace_back(*outcome, &numbers);
+    std::vector<Parameters> best(std::size_t count) const {
+        std::vector<std::pair<double, const Parameters *>> timed;
+        for (const auto &[parameters, outcome] : outcomes_)
+            if (outcome && space_.why_not(parameters).empty()) timed.emplace_back(*outcome, &parameters);
         std::stable_sort(timed.begin(), timed.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-        std::vector<Numbers> list;
+        std::vector<Parameters> list;
         for (std::size_t n = 0; n < std::min(count, timed.size()); n++) list.push_back(*timed[n].second);
         if (list.empty()) list.push_back(start_);
         return list;
@@ -75,10 +75,10 @@ protected:
 
 private:
     const Space &space_;
-    Numbers start_;
-    std::deque<Numbers> wanted_;
-    std::set<Numbers> owing_;  // asked, not told
-    std::map<Numbers, Outcome> outcomes_;
+    Parameters start_;
+    std::deque<Parameters> wanted_;
+    std::set<Parameters> owing_;  // asked, not told
+    std::map<Parameters, Outcome> outcomes_;
 };
 
 class Descent : public Search {
@@ -94,32 +94,33 @@ protected:
         const Outcome now = best_outcome();
         const bool gained = sweep_ == Sweep::none || (now && (!before_ || *now < *before_ * (1 - least_gain_of_sweep)));
         if (!gained && sweep_ == Sweep::two_steps) return false;
-        // Where one step gains no more, knobs may still be better changed together: a wider tile with a shorter chunk.
+        // Where one step gains no more, parameters may still be better changed together: a wider tile with a shorter KV block.
         sweep_ = gained ? Sweep::one_step : Sweep::two_steps;
         before_ = now;
         from_ = best(1)[0];
-        for (const Numbers &point : sweep_ == Sweep::one_step ? best(best_few) : space().neighbours(from_))
-            for (const Numbers &neighbour : space().neighbours(point)) wanted().push_back(neighbour);
+        for (const Parameters &point : sweep_ == Sweep::one_step ? best(best_few) : space().neighbours(from_))
+            for (const Parameters &neighbour : space().neighbours(point)) wanted().push_back(neighbour);
         return true;
     }
 
 private:
     enum class Sweep { none, one_step, two_steps } sweep_ = Sweep::none;
     Outcome before_;  // the best before the last sweep
-    Numbers from_;
+    Parameters from_;
 };
 
 // std::shuffle is another with every standard library.
-void shuffle(std::vector<Numbers> &points, std::mt19937_64 &random) {
+void shuffle(std::vector<Parameters> &points, std::mt19937_64 &random) {
     for (std::size_t left = points.size(); left > 1; left--) std::swap(points[left - 1], points[random() % left]);
 }
 
-// Knobs of a stage together, those of the others as they are in the best point so far or as near as constraints let them.
+// Parameters of a stage together, those of the others as they are in the best point so far or as near as constraints let them.
 class Factored : public Descent {
 public:
-    Factored(const Space &space, const std::vector<Numbers> &seeds, std::uint64_t seed) : Descent(space, seeds), random_(seed) {
-        for (const Knob &knob : space.knobs())
-            if (knob.values.size() > 1) stages_.insert(knob.stage);
+    Factored(const Space &space, const std::vector<Parameters> &seeds, std::uint64_t seed)
+        : Descent(space, seeds), random_(seed) {
+        for (const SpaceParameter &parameter : space.parameters())
+            if (parameter.values.size() > 1) stages_.insert(parameter.stage);
         next_ = stages_.begin();
     }
     std::string phase() const override {
@@ -140,26 +141,27 @@ protected:
     }
 
 private:
-    int steps(const Numbers &a, const Numbers &b, const Knob &knob) const {
-        const auto place = [&](const Numbers &numbers) {
-            return std::lower_bound(knob.values.begin(), knob.values.end(), numbers.at(knob.name)) - knob.values.begin();
+    int steps(const Parameters &a, const Parameters &b, const SpaceParameter &parameter) const {
+        const auto place = [&](const Parameters &parameters) {
+            return std::lower_bound(parameter.values.begin(), parameter.values.end(), parameters.at(parameter.name)) -
+                   parameter.values.begin();
         };
         return int(std::abs(place(a) - place(b)));
     }
 
     void want_stage(int stage) {
-        const Numbers base = best(1)[0];
+        const Parameters base = best(1)[0];
         struct Choice {
-            int within, beside;  // steps from the base in the knobs of the stage, and in the others
-            Numbers numbers;
+            int within, beside;  // steps from the base in the parameters of the stage, and in the others
+            Parameters parameters;
         };
-        std::map<std::vector<int>, Choice> choices;  // by the values of the knobs of the stage
-        for (const Numbers &point : space().all()) {
+        std::map<std::vector<int>, Choice> choices;  // by the values of the parameters of the stage
+        for (const Parameters &point : space().all()) {
             std::vector<int> values;
             Choice choice{0, 0, point};
-            for (const Knob &knob : space().knobs()) {
-                (knob.stage == stage ? choice.within : choice.beside) += steps(base, point, knob);
-                if (knob.stage == stage) values.push_back(point.at(knob.name));
+            for (const SpaceParameter &parameter : space().parameters()) {
+                (parameter.stage == stage ? choice.within : choice.beside) += steps(base, point, parameter);
+                if (parameter.stage == stage) values.push_back(point.at(parameter.name));
             }
             const auto [known, first] = choices.emplace(values, choice);
             if (!first && choice.beside < known->second.beside) known->second = choice;
@@ -169,12 +171,12 @@ private:
         std::stable_sort(ordered.begin(), ordered.end(), [](const Choice &a, const Choice &b) { return a.within < b.within; });
         // The nearest are the best guess; where there are too many, half of the candidates are of anywhere.
         const std::size_t near = ordered.size() <= stage_at_most ? ordered.size() : stage_at_most / 2;
-        std::vector<Numbers> others;
+        std::vector<Parameters> others;
         for (std::size_t n = 0; n < ordered.size(); n++)
             if (n < near)
-                wanted().push_back(ordered[n].numbers);
+                wanted().push_back(ordered[n].parameters);
             else
-                others.push_back(ordered[n].numbers);
+                others.push_back(ordered[n].parameters);
         shuffle(others, random_);
         for (std::size_t n = 0; n < std::min(others.size(), stage_at_most - std::min(near, stage_at_most)); n++)
             wanted().push_back(others[n]);
@@ -189,9 +191,9 @@ private:
 // All points, whatever their outcomes.
 class Everything : public Search {
 public:
-    Everything(const Space &space, const std::vector<Numbers> &seeds, std::optional<std::uint64_t> seed)
+    Everything(const Space &space, const std::vector<Parameters> &seeds, std::optional<std::uint64_t> seed)
         : Search(space, seeds), phase_(seed ? "random order" : "every point") {
-        std::vector<Numbers> all = space.all();
+        std::vector<Parameters> all = space.all();
         std::mt19937_64 random(seed.value_or(0));
         if (seed) shuffle(all, random);
         wanted().insert(wanted().end(), all.begin(), all.end());
@@ -209,7 +211,7 @@ private:
 
 std::vector<std::string> strategy_names() { return {"factored", "descent", "random", "exhaustive"}; }
 
-std::unique_ptr<Strategy> make_strategy(const std::string &name, const Space &space, const std::vector<Numbers> &seeds,
+std::unique_ptr<Strategy> make_strategy(const std::string &name, const Space &space, const std::vector<Parameters> &seeds,
                                         std::uint64_t seed) {
     if (name == "factored") return std::make_unique<Factored>(space, seeds, seed);
     if (name == "descent") return std::make_unique<Descent>(space, seeds);

@@ -10,7 +10,7 @@
 
 namespace attune::tune {
 
-// What measuring a candidate gave: its time over that of the numbers the search started from; nothing if it was rejected.
+// What measuring a candidate gave: its time over that of the parameters the search started from; nothing if it was rejected.
 using Outcome = std::optional<double>;
 
 class Strategy {
@@ -18,11 +18,11 @@ public:
     virtual ~Strategy() = default;
     // Up to `at_most` candidates that were not proposed before, best guess first. Empty while what comes next depends on
     // outcomes that were not told yet; empty with none of them owing when the strategy has no more to ask.
-    virtual std::vector<Numbers> propose(std::size_t at_most) = 0;
+    virtual std::vector<Parameters> propose(std::size_t at_most) = 0;
     // Every proposed candidate is told, in any order. Told again, after it was measured again, it has its last outcome; what
     // was never proposed (a record of an earlier run) may be told too, and is then not proposed.
-    virtual void tell(const Numbers &, const Outcome &) = 0;
-    // What it does now, for the progress line: "stage 2 of 3", "descent from chunk=64 ...".
+    virtual void tell(const Parameters &, const Outcome &) = 0;
+    // What it does now, for the progress line: "stage 2 of 3", "descent from kv_block=64 ...".
     virtual std::string phase() const = 0;
 };
 
@@ -37,7 +37,7 @@ public:
 //
 // Throws InputError for another name. The same seed and outcomes give the same proposals. The space outlives the strategy.
 std::vector<std::string> strategy_names();
-std::unique_ptr<Strategy> make_strategy(const std::string &name, const Space &, const std::vector<Numbers> &seeds,
+std::unique_ptr<Strategy> make_strategy(const std::string &name, const Space &, const std::vector<Parameters> &seeds,
                                         std::uint64_t seed);
 
 }  // namespace attune::tune

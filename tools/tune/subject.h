@@ -12,7 +12,7 @@ namespace attune::tune {
 enum class Lengths { single, grouped };  // every shape of the file, or one for all lengths that are much alike (lengths.h)
 
 struct Subject {
-    std::string op, like;  // like: its own op, or that of the library which a user's attention has the numbers of
+    std::string op, like;  // like: its own op, or that of the library which a user's attention has the parameters of
     std::string file;      // of the shapes
     std::vector<WeightedShape> shapes;
     std::size_t given = 0;  // shapes of the file; more than `shapes` where lengths are grouped (lengths.h)

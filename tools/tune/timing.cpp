@@ -65,13 +65,13 @@ private:
 // Whether the shape says how much is computed: a user's mask leaves out pairs that no shape knows of.
 bool work_is_known(const TimingJob &job) { return !job.user || !detail::find_attention(job.op)->has_mask; }
 
-// Whether products of the shape are bounded by a peak that is measured here: not those of other work, nor of matrix tiles.
+// Whether products of the shape are bounded by a peak that is measured here: not those of other work, nor of AMX tiles.
 bool products_are_known(const TimingJob &job) {
     if (job.shape.unit() != std::string_view("FLOP") || !work_is_known(job)) return false;
     const auto all = attune::targets();
-    const bool has_matrix_tiles = std::any_of(
+    const bool has_amx_tiles = std::any_of(
         all.begin(), all.end(), [](const attune::TargetInfo &t) { return t.name == "sapphirerapids" && t.missing.empty(); });
-    return job.shape.dtype == attune::DType::f64 || !has_matrix_tiles;
+    return job.shape.dtype == attune::DType::f64 || !has_amx_tiles;
 }
 
 double least_of(const std::vector<double> &seconds) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attune tune: what is tuned and against what, cell by cell; then the files of numbers, the table and the picture.
+// attune tune: what is tuned and against what, cell by cell; then the parameters files, the table and the picture.
 #include "cell_tuner.h"
 #include "cells.h"
 #include "finalists.h"
-#include "numbers_file.h"
+#include "parameters_file.h"
 #include "progress.h"
 #include "report.h"
 #include "subject.h"
@@ -75,7 +75,7 @@ public:
         std::vector<Cell> cells = cells_of(subject_, a_.variant, context);
         if (a_.identical > 0) return try_identical(cells.front());
         // Said before an hour is spent, if there are none.
-        for (const Cell &cell : cells) numbers_file(cell), numbers_from(cell);
+        for (const Cell &cell : cells) parameters_file(cell), parameters_from(cell);
         end += make_programs(cells);
         // What takes most of the time is tuned first: there may be none left for the rest.
         std::stable_sort(cells.begin(), cells.end(), [](const Cell &a, const Cell &b) { return weight_of(a) > weight_of(b); });
@@ -102,17 +102,17 @@ public:
             std::any_of(reports.begin(), reports.end(), [](const CellReport &r) { return !r.result.failure.empty(); });
         if (wrong) {
             std::fputs(text.c_str(), stdout);
-            throw program::MachineError(a_.op, "not tuned; the numbers stay as they were (see the table)");
+            throw program::MachineError(a_.op, "not tuned; the parameters stay as they were (see the table)");
         }
         return text;
     }
 
 private:
     // Those that the search begins at by --from.
-    Numbers numbers_from(const Cell &cell) const {
+    Parameters parameters_from(const Cell &cell) const {
         if (!a_.from) return {};
-        const Numbers from = numbers_in(generators_.schedules(), cell, *a_.from);
-        if (from.empty()) throw program::InputError("--from", *a_.from + " has no numbers for " + cell.variant);
+        const Parameters from = parameters_in(generators_.schedules(), cell, *a_.from);
+        if (from.empty()) throw program::InputError("--from", *a_.from + " has no parameters for " + cell.variant);
         return from;
     }
 
@@ -165,12 +165,12 @@ private:
             Setting setting = setting_of(cell, tools);
             if (!a_.from) setting.seeds = seeds_of(generators_.schedules(), cell, known_, tools.key);
             setting.progress = [this](const CellResult &result, const std::string &phase) { progress_->show(result, phase); };
-            report.result = tune_cell(setting, a_.from ? tools.space.nearest(numbers_from(cell)) : report.in_use, deadline);
+            report.result = tune_cell(setting, a_.from ? tools.space.nearest(parameters_from(cell)) : report.in_use, deadline);
             if (a_.from) compare_with_in_use(setting, report, deadline);
         }
         progress_->say(cell.variant + ": " + std::to_string(report.result.trials.size()) + " candidates" +
                        (report.result.complete ? ", the search had nothing more to ask" : ", time is up"));
-        if (report.gain()) write_numbers(report, tools.program);
+        if (report.gain()) write_parameters(report, tools.program);
         return report;
     }
 
@@ -184,38 +184,38 @@ private:
         const std::vector<Candidate> both =
             setting.maker.make({report.in_use, result.chosen}, jobs_, setting.limits.compile_seconds);
         for (const Candidate &candidate : both)
-            if (!candidate.verdict.empty()) result.not_tried = text_of(candidate.numbers) + ": " + candidate.reason;
+            if (!candidate.verdict.empty()) result.not_tried = text_of(candidate.parameters) + ": " + candidate.reason;
         if (!result.not_tried.empty()) return;
         const auto finalists = decide(setting, both[0], {both[1]}, deadline, result);
         if (result.not_tried.empty()) report.over_in_use = finalists.front().gain;
     }
 
-    std::string numbers_file(const Cell &cell) const {
+    std::string parameters_file(const Cell &cell) const {
         if (a_.dry) return "";
         return a_.out ? *a_.out + "/" + Generators::name_of_op(cell.op) + "/" + cell.target + ".json"
-                      : generators_.numbers_file(cell.op, cell.target);
+                      : generators_.parameters_file(cell.op, cell.target);
     }
 
-    void write_numbers(const CellReport &report, const GeneratorProgram &program) {
+    void write_parameters(const CellReport &report, const GeneratorProgram &program) {
         const Cell &cell = report.cell;
-        const std::string file = numbers_file(cell);
+        const std::string file = parameters_file(cell);
         if (a_.dry) {
             notes_ += cell.variant + ": " + text_of(report.now()) + " (not written)\n";
             return;
         }
-        NumbersFile numbers(file, Generators::name_of_op(cell.op), cell.target);
-        numbers.set(cell, report.now(),
-                    {{"hardware", hardware()},
-                     {"halide", program.halide},
-                     {"algorithm", program.algorithm},
-                     {"date", today()},
-                     {"how", "attune tune " + a_.op + ", " + how_found(report) +
-                                 (subject_.made_up.empty() ? "" : ", captures made up")}});
-        numbers.write();
+        ParametersFile parameters(file, Generators::name_of_op(cell.op), cell.target);
+        parameters.set(cell, report.now(),
+                       {{"hardware", hardware()},
+                        {"halide", program.halide},
+                        {"algorithm", program.algorithm},
+                        {"date", today()},
+                        {"how", "attune tune " + a_.op + ", " + how_found(report) +
+                                    (subject_.made_up.empty() ? "" : ", captures made up")}});
+        parameters.write();
         notes_ += cell.variant + ": written to " + file + "\n";
     }
 
-    // How often the decision would replace numbers by themselves, and how small a gain it can see.
+    // How often the decision would replace parameters by themselves, and how small a gain it can see.
     std::string try_identical(const Cell &cell) {
         const Tools tools(cell, generators_, cache_, threads_);
         Setting setting = setting_of(cell, tools);
@@ -242,7 +242,7 @@ private:
             std::fprintf(stderr, "trial %d of %d: %d replaced\n", trial + 1, a_.identical, replaced);
         }
         return std::to_string(replaced) + " of " + std::to_string(a_.identical) + " trials among identical candidates of " +
-               cell.variant + " replaced the numbers; half the intervals are narrower than +-" +
+               cell.variant + " replaced the parameters; half the intervals are narrower than +-" +
                program::formatted("%.2f", 100 * median(widths)) + " %\n";
     }
 

@@ -13,7 +13,7 @@ struct TuneArguments {
     std::optional<std::string> shapes;   // CSV
     std::optional<std::string> out;      // folder <op>/<target>.json is written to
     std::optional<std::string> picture;  // SVG
-    std::optional<std::string> from;     // a target, whose numbers the search starts from
+    std::optional<std::string> from;     // a target, whose parameters the search starts from
     std::vector<std::string> records;    // files; the first is written to
     std::vector<std::string> captures;   // name=file.npy or name=number
     std::string variant = "*";           // glob

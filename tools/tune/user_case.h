@@ -32,7 +32,7 @@ std::unique_ptr<bench::Case> make_user_case(const std::string &op, const bench::
 // A case of a user's attention, which has been loaded, or of the library's own ops.
 std::unique_ptr<bench::Case> make_case(const std::string &op, const bench::Shape &, const UserAttention &);
 
-// Sizes around a variant's tiles and chunks, masks and lengths, all within the shape that is tuned for: captures that serve
+// Sizes around a variant's tiles and KV blocks, masks and lengths, all within the shape that is tuned for: captures that serve
 // that one serve these. With a kind that knows more options, those too.
 std::vector<bench::Shape> awkward_user_shapes(const VariantInfo &, const bench::Shape &);
 

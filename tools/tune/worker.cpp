@@ -52,7 +52,7 @@ Job read_job(std::istream &in) {
     job.variant.head_dim = variant.at("head_dim").get<int>();
     for (const Json &c : job.given.at("candidates"))
         job.candidates.push_back({c.at("id").get<std::string>(), c.at("object").get<std::string>(),
-                                  c.at("symbol").get<std::string>(), c.at("numbers").get<std::string>(),
+                                  c.at("symbol").get<std::string>(), c.at("parameters").get<std::string>(),
                                   c.value("schedule", std::string()), c.value("shape_class", std::string())});
     if (job.given.contains("attention")) {
         const Json &user = job.given["attention"];

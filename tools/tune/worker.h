@@ -5,7 +5,7 @@
 //
 //   {"mode": "check",                       or "time"
 //    "variant": {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind"},
-//    "candidates": [{"id": "0", "object": FILE.so, "symbol": NAME, "numbers": "chunk=64 tile_q=64"
+//    "candidates": [{"id": "0", "object": FILE.so, "symbol": NAME, "parameters": "kv_block=64 tile_q=64"
 //                     and, where they are not the variant's, "schedule", "shape_class"}, ...],
 //    "attention": {"module": FILE.so, "captures": {NAME: FILE.npy or number, ...}},
 //                                           only of a user's attention (user_case.h); the op of its shapes is sdpa

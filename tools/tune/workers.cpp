@@ -46,7 +46,7 @@ nlohmann::json Workers::job(const char *mode, const std::vector<Candidate> &cand
     for (std::size_t n = 0; n < candidates.size(); n++) {
         const Candidate &c = candidates[n];
         list.push_back(
-            {{"id", std::to_string(n)}, {"object", c.object}, {"symbol", c.symbol}, {"numbers", text_of(c.numbers)}});
+            {{"id", std::to_string(n)}, {"object", c.object}, {"symbol", c.symbol}, {"parameters", text_of(c.parameters)}});
         if (!c.schedule.empty()) list.back()["schedule"] = c.schedule, list.back()["shape_class"] = c.shape_class;
     }
     nlohmann::json job = {{"mode", mode},

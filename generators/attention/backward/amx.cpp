@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients by products of whole matrix tiles of bf16. The left factor of a product lies in rows along its reduction, the
+// Gradients by products of whole AMX tiles of bf16. The left factor of a product lies in rows along its reduction, the
 // right one in pairs along it. Keys are the lanes of scores, as in all forms: so weights and their gradients become pairs of
 // queries, or rows of keys, as they are rounded or taken apart, and nothing of a tile is transposed. The gradients of key and
 // value have keys as lanes therefore.
@@ -22,10 +22,10 @@ std::vector<Func> BackwardBuilder::pairs(const std::string &name, const std::vec
     return all;
 }
 
-void BackwardBuilder::matrix_factors() {
+void BackwardBuilder::amx_factors() {
     Var d = s.d, i = s.i, j = s.j, q = s.q, u = s.u, h = s.h, r = s.r, e = s.e;
-    s.in_matrix_tiles = true;
-    BackwardStages::MatrixFactors &f = s.factors;
+    s.in_amx_tiles = true;
+    BackwardStages::AmxFactors &f = s.factors;
     auto of_row = [&](const Expr &x) { return Tuple(bf16_parts(x, numerics.round_pairs)); };
     s.query_rows = Func("query_rows"), s.grad_rows = Func("grad_rows");
     f.query_columns = Func("query_columns"), f.grad_columns = Func("grad_columns");
@@ -40,7 +40,7 @@ void BackwardBuilder::matrix_factors() {
     f.query_columns(q, d, u, h) = of_row((*f.query_blocks)(q, d, {u, h}));
     f.grad_columns(q, d, u, h) = of_row((*f.grad_blocks)(q, d, {u, h}));
     auto key_at = [&](const Func &rows, const Expr &r, const Expr &d, const Expr &t) {
-        return rows(d, min(t * numerics.chunk + r, in.keys - 1));
+        return rows(d, min(t * numerics.kv_block + r, in.keys - 1));
     };
     auto in_tiles = [&](const std::string &name, const Func &rows, const Expr &extent, std::optional<BlockTranspose> &table,
                         Func &columns) {
@@ -74,8 +74,8 @@ void BackwardBuilder::matrix_factors() {
     f.finite_grad_columns(q, d, u, h) = Tuple(finite_of(parts_at(f.grad_columns(q, d, u, h))));
 }
 
-Func BackwardBuilder::matrix_channel_product(const std::string &name, const std::vector<Func> &keys, const Func &queries,
-                                             const Expr &extent, RVar &along) const {
+Func BackwardBuilder::amx_channel_product(const std::string &name, const std::vector<Func> &keys, const Func &queries,
+                                          const Expr &extent, RVar &along) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     RDom channel(0, extent, name + "_channel");
     along = channel.x;
@@ -88,9 +88,9 @@ Func BackwardBuilder::matrix_channel_product(const std::string &name, const std:
 
 // What is masked is multiplied, too, but by zero instead of NaN and Inf; of those what is not masked is added then. So a sum
 // has the same bits whatever is in rows that have no part in it.
-TileSum BackwardBuilder::matrix_sum(const std::string &name, bool of_queries, bool masked, const Term &weight,
-                                    const TermOf &row) const {
-    const int extent = of_queries ? numerics.chunk : numerics.tile_q;
+TileSum BackwardBuilder::amx_sum(const std::string &name, bool of_queries, bool masked, const Term &weight,
+                                 const TermOf &row) const {
+    const int extent = of_queries ? numerics.kv_block : numerics.tile_q;
     TileSum sum;
     std::vector<Var> args = {s.d, s.q, s.u, s.h, s.t};
     if (!of_queries) args = {s.r, s.d, s.u, s.h, s.t};
@@ -112,24 +112,24 @@ TileSum BackwardBuilder::matrix_sum(const std::string &name, bool of_queries, bo
     return sum;
 }
 
-void BackwardBuilder::matrix_sums(BackwardTile &p, const std::string &suffix, bool masked) const {
+void BackwardBuilder::amx_sums(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var q = s.q, r = s.r, u = s.u, h = s.h, t = s.t, d = s.d;
-    const BackwardStages::MatrixFactors &f = s.factors;
+    const BackwardStages::AmxFactors &f = s.factors;
     auto of_queries = [&](const Func &all, const Func &finite_columns) -> TermOf {
         return [=](const Expr &i, bool finite) { return parts_at((finite ? finite_columns : all)(i, d, u, h)); };
     };
-    p.query_sum = matrix_sum(
+    p.query_sum = amx_sum(
         "query_part" + suffix, true, masked, [&](const Expr &key) { return parts_at(p.gradient_rows(key, q, u, h, t)); },
         [&](const Expr &key, bool finite) {
-            return parts_at(finite ? f.finite_key_pairs : f.key_pairs, {key % 2, d, t * (numerics.chunk / 2) + key / 2});
+            return parts_at(finite ? f.finite_key_pairs : f.key_pairs, {key % 2, d, t * (numerics.kv_block / 2) + key / 2});
         });
-    p.key_sum = matrix_sum(
+    p.key_sum = amx_sum(
         "key_part" + suffix, false, masked,
         [&](const Expr &i) {
             return parts_at(p.gradient_pairs, {i % 2, r, i / 2, u, h, t});
         },
         of_queries(f.query_columns, f.finite_query_columns));
-    p.value_sum = matrix_sum(
+    p.value_sum = amx_sum(
         "value_part" + suffix, false, masked,
         [&](const Expr &i) {
             return parts_at(p.weight_pairs, {i % 2, r, i / 2, u, h, t});

@@ -19,7 +19,7 @@ Expr BackwardBuilder::query_at(Expr q, bool inside) const {
     return inside && !hints.every_tile_in_full ? unsafe_promise_clamped(i, 0, in.queries - 1) : min(i, in.queries - 1);
 }
 Expr BackwardBuilder::key_at(Expr r, bool inside) const {
-    Expr j = s.t * numerics.chunk + r;
+    Expr j = s.t * numerics.kv_block + r;
     return inside && !hints.every_tile_in_full ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
 }
 Expr BackwardBuilder::channel(Expr d, Expr extent) const { return hints.ragged_dims ? min(d, extent - 1) : d; }
@@ -27,7 +27,7 @@ Expr BackwardBuilder::channel(Expr d, Expr extent) const { return hints.ragged_d
 Expr BackwardBuilder::seen(Expr u, Expr h, Expr t) const {
     Expr first = u * numerics.tile_q, last = min(first + numerics.tile_q, in.queries) - 1;
     const Span keys = seen_by_some(first, last, in.longest(u), {in.band_begin, in.band_end});
-    Expr some = t * numerics.chunk < keys.end && (t + 1) * numerics.chunk > keys.begin;
+    Expr some = t * numerics.kv_block < keys.end && (t + 1) * numerics.kv_block > keys.begin;
     if (!in.blocks.defined()) return some;
     const BlockSpan span = BlockSpan::unpacked(in.blocks(t, u, h));
     return some && span.begin < span.end;
@@ -35,7 +35,7 @@ Expr BackwardBuilder::seen(Expr u, Expr h, Expr t) const {
 Expr BackwardBuilder::whole(Expr u, Expr h, Expr t) const {
     Expr first = u * numerics.tile_q, last = first + numerics.tile_q - 1;
     const Span keys = seen_by_all(first, last, in.shortest(u), {in.band_begin, in.band_end});
-    Expr all = last < in.queries && t * numerics.chunk >= keys.begin && (t + 1) * numerics.chunk <= keys.end;
+    Expr all = last < in.queries && t * numerics.kv_block >= keys.begin && (t + 1) * numerics.kv_block <= keys.end;
     return score.and_unmasked(all, in.blocks.defined() ? BlockSpan::unpacked(in.blocks(t, u, h)).whole : Expr());
 }
 
@@ -59,7 +59,7 @@ void BackwardBuilder::rows() {
     s.grad_rows(d, i, h) = cast(type, in.grad_out(channel(d, in.value_dim), query, h));
     s.key_rows(d, j) = unit_key(of_key(cast(type, in.key(channel(d, in.head_dim), key))), key);
     s.key_t = Func("key_t"), s.value_t = Func("value_t");
-    if (numerics.matrix_tiles) return matrix_factors();
+    if (numerics.amx_tiles) return amx_factors();
     if (in_pairs()) return pair_rows();
     auto in_columns = [&](Func &columns, std::optional<BlockTranspose> &blocks, const Expr &extent, const auto &element) {
         const int side = hints.transposed_block;
@@ -90,9 +90,9 @@ void BackwardBuilder::magnitudes() {
         s.channel_bits.push_back(of_channel);
     };
     // Of the tiles that are computed: others are no part of any sum.
-    const Expr first_query = in.first_query_tile * numerics.tile_q, first_key = in.first_key_tile * numerics.chunk;
+    const Expr first_query = in.first_query_tile * numerics.tile_q, first_key = in.first_key_tile * numerics.kv_block;
     const Expr queries = min(in.query_tiles * numerics.tile_q, in.queries - first_query);
-    const Expr keys = min(in.key_tiles * numerics.chunk, in.keys - first_key);
+    const Expr keys = min(in.key_tiles * numerics.kv_block, in.keys - first_key);
     RDom query(0, queries, 0, in.heads, "query_row"), grad(0, queries, 0, in.heads, "grad_row"), key(0, keys, "key_row");
     look_at("query", in.head_dim, in.query(channel(d, in.head_dim), first_query + query.x, query.y));
     look_at("key", in.head_dim, in.key(channel(d, in.head_dim), first_key + key));
@@ -126,7 +126,7 @@ Expr BackwardBuilder::projected(const Expr &total, const Expr &row, const Expr &
 TileSum BackwardBuilder::sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &weight,
                              const Row &row) const {
     Var x = of_queries ? s.q : s.r, block("block");
-    const int extent = of_queries ? numerics.chunk : numerics.tile_q;
+    const int extent = of_queries ? numerics.kv_block : numerics.tile_q;
     const int along_block = !masked ? extent : of_queries ? hints.block_keys : hints.block_queries;
     TileSum sum{Func(name), {}, {}, {}};
     const std::vector<Var> args = {s.d, x, block, s.u, s.h, s.t};
@@ -156,9 +156,9 @@ void BackwardBuilder::sums(BackwardTile &p, const std::string &suffix, bool mask
     Var u = s.u, h = s.h, t = s.t, d = s.d;
     const bool pairs = in_pairs();
     if (pairs) round_tile(p, suffix);
-    if (numerics.matrix_tiles) return matrix_sums(p, suffix, masked);
+    if (numerics.amx_tiles) return amx_sums(p, suffix, masked);
     const Func weight = p.dropped.defined() ? p.dropped : p.weight;
-    const int half_tile = numerics.tile_q / 2, half_chunk = numerics.chunk / 2;
+    const int half_tile = numerics.tile_q / 2, half_block = numerics.kv_block / 2;
     p.value_sum = sum(
         "value_part" + suffix, false, masked, in.wants_key,
         [&](Expr e, Expr along, Expr r) -> Expr {
@@ -174,7 +174,7 @@ void BackwardBuilder::sums(BackwardTile &p, const std::string &suffix, bool mask
             return pairs ? p.gradient_rows(along * 2 + e, q, u, h, t) : p.score_gradient(along, q, u, h, t);
         },
         [&](Expr e, Expr along) -> Expr {
-            return pairs ? s.key_pairs(e, d, t * half_chunk + along) : s.key_rows(d, t * numerics.chunk + along);
+            return pairs ? s.key_pairs(e, d, t * half_block + along) : s.key_rows(d, t * numerics.kv_block + along);
         });
     p.key_sum = sum(
         "key_part" + suffix, false, masked, in.wants_key,
@@ -195,7 +195,7 @@ BackwardTile BackwardBuilder::tile_of(const std::string &suffix, bool masked) co
 }
 
 FuncRef BackwardBuilder::of_key(Func &total, const Expr &row, const Expr &tile) const {
-    return numerics.matrix_tiles ? total(row, s.d, tile) : total(s.d, row, tile);
+    return numerics.amx_tiles ? total(row, s.d, tile) : total(s.d, row, tile);
 }
 
 void BackwardBuilder::totals() {
@@ -219,7 +219,7 @@ void BackwardBuilder::totals() {
         return Tiles{all, in.first_query_tile + all[2], in.first_key_tile + all[4]};
     };
     // Of the tiles that are computed.
-    const Expr keys = !bias ? Expr(0) : select(in.wants_bias, in.key_tiles * numerics.chunk, 0);
+    const Expr keys = !bias ? Expr(0) : select(in.wants_bias, in.key_tiles * numerics.kv_block, 0);
     const Expr queries =
         !bias ? Expr(0)
               : select(in.wants_bias, min(in.query_tiles * numerics.tile_q, in.queries - in.first_query_tile * numerics.tile_q),
@@ -227,23 +227,23 @@ void BackwardBuilder::totals() {
     auto set_bias = [&](Tiles x, bool inside, const Expr &value) {
         x.all.where(in.wants_bias);
         if (!inside) x.all.where(x.u * numerics.tile_q + x.all[1] < in.queries);
-        const Expr j = x.all[4] * numerics.chunk + x.all[0], i = x.all[2] * numerics.tile_q + x.all[1];
+        const Expr j = x.all[4] * numerics.kv_block + x.all[0], i = x.all[2] * numerics.tile_q + x.all[1];
         s.bias_out(unsafe_promise_clamped(j, 0, keys - 1), unsafe_promise_clamped(i, 0, queries - 1),
                    reduced(x.all[3], x.all[4], in.key_tiles)) = narrowed(numerics.type, value);
         s.bias_loops.push_back({x.all[0], x.all[1], x.all[2], x.all[3], x.all[4]});
     };
     for (const bool full : {true, false}) {
-        const BackwardTile &p = full ? s.full : s.part;
+        const BackwardTile &p = full ? s.full : s.partial;
         auto some_tiles = [&](int keys, int queries, const Expr &wanted) {
-            Tiles x = tiles_of(keys, queries, full ? "full" : "part");
+            Tiles x = tiles_of(keys, queries, full ? "full" : "partial");
             take_tiles(x.all, x.u, x.all[3], x.t, full, wanted);
             return x;
         };
-        // Of matrix tiles, whose sums stand under no condition of their own.
-        const bool tiles = numerics.matrix_tiles;
+        // Of AMX tiles, whose sums stand under no condition of their own.
+        const bool tiles = numerics.amx_tiles;
         const Tiles x = some_tiles(1, 1, tiles ? in.wants_query : Expr()), y = some_tiles(1, 1, tiles ? in.wants_key : Expr());
         const RVar query_tile = x.all[2], head = x.all[3], key_tile = x.all[4];
-        (full ? s.full_tiles : s.part_tiles) = {query_tile, head, key_tile, x.all[0], x.all[1], {}, {}};
+        (full ? s.full_tiles : s.partial_tiles) = {query_tile, head, key_tile, x.all[0], x.all[1], {}, {}};
         s.query_total(d, q, reduced(query_tile, key_tile, in.key_tiles), reduced(head, key_tile, in.key_tiles)) +=
             tiles ? p.query_sum.part(d, q, x.u, head, x.t) : p.query_sum.part(d, q, q / hints.block_queries, x.u, head, x.t);
         const Expr tile = reduced(y.all[4], y.all[2], in.query_tiles);
@@ -253,27 +253,27 @@ void BackwardBuilder::totals() {
                 tiles ? sum.part(r, d, y.u, y.all[3], y.t) : sum.part(d, r, r / hints.block_keys, y.u, y.all[3], y.t);
         }
         if (!bias) continue;
-        const Tiles z = some_tiles(numerics.chunk, numerics.tile_q, Expr());
+        const Tiles z = some_tiles(numerics.kv_block, numerics.tile_q, Expr());
         const Expr by_score = p.score_gradient(z.all[0], z.all[1], z.u, z.all[3], z.t);
         set_bias(z, full, full ? by_score : select(counts(by_score), by_score, value_of(0)));
     }
     if (!bias) return;
-    Tiles none = tiles_of(numerics.chunk, numerics.tile_q, "none");
+    Tiles none = tiles_of(numerics.kv_block, numerics.tile_q, "none");
     none.all.where(opaque(!seen(none.u, none.all[3], none.t), in.keys));
     set_bias(none, false, value_of(0));
 }
 
 void BackwardBuilder::outputs() {
     Var d = s.d, i = s.i, j = s.j, h = s.h;
-    Expr scale = cast(type, in.scale) * by_sum(), tile = j / numerics.chunk, key = j % numerics.chunk;
+    Expr scale = cast(type, in.scale) * by_sum(), tile = j / numerics.kv_block, key = j % numerics.kv_block;
     if (score.pair.weight) scale *= score.pair.weight(d);
     s.query_out = Func("query_out"), s.key_out = Func("key_out"), s.value_out = Func("value_out");
     auto query_total = [&](Expr d) { return s.query_total(d, i % numerics.tile_q, i / numerics.tile_q, h); };
-    auto key_total = [&](Expr d) { return Expr(s.in_matrix_tiles ? s.key_total(key, d, tile) : s.key_total(d, key, tile)); };
+    auto key_total = [&](Expr d) { return Expr(s.in_amx_tiles ? s.key_total(key, d, tile) : s.key_total(d, key, tile)); };
     Expr by_query = query_total(d), by_key = key_total(d);
     if (score.pair.unit_rows) {
         Expr query = min(in.first_query_tile * numerics.tile_q + i, in.queries - 1);
-        Expr key = min(in.first_key_tile * numerics.chunk + j, in.keys - 1);
+        Expr key = min(in.first_key_tile * numerics.kv_block + j, in.keys - 1);
         RDom channel(0, in.head_dim, "unit_channel");
         s.query_dot = Func("query_dot"), s.query_size = Func("query_size");
         s.key_dot = Func("key_dot"), s.key_size = Func("key_size");
@@ -294,14 +294,14 @@ void BackwardBuilder::outputs() {
 
 BackwardStages backward_stages(const BackwardInputs &in, const BackwardNumerics &numerics, const BackwardHints &hints,
                                const Score &score) {
-    if (numerics.matrix_tiles && numerics.type.bits() > 32)
-        throw CompileError("attune: gradients by matrix tiles take bf16, f16 and f32\n");
-    if (numerics.matrix_tiles && (score.probability || score.pair.term || score.pair.unit_rows))
-        throw CompileError("attune: gradients by matrix tiles are of dot products, without a factor of the weights\n");
+    if (numerics.amx_tiles && numerics.type.bits() > 32)
+        throw CompileError("attune: gradients by AMX tiles take bf16, f16 and f32\n");
+    if (numerics.amx_tiles && (score.probability || score.pair.term || score.pair.unit_rows))
+        throw CompileError("attune: gradients by AMX tiles are of dot products, without a factor of the weights\n");
     BackwardBuilder b{in, numerics, hints, score};
     b.rows();
     b.s.full = b.tile_of("", false);
-    b.s.part = b.tile_of("_part", true);
+    b.s.partial = b.tile_of("_partial", true);
     if (score.pair.term)
         b.term_totals();
     else

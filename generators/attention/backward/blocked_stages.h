@@ -51,15 +51,15 @@ struct CapturedInputs {
 // What fixes the bits of a gradient, beside its form: types, and the order of sums.
 struct BackwardNumerics {
     Halide::Type type, accumulator;  // of the tensors, and of the sums
-    int tile_q, chunk;               // sides of a tile
+    int tile_q, kv_block;            // sides of a tile
     // Queries and keys of a block, of which terms that are not products are computed and added one after another; divide the
     // sides.
     int term_queries = 1, term_keys = 1;
     // Defined: products are of pairs of bf16, to which this rounds weights and their gradients.
     std::function<Halide::Expr(Halide::Expr)> round_pairs = {};
-    // Then, too: products are of whole matrix tiles, of f32 and f16 by their parts. Of dot products alone, without a factor
+    // Then, too: products are of whole AMX tiles, of f32 and f16 by their parts. Of dot products alone, without a factor
     // of the weights, and of head sizes that are multiples of what one instruction reduces.
-    bool matrix_tiles = false;
+    bool amx_tiles = false;
     PowerInstructions powers = {};  // of weights
 };
 
@@ -72,11 +72,11 @@ struct BackwardHints {
     // Every tile is computed as a full one, too, whether it is or not: for schedules that place each stage on its own. Then
     // what a full tile reads is clamped to the last query and key as well.
     bool every_tile_in_full = false;
-    // Keys and values are transposed in blocks of this side, a divisor of chunk; 0: element by element.
+    // Keys and values are transposed in blocks of this side, a divisor of kv_block; 0: element by element.
     int transposed_block = 0;
 };
 
-// Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t). With matrix tiles
+// Sums over the queries or the keys of a tile, as updates of one Func (d, row, block of the row, u, h, t). With AMX tiles
 // it is (d, q, u, h, t) or (r, d, u, h, t), and a copy of `product`, to which the first of the loops adds; the second adds to
 // it, where rows are not finite.
 struct TileSum {
@@ -89,10 +89,10 @@ struct TileBlocks {
     Halide::RVar key, query, key_block, query_block;
 };
 
-// Of one tile: the product, the logit (behind its derivative by the scaled product, where some step of the score does more
+// Of one tile: the product qk, the score (behind its derivative by the scaled product, where some step of the score does more
 // than add to it), weights P, dP, and the gradient by the scaled product; all (r, q, u, h, t).
 struct BackwardTile {
-    Halide::Func score, logit, weight, weight_gradient, score_gradient;
+    Halide::Func qk, score, weight, weight_gradient, score_gradient;
     Halide::Func scaled;  // the scaled product, in captured_stages
     // With dropout random words (word, r / 4, q, u, h, t); with it or a factor of the weights what they leave of them; and
     // with a factor dP in front of it, where its buffers are asked for.
@@ -104,8 +104,8 @@ struct BackwardTile {
     std::vector<Halide::Func> contributions;  // of captured_stages: what a pair adds to each element that it reads
     Halide::RVar channel, value_channel, channel_element, value_element;
     bool in_blocks = false;  // of a tile that a mask touches: update 0 of those below computes what is seen
-    TileBlocks scaled_blocks, logit_blocks, weight_blocks, dropped_blocks, kept_blocks, gradient_blocks;
-    std::vector<Halide::RVar> step_queries;  // of each step, an update of logit; or, in blocks:
+    TileBlocks scaled_blocks, score_blocks, weight_blocks, dropped_blocks, kept_blocks, gradient_blocks;
+    std::vector<Halide::RVar> step_queries;  // of each step, an update of score; or, in blocks:
     std::vector<TileBlocks> step_blocks;
     TileSum query_sum, key_sum, value_sum;  // rows are q, r, r
     Halide::Func term;  // (d, r, q, u, h, t), where it is not a product: then query and key have no sums here
@@ -124,10 +124,10 @@ struct BackwardStages {
     // sums read pairs of queries, (e, d, i, h), and of keys, (e, d, j).
     bool in_pairs = false;
     Halide::Func query_pairs, grad_pairs, key_pairs;
-    // With matrix tiles left factors are Tuples of the parts of a number (math/bf16_parts.h), and right ones a Func for each
+    // With AMX tiles left factors are Tuples of the parts of a number (math/bf16_parts.h), and right ones a Func for each
     // part: query_rows and grad_rows, and these; key_total and value_total are (r, d, t).
-    bool in_matrix_tiles = false;
-    struct MatrixFactors {
+    bool in_amx_tiles = false;
+    struct AmxFactors {
         std::vector<Halide::Func> key_t, value_t;  // (e, r, d), where d counts pairs of channels of one tile after the other
         std::vector<Halide::Func> key_pairs;       // (e, d, j), where j counts pairs
         Halide::Func query_columns, grad_columns;  // (q, d, u, h)
@@ -141,14 +141,14 @@ struct BackwardStages {
     // With unit rows: 1 / |x| (or 0) of each query and key, and of their gradients by unit rows the product with the unit row
     // and the sum of magnitudes.
     Halide::Func query_norm, query_dot, query_size, key_norm, key_dot, key_size;  // (i, h), (j)
-    BackwardTile full, part;
+    BackwardTile full, partial;
     // Update 0 adds the full tiles, 1 the others.
     Halide::Func query_total;             // (d, q, u, h)
     Halide::Func key_total, value_total;  // (d, r, t)
     struct Loops {
         Halide::RVar query_tile, head, key_tile;
         Halide::RVar key, query, key_block, query_block;  // of terms: inside these
-    } full_tiles, part_tiles;
+    } full_tiles, partial_tiles;
     // Where wants_bias is defined: updates 0 and 1 as of the totals, 2 of the tiles that nothing sees.
     Halide::Func bias_out;  // (j, i, h), counted from those of the first tiles
     struct PairLoops {
@@ -159,10 +159,10 @@ struct BackwardStages {
     Halide::Func query_out, key_out, value_out;  // (d, i, h), (d, j), (d, j)
     // Of capture_stages, instead of totals and outputs: updates as above, and a loop over the queries of a tile.
     Halide::Func capture_total;  // (r, q, u, t)
-    Halide::RVar full_query, part_query;
+    Halide::RVar full_query, partial_query;
     Halide::Func capture_out;  // (j, y)
     // Of captured_stages, instead: updates as above, and a loop over the places in the score that read the buffer.
-    Halide::RVar full_read, part_read;
+    Halide::RVar full_read, partial_read;
     Halide::Func captured;  // (element)
 
     Halide::Var r{"r"}, t{"t"}, q{"q"}, u{"u"}, d{"d"}, h{"h"}, i{"i"}, j{"j"}, e{"e"};

@@ -56,7 +56,7 @@ private:
     Expr key_at(Expr r, bool inside) const;
     Expr channel(Expr d, Expr extent) const;
     void pair_rows();
-    void matrix_factors();
+    void amx_factors();
     void magnitudes();
     Expr seen_block(Expr k, Expr m) const;  // some query of block m of a tile sees some key of block k
     // Pure, or by the seen blocks of a tile, in the loops that are returned, and `elsewhere` in other blocks.
@@ -88,17 +88,17 @@ private:
     using Weight = std::function<Expr(Expr element, Expr along, Expr row)>;
     using Row = std::function<Expr(Expr element, Expr along)>;
     TileSum sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &, const Row &) const;
-    // With matrix tiles; a number is its parts.
+    // With AMX tiles; a number is its parts.
     using Parts = std::vector<Expr>;
     using Term = std::function<Parts(const Expr &along)>;
     using TermOf = std::function<Parts(const Expr &along, bool finite)>;
     int parts() const { return bf16_parts_of(numerics.type); }
     std::vector<Func> pairs(const std::string &name, const std::vector<Var> &args,
                             const std::function<Expr(Expr element)> &x) const;
-    Func matrix_channel_product(const std::string &name, const std::vector<Func> &keys, const Func &queries, const Expr &extent,
-                                RVar &along) const;
-    TileSum matrix_sum(const std::string &name, bool of_queries, bool masked, const Term &weight, const TermOf &row) const;
-    void matrix_sums(BackwardTile &, const std::string &suffix, bool masked) const;
+    Func amx_channel_product(const std::string &name, const std::vector<Func> &keys, const Func &queries, const Expr &extent,
+                             RVar &along) const;
+    TileSum amx_sum(const std::string &name, bool of_queries, bool masked, const Term &weight, const TermOf &row) const;
+    void amx_sums(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr by_capture(const CaptureInputs &, const Expr &x, const Index &at) const;
     Expr score_before(std::size_t step, const Expr &scaled, const Index &at) const;
 };

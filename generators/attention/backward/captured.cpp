@@ -50,17 +50,18 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
     s.captured(Var("element")) = undef<double>();
     if (reads.empty()) return;
     for (const bool full : {true, false}) {
-        const BackwardTile &p = full ? s.full : s.part;
-        const std::string suffix = full ? "" : "_part";
-        RDom pairs({{0, int(reads.size())}, {0, numerics.chunk}, {0, numerics.tile_q}, {0, in.query_tiles}, {0, in.key_tiles}},
-                   "pair" + suffix);
+        const BackwardTile &p = full ? s.full : s.partial;
+        const std::string suffix = full ? "" : "_partial";
+        RDom pairs(
+            {{0, int(reads.size())}, {0, numerics.kv_block}, {0, numerics.tile_q}, {0, in.query_tiles}, {0, in.key_tiles}},
+            "pair" + suffix);
         const Expr x = in.first_query_tile + pairs[3], z = in.first_key_tile + pairs[4];
         take_tiles(pairs, x, 0, z, full);
         auto of_read = [&](const std::vector<Expr> &list) { return list.size() == 1 ? list[0] : mux(pairs[0], list); };
-        (full ? s.full_tiles : s.part_tiles) = {pairs[3], {}, pairs[4], pairs[1], pairs[2], {}, {}};
-        (full ? s.full_read : s.part_read) = pairs[0];
+        (full ? s.full_tiles : s.partial_tiles) = {pairs[3], {}, pairs[4], pairs[1], pairs[2], {}, {}};
+        (full ? s.full_read : s.partial_read) = pairs[0];
         const Index of_pair =
-            index(min(x * numerics.tile_q + pairs[2], in.queries - 1), min(z * numerics.chunk + pairs[1], in.keys - 1), 0);
+            index(min(x * numerics.tile_q + pairs[2], in.queries - 1), min(z * numerics.kv_block + pairs[1], in.keys - 1), 0);
         const Index at = index(query_at(q, full), key_at(r, full), h);
         const Expr before = score_before(last, p.scaled(r, q, u, h, t), at);
 
@@ -74,7 +75,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
             Func contribution("contribution" + std::to_string(added.size()) + suffix);
             // What is masked may be NaN, and is not computed where a block of pairs is not seen.
             contribution(r, q, u, h, t) = full ? adds : select(counts(by_score), adds, value_of(0));
-            (full ? s.full : s.part).contributions.push_back(contribution);
+            (full ? s.full : s.partial).contributions.push_back(contribution);
             added.push_back(contribution(pairs[1], pairs[2], x, 0, z));
             const CapturedBuffer &buffer = captures.buffers[std::size_t(read.buffer)];
             const std::vector<Expr> indices = derivatives(read.of_factor, unknown, of_pair)[read.n].element;
@@ -96,7 +97,7 @@ BackwardStages captured_stages(const BackwardInputs &in, const BackwardNumerics 
     BackwardBuilder b{in, numerics, hints, score, true, true};
     b.rows();
     b.s.full = b.tile_of("", false);
-    b.s.part = b.tile_of("_part", true);
+    b.s.partial = b.tile_of("_partial", true);
     b.captured(captures);
     return std::move(b.s);
 }

@@ -29,21 +29,23 @@ void BackwardBuilder::captures(const CaptureInputs &capture) {
     Var r = s.r, q = s.q, u = s.u, t = s.t, j = s.j, y("y");
     s.capture_total = Func("capture_total");
     s.capture_total(r, q, u, t) =
-        capture.before(min(t * numerics.chunk + r, capture.columns - 1), min(u * numerics.tile_q + q, capture.rows - 1));
+        capture.before(min(t * numerics.kv_block + r, capture.columns - 1), min(u * numerics.tile_q + q, capture.rows - 1));
     const Expr keeps = clamp(capture.keeps_queries, 0, 1);
     for (const bool full : {true, false}) {
-        const BackwardTile &p = full ? s.full : s.part;
-        RDom tiles(0, numerics.tile_q, 0, in.query_tiles, 0, in.key_tiles, full ? "full" : "part");
+        const BackwardTile &p = full ? s.full : s.partial;
+        RDom tiles(0, numerics.tile_q, 0, in.query_tiles, 0, in.key_tiles, full ? "full" : "partial");
         const Expr x = in.first_query_tile + tiles.y, z = in.first_key_tile + tiles.z;
         take_tiles(tiles, x, 0, z, full);
-        (full ? s.full_tiles : s.part_tiles) = {tiles.y, {}, tiles.z, {}, {}, {}, {}};
-        (full ? s.full_query : s.part_query) = tiles.x;
-        const Index at = index(min(x * numerics.tile_q + tiles.x, in.queries - 1), min(z * numerics.chunk + r, in.keys - 1), 0);
+        (full ? s.full_tiles : s.partial_tiles) = {tiles.y, {}, tiles.z, {}, {}, {}, {}};
+        (full ? s.full_query : s.partial_query) = tiles.x;
+        const Index at =
+            index(min(x * numerics.tile_q + tiles.x, in.queries - 1), min(z * numerics.kv_block + r, in.keys - 1), 0);
         s.capture_total(r, tiles.x * keeps, tiles.y * keeps, tiles.z) +=
             p.score_gradient(r, tiles.x, x, 0, z) * by_capture(capture, value_of(0), at);
     }
     s.capture_out = Func("capture_out");
-    s.capture_out(j, y) = s.capture_total(j % numerics.chunk, y % numerics.tile_q, y / numerics.tile_q, j / numerics.chunk);
+    s.capture_out(j, y) =
+        s.capture_total(j % numerics.kv_block, y % numerics.tile_q, y / numerics.tile_q, j / numerics.kv_block);
 }
 
 BackwardStages capture_stages(const BackwardInputs &in, const BackwardNumerics &numerics, const BackwardHints &hints,
@@ -51,7 +53,7 @@ BackwardStages capture_stages(const BackwardInputs &in, const BackwardNumerics &
     BackwardBuilder b{in, numerics, hints, score, true};
     b.rows();
     b.s.full = b.tile_of("", false);
-    b.s.part = b.tile_of("_part", true);
+    b.s.partial = b.tile_of("_partial", true);
     b.captures(capture);
     return std::move(b.s);
 }

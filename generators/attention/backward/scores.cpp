@@ -14,14 +14,14 @@ using Halide::Internal::Variable;
 // Differences that are all negative, and not three comparisons: from those bounds inference would draw conclusions about tiles.
 Expr BackwardBuilder::seen_block(Expr k, Expr m) const {
     Expr first = s.u * numerics.tile_q + m * hints.block_queries, last = min(first + hints.block_queries, in.queries) - 1;
-    Expr key = s.t * numerics.chunk + k * hints.block_keys;
+    Expr key = s.t * numerics.kv_block + k * hints.block_keys;
     Expr before_end = key - min(in.longest(s.u), last + in.band_end);
     Expr after_begin = max(0, first + in.band_begin) - (key + hints.block_keys);
     return ((first - in.queries) & before_end & after_begin) < 0;
 }
 std::pair<RDom, TileBlocks> BackwardBuilder::seen_blocks(const std::string &name) const {
     const int queries = hints.block_queries, keys = hints.block_keys;
-    RDom block(0, keys, 0, queries, 0, numerics.chunk / keys, 0, numerics.tile_q / queries, name + "_block");
+    RDom block(0, keys, 0, queries, 0, numerics.kv_block / keys, 0, numerics.tile_q / queries, name + "_block");
     block.where(seen_block(block.z, block.w));
     return {block, {block.x, block.y, block.z, block.w}};
 }
@@ -69,32 +69,31 @@ Index BackwardBuilder::index(Expr i, Expr j, Expr head) const {
 
 void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    if (numerics.matrix_tiles)
-        p.score = matrix_channel_product("score" + suffix, s.factors.key_t, s.query_rows, in.head_dim, p.channel);
+    if (numerics.amx_tiles)
+        p.qk = amx_channel_product("qk" + suffix, s.factors.key_t, s.query_rows, in.head_dim, p.channel);
     else
-        p.score =
-            channel_product("score" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
-    p.in_blocks = masked && !numerics.matrix_tiles;
+        p.qk = channel_product("qk" + suffix, s.key_t, s.query_rows, in.head_dim, p.channel, p.channel_element, &score.pair);
+    p.in_blocks = masked && !numerics.amx_tiles;
     const bool bent = is_bent();
     const Expr nothing = undef(type);
     auto scaled = [&](Expr r, Expr q) {
-        Expr x = p.score(r, q, u, h, t);
+        Expr x = p.qk(r, q, u, h, t);
         if (score.pair.finish) x = score.pair.finish(x, index(query_at(q, !masked), key_at(r, !masked), h));
         return Expr(x * cast(type, in.scale));
     };
     if (keeps_scaled)
         p.scaled_blocks = fill(
             p.scaled, "scaled" + suffix, p.in_blocks, [&](Expr r, Expr q) { return Tuple(scaled(r, q)); }, Tuple(nothing));
-    auto logit_of = [&](Expr r, Expr q) {
+    auto score_of = [&](Expr r, Expr q) {
         const Expr x = keeps_scaled ? Expr(p.scaled(r, q, u, h, t)) : scaled(r, q);
         return bent ? Tuple(value_of(1), x) : Tuple(x);
     };
     // Without steps it is computed where it is read.
-    p.logit_blocks = fill(p.logit, "logit" + suffix, p.in_blocks && !score.steps.empty(), logit_of,
+    p.score_blocks = fill(p.score, "score" + suffix, p.in_blocks && !score.steps.empty(), score_of,
                           bent ? Tuple(nothing, nothing) : Tuple(nothing));
     for (const ScoreStep &step : score.steps) {
         if (!masked && step.may_mask) continue;
-        const Expr inside = (t + 1) * numerics.chunk <= in.keys;
+        const Expr inside = (t + 1) * numerics.kv_block <= in.keys;
         if (masked && step.reads_pairs) {
             apply(p, suffix, step, {step.when, inside}, false, true);
             apply(p, suffix, step, {step.when, !inside}, false, false);
@@ -127,38 +126,38 @@ void BackwardBuilder::apply(BackwardTile &p, const std::string &suffix, const Sc
     for (const Expr &condition : conditions)
         if (condition.defined()) queries.where(condition);
     const Index at = index(query_at(query, inside), key_at(key, keys_inside), s.h);
-    FuncRef logit = p.logit(key, query, s.u, s.h, s.t);
-    const bool bent = p.logit.outputs() == 2;
-    Expr before = bent ? Expr(logit[1]) : Expr(logit), x = before;
+    FuncRef score_value = p.score(key, query, s.u, s.h, s.t);
+    const bool bent = p.score.outputs() == 2;
+    Expr before = bent ? Expr(score_value[1]) : Expr(score_value), x = before;
     if (step.score) x = precise(step.score(before, at));
     if (step.mask) x = select(step.mask(at), x, masked_score(type));
     if (bent) {
-        Expr slope = logit[0];
+        Expr slope = score_value[0];
         if (step.score) slope *= precise(score_derivative(step.score, before, at));
-        logit = Tuple(slope, x);  // in this order: values are stored one after the other, and both come of the old score
+        score_value = Tuple(slope, x);  // in this order: values are stored one after the other, and both come of the old score
     } else {
-        logit = x;
+        score_value = x;
     }
 }
 
 void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var u = s.u, h = s.h, t = s.t;
-    const bool bent = p.logit.outputs() == 2;
+    const bool bent = p.score.outputs() == 2;
     auto weight_of = [&](Expr r, Expr q) {
-        FuncRef ref = p.logit(r, q, u, h, t);
-        Expr i = query_at(q, !masked), logit = bent ? Expr(ref[1]) : Expr(ref);
+        FuncRef ref = p.score(r, q, u, h, t);
+        Expr i = query_at(q, !masked), score_value = bent ? Expr(ref[1]) : Expr(ref);
         const auto exp2 = in_pairs() && parts() == 1 ? exp2_nonpositive_for_bf16 : exp2_nonpositive;
-        const Expr weight = softmax.P(logit, in.row_lse(i, h), exp2);
+        const Expr weight = softmax.P(score_value, in.row_lse(i, h), exp2);
         if (!masked) return Tuple(weight);
-        Expr query = u * numerics.tile_q + q, j = t * numerics.chunk + r;
+        Expr query = u * numerics.tile_q + q, j = t * numerics.kv_block + r;
         Expr kept = query < in.queries && j >= query + in.band_begin && j < min(in.lengths(i), query + in.band_end);
-        kept = kept && !is_masked(logit);
+        kept = kept && !is_masked(score_value);
         return Tuple(kept_or_marked(kept, weight));
     };
     p.weight_blocks = fill(p.weight, "weight" + suffix, p.in_blocks, weight_of, Tuple(undef(type)));
     const std::string of_weight = "weight_gradient" + suffix;
-    if (numerics.matrix_tiles)
-        p.weight_gradient = matrix_channel_product(of_weight, s.factors.value_t, s.grad_rows, in.value_dim, p.value_channel);
+    if (numerics.amx_tiles)
+        p.weight_gradient = amx_channel_product(of_weight, s.factors.value_t, s.grad_rows, in.value_dim, p.value_channel);
     else
         p.weight_gradient =
             channel_product(of_weight, s.value_t, s.grad_rows, in.value_dim, p.value_channel, p.value_element, nullptr);
@@ -172,7 +171,7 @@ void BackwardBuilder::weights(BackwardTile &p, const std::string &suffix, bool m
         Expr gradient = p.kept.defined() ? Expr(p.kept(r, q, u, h, t)) : kept_gradient(p, r, q);
         if (score.probability) gradient *= factor_at(r, q, masked);
         Expr by_score = softmax.dS(w, gradient, in.row_delta(i, h));
-        if (bent && !of_capture) by_score *= Expr(p.logit(r, q, u, h, t)[0]);
+        if (bent && !of_capture) by_score *= Expr(p.score(r, q, u, h, t)[0]);
         return Tuple(masked ? signed_kept_or_marked(counts(w), by_score) : by_score);
     };
     p.gradient_blocks =
@@ -198,9 +197,9 @@ void BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
     if (!drops && !score.probability) return;
     Var q = s.q, u = s.u, h = s.h, t = s.t, word("word"), four("four");
     if (drops) {
-        const auto words =
-            dropout_words(t * (numerics.chunk / 4) + four, u * numerics.tile_q + q, cast(UInt(32), h) + in.dropout.first_head,
-                          in.dropout.offset, {in.dropout.seed_low, in.dropout.seed_high});
+        const auto words = dropout_words(t * (numerics.kv_block / 4) + four, u * numerics.tile_q + q,
+                                         cast(UInt(32), h) + in.dropout.first_head, in.dropout.offset,
+                                         {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(word, four, q, u, h, t) = mux(word, {words[0], words[1], words[2], words[3]});
     }

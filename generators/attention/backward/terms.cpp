@@ -25,7 +25,8 @@ Expr BackwardBuilder::slope_of(const Expr &term) const {
 
 void BackwardBuilder::terms(BackwardTile &p, const std::string &suffix, bool masked) const {
     Var d = s.d, r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
-    Expr term = computed_term(score.pair, s.query_rows(d, u * numerics.tile_q + q, h), s.key_rows(d, t * numerics.chunk + r));
+    Expr term =
+        computed_term(score.pair, s.query_rows(d, u * numerics.tile_q + q, h), s.key_rows(d, t * numerics.kv_block + r));
     // A masked key may be NaN.
     if (masked) term = select(counts(p.score_gradient(r, q, u, h, t)), term, value_of(0));
     p.term = Func("term" + suffix);
@@ -41,8 +42,8 @@ void BackwardBuilder::term_totals() {
     if (score.pair.weight) s.weight_total(d, s.t) = value_of(0);
     s.value_total(d, r, s.t) = value_of(0);
     for (const bool full : {true, false}) {
-        const BackwardTile &p = full ? s.full : s.part;
-        const std::string name = full ? "full" : "part";
+        const BackwardTile &p = full ? s.full : s.partial;
+        const std::string name = full ? "full" : "partial";
         Expr u, t;
         // Loops can be fused by their names alone, so all have the same number of them.
         auto loops = [&](int keys, int queries, int key_blocks, int query_blocks) {
@@ -58,13 +59,13 @@ void BackwardBuilder::term_totals() {
             take_tiles(all, u, all[5], t, full);
             if (!full) {  // blocks beyond the ends hold nothing
                 all.where(u * numerics.tile_q + all[3] * queries < in.queries);
-                all.where(t * numerics.chunk + all[2] * keys < in.keys);
+                all.where(t * numerics.kv_block + all[2] * keys < in.keys);
             }
             return all;
         };
-        const RDom all = loops(numerics.term_keys, numerics.term_queries, numerics.chunk / numerics.term_keys,
+        const RDom all = loops(numerics.term_keys, numerics.term_queries, numerics.kv_block / numerics.term_keys,
                                numerics.tile_q / numerics.term_queries);
-        (full ? s.full_tiles : s.part_tiles) = {all[4], all[5], all[6], all[0], all[1], all[2], all[3]};
+        (full ? s.full_tiles : s.partial_tiles) = {all[4], all[5], all[6], all[0], all[1], all[2], all[3]};
         const Expr key = all[2] * numerics.term_keys + all[0], query = all[3] * numerics.term_queries + all[1], head = all[5];
         const Expr term = p.term(d, key, query, u, head, t), by_score = p.score_gradient(key, query, u, head, t);
         const TermDerivatives derivatives = term_derivatives(score.pair, term);

@@ -10,11 +10,11 @@ using namespace Halide;
 
 namespace {
 
-struct TileBuilder {
+struct AmxBuilder {
     Builder &build;
-    TileStages &stages;
+    SdpaAmxStages &stages;
     const RoundPairs &round_pairs;
-    int depth;  // of a matrix tile
+    int depth;  // of an AMX tile
     Type type = build.in.query.type();
     int parts = bf16_parts_of(type);
     Expr channels = (build.in.head_dim + depth - 1) / depth * depth;  // with those that are filled up
@@ -58,7 +58,7 @@ struct TileBuilder {
 
     // Weights, their sum and the parts of them, all in one loop over pairs of keys: a weight is computed once, and only its
     // parts are stored. Dropout takes the weights of four keys at a time, and so weights that are stored.
-    void weigh(SdpaPartials &p, TileStages::Factors &of, const std::string &suffix, bool masked) const {
+    void weigh(KvBlockStages &p, SdpaAmxStages::Factors &of, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
         Var e = stages.e, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
         const PairKeys at = pair_keys(build, "weight_key" + suffix, masked);
@@ -68,14 +68,15 @@ struct TileBuilder {
             build.weigh(p, suffix, masked);
             weights = p.dropped;
         } else {
-            const Expr logit = p.logit(r, k, c, t, h, b);
+            const Expr score = p.score(r, k, c, t, h, b);
             const Expr weight =
-                build.softmax.p(logit, p.row_max(r, c, t, h, b), parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16);
-            weights(r, k, c, t, h, b) = masked ? build.softmax.kept_p(weight, logit) : weight;
+                build.softmax.p(score, p.row_max(r, c, t, h, b), parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16);
+            weights(r, k, c, t, h, b) = masked ? build.softmax.kept_p(weight, score) : weight;
             p.weight = weights;
             p.row_sum = Func("row_sum" + suffix);
             p.row_sum(r, c, t, h, b) = 0.0f;
-            // Strict, or two keys may be added up before they join the sum, in some of the loops over chunks and not in others.
+            // Strict, or two keys may be added up before they join the sum, in some of the loops over KV blocks and not in
+            // others.
             p.row_sum(r, c, t, h, b) = strict_float(p.row_sum(r, c, t, h, b) + weights(r, at.key(), c, t, h, b));
         }
         auto weight = [&](int e) { return weights(r, at.pair() * 2 + e, c, t, h, b); };
@@ -91,115 +92,117 @@ struct TileBuilder {
     }
 
     // Weights as the right factor.
-    std::vector<Expr> weight_of(const TileStages::Factors &of, Expr key) const {
+    std::vector<Expr> weight_of(const SdpaAmxStages::Factors &of, Expr key) const {
         const SdpaStages &s = build.s;
         return parts_at(of.weight_parts, {key % 2, s.r, key / 2, s.c, s.t, s.h, s.b});
     }
 
-    // values: the parts of (k, d), of a tile u of the keys of the chunk.
-    SdpaPartials partials(const std::string &suffix, bool masked, TileStages::Factors &of,
-                          const std::function<std::vector<Expr>(Expr k, Expr d, Expr u)> &values) const {
+    // values: the parts of (k, d), of a tile u of the keys of the KV block.
+    KvBlockStages block_stages(const std::string &suffix, bool masked, SdpaAmxStages::Factors &of,
+                               const std::function<std::vector<Expr>(Expr k, Expr d, Expr u)> &values) const {
         const SdpaStages &s = build.s;
         Var r = s.r, k = s.k, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-        SdpaPartials p;
-        p.score = Func("score" + suffix);
-        p.score(r, k, c, t, h, b) = 0.0f;
+        KvBlockStages p;
+        p.qk = Func("qk" + suffix);
+        p.qk(r, k, c, t, h, b) = 0.0f;
         RDom channel(0, channels, "channel" + suffix);
         p.channel = channel.x;
-        add_product(p.score(r, k, c, t, h, b), products_of_parts(parts),
-                    parts_at(stages.key_rows(channel % depth, c * build.numerics.chunk + k, channel / depth,
+        add_product(p.qk(r, k, c, t, h, b), products_of_parts(parts),
+                    parts_at(stages.key_rows(channel % depth, c * build.numerics.kv_block + k, channel / depth,
                                              build.rows(r, t, h).key_head, b)),
                     parts_at(stages.query_pairs, {channel % 2, r, channel / 2, t, h, b}));
-        p.logit = Func("logit" + suffix);
+        p.score = Func("score" + suffix);
         build.finish_scores(p, suffix, masked, true);
         build.row_max(p, suffix, masked);
         weigh(p, of, suffix, masked);
 
-        const ChunkKeys keys = build.chunk_keys("mixed_key" + suffix, masked, c);
-        p.mixed = Func("mixed" + suffix);
-        p.mixed(r, d, c, t, h, b) = 0.0f;
-        add_product(p.mixed(r, d, c, t, h, b), products_with_parts_of_weights(parts),
+        const KvBlockKeys keys = build.kv_block_keys("pv_key" + suffix, masked, c);
+        p.pv = Func("pv" + suffix);
+        p.pv(r, d, c, t, h, b) = 0.0f;
+        add_product(p.pv(r, d, c, t, h, b), products_with_parts_of_weights(parts),
                     values(keys.key() % depth, d, keys.key() / depth), weight_of(of, keys.key()));
-        p.mixed_keys.push_back(keys.loop());
+        p.pv_keys.push_back(keys.loop());
         return p;
     }
 
-    void all_partials() {
+    void all_block_stages() {
         SdpaStages &s = build.s;
         Var r = s.r, k = s.k, c = s.c, d = s.d, u = stages.u, t = s.t, h = s.h, b = s.b;
         const Expr key_head = build.rows(r, t, h).key_head;
         auto any = [&](Expr k, Expr d, Expr u) { return parts_at(stages.value_rows(k, d, u, c, key_head, b)); };
         // Told by the last part: others always are.
         auto is_finite = [](const std::vector<Expr> &of) { return is_finite_bf16(of.back()); };
-        s.full = partials("", false, stages.full, any);
-        s.part = partials("_part", true, stages.part, any);
+        s.full = block_stages("", false, stages.full, any);
+        s.partial = block_stages("_partial", true, stages.partial, any);
         std::vector<Expr> finite = any(k, d, u);
         const Expr all_finite = is_finite(finite);
         for (Expr &part : finite) part = select(all_finite, part, bfloat16_t(0.0f));
         stages.finite_rows = Func("finite_rows");
         stages.finite_rows(k, d, u, c, t, h, b) = Tuple(finite);
-        stages.spoiled = partials("_spoiled", true, stages.spoiled_factors,
-                                  [&](Expr k, Expr d, Expr u) { return parts_at(stages.finite_rows(k, d, u, c, t, h, b)); });
+        stages.nonfinite = block_stages("_nonfinite", true, stages.nonfinite_factors, [&](Expr k, Expr d, Expr u) {
+            return parts_at(stages.finite_rows(k, d, u, c, t, h, b));
+        });
 
-        const ChunkKeys keys = build.chunk_keys("not_finite_key", true, c);
+        const KvBlockKeys keys = build.kv_block_keys("not_finite_key", true, c);
         stages.not_finite_keys = keys.loop();
-        const Expr w = weight_of(stages.spoiled_factors, keys.key())[0];
+        const Expr w = weight_of(stages.nonfinite_factors, keys.key())[0];
         const std::vector<Expr> v = any(keys.key() % depth, d, keys.key() / depth);
-        stages.not_finite = Func("not_finite");
-        stages.not_finite(r, d, c, t, h, b) = 0.0f;
+        stages.sum_not_finite = Func("sum_not_finite");
+        stages.sum_not_finite(r, d, c, t, h, b) = 0.0f;
         // Strict, or code generation may conclude that the sum is no NaN.
-        stages.not_finite(r, d, c, t, h, b) = strict_float(
-            stages.not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v.back()), 0.0f));
+        stages.sum_not_finite(r, d, c, t, h, b) = strict_float(
+            stages.sum_not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v.back()), 0.0f));
     }
 
-    void collect_chunks() {
+    void collect_kv_blocks() {
         SdpaStages &s = build.s;
         Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-        auto [full, part] = build.chunk_domains();
+        auto [full, partial] = build.kv_block_domains();
         const Expr finite = build.in.finite_values(b) != 0;
-        RDom spoiled = build.chunks("spoiled_chunk");
-        spoiled.where(build.seen(spoiled));
-        spoiled.where(!build.whole(spoiled));
-        spoiled.where(!finite);
-        part.where(finite);
-        stages.spoiled_chunk = spoiled.x;
-        s.chunk_max = Func("chunk_max");
-        s.chunk_sum = Func("chunk_sum");
-        s.chunk_mixed = Func("chunk_mixed");
-        s.chunk_max(r, c, t, h, b) = undef<float>();
-        s.chunk_sum(r, c, t, h, b) = undef<float>();
-        s.chunk_mixed(r, d, c, t, h, b) = undef<float>();
-        for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part), std::pair(spoiled, stages.spoiled)}) {
-            s.chunk_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
-            s.chunk_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
-            Expr mixed = p.mixed(r, d, dom, t, h, b);
-            if (dom.same_as(spoiled)) mixed = strict_float(mixed + stages.not_finite(r, d, dom, t, h, b));
-            s.chunk_mixed(r, d, dom, t, h, b) = mixed;
+        RDom nonfinite = build.kv_blocks("nonfinite_block");
+        nonfinite.where(build.seen(nonfinite));
+        nonfinite.where(!build.whole(nonfinite));
+        nonfinite.where(!finite);
+        partial.where(finite);
+        stages.nonfinite_block = nonfinite.x;
+        s.block_max = Func("block_max");
+        s.block_sum = Func("block_sum");
+        s.block_pv = Func("block_pv");
+        s.block_max(r, c, t, h, b) = undef<float>();
+        s.block_sum(r, c, t, h, b) = undef<float>();
+        s.block_pv(r, d, c, t, h, b) = undef<float>();
+        for (const auto &[dom, p] :
+             {std::pair(full, s.full), std::pair(partial, s.partial), std::pair(nonfinite, stages.nonfinite)}) {
+            s.block_max(r, dom, t, h, b) = p.row_max(r, dom, t, h, b);
+            s.block_sum(r, dom, t, h, b) = p.row_sum(r, dom, t, h, b);
+            Expr pv = p.pv(r, d, dom, t, h, b);
+            if (dom.same_as(nonfinite)) pv = strict_float(pv + stages.sum_not_finite(r, d, dom, t, h, b));
+            s.block_pv(r, d, dom, t, h, b) = pv;
         }
     }
 };
 
 }  // namespace
 
-TileStages tile_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score,
-                       const RoundPairs &round_pairs, int depth) {
-    if (in.query.type().bits() > 32) throw CompileError("attune: products of matrix tiles take bf16, f16 and f32\n");
+SdpaAmxStages sdpa_amx_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
+                              const Score &score, const RoundPairs &round_pairs, int depth) {
+    if (in.query.type().bits() > 32) throw CompileError("attune: products of AMX tiles take bf16, f16 and f32\n");
     if (score.probability && in.query.type().is_bfloat())
-        throw CompileError("attune: products of matrix tiles of bf16 know no factor of the weights\n");
+        throw CompileError("attune: products of AMX tiles of bf16 know no factor of the weights\n");
     Builder build = query_rows(in, numerics, hints, score);
     Var c = build.s.c, h = build.s.h, b = build.s.b;
     const int side = block_side(in.value.type());
-    TileStages stages{.value_blocks = {"value_block", side, {c, h, b}, [&](Expr key, Expr channel) {
-                                           return in.value(min(channel, in.value_dim - 1),
-                                                           min(c * numerics.chunk + key, in.keys - 1), h, b);
-                                       }}};
+    SdpaAmxStages stages{.value_blocks = {"value_block", side, {c, h, b}, [&](Expr key, Expr channel) {
+                                              return in.value(min(channel, in.value_dim - 1),
+                                                              min(c * numerics.kv_block + key, in.keys - 1), h, b);
+                                          }}};
     build.prepare();
     build.intervals();
-    TileBuilder tiles{build, stages, round_pairs, depth};
+    AmxBuilder tiles{build, stages, round_pairs, depth};
     tiles.query_pairs();
     tiles.rows();
-    tiles.all_partials();
-    tiles.collect_chunks();
+    tiles.all_block_stages();
+    tiles.collect_kv_blocks();
     build.merge_tiles();
     stages.s = build.s;
     return stages;

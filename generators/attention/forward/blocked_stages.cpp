@@ -11,17 +11,17 @@ SdpaStages sdpa_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const
     build.prepare();
     build.intervals();
     build.queries();
-    build.all_partials();
+    build.all_block_stages();
 
     if (hints.rows_per_tile) {
-        build.collect_chunks();
+        build.collect_kv_blocks();
     } else {
-        s.chunk_max = Func("chunk_max");
-        s.chunk_sum = Func("chunk_sum");
-        s.chunk_mixed = Func("chunk_mixed");
-        s.chunk_max(r, c, t, h, b) = s.part.row_max(r, c, t, h, b);
-        s.chunk_sum(r, c, t, h, b) = s.part.row_sum(r, c, t, h, b);
-        s.chunk_mixed(r, d, c, t, h, b) = s.part.mixed(r, d, c, t, h, b);
+        s.block_max = Func("block_max");
+        s.block_sum = Func("block_sum");
+        s.block_pv = Func("block_pv");
+        s.block_max(r, c, t, h, b) = s.partial.row_max(r, c, t, h, b);
+        s.block_sum(r, c, t, h, b) = s.partial.row_sum(r, c, t, h, b);
+        s.block_pv(r, d, c, t, h, b) = s.partial.pv(r, d, c, t, h, b);
     }
     build.merge_tiles();
     return s;
@@ -33,16 +33,16 @@ void split_merge(Builder &build) {
     Expr group = in.query_heads / in.key_heads;
     SdpaStages &s = build.s;
     Var r = s.r, c = s.c, d = s.d, i = s.i, t = s.t, h = s.h, b = s.b;
-    auto [full, part] = build.chunk_domains();
-    s.chunk_packed = Func("chunk_packed");
-    s.chunk_packed(d, r, c, t, h, b) = undef(build.numerics.accumulator);
-    for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(part, s.part)}) {
-        s.chunk_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.mixed(r, min(d, in.value_dim - 1), dom, t, h, b),
+    auto [full, partial] = build.kv_block_domains();
+    s.block_packed = Func("block_packed");
+    s.block_packed(d, r, c, t, h, b) = undef(build.numerics.accumulator);
+    for (const auto &[dom, p] : {std::pair(full, s.full), std::pair(partial, s.partial)}) {
+        s.block_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.pv(r, min(d, in.value_dim - 1), dom, t, h, b),
                                                     d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
     }
     // Merged as tiles of one query of one query head: a row is merged for itself alone.
     const Expr n = (h % group) * in.queries + t;
-    auto packed = [&](const Expr &d, const Expr &at) { return s.chunk_packed(d, n % tile, at, n / tile, h / group, b); };
+    auto packed = [&](const Expr &d, const Expr &at) { return s.block_packed(d, n % tile, at, n / tile, h / group, b); };
     SdpaInputs of_queries = in;
     of_queries.shortest = of_queries.longest = in.lengths;
     if (in.blocks.defined()) {
@@ -66,7 +66,7 @@ SdpaStages sdpa_split_stages(const SdpaInputs &in, const SdpaNumerics &numerics,
     build.prepare();
     build.intervals();
     build.queries();
-    build.all_partials();
+    build.all_block_stages();
     split_merge(build);
     return build.s;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // What is computed: attention as a softmax in two levels. No tile, no vector width, no target.
 //
-// Keys are cut in chunks, rows of queries in tiles. A chunk gives partials (maximum, sum, weighted values); partials of
-// all chunks are merged in chunk order, so that the result depends on `chunk` and on nothing else of the schedule. How a
-// query and a key give a score is a parameter (equations/score.h).
-// Loop names: r row in tile, t tile, k key in chunk, c chunk, d channel, h head, b batch. Layout innermost first.
+// Keys are cut in KV blocks, rows of queries in tiles. A KV block gives partials (maximum, sum, weighted values); partials of
+// all KV blocks are merged in KV block order, so that the result depends on `kv_block` and on nothing else of the schedule. How
+// a query and a key give a score is a parameter (equations/score.h).
+// Loop names: r row in tile, t tile, k key in KV block, c KV block, d channel, h head, b batch. Layout innermost first.
 #pragma once
 #include "generators/attention/equations/score.h"
 #include "generators/attention/forward/block_mask.h"
@@ -17,12 +17,12 @@
 
 namespace attune {
 
-// The keys of a chunk: key block * key_block + key. Blocks of which a tile sees nothing are left out.
+// The keys of a KV block: subblock * kv_subblock + key. Blocks of which a tile sees nothing are left out.
 struct KeyLoop {
-    Halide::RVar key, block;
+    Halide::RVar key, subblock;
 };
 
-// A step of Score as an update of `logit`; its blocks are as wide as those of the tables.
+// A step of Score as an update of `score`; its blocks are as wide as those of the tables.
 struct ScoreUpdate {
     int update;
     KeyLoop keys;
@@ -30,19 +30,19 @@ struct ScoreUpdate {
     std::vector<std::string> table_names;  // of what
 };
 
-// Of one chunk: s, s after all steps and masks, m = max s, p = 2^(s - m), l = sum p, o = sum p v. Of a chunk that is not
-// seen whole, a masked weight is -0. logit and weight are updates, 0 of them making the values, because those can leave out
+// Of one KV block: s, s after all steps and masks, m = max s, p = 2^(s - m), l = sum p, o = sum p v. Of a KV block that is not
+// seen whole, a masked weight is -0. score and weight are updates, 0 of them making the values, because those can leave out
 // blocks.
-struct SdpaPartials {
-    Halide::Func score, logit, row_max, weight, row_sum, mixed;
+struct KvBlockStages {
+    Halide::Func qk, score, row_max, weight, row_sum, pv;
     Halide::Func made_weight;           // what weight stores
-    Halide::Func block_sum;             // (r, block of sum_weights, c, t, h, b)
-    Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_chunks
+    Halide::Func subblock_sum;          // (r, block of sum_weights, c, t, h, b)
+    Halide::Func wide_key, wide_value;  // (d, k, c, t, h, b), with widens_kv_blocks
     Halide::Func random, dropped;       // with dropout: four words for four keys, and the weights that are left
     Halide::RVar channel;
     Halide::RVar group;  // with channel_group: channel counts within a group
-    KeyLoop logit_keys, max_keys, weight_keys, sum_keys;
-    std::vector<KeyLoop> mixed_keys;  // of each update of mixed
+    KeyLoop score_keys, max_keys, weight_keys, sum_keys;
+    std::vector<KeyLoop> pv_keys;  // of each update of pv
     std::vector<ScoreUpdate> steps;
 };
 
@@ -50,15 +50,15 @@ struct SdpaStages {
     std::vector<Halide::Func> prepared;  // before all others: what a score needs of each query or key alone
     Halide::Func query_t;                // (r, d, t, h, b) query, transposed
     Halide::Func row_begin, row_end;     // (r, t, b) the interval of keys of a row
-    SdpaPartials full, part;             // chunks that every row sees whole, and the others
-    // What leaves a chunk. Without tiles pure copies of part; else update 0 takes the full chunks, 1 the others.
-    Halide::Func chunk_max, chunk_sum;  // (r, c, t, h, b)
-    Halide::Func chunk_mixed;           // (r, d, c, t, h, b)
-    Halide::Func chunk_packed;          // (d, r, c, t, h, b) split form only: the three in one Func
-    Halide::RVar full_chunk, part_chunk;
+    KvBlockStages full, partial;         // KV blocks that every row sees whole, and the others
+    // What leaves a KV block. Without tiles pure copies of partial; else update 0 takes the full KV blocks, 1 the others.
+    Halide::Func block_max, block_sum;  // (r, c, t, h, b)
+    Halide::Func block_pv;              // (r, d, c, t, h, b)
+    Halide::Func block_packed;          // (d, r, c, t, h, b) split form only: the three in one Func
+    Halide::RVar full_block, partial_block;
     // Merge: M = max m, 2^(m - M), L, O, O / L, lse = ln2 (M + log2 L).
-    Halide::Func total_max, chunk_scale, total_sum, total_mixed, normalised, lse;
-    Halide::RVar max_chunk, sum_chunk, mixed_chunk;
+    Halide::Func total_max, block_scale, total_sum, total_pv, normalised, lse;
+    Halide::RVar max_block, sum_block, pv_block;
     std::optional<BlockTranspose> out_blocks;    // normalised, with out_block
     std::optional<BlockTranspose> query_blocks;  // (r, d, t, h, b) what query_t transposes, with query_block
     Halide::Func out;                            // (d, i, h, b) Tuple {out, lse}
@@ -70,7 +70,7 @@ struct SdpaStages {
 SdpaStages sdpa_stages(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &);
 
 // Rows are the queries of all query heads that share a key head (h is the key head), so that one pass over K and V serves
-// the group; the partials of a chunk are one Func of value_dim + 2 channels, so that one parallel loop over chunks yields
+// the group; the partials of a KV block are one Func of value_dim + 2 channels, so that one parallel loop over KV blocks yields
 // all three of them.
 SdpaStages sdpa_split_stages(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &);
 

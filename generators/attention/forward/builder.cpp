@@ -46,24 +46,24 @@ Expr Builder::seen(Expr first_key, Expr end_key) const {
     return first_key < keys.end && end_key > keys.begin;
 }
 Expr Builder::seen(Expr c) const {
-    Expr some = seen(c * numerics.chunk, (c + 1) * numerics.chunk);
+    Expr some = seen(c * numerics.kv_block, (c + 1) * numerics.kv_block);
     if (!in.blocks.defined()) return some;
     const BlockSpan span = block_span(c);
     return some && span.begin < span.end;
 }
 Expr Builder::seen_keys(Expr c, Expr first, int width) const {
-    Expr some = seen(c * numerics.chunk + first, c * numerics.chunk + first + width);
+    Expr some = seen(c * numerics.kv_block + first, c * numerics.kv_block + first + width);
     if (!in.blocks.defined()) return some;
     const BlockSpan span = block_span(c);
     return some && first < span.end && first + width > span.begin;
 }
 BlockSpan Builder::block_span(Expr c) const { return BlockSpan::unpacked(in.blocks(c, s.t, s.h, s.b)); }
 
-ChunkKeys Builder::chunk_keys(const std::string &name, bool masked, Expr c, int width) const {
+KvBlockKeys Builder::kv_block_keys(const std::string &name, bool masked, Expr c, int width) const {
     // Its keys lie apart: none of them is left out.
     if (share.keys) return {RDom(0, share.keys, 0, 1, name), share.keys};
-    if (width == 0) width = masked && hints.rows_per_tile ? numerics.key_block : numerics.chunk;
-    ChunkKeys keys{RDom(0, width, 0, numerics.chunk / width, name), width};
+    if (width == 0) width = masked && hints.rows_per_tile ? numerics.kv_subblock : numerics.kv_block;
+    KvBlockKeys keys{RDom(0, width, 0, numerics.kv_block / width, name), width};
     if (masked && hints.rows_per_tile) keys.dom.where(seen_keys(c, keys.dom.y * width, width));
     return keys;
 }
@@ -73,13 +73,13 @@ Expr Builder::unmasked(Expr c, Expr within) const {
 }
 Expr Builder::within_intervals(Expr c) const {
     auto [begin, end] = seen_by_all_rows();
-    return c * numerics.chunk >= begin && (c + 1) * numerics.chunk <= end;
+    return c * numerics.kv_block >= begin && (c + 1) * numerics.kv_block <= end;
 }
 Expr Builder::whole(Expr c) const { return unmasked(c, within_intervals(c)); }
 Expr Builder::whole_blocks(Expr c, int width) const {
     auto [begin, end] = seen_by_all_rows();
-    return select(unmasked(c, c * numerics.chunk >= begin),
-                  clamp((end - c * numerics.chunk) / width, 0, numerics.chunk / width), 0);
+    return select(unmasked(c, c * numerics.kv_block >= begin),
+                  clamp((end - c * numerics.kv_block) / width, 0, numerics.kv_block / width), 0);
 }
 
 void Builder::queries() {
@@ -95,11 +95,11 @@ void Builder::queries() {
     s.query_t(r, d, t, h, b) = score.pair.query ? score.pair.query(q) : q;
 }
 
-Expr Builder::key_in_chunk(Expr k) const { return share.keys ? share.key(k, s.r) : k; }
+Expr Builder::key_in_kv_block(Expr k) const { return share.keys ? share.key(k, s.r) : k; }
 
-// A masked chunk may reach beyond the last key; what is read there instead never counts. One that lies inside cannot.
+// A masked KV block may reach beyond the last key; what is read there instead never counts. One that lies inside cannot.
 Expr Builder::key_at(Expr k, bool inside) const {
-    Expr j = s.c * numerics.chunk + key_in_chunk(k);
+    Expr j = s.c * numerics.kv_block + key_in_kv_block(k);
     return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
 }
 
@@ -116,8 +116,8 @@ Expr Builder::joined(const Expr &key) const { return hints.joins_passes ? likely
 
 Expr Builder::existing(const Expr &channel) const { return hints.ragged_dims ? min(channel, in.value_dim - 1) : channel; }
 
-void Builder::widen(SdpaPartials &p, const std::string &suffix, bool masked) const {
-    if (!hints.widens_chunks || in.key.type() == type) return;
+void Builder::widen(KvBlockStages &p, const std::string &suffix, bool masked) const {
+    if (!hints.widens_kv_blocks || in.key.type() == type) return;
     Var d = s.d, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     Expr j = key_at(k, !masked), head = rows(s.r, t, h).key_head;
     p.wide_key = Func("wide_key" + suffix);
@@ -127,13 +127,13 @@ void Builder::widen(SdpaPartials &p, const std::string &suffix, bool masked) con
     p.wide_value(d, k, c, t, h, b) = cast(type, in.value(hints.widens_by_line ? Expr(d) : existing(d), j, head, b));
 }
 
-SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
+KvBlockStages Builder::scores(const std::string &suffix, bool masked) const {
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-    SdpaPartials p;
+    KvBlockStages p;
     widen(p, suffix, masked);
+    p.qk = Func("qk" + suffix);
     p.score = Func("score" + suffix);
-    p.logit = Func("logit" + suffix);
-    p.score(r, k, c, t, h, b) = value_of(0);
+    p.qk(r, k, c, t, h, b) = value_of(0);
     auto term = [&](const Expr &channel, const Expr &of_key) {
         Expr key = p.wide_key.defined() ? p.wide_key(of_key, k, c, t, h, b)
                                         : key_element(of_key, key_at(k, !masked), rows(r, t, h).key_head);
@@ -143,58 +143,58 @@ SdpaPartials Builder::scores(const std::string &suffix, bool masked) const {
         RDom channels({{0, group}, {0, (in.head_dim + group - 1) / group}}, "channel" + suffix);
         p.channel = channels.x, p.group = channels.y;
         const Expr channel = channels.y * group + channels.x, existing = min(likely(channel), in.head_dim - 1);
-        p.score(r, k, c, t, h, b) += select(likely(channel < in.head_dim), term(channel, existing), value_of(0));
+        p.qk(r, k, c, t, h, b) += select(likely(channel < in.head_dim), term(channel, existing), value_of(0));
     } else {
         RDom channel(0, in.head_dim, "channel" + suffix);
         p.channel = channel.x;
-        p.score(r, k, c, t, h, b) += term(channel, channel);
+        p.qk(r, k, c, t, h, b) += term(channel, channel);
     }
     finish_scores(p, suffix, masked);
     return p;
 }
 
-void Builder::finish_scores(SdpaPartials &p, const std::string &suffix, bool masked, bool where_read) const {
+void Builder::finish_scores(KvBlockStages &p, const std::string &suffix, bool masked, bool where_read) const {
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     auto kept = [&](Expr k) {
-        Expr j = c * numerics.chunk + key_in_chunk(k);
+        Expr j = c * numerics.kv_block + key_in_kv_block(k);
         return j >= s.row_begin(r, t, b) && j < s.row_end(r, t, b);
     };
-    auto scaled = [&](Expr k) { return softmax.s(p.score(r, k, c, t, h, b), index(k, !masked)); };
+    auto scaled = [&](Expr k) { return softmax.s(p.qk(r, k, c, t, h, b), index(k, !masked)); };
     auto seen_only = [&](Expr k, Expr s) { return masked ? softmax.masked(kept(k), s) : s; };
     if (score.steps.empty() && where_read) {
         // Rounded before the maximum is taken from it, as the maximum was: or the largest weight would be 1 but for a
-        // rounding, and others would depend on which loop over chunks computes them.
+        // rounding, and others would depend on which loop over KV blocks computes them.
         const Expr rounded = strict_float(scaled(k));
-        p.logit(r, k, c, t, h, b) = seen_only(k, rounded);
+        p.score(r, k, c, t, h, b) = seen_only(k, rounded);
         return;
     }
-    ChunkKeys keys = chunk_keys("logit_key" + suffix, masked, c, hints.rows_per_tile ? numerics.key_block : 0);
-    p.logit_keys = keys.loop();
+    KvBlockKeys keys = kv_block_keys("score_key" + suffix, masked, c, hints.rows_per_tile ? numerics.kv_subblock : 0);
+    p.score_keys = keys.loop();
     Expr key = keys.key();
-    p.logit(r, k, c, t, h, b) = undef(type);
+    p.score(r, k, c, t, h, b) = undef(type);
     if (score.steps.empty()) {
-        const Expr logit = seen_only(key, scaled(key));
-        p.logit(r, joined(key), c, t, h, b) = logit;
-        if (hints.joins_passes) take_max(p, suffix, keys, logit);
+        const Expr score_value = seen_only(key, scaled(key));
+        p.score(r, joined(key), c, t, h, b) = score_value;
+        if (hints.joins_passes) take_max(p, suffix, keys, score_value);
         return;
     }
-    p.logit(r, key, c, t, h, b) = scaled(key);
+    p.score(r, key, c, t, h, b) = scaled(key);
     apply_steps(p, suffix, masked);
     if (masked) {
-        ChunkKeys kept_keys = chunk_keys("kept_key" + suffix, true, c);
+        KvBlockKeys kept_keys = kv_block_keys("kept_key" + suffix, true, c);
         if (hints.rows_per_tile && !share.keys) kept_keys.dom.where(!within_intervals(c));
         Expr key = kept_keys.key();
-        p.logit(r, key, c, t, h, b) = softmax.masked(kept(key), p.logit(r, key, c, t, h, b));
+        p.score(r, key, c, t, h, b) = softmax.masked(kept(key), p.score(r, key, c, t, h, b));
         p.steps.push_back({int(p.steps.size()) + 1, kept_keys.loop(), {}, {}});
     }
 }
 
-void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool masked) const {
+void Builder::apply_steps(KvBlockStages &p, const std::string &suffix, bool masked) const {
     Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
-    Expr inside = (c + 1) * numerics.chunk <= in.keys;
+    Expr inside = (c + 1) * numerics.kv_block <= in.keys;
     auto apply = [&](const ScoreStep &step, const std::vector<Expr> &conditions, bool dense, bool transposed) {
         const std::string name = "step" + std::to_string(p.steps.size()) + suffix;
-        ChunkKeys keys = chunk_keys(name + "_key", masked, c, transposed ? hints.pair_block : 0);
+        KvBlockKeys keys = kv_block_keys(name + "_key", masked, c, transposed ? hints.pair_block : 0);
         for (const Expr &condition : conditions)
             if (condition.defined()) keys.dom.where(condition);
         ScoreUpdate update{int(p.steps.size()) + 1, keys.loop(), {}, {}};
@@ -213,7 +213,7 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
                                            });
                 return element = update.tables.back()(r, key, {c, t, h, b});
             };
-        p.logit(r, key, c, t, h, b) = softmax.s(step, p.logit(r, key, c, t, h, b), at);
+        p.score(r, key, c, t, h, b) = softmax.s(step, p.score(r, key, c, t, h, b), at);
         p.steps.push_back(update);
     };
     for (const ScoreStep &step : score.steps) {
@@ -229,94 +229,94 @@ void Builder::apply_steps(SdpaPartials &p, const std::string &suffix, bool maske
     }
 }
 
-void Builder::row_max(SdpaPartials &p, const std::string &suffix, bool masked) const {
+void Builder::row_max(KvBlockStages &p, const std::string &suffix, bool masked) const {
     Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
     if (p.row_max.defined()) return;
-    const ChunkKeys keys = chunk_keys("max_key" + suffix, masked, c);
-    take_max(p, suffix, keys, p.logit(r, keys.key(), c, t, h, b));
+    const KvBlockKeys keys = kv_block_keys("max_key" + suffix, masked, c);
+    take_max(p, suffix, keys, p.score(r, keys.key(), c, t, h, b));
 }
 
-void Builder::take_max(SdpaPartials &p, const std::string &suffix, const ChunkKeys &keys, const Expr &logit) const {
+void Builder::take_max(KvBlockStages &p, const std::string &suffix, const KvBlockKeys &keys, const Expr &score_value) const {
     Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
     p.max_keys = keys.loop();
     p.row_max = Func("row_max" + suffix);
     p.row_max(r, c, t, h, b) = lowest_score(type);
-    p.row_max(r, c, t, h, b) = softmax.m(p.row_max(r, c, t, h, b), logit);
+    p.row_max(r, c, t, h, b) = softmax.m(p.row_max(r, c, t, h, b), score_value);
 }
 
-SdpaPartials Builder::partials(const std::string &suffix, bool masked) const {
+KvBlockStages Builder::block_stages(const std::string &suffix, bool masked) const {
     Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
-    SdpaPartials p = scores(suffix, masked);
+    KvBlockStages p = scores(suffix, masked);
     row_max(p, suffix, masked);
     weigh(p, suffix, masked);
 
-    p.mixed = Func("mixed" + suffix);
-    p.mixed(r, d, c, t, h, b) = value_of(0);
-    auto mix = [&](bool inside, bool leave_out, const std::function<Expr(const ChunkKeys &)> &where) {
-        ChunkKeys keys =
-            chunk_keys("mixed_key" + std::to_string(p.mixed_keys.size()) + suffix, masked, c, masked ? 0 : numerics.sum_keys);
+    p.pv = Func("pv" + suffix);
+    p.pv(r, d, c, t, h, b) = value_of(0);
+    auto add_pv = [&](bool inside, bool leave_out, const std::function<Expr(const KvBlockKeys &)> &where) {
+        KvBlockKeys keys =
+            kv_block_keys("pv_key" + std::to_string(p.pv_keys.size()) + suffix, masked, c, masked ? 0 : numerics.sum_keys);
         if (where) keys.dom.where(where(keys));
         Expr key = keys.key();
         Expr v = p.wide_value.defined() ? p.wide_value(hints.widens_by_line ? existing(d) : Expr(d), key, c, t, h, b)
                                         : cast(type, in.value(existing(d), key_at(key, inside), rows(r, t, h).key_head, b));
         Expr w = (p.dropped.defined() ? p.dropped : p.weight)(r, key, c, t, h, b);
-        const Expr o = p.mixed(r, d, c, t, h, b);
-        p.mixed(r, d, c, t, h, b) = leave_out ? softmax.kept_o(o, w, v) : softmax.o(o, w, v);
-        p.mixed_keys.push_back(keys.loop());
+        const Expr o = p.pv(r, d, c, t, h, b);
+        p.pv(r, d, c, t, h, b) = leave_out ? softmax.kept_o(o, w, v) : softmax.o(o, w, v);
+        p.pv_keys.push_back(keys.loop());
     };
     if (!masked) {
-        mix(true, false, {});
+        add_pv(true, false, {});
         return p;
     }
     // Masked values are replaced, but not where all values are known to be finite, nor in blocks of keys of which every row
-    // sees all. These are the first of the chunk in both cases, so it changes no result.
+    // sees all. These are the first of the KV block in both cases, so it changes no result.
     const bool apart = hints.whole_blocks && !share.keys;
     const Expr finite = in.finite_values.defined() ? in.finite_values(b) != 0 : const_false();
     // Nor do they cut the keys of one sum: else its order would depend on which keys the other rows see.
-    auto whole = [&](const ChunkKeys &keys) {
+    auto whole = [&](const KvBlockKeys &keys) {
         const int of_sum = std::max(numerics.sum_keys / keys.width, 1);
         return whole_blocks(c, keys.width) / of_sum * of_sum;
     };
-    auto behind_whole = [&](const ChunkKeys &keys) { return apart ? keys.dom.y >= whole(keys) : const_true(); };
-    if (apart) mix(true, false, [&](const ChunkKeys &keys) { return keys.dom.y < whole(keys); });
-    if (in.finite_values.defined()) mix(false, false, [&](const ChunkKeys &keys) { return behind_whole(keys) && finite; });
-    mix(false, true, [&](const ChunkKeys &keys) { return behind_whole(keys) && !finite; });
+    auto behind_whole = [&](const KvBlockKeys &keys) { return apart ? keys.dom.y >= whole(keys) : const_true(); };
+    if (apart) add_pv(true, false, [&](const KvBlockKeys &keys) { return keys.dom.y < whole(keys); });
+    if (in.finite_values.defined()) add_pv(false, false, [&](const KvBlockKeys &keys) { return behind_whole(keys) && finite; });
+    add_pv(false, true, [&](const KvBlockKeys &keys) { return behind_whole(keys) && !finite; });
     return p;
 }
 
-void Builder::weigh(SdpaPartials &p, const std::string &suffix, bool masked) const {
+void Builder::weigh(KvBlockStages &p, const std::string &suffix, bool masked) const {
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     p.weight = Func("weight" + suffix);
     p.row_sum = Func("row_sum" + suffix);
-    const ChunkKeys weight_keys = chunk_keys("weight_key" + suffix, masked, c);
-    const ChunkKeys sum_keys = hints.joins_passes ? weight_keys : chunk_keys("sum_key" + suffix, masked, c);
+    const KvBlockKeys weight_keys = kv_block_keys("weight_key" + suffix, masked, c);
+    const KvBlockKeys sum_keys = hints.joins_passes ? weight_keys : kv_block_keys("sum_key" + suffix, masked, c);
     p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
 
-    const Expr logit = p.logit(r, k, c, t, h, b);
-    const Expr weight = softmax.p(logit, p.row_max(r, c, t, h, b));
+    const Expr score_value = p.score(r, k, c, t, h, b);
+    const Expr weight = softmax.p(score_value, p.row_max(r, c, t, h, b));
     p.made_weight = Func("made_weight" + suffix);
-    p.made_weight(r, k, c, t, h, b) = masked ? softmax.kept_p(weight, logit) : weight;
+    p.made_weight(r, k, c, t, h, b) = masked ? softmax.kept_p(weight, score_value) : weight;
     p.weight(r, k, c, t, h, b) = undef(type);
     p.weight(r, joined(weight_keys.key()), c, t, h, b) = p.made_weight(r, weight_keys.key(), c, t, h, b);
     const Expr counted = (hints.joins_passes ? p.made_weight : p.weight)(r, sum_keys.key(), c, t, h, b);
     p.row_sum(r, c, t, h, b) = value_of(0);
     if (numerics.sum_weights) {
-        Var block("block");
-        RDom blocks(0, numerics.chunk / numerics.sum_weights, "sum_block" + suffix);
-        p.block_sum = Func("block_sum" + suffix);
-        p.block_sum(r, block, c, t, h, b) = value_of(0);
-        FuncRef l = p.block_sum(r, sum_keys.key() / numerics.sum_weights, c, t, h, b);
+        Var subblock("subblock");
+        RDom blocks(0, numerics.kv_block / numerics.sum_weights, "sum_subblock" + suffix);
+        p.subblock_sum = Func("subblock_sum" + suffix);
+        p.subblock_sum(r, subblock, c, t, h, b) = value_of(0);
+        FuncRef l = p.subblock_sum(r, sum_keys.key() / numerics.sum_weights, c, t, h, b);
         l = softmax.l(l, counted);
-        p.row_sum(r, c, t, h, b) = softmax.l(p.row_sum(r, c, t, h, b), p.block_sum(r, blocks, c, t, h, b));
+        p.row_sum(r, c, t, h, b) = softmax.l(p.row_sum(r, c, t, h, b), p.subblock_sum(r, blocks, c, t, h, b));
     } else {
         p.row_sum(r, c, t, h, b) = softmax.l(p.row_sum(r, c, t, h, b), counted);
     }
     drop_out(p, suffix, masked);
 }
 
-void Builder::all_partials() {
-    s.part = partials(hints.rows_per_tile ? "_part" : "", true);
-    if (hints.rows_per_tile) s.full = partials("", false);
+void Builder::all_block_stages() {
+    s.partial = block_stages(hints.rows_per_tile ? "_partial" : "", true);
+    if (hints.rows_per_tile) s.full = block_stages("", false);
 }
 
 Builder query_rows(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score) {

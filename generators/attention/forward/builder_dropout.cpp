@@ -6,7 +6,7 @@
 namespace attune {
 using namespace Halide;
 
-void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) const {
+void Builder::drop_out(KvBlockStages &p, const std::string &suffix, bool masked) const {
     const bool drops = in.dropout.threshold.defined();
     if (!drops && !score.probability) return;
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b, four("four");
@@ -14,7 +14,7 @@ void Builder::drop_out(SdpaPartials &p, const std::string &suffix, bool masked) 
     if (drops) {
         Rows row = rows(r, t, h);
         const Expr head = cast(UInt(32), b * in.query_heads + row.query_head) + in.dropout.first_head;
-        const auto words = dropout_words(c * (numerics.chunk / 4) + four, row.query, head, in.dropout.offset,
+        const auto words = dropout_words(c * (numerics.kv_block / 4) + four, row.query, head, in.dropout.offset,
                                          {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);

@@ -15,7 +15,7 @@ struct Dropout {
 // The keys that query i of batch entry b may see are [max(0, i + band_begin(b)), min(lengths(i, b), i + band_end(b))):
 // one interval for valid lengths, causal and window masks alike. shortest and longest are the extremes of lengths over the
 // queries of a tile. They are inputs and not a stage, because Halide lifts a condition out of the loops that it does not
-// name only if it calls no Func; so a chunk is skipped before anything of it is computed.
+// name only if it calls no Func; so a KV block is skipped before anything of it is computed.
 struct SdpaInputs {
     Halide::Func query, key, value;              // (d, s, h, b)
     Halide::Func band_begin, band_end, lengths;  // (b), (b), (i, b), int32

@@ -8,12 +8,12 @@ namespace attune {
 
 struct SdpaNumerics {
     Halide::Type accumulator;
-    int chunk;      // keys of a KV block, whose partials are merged in order
-    int key_block;  // keys of a KV block that are taken together, or left out where a tile sees none of them; divides chunk
+    int kv_block;     // keys of a KV block, whose partials are merged in order
+    int kv_subblock;  // keys of it that are taken together, or left out where a tile sees none of them; divides kv_block
     // Channels of a score are summed in groups of so many, the last of which may lack some; 0: one after the other.
     int channel_group = 0;
     // Keys whose weighted values are summed before the sum joins that of the KV block, which would else round off as often as
-    // it has keys; a multiple of key_block that divides chunk. 0: one key after another. The same of the weights alone.
+    // it has keys; a multiple of kv_subblock that divides kv_block. 0: one key after another. The same of the weights alone.
     int sum_keys = 0, sum_weights = 0;
     // By which weights are computed, the results of most exponentials. They change no result but those that are denormal.
     PowerInstructions powers = {};

@@ -11,11 +11,11 @@ struct ScheduleHints {
     int rows_per_tile = 0;
     bool ragged_dims = false;  // value_dim is not a multiple of what the schedule may round channels up to: clamp loads
     // How a KV block reads a table over pairs, where it lies within the keys: in blocks of this side that are transposed
-    // (rows_per_tile and chunk are multiples of it); 1: as it lies; 0: no block is treated apart.
+    // (rows_per_tile and kv_block are multiples of it); 1: as it lies; 0: no block is treated apart.
     int pair_block = 0;
     // Keys and values of a narrower type than the accumulator's are widened once for each KV block, as stages of their own, and
     // not where they are read.
-    bool widens_chunks = false;
+    bool widens_kv_blocks = false;
     // Those values are of channels that exist, and clamped where they are read: for schedules that widen some channels at a
     // time.
     bool widens_by_line = false;

@@ -8,7 +8,7 @@ using namespace Halide;
 
 WeightsStages weights_stages(const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints, const Score &score,
                              Expr probabilities) {
-    const int tile = hints.rows_per_tile, chunk = numerics.chunk;
+    const int tile = hints.rows_per_tile, kv_block = numerics.kv_block;
     Builder build = query_rows(in, numerics, hints, score);
     SdpaStages &s = build.s;
     Var r = s.r, k = s.k, c = s.c, i = s.i, t = s.t, h = s.h, b = s.b, j("j");
@@ -23,51 +23,51 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaNumerics &numerics,
     const Expr masked_weight = reinterpret(
         numerics.accumulator, select(probabilities, reinterpret(bits, zero), minus_infinity_bits(numerics.accumulator)));
     w.weight = Func("weight");
-    w.chunk = Func("chunk");
+    w.kv_block = Func("kv_block");
     w.weight(r, j, t, h, b) = undef(numerics.accumulator);
-    w.chunk(r, c, t, h, b) = Tuple(lowest_score(numerics.accumulator), zero);
-    auto take = [&](SdpaPartials &p, WeightsStages::Chunk &taken, const std::string &suffix, bool masked) {
+    w.kv_block(r, c, t, h, b) = Tuple(lowest_score(numerics.accumulator), zero);
+    auto take = [&](KvBlockStages &p, WeightsStages::KvBlock &taken, const std::string &suffix, bool masked) {
         p = build.scores(suffix, masked);
         build.row_max(p, suffix, masked);
-        const Expr logit = p.logit(r, k, c, t, h, b);
-        const Expr weight = reinterpret(bits, build.softmax.p(logit, p.row_max(r, c, t, h, b)));
-        const Expr raw = reinterpret(bits, build.softmax.natural(logit));
+        const Expr score_value = p.score(r, k, c, t, h, b);
+        const Expr weight = reinterpret(bits, build.softmax.p(score_value, p.row_max(r, c, t, h, b)));
+        const Expr raw = reinterpret(bits, build.softmax.natural(score_value));
         Expr made = reinterpret(numerics.accumulator, select(probabilities, weight, raw));
         if (masked) {
-            Expr kept = !is_masked(logit);
-            // Blocks of keys that no row of the tile sees are left out of a chunk's scores.
-            if (tile) kept = build.seen_keys(c, k / numerics.key_block * numerics.key_block, numerics.key_block) && kept;
+            Expr kept = !is_masked(score_value);
+            // Blocks of keys that no row of the tile sees are left out of a KV block's scores.
+            if (tile) kept = build.seen_keys(c, k / numerics.kv_subblock * numerics.kv_subblock, numerics.kv_subblock) && kept;
             made = select(kept, made, masked_weight);
         }
         taken.made_weight = Func("made_weight" + suffix);
         taken.made_weight(r, k, c, t, h, b) = made;
-        RDom pairs(0, chunk, 0, build.chunk_count(), "pair" + suffix);
+        RDom pairs(0, kv_block, 0, build.kv_block_count(), "pair" + suffix);
         if (tile) build.keep_seen(pairs, pairs.y, !masked);
-        taken.key = pairs.x, taken.chunk = pairs.y;
+        taken.key = pairs.x, taken.kv_block = pairs.y;
         const Expr of_pair = taken.made_weight(r, pairs.x, pairs.y, t, h, b), at = build.joined(pairs.y);
-        w.weight(r, build.joined(pairs.y * chunk + pairs.x), t, h, b) = of_pair;
-        w.chunk(r, at, t, h, b) = Tuple(p.row_max(r, pairs.y, t, h, b), w.chunk(r, at, t, h, b)[1] + of_pair);
+        w.weight(r, build.joined(pairs.y * kv_block + pairs.x), t, h, b) = of_pair;
+        w.kv_block(r, at, t, h, b) = Tuple(p.row_max(r, pairs.y, t, h, b), w.kv_block(r, at, t, h, b)[1] + of_pair);
     };
     if (tile) take(s.full, w.full, "", false);
-    take(s.part, w.part, tile ? "_part" : "", true);
+    take(s.partial, w.partial, tile ? "_partial" : "", true);
     if (tile) {
-        RDom unseen(0, chunk, 0, build.chunk_count(), "unseen");
+        RDom unseen(0, kv_block, 0, build.kv_block_count(), "unseen");
         unseen.where(!build.seen(unseen.y));
-        w.unseen_key = unseen.x, w.unseen_chunk = unseen.y;
-        w.weight(r, unseen.y * chunk + unseen.x, t, h, b) = masked_weight;
+        w.unseen_key = unseen.x, w.unseen_block = unseen.y;
+        w.weight(r, unseen.y * kv_block + unseen.x, t, h, b) = masked_weight;
     }
-    auto of_chunk = [&](int n) { return [&, n](Expr at) { return w.chunk(r, at, t, h, b)[n]; }; };
-    build.merge_sums(of_chunk(0), of_chunk(1));
+    auto of_kv_block = [&](int n) { return [&, n](Expr at) { return w.kv_block(r, at, t, h, b)[n]; }; };
+    build.merge_sums(of_kv_block(0), of_kv_block(1));
 
     w.share = Func("share");
     const int block = std::max(hints.pair_block, 1);
     Expr sum = s.total_sum(r, t, h, b);
-    w.share(r, c, t, h, b) = select(strict_float(sum == zero), zero, s.chunk_scale(r, c, t, h, b) / sum);
+    w.share(r, c, t, h, b) = select(strict_float(sum == zero), zero, s.block_scale(r, c, t, h, b) / sum);
     auto value = [&](Expr j, Expr i) {
         Expr r = tile ? i % tile : i, t = tile ? i / tile : Expr(0);
         Expr x = w.weight(r, j, t, h, b);
-        // Of the first key of the block: so Halide sees that a block has one chunk.
-        Expr c = j / block * block / chunk;
+        // Of the first key of the block: so Halide sees that a block has one KV block.
+        Expr c = j / block * block / kv_block;
         Expr weight = reinterpret(bits, x * w.share(r, c, t, h, b));
         return reinterpret(numerics.accumulator, select(probabilities, weight, reinterpret(bits, x)));
     };

@@ -5,18 +5,18 @@
 
 namespace attune {
 
-// A chunk gives m, its weights 2^(s - m) and their sum l, as in blocked_stages.h; when all chunks have, its weights are
+// A KV block gives m, its weights 2^(s - m) and their sum l, as in blocked_stages.h; when all KV blocks have, its weights are
 // multiplied by its share, 2^(m - M) / L.
 struct WeightsStages {
-    SdpaStages s;  // of partials row_max and what it needs; of the merge total_max, chunk_scale and total_sum
-    // Of a chunk that every row sees whole, and of another: what its pairs give, in a loop over its keys.
-    struct Chunk {
+    SdpaStages s;  // of partials row_max and what it needs; of the merge total_max, block_scale and total_sum
+    // Of a KV block that every row sees whole, and of another: what its pairs give, in a loop over its keys.
+    struct KvBlock {
         Halide::Func made_weight;  // (r, k, c, t, h, b)
-        Halide::RVar key, chunk;
-    } full, part;
-    Halide::Func weight;  // (r, j, t, h, b): updates of full chunks, of others, and of those that nothing sees; root: of all
-    Halide::Func chunk;   // (r, c, t, h, b): Tuple {m, l}, by the same loops as the first two updates of weight
-    Halide::RVar unseen_key, unseen_chunk;
+        Halide::RVar key, kv_block;
+    } full, partial;
+    Halide::Func weight;  // (r, j, t, h, b): updates of full KV blocks, of others, and of those that nothing sees; root: of all
+    Halide::Func kv_block;  // (r, c, t, h, b): Tuple {m, l}, by the same loops as the first two updates of weight
+    Halide::RVar unseen_key, unseen_block;
     Halide::Func share;                      // (r, c, t, h, b)
     std::vector<BlockTranspose> transposed;  // what out reads, with pair_block; else empty
     Halide::Func out;                        // (j, i, h, b)

@@ -34,46 +34,46 @@ void GradientPairs::apply(PairWeights &p, const ScoreStep &step, bool bent, cons
     at.of_pair = [at](const Func &table) { return table(at.j, at.i, at.h, at.b); };
     std::vector<Expr> element;
     for (const Var &v : pair) element.push_back(stepped_in(v));
-    FuncRef logit = p.logit(element);
-    const Expr before = bent ? Expr(logit[1]) : Expr(logit);
+    FuncRef score_value = p.score(element);
+    const Expr before = bent ? Expr(score_value[1]) : Expr(score_value);
     Expr after = before;
     if (step.score) after = precise(step.score(before, at));
     if (step.mask) after = select(step.mask(at), after, masked_score(Float(32)));
     if (!bent) {
-        logit = after;
+        score_value = after;
         return;
     }
-    Expr slope = logit[0];
+    Expr slope = score_value[0];
     if (step.score) slope *= precise(score_derivative(step.score, before, at));
-    logit = Tuple(slope, after);  // in this order: values are stored one after the other, both of the old score
+    score_value = Tuple(slope, after);  // in this order: values are stored one after the other, both of the old score
 }
 
-PairWeights GradientPairs::weights(const Expr &product, const Expr &product_gradient, const Expr &lse, const Expr &delta,
+PairWeights GradientPairs::weights(const Expr &product, const Expr &weight_gradient, const Expr &lse, const Expr &delta,
                                    const std::string &suffix, bool masked) const {
     const bool bent = is_bent();
     PairWeights p;
-    p.logit = Func("logit" + suffix);
+    p.score = Func("score" + suffix);
     const Expr x = product * cast<float>(f.scale);
     if (bent)
-        p.logit(pair) = Tuple(1.0f, x);
+        p.score(pair) = Tuple(1.0f, x);
     else
-        p.logit(pair) = x;
+        p.score(pair) = x;
     for (const ScoreStep &step : score.steps)
         if (masked || !step.may_mask) apply(p, step, bent, suffix, masked);
 
-    FuncRef of_pair = p.logit(std::vector<Expr>(pair.begin(), pair.end()));
-    const Expr logit = bent ? Expr(of_pair[1]) : Expr(of_pair), i = query(!masked);
+    FuncRef of_pair = p.score(std::vector<Expr>(pair.begin(), pair.end()));
+    const Expr score_value = bent ? Expr(of_pair[1]) : Expr(of_pair), i = query(!masked);
     // Subtracted before it is multiplied: the difference is small where both are large.
-    const Expr power = (logit - lse) * Expr(static_cast<float>(std::numbers::log2e));
+    const Expr power = (score_value - lse) * Expr(static_cast<float>(std::numbers::log2e));
     Expr counted = exp2(power);
     if (of != GradientOf::value) {
-        counted = SoftmaxGradient().dS(counted, product_gradient, delta);
+        counted = SoftmaxGradient().dS(counted, weight_gradient, delta);
         if (bent) counted *= Expr(of_pair[0]);
     }
     if (masked) {
         const Expr at = query_at(), j = key_at();
         Expr kept = at < f.queries && j >= at + f.band_begin(b) && j < min(f.lengths(i, b), at + f.band_end(b));
-        kept = kept && !is_masked(logit);
+        kept = kept && !is_masked(score_value);
         counted = kept_or_marked(kept, counted);
     }
     p.weight = Func("weight" + suffix);
@@ -105,8 +105,8 @@ Span GradientPairs::whole_rows() const {
             min(f.queries, select(end_of_keys <= f.shortest(t, b), first - f.band_begin(b) + 1, 0))};
 }
 
-void GradientPairs::take(RDom &at, const Expr &chunk_at, SeenChunks which) const {
-    take_chunks(at, chunk_at, chunks_of(seen_rows(), whole_rows(), chunk, score), which);
+void GradientPairs::take(RDom &at, const Expr &block_at, SeenKvBlocks which) const {
+    take_kv_blocks(at, block_at, kv_blocks_of(seen_rows(), whole_rows(), kv_block, score), which);
 }
 
 }  // namespace attune

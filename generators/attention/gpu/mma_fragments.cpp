@@ -15,7 +15,7 @@ template<typename T> std::vector<T> joined(std::vector<T> of, const std::vector<
 
 }  // namespace
 
-Expr row_of_slot(const FragmentShape &shape, const Expr &r, const Expr &t) {
+Expr row_of_slot(const MmaShape &shape, const Expr &r, const Expr &t) {
     const Expr l = r / shape.lane_rows, row = r % shape.lane_rows;
     return t * shape.rows + l / lanes_of_warp * shape.warp_rows() + row / 2 * rows_of_product +
            l % lanes_of_warp / lanes_of_row + row % 2 * 8;
@@ -24,35 +24,36 @@ Expr row_of_slot(const FragmentShape &shape, const Expr &r, const Expr &t) {
 // A lane has two columns of each group of 8.
 Expr element_of_lane(const Expr &j, const Expr &l) { return j / 2 * 8 + l % lanes_of_row * 2 + j % 2; }
 
-OwnWords own_words(const std::string &name, const FragmentShape &shape, const FragmentVars &v, const FragmentInstructions &does,
-                   const RawInput &in, const std::function<RowOfInput(Expr slot)> &row_of) {
-    OwnWords own{Func(name), {}};
-    FuncRef words = own.words(v.e, v.l, v.p, v.m, v.t, v.h, v.b);
-    if (shape.stage_own) {
+ResidentWords resident_words(const std::string &name, const MmaShape &shape, const MmaVars &v, const MmaInstructions &does,
+                             const RawInput &in, const std::function<RowOfInput(Expr slot)> &row_of) {
+    ResidentWords resident{Func(name), {}};
+    FuncRef words = resident.words(v.e, v.l, v.p, v.m, v.t, v.h, v.b);
+    if (shape.stage_resident) {
         const Expr in_warp = v.k % shape.warp_rows(), in_product = in_warp % rows_of_product;
         const Expr lane = v.k / shape.warp_rows() * lanes_of_warp + in_product % 8 * lanes_of_row;
         const RowOfInput of = row_of(lane * shape.lane_rows + in_warp / rows_of_product * 2 + in_product / 8);
-        own.rows = Func(name + "_rows");
-        own.rows(v.w, v.k, v.t, v.h, v.b) = does.copied(in.address(v.w * shape.in_word, of.row, of.head, v.b), bytes_together);
+        resident.rows = Func(name + "_rows");
+        resident.rows(v.w, v.k, v.t, v.h, v.b) =
+            does.copied(in.address(v.w * shape.in_word, of.row, of.head, v.b), bytes_together);
         const Expr row = v.l / lanes_of_warp * shape.warp_rows() + v.p * rows_of_product + v.l % rows_of_product;
         const Expr word = v.m * words_of_product + v.l % lanes_of_warp / rows_of_product * 4;
-        words = does.matrices(own.rows(word, row, v.t, v.h, v.b), v.e, false);
-        return own;
+        words = does.matrices(resident.rows(word, row, v.t, v.h, v.b), v.e, false);
+        return resident;
     }
     const RowOfInput of = row_of(v.l * shape.lane_rows + v.p * 2 + v.e % 2);
     const Expr word = v.m * words_of_product + v.e / 2 * 4 + v.l % lanes_of_row;
     std::vector<Expr> elements;
     for (int n = 0; n < shape.in_word; n++) elements.push_back(in.bits(word * shape.in_word + n, of.row, of.head, v.b));
     words = shape.in_word == 1 ? elements[0] : concat_bits(elements);
-    return own;
+    return resident;
 }
 
-Func chunk_words(const std::string &name, const FragmentShape &shape, const FragmentVars &v, const FragmentInstructions &does,
+Func block_words(const std::string &name, const MmaShape &shape, const MmaVars &v, const MmaInstructions &does,
                  const Func &staged, int side, bool transposed, const std::vector<Var> &of) {
     Func words(name);
     const std::vector<Var> at = joined<Var>({v.e, v.l, v.n, v.m}, of);
     if (transposed && shape.in_word == 1) {
-        // Terms are dealt as a lane has columns of a product, whose words then are those of an operand.
+        // Terms are distributed as a lane has columns of a product, whose words then are those of an operand.
         const Expr channel = (v.n * 2 + v.e / 2) * 8 + v.l % lanes_of_warp / lanes_of_row;
         words(at) = staged(joined<Expr>({channel, v.m * words_of_product + element_of_lane(v.e % 2, v.l), side}, of));
         return words;
@@ -65,75 +66,75 @@ Func chunk_words(const std::string &name, const FragmentShape &shape, const Frag
     return words;
 }
 
-std::vector<Expr> of_each_product(const FragmentShape &shape, const std::function<Expr(int j)> &operand) {
+std::vector<Expr> of_each_product(const MmaShape &shape, const std::function<Expr(int j)> &operand) {
     std::vector<Expr> all;
     for (int j = 0; j < shape.together(); j++) all.push_back(operand(j));
     return all;
 }
 
-Expr unfollowed(const FragmentInstructions &does, const Expr &x, const Expr &extent, const Expr &turn) {
+Expr unfollowed(const MmaInstructions &does, const Expr &x, const Expr &extent, const Expr &turn) {
     return unsafe_promise_clamped(does.opaque(x, turn), 0, extent - 1);
 }
 
-FragmentProduct product_of(const std::string &name, const FragmentShape &shape, const FragmentVars &v,
-                           const FragmentInstructions &does, const OwnWords &own, const Func &met, const std::vector<Var> &of) {
+MmaProduct product_of(const std::string &name, const MmaShape &shape, const MmaVars &v, const MmaInstructions &does,
+                      const ResidentWords &resident, const Func &streamed, const std::vector<Var> &of) {
     RDom step(0, shape.channels / terms_together, name + "_channels");
-    FragmentProduct product{Func(name), step.x};
+    MmaProduct product{Func(name), step.x};
     const std::vector<Var> at = joined<Var>({v.e, v.l, v.p, v.n}, of);
     // Registers do not hold what is taken from an f32 for all turns.
-    const bool own_in_turn = shape.in_word == 1 && !shape.stage_own;
-    const auto of_own = [&](int j) {
-        const Expr words = own.words(v.e, v.l, v.p, step * shape.together() + j, v.t, v.h, v.b);
-        return own_in_turn ? does.opaque(words, of.front()) : words;
+    const bool resident_in_turn = shape.in_word == 1 && !shape.stage_resident;
+    const auto of_resident = [&](int j) {
+        const Expr words = resident.words(v.e, v.l, v.p, step * shape.together() + j, v.t, v.h, v.b);
+        return resident_in_turn ? does.opaque(words, of.front()) : words;
     };
-    const auto of_met = [&](int j) {
-        return met(joined<Expr>({v.n % 2 * 2 + v.e % 2, v.l, v.n / 2, step * shape.together() + j}, of));
+    const auto of_streamed = [&](int j) {
+        return streamed(joined<Expr>({v.n % 2 * 2 + v.e % 2, v.l, v.n / 2, step * shape.together() + j}, of));
     };
     product.sum(at) = 0.0f;
-    product.sum(at) = does.multiply(of_each_product(shape, of_own), of_each_product(shape, of_met), product.sum(at));
+    product.sum(at) = does.multiply(of_each_product(shape, of_resident), of_each_product(shape, of_streamed), product.sum(at));
     return product;
 }
 
-Expr element_of_product(const Func &sum, const FragmentShape &shape, const Expr &r, const Expr &k, const std::vector<Var> &of) {
+Expr element_of_product(const Func &sum, const MmaShape &shape, const Expr &r, const Expr &k, const std::vector<Var> &of) {
     const Expr row = r % shape.lane_rows;
     return sum(joined<Expr>({row % 2 * 2 + k % 2, r / shape.lane_rows, row / 2, k / 2}, of));
 }
 
-SettledTotals settle(const FragmentVars &v, const SettleAgain &what) {
+RecomputedTotals recompute_nonfinite(const MmaVars &v, const NonfiniteRows &what) {
     Var r = v.r, u = v.u, t = v.t, g = v.g, h = v.h, b = v.b;
-    const std::size_t totals = what.totals.size();
-    SettledTotals s;
+    const std::size_t count = what.totals.size();
+    RecomputedTotals s;
     s.has_heads = what.heads.defined();
-    s.spoilt = Func("spoilt"), s.again = Func("again"), s.settled = Func("settled");
-    s.spoilt(r, t, h, b) = select(what.spoilt, what.met_rows, 0);
-    const Expr rows_again = s.spoilt(r, t, h, b);
+    s.nonfinite = Func("nonfinite"), s.recomputed = Func("recomputed"), s.totals = Func("totals");
+    s.nonfinite(r, t, h, b) = select(what.nonfinite, what.streamed_rows, 0);
+    const Expr recomputed_rows = s.nonfinite(r, t, h, b);
     std::vector<Expr> start;
-    for (std::size_t j = 0; j < totals; j++) start.push_back(select(rows_again > 0, what.begin[j], what.totals[j]));
-    s.settled(r, t, h, b) = Tuple(start);
+    for (std::size_t j = 0; j < count; j++) start.push_back(select(recomputed_rows > 0, what.begin[j], what.totals[j]));
+    s.totals(r, t, h, b) = Tuple(start);
 
     // In stretches, because a lane asks for each row of them whether it takes part.
     constexpr int stretch = 1024;
-    RDom at(0, stretch, "met_again");
-    std::vector<Range> loops = {{0, (what.met_rows + stretch - 1) / stretch}};
+    RDom at(0, stretch, "recomputed_row");
+    std::vector<Range> loops = {{0, (what.streamed_rows + stretch - 1) / stretch}};
     if (s.has_heads) loops.emplace_back(0, what.heads);
     RDom stretches(loops, "stretch");
-    s.met = at.x, s.stretch = stretches[0];
+    s.streamed = at.x, s.stretch = stretches[0];
     if (s.has_heads) s.head = stretches[1];
-    const Expr met = u * stretch + at.x;
-    what.take(at, met);
+    const Expr streamed = u * stretch + at.x;
+    what.take(at, streamed);
     std::vector<Var> of = {r, u, t, h, b};
     std::vector<Expr> each = {r, stretches[0], t, h, b};
     if (s.has_heads) of.insert(of.begin() + 3, g), each.insert(each.begin() + 3, stretches[1]);
-    s.again(of) = Tuple(std::vector<Expr>(totals, 0.0f));
-    stretches.where(rows_again > stretches[0] * stretch);
-    const std::vector<Expr> terms = what.terms(met, s.has_heads ? Expr(g) : Expr(0));
+    s.recomputed(of) = Tuple(std::vector<Expr>(count, 0.0f));
+    stretches.where(recomputed_rows > stretches[0] * stretch);
+    const std::vector<Expr> terms = what.terms(streamed, s.has_heads ? Expr(g) : Expr(0));
     std::vector<Expr> after, sums;
-    for (std::size_t j = 0; j < totals; j++) {
-        after.push_back(s.again(of)[static_cast<int>(j)] + terms[j]);
-        sums.push_back(s.settled(r, t, h, b)[static_cast<int>(j)] + s.again(each)[static_cast<int>(j)]);
+    for (std::size_t j = 0; j < count; j++) {
+        after.push_back(s.recomputed(of)[static_cast<int>(j)] + terms[j]);
+        sums.push_back(s.totals(r, t, h, b)[static_cast<int>(j)] + s.recomputed(each)[static_cast<int>(j)]);
     }
-    s.again(of) = Tuple(after);
-    s.settled(r, t, h, b) = Tuple(sums);
+    s.recomputed(of) = Tuple(after);
+    s.totals(r, t, h, b) = Tuple(sums);
     return s;
 }
 

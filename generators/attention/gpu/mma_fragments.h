@@ -4,7 +4,7 @@
 // m16n8k8 of f32, with sums in f32) says which: of 16 rows two, of their columns a quarter. Its operands are words: two
 // elements of 16 bits, or an f32.
 //
-// A block of warps holds rows, its own, and walks those of the other side by chunks, for all of its rows together.
+// A block of warps holds the resident rows and goes over the streamed ones in blocks, for all of its rows together.
 // Names: l lane of a block, e register of a fragment, p product of 16 rows, n group of 8 columns, m the terms of one product, 8
 // words, w word. Slot r of a tile is row r % lane_rows of lane r / lane_rows.
 #pragma once
@@ -17,19 +17,19 @@ constexpr int lanes_of_warp = 32, rows_of_product = 16, lanes_of_row = 4, words_
 constexpr int terms_together = 16;  // of one product of 16-bit elements, of two of f32
 constexpr int bytes_together = 16;  // that are copied to shared memory
 
-struct FragmentShape {
-    int rows;        // of a block: a multiple of those of a warp
-    int lane_rows;   // 2 of each product of matrices
-    int channels;    // of a head, a multiple of 16
-    int chunk;       // rows of the other side, a multiple of 16
-    int in_word;     // elements
-    bool stage_own;  // own rows are in shared memory, else their operands in registers
+struct MmaShape {
+    int rows;             // of a block: a multiple of those of a warp
+    int lane_rows;        // 2 of each product of matrices
+    int channels;         // of a head, a multiple of 16
+    int kv_block;         // keys of a block; of gradients streamed rows, a multiple of 16
+    int in_word;          // elements
+    bool stage_resident;  // resident rows are in shared memory, else their operands in registers
     int products() const { return lane_rows / 2; }
     int warp_rows() const { return products() * rows_of_product; }
     int warps() const { return rows / warp_rows(); }
     int lanes() const { return warps() * lanes_of_warp; }
     int slots() const { return lane_rows * lanes(); }
-    int lane_keys() const { return chunk / lanes_of_row; }
+    int lane_keys() const { return kv_block / lanes_of_row; }
     int lane_channels() const { return channels / lanes_of_row; }
     int channel_words() const { return channels / in_word; }
     // Products that sum the terms of `terms_together`, and of all channels.
@@ -38,7 +38,7 @@ struct FragmentShape {
 };
 
 // What instructions of a target compute.
-struct FragmentInstructions {
+struct MmaInstructions {
     std::function<Halide::Expr(Halide::Expr)> exp2, reciprocal;
     std::function<Halide::Expr(Halide::Expr, Halide::Expr)> max;  // of two numbers; what it makes of a NaN does not matter
     // The floats of a word, rounded to its elements.
@@ -70,69 +70,70 @@ struct RawInput {
     std::function<Halide::Expr(Halide::Expr d, Halide::Expr s, Halide::Expr h, Halide::Expr b)> address;
 };
 
-struct FragmentVars {
+struct MmaVars {
     Halide::Var e{"e"}, l{"l"}, n{"n"}, p{"p"}, m{"m"}, w{"w"}, side{"side"};
     Halide::Var r{"r"}, k{"k"}, u{"u"}, c{"c"}, t{"t"}, g{"g"}, h{"h"}, b{"b"};
 };
 
 // The row that a slot of tile t is, beyond the last one too; and which column of a group of products the j-th one of lane l is.
-Halide::Expr row_of_slot(const FragmentShape &, const Halide::Expr &r, const Halide::Expr &t);
+Halide::Expr row_of_slot(const MmaShape &, const Halide::Expr &r, const Halide::Expr &t);
 Halide::Expr element_of_lane(const Halide::Expr &j, const Halide::Expr &l);
 
-// Operands of the block's own rows, (e, l, p, m, t, h, b); and the words of these rows, (w, k, t, h, b), where they are staged.
-struct OwnWords {
+// Operands of the block's resident rows, (e, l, p, m, t, h, b); and the words of these rows, (w, k, t, h, b), where they are
+// staged.
+struct ResidentWords {
     Halide::Func words, rows;
 };
 struct RowOfInput {
     Halide::Expr row, head;
 };
-OwnWords own_words(const std::string &name, const FragmentShape &, const FragmentVars &, const FragmentInstructions &,
-                   const RawInput &, const std::function<RowOfInput(Halide::Expr slot)> &row_of);
+ResidentWords resident_words(const std::string &name, const MmaShape &, const MmaVars &, const MmaInstructions &,
+                             const RawInput &, const std::function<RowOfInput(Halide::Expr slot)> &row_of);
 
-// Operands of a chunk's rows, (e, l, n, m, of...): registers of two groups of columns, 2 n and the next. `staged` has the
+// Operands of a KV block's rows, (e, l, n, m, of...): registers of two groups of columns, 2 n and the next. `staged` has the
 // words of these rows, (w, k, side, of...). Columns are its rows, and terms channels; transposed, columns are its channels.
-Halide::Func chunk_words(const std::string &name, const FragmentShape &, const FragmentVars &, const FragmentInstructions &,
+Halide::Func block_words(const std::string &name, const MmaShape &, const MmaVars &, const MmaInstructions &,
                          const Halide::Func &staged, int side, bool transposed, const std::vector<Halide::Var> &of);
 
 // Those of each of the products of `terms_together`.
-std::vector<Halide::Expr> of_each_product(const FragmentShape &, const std::function<Halide::Expr(int j)> &operand);
+std::vector<Halide::Expr> of_each_product(const MmaShape &, const std::function<Halide::Expr(int j)> &operand);
 
 // x, one of `extent`, of which nothing that follows is kept in registers from before a loop for what comes behind it, or of a
-// turn of the loop from one to the next (FragmentInstructions::opaque).
-Halide::Expr unfollowed(const FragmentInstructions &, const Halide::Expr &x, const Halide::Expr &extent,
+// turn of the loop from one to the next (MmaInstructions::opaque).
+Halide::Expr unfollowed(const MmaInstructions &, const Halide::Expr &x, const Halide::Expr &extent,
                         const Halide::Expr &turn = 0);
 
-// Products of own rows and those of a chunk, (e, l, p, n, of...) as the instruction leaves them, summed along `term`.
-struct FragmentProduct {
+// Products of resident rows and those of a block, (e, l, p, n, of...) as the instruction leaves them, summed along `term`.
+struct MmaProduct {
     Halide::Func sum;
     Halide::RVar term;
 };
-FragmentProduct product_of(const std::string &name, const FragmentShape &, const FragmentVars &, const FragmentInstructions &,
-                           const OwnWords &own, const Halide::Func &met, const std::vector<Halide::Var> &of);
+MmaProduct product_of(const std::string &name, const MmaShape &, const MmaVars &, const MmaInstructions &,
+                      const ResidentWords &resident, const Halide::Func &streamed, const std::vector<Halide::Var> &of);
 // Of such a product, of slot r and the k-th column that its lane has.
-Halide::Expr element_of_product(const Halide::Func &sum, const FragmentShape &, const Halide::Expr &r, const Halide::Expr &k,
+Halide::Expr element_of_product(const Halide::Func &sum, const MmaShape &, const Halide::Expr &r, const Halide::Expr &k,
                                 const std::vector<Halide::Var> &of);
 
 // What a lane has of the totals of its rows, in the end. A product of matrices multiplies by 0 where a pair is masked, and an
 // infinite element, or one that is no number, makes a NaN of that; of f32 an infinite element always does. So a row that is
-// spoilt is computed once more, by one row of the other side after the other: masked elements are replaced there, as
+// non-finite is computed once more, by one streamed row after the other: masked elements are replaced there, as
 // everywhere else.
-struct SettledTotals {
-    Halide::Func spoilt;   // (r, t, h, b) of how many rows of the other side a slot is computed once more: all or none
-    Halide::Func again;    // (r, u, t, h, b) of a stretch of them; with heads (r, u, t, g, h, b)
-    Halide::Func settled;  // (r, t, h, b) both are Tuples of totals: the lane's channels, and more
-    Halide::RVar stretch, met, head;
+struct RecomputedTotals {
+    Halide::Func nonfinite;   // (r, t, h, b) of how many streamed rows a slot is computed once more: all or none
+    Halide::Func recomputed;  // (r, u, t, h, b) of a stretch of them; with heads (r, u, t, g, h, b)
+    Halide::Func totals;      // (r, t, h, b) both are Tuples of totals: the lane's channels, and more
+    Halide::RVar stretch, streamed, head;
     bool has_heads = false;
 };
-struct SettleAgain {
-    Halide::Expr spoilt;                                                // whether slot r is
-    std::vector<Halide::Expr> totals, begin;                            // of slot r, and where they begin once more
-    Halide::Expr met_rows, heads;                                       // heads not defined: none to walk
-    std::function<void(Halide::RDom &, const Halide::Expr &met)> take;  // leaves out rows that the tile does not see
-    // What row `met` adds to the totals.
-    std::function<std::vector<Halide::Expr>(const Halide::Expr &met, const Halide::Expr &head)> terms;
+struct NonfiniteRows {
+    Halide::Expr nonfinite;                                                  // whether slot r is
+    std::vector<Halide::Expr> totals, begin;                                 // of slot r, and where they begin once more
+    Halide::Expr streamed_rows, heads;                                       // heads not defined: none to go over
+    std::function<void(Halide::RDom &, const Halide::Expr &streamed)> take;  // leaves out rows that the tile does not see
+    // What row `streamed` adds to the totals.
+    std::function<std::vector<Halide::Expr>(const Halide::Expr &streamed, const Halide::Expr &head)> terms;
 };
-SettledTotals settle(const FragmentVars &, const SettleAgain &);
+RecomputedTotals recompute_nonfinite(const MmaVars &, const NonfiniteRows &);
 
 Halide::Expr is_no_number(const Halide::Expr &x);
 

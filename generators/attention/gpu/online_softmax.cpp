@@ -8,7 +8,7 @@ using namespace Halide;
 
 namespace {
 
-// Calls of Funcs as what they are defined as: Halide asks a condition that calls none once for a chunk, not for each of its
+// Calls of Funcs as what they are defined as: Halide asks a condition that calls none once for a KV block, not for each of its
 // keys and rows.
 class WithoutCalls : public Internal::IRMutator {
     using IRMutator::visit;
@@ -33,49 +33,50 @@ Expr pairs_may_be_masked(const Score &score) {
 
 Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
 
-void take_chunks(RDom &at, const Expr &chunk, const TileChunks &of, SeenChunks which) {
+void take_kv_blocks(RDom &at, const Expr &kv_block, const TileKvBlocks &of, SeenKvBlocks which) {
     const auto &[seen, whole, by_steps] = of;
-    at.where(without_calls(chunk < (which == SeenChunks::whole ? min(seen.end, whole.end) : seen.end)));
-    at.where(without_calls(unsolved(chunk >= seen.begin)));
-    if (which == SeenChunks::whole) at.where(without_calls(unsolved(chunk >= whole.begin && !by_steps)));
-    if (which == SeenChunks::part) at.where(without_calls(unsolved(chunk < whole.begin || chunk >= whole.end || by_steps)));
+    at.where(without_calls(kv_block < (which == SeenKvBlocks::whole ? min(seen.end, whole.end) : seen.end)));
+    at.where(without_calls(unsolved(kv_block >= seen.begin)));
+    if (which == SeenKvBlocks::whole) at.where(without_calls(unsolved(kv_block >= whole.begin && !by_steps)));
+    if (which == SeenKvBlocks::partial)
+        at.where(without_calls(unsolved(kv_block < whole.begin || kv_block >= whole.end || by_steps)));
 }
 
-TileChunks chunks_of(const Span &seen, const Span &whole, int chunk, const Score &score) {
-    return {{seen.begin / chunk, (seen.end + chunk - 1) / chunk},
-            {(whole.begin + chunk - 1) / chunk, whole.end / chunk},
+TileKvBlocks kv_blocks_of(const Span &seen, const Span &whole, int kv_block, const Score &score) {
+    return {{seen.begin / kv_block, (seen.end + kv_block - 1) / kv_block},
+            {(whole.begin + kv_block - 1) / kv_block, whole.end / kv_block},
             pairs_may_be_masked(score)};
 }
 
-void take_chunks(RDom &at, const Expr &chunk, const Builder &build, SeenChunks which, const Span &of_part) {
-    TileChunks of = chunks_of(build.seen_by_some_row(), build.seen_by_all_rows(), build.numerics.chunk, build.score);
-    if (of_part.begin.defined()) of.seen = {max(of.seen.begin, of_part.begin), min(of.seen.end, of_part.end)};
+void take_kv_blocks(RDom &at, const Expr &kv_block, const Builder &build, SeenKvBlocks which, const Span &of_split) {
+    TileKvBlocks of = kv_blocks_of(build.seen_by_some_row(), build.seen_by_all_rows(), build.numerics.kv_block, build.score);
+    if (of_split.begin.defined()) of.seen = {max(of.seen.begin, of_split.begin), min(of.seen.end, of_split.end)};
     of.seen.end = select(build.queries_of(build.s.t).first < build.in.queries, of.seen.end, 0);
-    take_chunks(at, chunk, of, which);
+    take_kv_blocks(at, kv_block, of, which);
 }
 
-SdpaStages merge_parts(Builder &build, const Func &state, int part, const std::function<Expr(Expr)> &reciprocal,
-                       const std::function<Expr(Expr)> &stored) {
+SdpaStages merge_splits(Builder &build, const Func &state, int split_keys, const std::function<Expr(Expr)> &reciprocal,
+                        const std::function<Expr(Expr)> &stored) {
     SdpaStages &s = build.s;
     Var r = s.r, h = s.h, b = s.b, d = s.d, i = s.i;
     const Expr queries = build.in.queries, group = build.in.query_heads / build.in.key_heads;
-    const Expr parts = (build.in.keys + part - 1) / part;
+    const Expr splits = (build.in.keys + split_keys - 1) / split_keys;
     SdpaInputs in = build.in;
-    in.keys = (parts + parts_together - 1) / parts_together * parts_together * part;
-    // As chunks of so many keys, and one tile of all queries.
-    const SdpaNumerics numerics{Float(32), part, part};
+    in.keys = (splits + splits_together - 1) / splits_together * splits_together * split_keys;
+    // As KV blocks of so many keys, and one tile of all queries.
+    const SdpaNumerics numerics{Float(32), split_keys, split_keys};
     const ScheduleHints hints;
     Builder merge = query_rows(in, numerics, hints, build.score);
-    auto of_part = [&](const Expr &channel, const Expr &at, std::size_t value, const Expr &otherwise) {
-        const Expr row = (h % max(group, 1) * queries + r) * parts + min(at, parts - 1);
-        return select(at < parts, state(channel, row, h / group, b)[value], otherwise);
+    auto of_split = [&](const Expr &channel, const Expr &at, std::size_t value, const Expr &otherwise) {
+        const Expr row = (h % max(group, 1) * queries + r) * splits + min(at, splits - 1);
+        return select(at < splits, state(channel, row, h / group, b)[value], otherwise);
     };
-    merge.merge([&](Expr at) { return of_part(0, at, 2, lowest_score(Float(32))); },
-                [&](Expr at) { return of_part(0, at, 1, 0.0f); }, [&](Expr at) { return of_part(d, at, 0, 0.0f); });
+    merge.merge([&](Expr at) { return of_split(0, at, 2, lowest_score(Float(32))); },
+                [&](Expr at) { return of_split(0, at, 1, 0.0f); }, [&](Expr at) { return of_split(d, at, 0, 0.0f); });
     const Expr sum = merge.s.total_sum(i, 0, h, b);
     s.out = Func("out_stage");
-    s.out(d, i, h, b) = Tuple(stored(select(is_empty_sum(sum), 0.0f, merge.s.total_mixed(i, d, 0, h, b) * reciprocal(sum))),
-                              running_lse(build, merge.s.total_max(i, 0, h, b), sum));
+    s.out(d, i, h, b) = Tuple(stored(select(is_empty_sum(sum), 0.0f, merge.s.total_pv(i, d, 0, h, b) * reciprocal(sum))),
+                              online_lse(build, merge.s.total_max(i, 0, h, b), sum));
     return merge.s;
 }
 
@@ -92,7 +93,7 @@ Expr sink_sum(const Expr &sink) {
 Expr is_empty_sum(const Expr &sum) { return strict_float(sum == 0.0f); }
 
 // -inf as a bit pattern, because arithmetic on it would be undefined.
-Expr running_lse(const Builder &build, const Expr &max, const Expr &sum) {
+Expr online_lse(const Builder &build, const Expr &max, const Expr &sum) {
     const Expr sum_bits = bits_of(sum);
     Expr lse = bits_of(build.softmax.natural(max) + log(sum));
     // log() of a NaN may be a number; a NaN is told by its bits, because code generation may take it that there are none.

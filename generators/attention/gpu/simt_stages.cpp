@@ -7,19 +7,19 @@ using namespace Halide;
 
 namespace {
 
-struct LaneBuilder {
-    const LaneShape &lanes;
-    const LaneInstructions &does;
+struct SimtBuilder {
+    const SimtShape &lanes;
+    const SimtInstructions &does;
     Builder &build;
-    LaneStages &stages;
-    int part = 0;  // keys of a part; 0: they are in one
+    SimtStages &stages;
+    int split_keys = 0;  // keys of a split; 0: they are in one
 
-    // What a lane keeps while it walks its keys.
-    FuncRef running(const Expr &r, const Expr &t, const Expr &p) const {
+    // What a lane keeps of the online softmax.
+    FuncRef state_of(const Expr &r, const Expr &t, const Expr &p) const {
         const Var h = build.s.h, b = build.s.b;
-        return part ? stages.running(r, t, p, h, b) : stages.running(r, t, h, b);
+        return split_keys ? stages.online_softmax(r, t, p, h, b) : stages.online_softmax(r, t, h, b);
     }
-    Expr chunks() const { return part ? part / build.numerics.chunk : build.chunk_count(); }
+    Expr kv_blocks() const { return split_keys ? split_keys / build.numerics.kv_block : build.kv_block_count(); }
 
     Expr channel(Expr j, Expr t) const { return channel_of_lane(lanes, j, t); }
     Expr within(Expr channel, Expr channels, const std::function<Expr(Expr)> &read) const {
@@ -34,12 +34,12 @@ struct LaneBuilder {
             within(channel(j, t), build.in.head_dim, [&](Expr d) { return build.in.query(d, row.query, row.query_head, b); });
     }
 
-    LanePartials partials(const std::string &suffix, bool masked) {
+    SimtBlockStages block_stages(const std::string &suffix, bool masked) {
         const SdpaInputs &in = build.in;
         const SdpaStages &s = build.s;
         Var j = stages.j, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
-        LanePartials l;
-        SdpaPartials &p = l.p;
+        SimtBlockStages l;
+        KvBlockStages &p = l.p;
         Expr key_head = build.rows(r, t, h).key_head, key = build.key_at(k, !masked);
         l.key = Func("lane_key" + suffix), l.value = Func("lane_value" + suffix);
         l.key(j, k, c, t, h, b) = within(channel(j, t), in.head_dim, [&](Expr d) { return in.key(d, key, key_head, b); });
@@ -47,68 +47,67 @@ struct LaneBuilder {
 
         RDom element(0, lanes.lane_channels(), "element" + suffix);
         l.channel = element.x;
-        l.part_score = Func("part_score" + suffix);
-        l.part_score(r, k, c, t, h, b) = 0.0f;
-        l.part_score(r, k, c, t, h, b) +=
+        l.qk_share = Func("qk_share" + suffix);
+        l.qk_share(r, k, c, t, h, b) = 0.0f;
+        l.qk_share(r, k, c, t, h, b) +=
             build.softmax.qk(stages.query(element, r, t, h, b), l.key(element, k, c, t, h, b), channel(element, t));
+        p.qk = Func("qk" + suffix);
+        p.qk(r, k, c, t, h, b) = does.sum([&](Expr lane) { return l.qk_share(r, k, c, lane, h, b); }, t, lanes.channel_lanes);
         p.score = Func("score" + suffix);
-        p.score(r, k, c, t, h, b) =
-            does.sum([&](Expr lane) { return l.part_score(r, k, c, lane, h, b); }, t, lanes.channel_lanes);
-        p.logit = Func("logit" + suffix);
         build.finish_scores(p, suffix, masked);
         build.row_max(p, suffix, masked);
         return l;
     }
 
-    // The running softmax takes up a key of a chunk; the first of them moves its maximum.
-    void take_up(LanePartials &l, const std::string &suffix, bool masked) {
+    // An update of the online softmax by a key of a KV block; the first of them moves its maximum.
+    void online_update(SimtBlockStages &l, const std::string &suffix, bool masked) {
         const SdpaStages &s = build.s;
         Var r = s.r, t = s.t, h = s.h, b = s.b;
         const int channels = lanes.lane_channels();
-        RDom at(0, build.numerics.chunk, 0, chunks(), "running" + suffix);
-        const Expr chunk = part ? stages.p * chunks() + at.y : Expr(at.y);
-        take_chunks(at, chunk, build, masked ? SeenChunks::part : SeenChunks::whole);
-        l.running_key = at.x, l.running_chunk = at.y;
-        FuncRef before = running(r, t, stages.p);
+        RDom at(0, build.numerics.kv_block, 0, kv_blocks(), "online_softmax" + suffix);
+        const Expr kv_block = split_keys ? stages.p * kv_blocks() + at.y : Expr(at.y);
+        take_kv_blocks(at, kv_block, build, masked ? SeenKvBlocks::partial : SeenKvBlocks::whole);
+        l.online_key = at.x, l.online_block = at.y;
+        FuncRef before = state_of(r, t, stages.p);
         const Expr old_sum = before[channels], old_max = before[channels + 1], first = at.x == 0;
-        const Expr new_max = select(first, does.max(old_max, l.p.row_max(r, chunk, t, h, b)), old_max);
+        const Expr new_max = select(first, does.max(old_max, l.p.row_max(r, kv_block, t, h, b)), old_max);
         const Expr rescale = select(first, does.exp2(build.softmax.base2(old_max - new_max)), 1.0f);
-        const Expr logit = l.p.logit(r, at.x, chunk, t, h, b);
-        Expr weight = does.exp2(build.softmax.base2(logit - new_max));
-        if (masked) weight = select(is_masked(logit), 0.0f, weight);
+        const Expr score = l.p.score(r, at.x, kv_block, t, h, b);
+        Expr weight = does.exp2(build.softmax.base2(score - new_max));
+        if (masked) weight = select(is_masked(score), 0.0f, weight);
         std::vector<Expr> after;
         for (int j = 0; j < channels; j++) {
-            Expr value = l.value(j, at.x, chunk, t, h, b);
+            Expr value = l.value(j, at.x, kv_block, t, h, b);
             // A masked value may be NaN: it is replaced, not multiplied by 0.
-            if (masked) value = select(is_masked(logit), 0.0f, value);
+            if (masked) value = select(is_masked(score), 0.0f, value);
             after.push_back(before[j] * rescale + weight * value);
         }
         after.push_back(old_sum * rescale + weight);
         after.push_back(new_max);
-        running(r, t, stages.p) = Tuple(after);
+        state_of(r, t, stages.p) = Tuple(after);
     }
 
     void run() {
         const SdpaInputs &in = build.in;
         Var r = build.s.r, t = build.s.t, h = build.s.h;
-        stages.running = Func("running");
+        stages.online_softmax = Func("online_softmax");
         std::vector<Expr> start(lanes.lane_channels(), 0.0f);
-        // A sink is one more score, which has no value; of parts it is the merge's.
+        // A sink is one more score, which has no value; of splits it is the merge's.
         const Expr lowest = lowest_score(Float(32));
-        const Expr sink = in.sinks.defined() && !part ? build.sink(build.rows(r, t, h).query_head) : lowest;
+        const Expr sink = in.sinks.defined() && !split_keys ? build.sink(build.rows(r, t, h).query_head) : lowest;
         start.push_back(select(strict_float(sink == lowest), 0.0f, sink_sum(sink)));
         start.push_back(sink);
-        running(r, t, stages.p) = Tuple(start);
-        take_up(stages.full, "", false);
-        take_up(stages.part, "_part", true);
+        state_of(r, t, stages.p) = Tuple(start);
+        online_update(stages.full, "", false);
+        online_update(stages.partial, "_partial", true);
     }
 
-    void walk() {
+    void all_stages() {
         build.prepare();
         build.intervals();
         query();
-        stages.full = partials("", false);
-        stages.part = partials("_part", true);
+        stages.full = block_stages("", false);
+        stages.partial = block_stages("_partial", true);
         run();
     }
 
@@ -116,69 +115,71 @@ struct LaneBuilder {
     struct Held {
         Expr lane, row, element, channel, sum, max;
     };
-    Held held(const std::string &name, const Expr &rows, int tile_rows, const Expr &parts) {
+    Held held(const std::string &name, const Expr &rows, int tile_rows, const Expr &splits) {
         const int channels = lanes.lane_channels();
         const Expr row_lanes = (rows + tile_rows - 1) / tile_rows * (tile_rows / lanes.rows);
         std::vector<Range> loops = {{0, channels}, {0, lanes.rows}, {0, lanes.channel_lanes}, {0, row_lanes}};
-        if (part) loops.emplace_back(0, parts);
+        if (split_keys) loops.emplace_back(0, splits);
         RDom at(loops, name);
         stages.element = at[0], stages.row = at[1], stages.share = at[2], stages.row_lane = at[3];
-        if (part) stages.state_part = at[4];
+        if (split_keys) stages.state_split = at[4];
         const Expr lane = at[3] * lanes.channel_lanes + at[2], row = at[3] * lanes.rows + at[1], of = channel(at[0], lane);
         at.where(unsolved(of < build.in.value_dim && row < rows));
-        FuncRef own = running(at[1], lane, part ? Expr(at[4]) : Expr());
-        std::vector<Expr> mixed;
-        for (int n = 0; n < channels; n++) mixed.push_back(own[n]);
-        return {lane, min(row, rows - 1), mux(at[0], mixed), min(of, build.in.value_dim - 1), own[channels], own[channels + 1]};
+        FuncRef state = state_of(at[1], lane, split_keys ? Expr(at[4]) : Expr());
+        std::vector<Expr> pv;
+        for (int n = 0; n < channels; n++) pv.push_back(state[n]);
+        return {
+            lane, min(row, rows - 1), mux(at[0], pv), min(of, build.in.value_dim - 1), state[channels], state[channels + 1]};
     }
-    Expr normalised(const Expr &mixed, const Expr &sum) const {
-        return select(is_empty_sum(sum), 0.0f, mixed * does.reciprocal(sum));
+    Expr normalised(const Expr &pv, const Expr &sum) const {
+        return select(is_empty_sum(sum), 0.0f, pv * does.reciprocal(sum));
     }
 
     void finish(int tile_q, const std::function<Expr(Expr)> &stored) {
         SdpaStages &s = build.s;
         Var r = s.r, t = s.t, h = s.h, b = s.b, d = s.d, i = s.i;
         const int channels = lanes.lane_channels();
-        FuncRef total = running(r, t, {});
+        FuncRef total = state_of(r, t, {});
         stages.lse = Func("lse");
-        stages.lse(r, t, h, b) = running_lse(build, total[channels + 1], total[channels]);
-        const Held own = held("out", build.in.queries, tile_q, {});
+        stages.lse(r, t, h, b) = online_lse(build, total[channels + 1], total[channels]);
+        const Held at_end = held("out", build.in.queries, tile_q, {});
         s.out = Func("out_stage");
-        const Expr result = stored(normalised(own.element, own.sum));
+        const Expr result = stored(normalised(at_end.element, at_end.sum));
         s.out(d, i, h, b) = Tuple(undef(result.type()), undef<float>());
-        s.out(own.channel, own.row, h, b) = Tuple(result, stages.lse(stages.row, own.lane, h, b));
+        s.out(at_end.channel, at_end.row, h, b) = Tuple(result, stages.lse(stages.row, at_end.lane, h, b));
     }
 
-    // The parts of a row as they are, and their merge.
-    void finish_parts(int tile_rows, const std::function<Expr(Expr)> &stored) {
+    // The splits of a row as they are, and their merge.
+    void finish_splits(int tile_rows, const std::function<Expr(Expr)> &stored) {
         const SdpaInputs &in = build.in;
         SdpaStages &s = build.s;
         Var h = s.h, b = s.b, d = s.d, row("row");
-        const Expr group = in.query_heads / in.key_heads, parts = (in.keys + part - 1) / part;
-        const Held own = held("state", group * in.queries, tile_rows, parts);
+        const Expr group = in.query_heads / in.key_heads, splits = (in.keys + split_keys - 1) / split_keys;
+        const Held at_end = held("state", group * in.queries, tile_rows, splits);
         stages.state = Func("state_stage");
         stages.state(d, row, h, b) = Tuple(undef<float>(), undef<float>(), undef<float>());
-        stages.state(own.channel, own.row * parts + stages.state_part, h, b) = Tuple(own.element, own.sum, own.max);
-        stages.merged = merge_parts(build, stages.state, part, does.reciprocal, stored);
+        stages.state(at_end.channel, at_end.row * splits + stages.state_split, h, b) =
+            Tuple(at_end.element, at_end.sum, at_end.max);
+        stages.merged = merge_splits(build, stages.state, split_keys, does.reciprocal, stored);
     }
 };
 
 }  // namespace
 
-Expr channel_of_lane(const LaneShape &lanes, const Expr &j, const Expr &t) {
+Expr channel_of_lane(const SimtShape &lanes, const Expr &j, const Expr &t) {
     return t % lanes.channel_lanes * lanes.lane_channels() + j;
 }
-Expr within_head(const LaneShape &lanes, const Expr &channel, const Expr &channels, const std::function<Expr(Expr)> &read) {
+Expr within_head(const SimtShape &lanes, const Expr &channel, const Expr &channels, const std::function<Expr(Expr)> &read) {
     const auto known = as_const_int(channels);
     if (known && *known == lanes.channels) return read(channel);
     return select(channel < channels, read(min(channel, channels - 1)), 0.0f);
 }
 
-LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, int tile_q, const Score &score,
-                       const LaneInstructions &does, const std::function<Expr(Expr)> &stored) {
-    LaneStages stages;
-    // One block of keys: a chunk is what is computed or left out. Steps that read tables read them as they lie.
-    const SdpaNumerics numerics{Float(32), chunk, chunk};
+SimtStages simt_stages(const SdpaInputs &in, const SimtShape &lanes, int kv_block, int tile_q, const Score &score,
+                       const SimtInstructions &does, const std::function<Expr(Expr)> &stored) {
+    SimtStages stages;
+    // One subblock: a KV block is what is computed or left out. Steps that read tables read them as they lie.
+    const SdpaNumerics numerics{Float(32), kv_block, kv_block};
     const ScheduleHints hints{.rows_per_tile = lanes.rows};
     const Expr group = in.query_heads / in.key_heads, queries = in.queries;
     const int group_rows = lanes.group_rows();
@@ -193,17 +194,17 @@ LaneStages lane_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, 
                       Expr first = t / lanes.group * group_rows;
                       return std::pair(first, min(first + group_rows, queries) - 1);
                   }};
-    LaneBuilder lane{lanes, does, build, stages};
-    lane.walk();
+    SimtBuilder lane{lanes, does, build, stages};
+    lane.all_stages();
     lane.finish(tile_q, stored);
     stages.s = build.s;
     return stages;
 }
 
-LaneStages lane_split_stages(const SdpaInputs &in, const LaneShape &lanes, int chunk, int part, int tile_rows,
-                             const Score &score, const LaneInstructions &does, const std::function<Expr(Expr)> &stored) {
-    LaneStages stages;
-    const SdpaNumerics numerics{Float(32), chunk, chunk};
+SimtStages simt_split_stages(const SdpaInputs &in, const SimtShape &lanes, int kv_block, int split_keys, int tile_rows,
+                             const Score &score, const SimtInstructions &does, const std::function<Expr(Expr)> &stored) {
+    SimtStages stages;
+    const SdpaNumerics numerics{Float(32), kv_block, kv_block};
     const ScheduleHints hints{.rows_per_tile = lanes.rows};
     const Expr group = in.query_heads / in.key_heads, queries = in.queries, rows = group * queries;
     const int group_rows = lanes.group_rows();
@@ -214,9 +215,9 @@ LaneStages lane_split_stages(const SdpaInputs &in, const LaneShape &lanes, int c
                   },
                   // Of lanes behind the last row none.
                   [=](Expr t) { return std::pair(select(t / lanes.group * group_rows < rows, 0, queries), queries - 1); }};
-    LaneBuilder lane{lanes, does, build, stages, part};
-    lane.walk();
-    lane.finish_parts(tile_rows, stored);
+    SimtBuilder lane{lanes, does, build, stages, split_keys};
+    lane.all_stages();
+    lane.finish_splits(tile_rows, stored);
     stages.s = build.s;
     return stages;
 }

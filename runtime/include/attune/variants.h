@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The variants that are linked in: one algorithm, one schedule, one set of numbers, one target each.
+// The variants that are linked in: one algorithm, one schedule, one set of parameters, one target each.
 #pragma once
 #include "attune/tensor.h"
 #include <string>
@@ -20,10 +20,10 @@ struct VariantInfo {
     // Of attention: "plain" knows structural masks only, "scored" also softcap, bias, ALiBi, boolean mask and sinks,
     // "training" also dropout, and "weights" writes the weights or scores. Empty for other ops.
     std::string_view kind;
-    std::string_view
-        shape_class;  // "deep", "long", "wide", "taller", "tall", "medium", "short", "g1" (one row per key head), "g4", ""
-    std::string_view numbers;     // "chunk=128 tile_q=64 ..."
-    std::string_view provenance;  // where the numbers come from: file, hardware, date
+    // "keys2048", "long", "tables", "tile64", "tile32", "medium", "short", "rows1" (one row per key head), "rows4", ""
+    std::string_view shape_class;
+    std::string_view parameters;  // "kv_block=128 tile_q=64 ..."
+    std::string_view provenance;  // where the parameters come from: file, hardware, date
     bool dispatched;              // false: only where it is forced
     bool runs_here;               // for tensors of the host
     std::string why_not;          // what this machine lacks, empty if it runs here

@@ -99,8 +99,8 @@ std::size_t sdpa_workspace_bytes(const Context::State &, const VariantRecord &, 
 std::int64_t key_heads_together(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
 // Whether a call may find out which entries have no NaN or Inf among their values, of which values of others may be masked.
 bool may_look_at_values(const VariantRecord &, const SdpaProblem &) noexcept;
-// How many bf16 stand for a number in matrix tiles, 0 if none do.
-int matrix_tile_parts_of(DType) noexcept;
+// How many bf16 stand for a number in AMX tiles, 0 if none do.
+int amx_tile_parts_of(DType) noexcept;
 
 // Batch entries [begin, end) of a view, and of a call.
 template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::int64_t begin, std::int64_t end) {
@@ -117,7 +117,7 @@ Status check_score_type(Score, std::string_view name, DType);
 
 // A tile is some queries of one head, as in `prefill`.
 inline bool is_prefill(const VariantRecord &v) {
-    return v.schedule == "prefill" || v.schedule == "pairs" || v.schedule == "tiles";
+    return v.schedule == "prefill" || v.schedule == "bf16_dot" || v.schedule == "amx";
 }
 
 // No causal mask, window or offset leaves out a key.

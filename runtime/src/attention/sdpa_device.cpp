@@ -77,7 +77,7 @@ bool is_aligned(const ConstView &v) {
 }
 
 namespace {
-int channels_of(const VariantRecord &v) { return number_of(v, "channels", v.head_dim); }
+int channels_of(const VariantRecord &v) { return parameter_of(v, "channels", v.head_dim); }
 bool cuts_keys(const VariantRecord &v) { return v.schedule == "split" || v.schedule == "mma_split"; }
 bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" || v.schedule == "mma_split"; }
 }  // namespace
@@ -91,10 +91,10 @@ bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
            is_aligned(c.value);
 }
 
-// The one that cuts keys in parts, or else not; of this head size, else the smallest of any size; rather one that multiplies
+// The one that splits the keys, or else not; of this head size, else the smallest of any size; rather one that multiplies
 // matrices; and rather one that knows no more options than the call has.
-bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_parts) {
-    if (cuts_keys(a) != cuts_keys(b)) return cuts_keys(a) == in_parts;
+bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_splits) {
+    if (cuts_keys(a) != cuts_keys(b)) return cuts_keys(a) == in_splits;
     if (channels_of(a) != channels_of(b)) return channels_of(a) < channels_of(b);
     if ((a.head_dim == 0) != (b.head_dim == 0)) return b.head_dim == 0;
     if (multiplies_matrices(a) != multiplies_matrices(b)) return multiplies_matrices(a);
@@ -174,7 +174,7 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
 
 namespace {
 
-// Blocks of as few rows as a call with few queries has would leave most of a GPU idle: then parts of the keys have blocks of
+// Blocks of as few rows as a call with few queries has would leave most of a GPU idle: then splits of the keys have blocks of
 // their own. Not by the number of heads and batch entries, so that bits do not depend on neighbours in the batch.
 bool few_rows(const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
@@ -188,11 +188,12 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form);
     halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {
-        // Of each row the parts side by side.
-        const std::int64_t part = number_of(variant, "part", 1), parts = (std::max<std::int64_t>(p.keys, 1) + part - 1) / part;
-        const std::int64_t of_head = p.query_heads / p.key_heads * p.queries * parts;
+        // Of each row the splits side by side.
+        const std::int64_t split_keys = parameter_of(variant, "split_keys", 1),
+                           splits = (std::max<std::int64_t>(p.keys, 1) + split_keys - 1) / split_keys;
+        const std::int64_t of_head = p.query_heads / p.key_heads * p.queries * splits;
         if (of_head * p.value_dim > std::numeric_limits<std::int32_t>::max() / p.key_heads)
-            return unsupported("key", "too many queries and parts of keys for " + std::string(variant.name));
+            return unsupported("key", "too many queries and splits of the keys for " + std::string(variant.name));
         state = call.scratch_buffer({p.batch, p.key_heads, of_head, p.value_dim});
         sums = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
         maxima = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
@@ -237,10 +238,10 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
     const SdpaProblem &p = call.sizes;
     Choice choice = {nullptr, "no queries"};
     if (p.batch > 0 && p.query_heads > 0 && p.queries > 0) {
-        const bool in_parts = few_rows(p);
+        const bool in_splits = few_rows(p);
         const DeviceNeeds needs{
             call.op, p.dtype, [&](const VariantRecord &v) { return fits_on_device(v, call); },
-            [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_parts); },
+            [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_splits); },
             [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
         if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
         if (choice.variant->kind != "plain")

@@ -22,9 +22,9 @@ SdpaOptions checked_on_host(const SdpaOptions &);
 // Rows begin on 16 bytes.
 bool is_aligned(const ConstView &);
 // A variant for the sizes and alignment of the call; and whether the first of two that fit is the better one, where keys are
-// to be cut in parts or not.
+// to be split or not.
 bool fits_on_device(const VariantRecord &, const SdpaCall &);
-bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_parts);
+bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_splits);
 
 // Which arguments a variant has, and those that all begin with. Without queries or keys a kernel sees one that nothing is valid
 // for.

@@ -32,22 +32,22 @@ AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
 
 }  // namespace
 
-// In chunks that a mask touches, values that may hold NaN or Inf cost time again for each tile of queries; looking at all of
-// them once pays where there are several tiles, or where the chunks are packed as pairs. Plain kernels of prefill know which
+// In KV blocks that a mask touches, values that may hold NaN or Inf cost time again for each tile of queries; looking at all of
+// them once pays where there are several tiles, or where the KV blocks are packed as pairs. Plain kernels of prefill know which
 // blocks of keys every query of a tile sees, so the end of all keys costs them one block, which is not worth it.
 bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (!may_look_at_values(variant, p)) return false;
     if (variant.schedule == "prefill" && variant.kind == "plain") return masks_keys(c);
-    return leaves_keys_out(c) || p.keys % variant.chunk != 0;
+    return leaves_keys_out(c) || p.keys % variant.kv_block != 0;
 }
 
 // root has no tiles and asks no blocks.
 BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (variant.schedule == "root") return {p.query_heads, p.queries, p.keys};
-    if (is_prefill(variant) || variant.schedule == "rows") return {1, variant.tile_q, variant.chunk};
-    return {p.query_heads / p.key_heads, p.queries, variant.chunk};
+    if (is_prefill(variant) || variant.schedule == "rows") return {1, variant.tile_q, variant.kv_block};
+    return {p.query_heads / p.key_heads, p.queries, variant.kv_block};
 }
 
 bool leaves_keys_out(const SdpaCall &c) { return c.lengths.given() || masks_keys(c); }
@@ -104,7 +104,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);  // 0: may hold anything
     if (!to_weights && looks_at_values(c, variant)) {
         std::vector<float> largest(known.size());
-        // Where every key takes part it is the last one that stands for those beyond it in its chunk.
+        // Where every key takes part it is the last one that stands for those beyond it in its KV block.
         const ConstView left_out = leaves_keys_out(c) ? c.value : part_of(c.value, 2, p.keys - 1, 1);
         if (Status s = max_magnitude(context, left_out, largest.data()); !s.ok()) return s;
         for (std::size_t b = 0; b < known.size(); b++) known[b] = all_finite(largest[b]);

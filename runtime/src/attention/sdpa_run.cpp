@@ -31,9 +31,9 @@ void fill_lse_without_keys(const SdpaCall &call) {
 
 // The kernel that takes means over heads; chosen before the first kernel of a call writes.
 Status choose_head_mean(const Context::State &context, DType dtype, Choice &choice) {
-    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
+    static constexpr Candidate candidates[] = {{"rows", "", ""}, {"root", "", ""}};
     const VariantNeeds needs{.op = ops::head_mean, .dtype = dtype};
-    return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
+    return choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice);
 }
 
 // out (B, 1, Sq, Sk): the mean of `all` over its heads.

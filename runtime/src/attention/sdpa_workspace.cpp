@@ -9,16 +9,16 @@ namespace {
 // Sizes in elements of the type of sums. Channels of the values with room for those that a schedule rounds them up to.
 struct Sizes {
     static constexpr std::size_t lanes = 16;
-    std::size_t dk, dv, tile, chunk, chunks, heads, key_heads, queries, keys;
+    std::size_t dk, dv, tile, kv_block, kv_blocks, heads, key_heads, queries, keys;
     bool widens;
 
     Sizes(const VariantRecord &v, const SdpaProblem &p) {
         const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-        constexpr std::int64_t root_chunk = 128;  // of root: the generator's default
+        constexpr std::int64_t root_kv_block = 128;  // of root: the generator's default
         const bool root = v.schedule == "root";
         dk = size(p.head_dim), dv = size(p.value_dim) + 2 * lanes;
-        tile = size(v.tile_q), chunk = size(root ? root_chunk : v.chunk);
-        chunks = size(ceil_div(p.keys, root ? root_chunk : v.chunk)) + 1;
+        tile = size(v.tile_q), kv_block = size(root ? root_kv_block : v.kv_block);
+        kv_blocks = size(ceil_div(p.keys, root ? root_kv_block : v.kv_block)) + 1;
         heads = size(p.batch * p.query_heads), key_heads = size(p.batch * p.key_heads);
         queries = size(p.queries), keys = size(p.keys), widens = is_widened(p.dtype);
     }
@@ -29,22 +29,22 @@ struct Stages {
     std::size_t of_task = 0, of_call = 0;
 };
 
-// Keys and values of a key head as matrix tiles have them: parts of 16 bits each, two in an element.
+// Keys and values of a key head as AMX tiles have them: parts of 16 bits each, two in an element.
 std::size_t copied_elements_of_key_head(const SdpaProblem &p, const Sizes &s) {
-    const auto parts = static_cast<std::size_t>(matrix_tile_parts_of(p.dtype));
-    return s.chunks * s.chunk * (s.dk + 2 * Sizes::lanes + s.dv) * parts / 2;
+    const auto parts = static_cast<std::size_t>(amx_tile_parts_of(p.dtype));
+    return s.kv_blocks * s.kv_block * (s.dk + 2 * Sizes::lanes + s.dv) * parts / 2;
 }
 
 Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes &s, int threads) {
     Stages n;
-    n.of_task = s.tile * (s.dk + 2 * s.dv + s.chunks * (s.dv + 3) + 4 * s.chunk + 16);
-    if (s.widens) n.of_task += s.chunk * (s.dk + s.dv);
-    if (v.schedule != "tiles") return n;
-    // Matrix tiles: keys and values of some heads, once for all queries; the parts of queries and weights, and of the values of
-    // a chunk without Inf and NaN.
-    const auto parts = static_cast<std::size_t>(matrix_tile_parts_of(p.dtype));
+    n.of_task = s.tile * (s.dk + 2 * s.dv + s.kv_blocks * (s.dv + 3) + 4 * s.kv_block + 16);
+    if (s.widens) n.of_task += s.kv_block * (s.dk + s.dv);
+    if (v.schedule != "amx") return n;
+    // AMX tiles: keys and values of some heads, once for all queries; the parts of queries and weights, and of the values of
+    // a KV block without Inf and NaN.
+    const auto parts = static_cast<std::size_t>(amx_tile_parts_of(p.dtype));
     n.of_call = static_cast<std::size_t>(key_heads_together(v, p, threads)) * copied_elements_of_key_head(p, s);
-    n.of_task += parts * ((s.tile + Sizes::lanes) * (s.dk + 2 * Sizes::lanes + s.chunk) + s.chunk * s.dv);
+    n.of_task += parts * ((s.tile + Sizes::lanes) * (s.dk + 2 * Sizes::lanes + s.kv_block) + s.kv_block * s.dv);
     return n;
 }
 
@@ -52,18 +52,18 @@ Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes 
 Stages split_stages(const VariantRecord &v, const Sizes &s) {
     Stages n;
     const std::size_t rows = (s.heads * s.queries / s.key_heads + s.tile) * s.key_heads;
-    n.of_call = rows * (s.dk + 2 + s.chunks * s.dv);
-    n.of_task = s.tile * (4 * s.chunk + 2 * s.dv + 8) + 2 * s.dv + 2 * s.chunks;
-    // A task of split holds its weighted values before they are packed, with room for every chunk.
-    if (v.schedule == "split") n.of_task += s.tile * (s.chunks * s.dv + s.chunk * 2) + s.chunk * (s.dk + s.dv);
+    n.of_call = rows * (s.dk + 2 + s.kv_blocks * s.dv);
+    n.of_task = s.tile * (4 * s.kv_block + 2 * s.dv + 8) + 2 * s.dv + 2 * s.kv_blocks;
+    // A task of split holds its weighted values before they are packed, with room for every KV block.
+    if (v.schedule == "split") n.of_task += s.tile * (s.kv_blocks * s.dv + s.kv_block * 2) + s.kv_block * (s.dk + s.dv);
     return n;
 }
 
 // Every stage in full.
 Stages root_stages(const Sizes &s) {
     const std::size_t rows = s.heads * s.queries;
-    std::size_t all = rows * (s.dk + 5 * s.chunks * s.chunk + s.chunks * (2 * s.dv + 8) + 2 * s.dv + 8);
-    if (s.widens) all += s.heads * s.chunks * s.chunk * (s.dk + s.dv);
+    std::size_t all = rows * (s.dk + 5 * s.kv_blocks * s.kv_block + s.kv_blocks * (2 * s.dv + 8) + 2 * s.dv + 8);
+    if (s.widens) all += s.heads * s.kv_blocks * s.kv_block * (s.dk + s.dv);
     return {0, all};
 }
 
@@ -77,7 +77,7 @@ bool may_look_at_values(const VariantRecord &v, const SdpaProblem &p) noexcept {
 std::int64_t key_heads_together(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {
     constexpr std::size_t most_bytes = std::size_t(64) << 20;
     const std::int64_t all = p.batch * p.key_heads;
-    if (v.schedule != "tiles" || all == 0) return all;
+    if (v.schedule != "amx" || all == 0) return all;
     const std::size_t head = copied_elements_of_key_head(p, Sizes(v, p)) * static_cast<std::size_t>(size_of(sum_type(p.dtype)));
     if (static_cast<std::size_t>(all) <= most_bytes / head) return all;
     const auto of_bytes = static_cast<std::int64_t>(most_bytes / head);

@@ -46,7 +46,7 @@ struct Captures {
 std::vector<CaptureTask> Captures::tasks(int threads) const {
     const SdpaProblem &p = shared.call.forward.sizes;
     const std::int64_t query_tiles = ceil_div(p.queries, kernel.tile_q);
-    const std::int64_t key_tiles = ceil_div(p.keys, kernel.chunk);
+    const std::int64_t key_tiles = ceil_div(p.keys, kernel.kv_block);
     const std::int64_t tiles = keeps_queries ? query_tiles : key_tiles;
     // Sums that do not fit the gradient are held for one tile of queries at a time.
     std::int64_t size = in_place ? std::max<std::int64_t>(1, tiles / (4 * threads)) : 1;
@@ -64,7 +64,7 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
     const std::int64_t group = p.query_heads / p.key_heads;
     TileTask tiles{};
     tiles.query_tiles = ceil_div(p.queries, kernel.tile_q);
-    tiles.key_tiles = ceil_div(p.keys, kernel.chunk);
+    tiles.key_tiles = ceil_div(p.keys, kernel.kv_block);
     (keeps_queries ? tiles.first_query_tile : tiles.first_key_tile) = t.first_tile;
     (keeps_queries ? tiles.query_tiles : tiles.key_tiles) = t.tiles;
     tiles.heads = 1;
@@ -76,8 +76,8 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
         rows = std::min(t.tiles * kernel.tile_q, p.queries - first);
         part = part_of(part, 2, first, rows);
     } else {
-        const std::int64_t first = t.first_tile * kernel.chunk;
-        columns = std::min(t.tiles * kernel.chunk, p.keys - first);
+        const std::int64_t first = t.first_tile * kernel.kv_block;
+        columns = std::min(t.tiles * kernel.kv_block, p.keys - first);
         if (!sums_keys) part = part_of(part, 3, first, columns);
     }
 
@@ -104,8 +104,8 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
             const TileRange seen = queries_that_see(shared.call.forward, kernel, tiles.entry, {first, count});
             tiles.first_query_tile = seen.first, tiles.query_tiles = seen.count;
             tiles.first_key_tile = first, tiles.key_tiles = count;
-            const std::int64_t column = (first - t.first_tile) * kernel.chunk;
-            some = part_of(sums, 1, column, std::min(count * kernel.chunk, columns - column));
+            const std::int64_t column = (first - t.first_tile) * kernel.kv_block;
+            some = part_of(sums, 1, column, std::min(count * kernel.kv_block, columns - column));
         }
         HalideBuffer before(some), after(some);
         const TableGradientArguments own{.before = before.get(),

@@ -12,12 +12,12 @@ bool bias_goes_with_tiles(const BackwardCall &call, const VariantRecord &variant
     const SdpaProblem &p = call.forward.sizes;
     if (!call.bias.given() || !gives_bias(call.forward.op.id, variant)) return false;
     const std::int64_t every[] = {p.batch, p.query_heads, p.queries, p.keys};
-    return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.chunk == 0;
+    return std::equal(every, every + 4, call.bias.extent) && call.forward.softcap == 0 && p.keys % variant.kv_block == 0;
 }
 
-// f16 is taken apart for matrix tiles, once for a key head: few keys do not pay for that, and very many take too much memory.
+// f16 is taken apart for AMX tiles, once for a key head: few keys do not pay for that, and very many take too much memory.
 // f32 gains nothing by that.
-bool worth_matrix_tiles(const SdpaProblem &p) {
+bool worth_amx_tiles(const SdpaProblem &p) {
     if (p.dtype == DType::bf16) return true;
     constexpr std::int64_t keys_at_least = 192, bytes_of_query = 24, bytes_of_key = 20, bytes_at_most = 256 << 20;
     if (p.dtype != DType::f16 || p.keys < keys_at_least) return false;
@@ -43,7 +43,7 @@ Status check_parts(const BackwardCall &call, const BackwardChoice &choice) {
     Choice blocks;
     for (const VariantRecord *v : {&tiles, choice.user_captures.variant})
         if (v && c.user && c.user->attention->has_mask)
-            if (Status s = choose_blocks(c, {1, v->tile_q, v->chunk}, blocks); !s.ok()) return s;
+            if (Status s = choose_blocks(c, {1, v->tile_q, v->kv_block}, blocks); !s.ok()) return s;
     return {};
 }
 
@@ -54,20 +54,20 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     const SdpaProblem &p = call.forward.sizes;
     const Op &op = call.forward.op;
     const Forced forced = forced_variant(context, variant, op);
-    // Products of matrix tiles and of pairs first, on CPUs that have such instructions.
-    std::vector<Wish> tiles;
-    if (worth_matrix_tiles(p)) tiles.push_back({"matrix_tiles", "", "tiles of queries and keys"});
-    tiles.insert(tiles.end(), {{"pairs", "", "tiles of queries and keys"},
-                               {"tiles", "", "tiles of queries and keys"},
+    // Products of AMX tiles and of pairs first, on CPUs that have such instructions.
+    std::vector<Candidate> tiles;
+    if (worth_amx_tiles(p)) tiles.push_back({"amx", "", "tiles of queries and keys"});
+    tiles.insert(tiles.end(), {{"bf16_dot", "", "tiles of queries and keys"},
+                               {"blocked", "", "tiles of queries and keys"},
                                {"root", "", "nothing else is built"}});
     const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
     if (Status s = choose_variant({op, p.dtype, kind, p.head_dim, p.value_dim}, tiles, forced, choice.tiles); !s.ok()) return s;
-    const Wish root[] = {{"root", "", "nothing else is built"}};
-    const Wish rows[] = {{"rows", "", ""}, {"root", "", ""}};
+    const Candidate root[] = {{"root", "", "nothing else is built"}};
+    const Candidate rows[] = {{"rows", "", ""}, {"root", "", ""}};
     if (Status s = choose_variant({ops::backward_rows, p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
     choice.bias_with_tiles = bias_goes_with_tiles(call, *choice.tiles.variant);
     if ((call.bias.given() && !choice.bias_with_tiles) || call.alibi_slopes.given()) {
-        const Wish captures[] = {{"tiles", "", ""}, {"root", "", ""}};
+        const Candidate captures[] = {{"blocked", "", ""}, {"root", "", ""}};
         const VariantNeeds needs{call.capture_op, p.dtype, "training", p.head_dim, p.value_dim};
         if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())
             return s;

@@ -138,11 +138,11 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
     const View grad_key = key_head_of(s.call.key.given() ? s.call.key : own.unwanted_key, t);
     const View grad_value = key_head_of(s.call.value.given() ? s.call.value : own.unwanted_value, t);
     HalideBuffer query(rows_of(grad_query, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.query)),
-        key(rows_of(grad_key, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key)),
-        value(rows_of(grad_value, 0, variant.chunk, t.first_key_tile, t.key_tiles, t.key));
+        key(rows_of(grad_key, 0, variant.kv_block, t.first_key_tile, t.key_tiles, t.key)),
+        value(rows_of(grad_value, 0, variant.kv_block, t.first_key_tile, t.key_tiles, t.key));
     const View no_pairs = writable(typed_view(&nothing, p.dtype, {t.heads, 0, 0}, {0, 0, 1}));
     View pairs = t.bias ? heads_of(s.call.bias, t, group) : no_pairs;
-    pairs = rows_of(rows_of(pairs, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.bias), 2, variant.chunk,
+    pairs = rows_of(rows_of(pairs, 1, variant.tile_q, t.first_query_tile, t.query_tiles, t.bias), 2, variant.kv_block,
                     t.first_key_tile, t.key_tiles, t.bias);
     HalideBuffer bias(pairs);
     HalideBuffer weight(own.weight.given() ? rows_of(key_head_of(own.weight, t), 0, 1, t.first_key_tile, t.key_tiles, t.key)
@@ -239,7 +239,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const std::int64_t key_at = reserve(!key ? keys * p.head_dim * size_of(p.dtype) : 0);
     const std::int64_t value_at = reserve(!value ? keys * p.value_dim * size_of(p.dtype) : 0);
     const bool additive = c.pair_weight.given();
-    const std::int64_t key_tiles = choice.tiles.variant ? ceil_div(p.keys, choice.tiles.variant->chunk) : 0;
+    const std::int64_t key_tiles = choice.tiles.variant ? ceil_div(p.keys, choice.tiles.variant->kv_block) : 0;
     const std::int64_t weight_at = reserve(additive && pairs ? p.batch * p.key_heads * key_tiles * p.head_dim * sum_size : 0);
     const std::int64_t zeros_at = reserve(p.value_dim * size_of(p.dtype));
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bytes));
@@ -288,7 +288,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     shared.mask = dense_along_keys(c.mask, p.keys, memory + mask_at);
     BlockTable blocks;
     if (c.user && c.user->attention->has_mask) {
-        if (Status s = blocks.make(context, c, {1, variant.tile_q, variant.chunk}); !s.ok()) return s;
+        if (Status s = blocks.make(context, c, {1, variant.tile_q, variant.kv_block}); !s.ok()) return s;
         shared.blocks = blocks.view();
     }
     const int threads = worthwhile_threads(p, context.threads);

@@ -30,13 +30,13 @@ TileRange keys_seen_by(const SdpaCall &c, const VariantRecord &v, std::int64_t e
     const auto [begin, end] = ends_of(c, entry);
     const std::int64_t first = queries.first * v.tile_q;
     const std::int64_t last = std::min(first + queries.count * v.tile_q, c.sizes.queries) - 1;
-    return tiles_that_hold(first + begin, last + end, c.sizes.keys, v.chunk);
+    return tiles_that_hold(first + begin, last + end, c.sizes.keys, v.kv_block);
 }
 
 TileRange queries_that_see(const SdpaCall &c, const VariantRecord &v, std::int64_t entry, const TileRange &keys) {
     const auto [begin, end] = ends_of(c, entry);
-    const std::int64_t first = keys.first * v.chunk;
-    const std::int64_t last = std::min(first + keys.count * v.chunk, c.sizes.keys) - 1;
+    const std::int64_t first = keys.first * v.kv_block;
+    const std::int64_t last = std::min(first + keys.count * v.kv_block, c.sizes.keys) - 1;
     return tiles_that_hold(first - end + 1, last - begin + 1, c.sizes.queries, v.tile_q);
 }
 
@@ -48,8 +48,9 @@ std::int64_t tiles_of_a_part(const SdpaCall &c, const VariantRecord &v) {
         widest = std::max(widest, end - begin);
     }
     const SdpaProblem &p = c.sizes;
-    const bool few_keys = 4 * (widest + tiles * v.tile_q) <= p.keys, few_queries = 4 * (widest + tiles * v.chunk) <= p.queries;
-    return few_keys && few_queries ? tiles : std::max(ceil_div(p.queries, v.tile_q), ceil_div(p.keys, v.chunk));
+    const bool few_keys = 4 * (widest + tiles * v.tile_q) <= p.keys,
+               few_queries = 4 * (widest + tiles * v.kv_block) <= p.queries;
+    return few_keys && few_queries ? tiles : std::max(ceil_div(p.queries, v.tile_q), ceil_div(p.keys, v.kv_block));
 }
 
 // One pass over all tiles of a key head gives all gradients by 5 products a tile, but is a single task. Tasks that give the
@@ -68,7 +69,7 @@ std::vector<TileTask> tasks_of(const BackwardCall &call, const BackwardChoice &c
     const std::int64_t together = additive ? 2 : 5, apart = additive ? 4 : 7;
     const std::int64_t group = p.query_heads / p.key_heads, entries = p.batch * p.key_heads;
     const std::int64_t query_tiles = ceil_div(p.queries, variant.tile_q);
-    const std::int64_t key_tiles = ceil_div(p.keys, variant.chunk);
+    const std::int64_t key_tiles = ceil_div(p.keys, variant.kv_block);
     constexpr std::int64_t tasks_a_thread = 4;
     const std::int64_t rounds = ceil_div(entries, threads);
     const std::int64_t tiles_at_most = tiles_of_a_part(call.forward, variant);

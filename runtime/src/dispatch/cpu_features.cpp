@@ -11,7 +11,7 @@ struct Feature {
     const char *name;
     bool (*found)();
 };
-// Linux gives a process the state of matrix tiles only once it asks for it (and to all its threads from then on).
+// Linux gives a process the state of AMX tiles only once it asks for it (and to all its threads from then on).
 bool tiles_permitted() {
     constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     // No static object that is initialised here: its guard would be a lock. Threads that come at the same time all ask.

@@ -23,12 +23,12 @@ bool fits_sizes(const VariantRecord &v, const VariantNeeds &n) {
     return v.dtype == n.dtype && (v.head_dim == 0 || (v.head_dim == n.head_dim && v.head_dim == n.value_dim));
 }
 
-bool fills_tiles(const VariantRecord &v, std::int64_t queries, Wish::Fill fill) {
+bool fills_tiles(const VariantRecord &v, std::int64_t queries, Candidate::Fill fill) {
     const std::int64_t padding = (v.tile_q - queries % v.tile_q) % v.tile_q;
-    if (fill == Wish::Fill::over_half) return 2 * padding < v.tile_q;
-    if (fill == Wish::Fill::least_time) return true;
+    if (fill == Candidate::Fill::over_half) return 2 * padding < v.tile_q;
+    if (fill == Candidate::Fill::least_time) return true;
     const bool two_tiles = queries > v.tile_q && queries <= 2 * v.tile_q;
-    if (fill == Wish::Fill::most_of_two) return !two_tiles || 4 * padding < 2 * v.tile_q;
+    if (fill == Candidate::Fill::most_of_two) return !two_tiles || 4 * padding < 2 * v.tile_q;
     return padding * 100 <= queries * sdpa_shape_classes().long_padding_percent_at_most;
 }
 
@@ -118,7 +118,7 @@ Forced forced_variant(const Context::State &context, std::string_view of_the_cal
     return {};
 }
 
-Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, const Forced &forced, Choice &choice) {
+Status choose_variant(const VariantNeeds &needs, std::span<const Candidate> candidates, const Forced &forced, Choice &choice) {
     if (!forced.name.empty()) return use_forced(needs, forced, choice);
     VariantList list =
         fitting(dispatched_here.get(variant_generation(), [] { return list_dispatched(variant_records()); }), needs);
@@ -137,20 +137,21 @@ Status choose_variant(const VariantNeeds &needs, std::span<const Wish> wishes, c
     for (const std::string_view kind : more)
         if (kind != needs.kind && offers(kind, needs.kind)) kinds.push_back(kind);
     Choice found;
-    for (const Wish &wish : wishes)
+    for (const Candidate &candidate : candidates)
         for (const std::string_view kind : kinds)
             for (const VariantRecord *v : list) {
                 // Classes first: of a type's variants few share one, and most a schedule.
-                if (v->shape_class != wish.shape_class || v->schedule != wish.schedule) continue;
-                if (v->kind != kind || (wish.own_size && v->head_dim == 0)) continue;
-                if (wish.fill_tiles_with && !fills_tiles(*v, wish.fill_tiles_with, wish.fill)) {
-                    const bool fills_one = v->tile_q <= wish.fill_tiles_with;
-                    if (!found.not_filled && fills_one) found.not_filled = v, found.why_better = wish.reason;
+                if (v->shape_class != candidate.shape_class || v->schedule != candidate.schedule) continue;
+                if (v->kind != kind || (candidate.own_size && v->head_dim == 0)) continue;
+                if (candidate.fill_tiles_with && !fills_tiles(*v, candidate.fill_tiles_with, candidate.fill)) {
+                    const bool fills_one = v->tile_q <= candidate.fill_tiles_with;
+                    if (!found.not_filled && fills_one) found.not_filled = v, found.why_better = candidate.reason;
                     continue;
                 }
                 choice = found;
-                choice.variant = v, choice.reason = wish.reason;
-                if (wish.fill == Wish::Fill::least_time) choice.variant = quickest_of_few_keys(list, v, wish.fill_tiles_with);
+                choice.variant = v, choice.reason = candidate.reason;
+                if (candidate.fill == Candidate::Fill::least_time)
+                    choice.variant = quickest_of_few_keys(list, v, candidate.fill_tiles_with);
                 return {};
             }
     const std::string of_kind = needs.kind.empty() ? "" : " with the options of this call (" + std::string(needs.kind) + ")";
@@ -172,7 +173,7 @@ void write_call_line(const Choice &choice, std::string_view op, const std::strin
     const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
     std::string ran = "no kernel";
     const auto name = [](const VariantRecord &v) {
-        return std::string(v.name) + (v.numbers.empty() ? "" : " [" + std::string(v.numbers) + "]");
+        return std::string(v.name) + (v.parameters.empty() ? "" : " [" + std::string(v.parameters) + "]");
     };
     if (choice.variant) ran = name(*choice.variant);
     if (choice.of_last) ran += ", of the last " + std::string(choice.last) + " " + name(*choice.of_last);

@@ -25,7 +25,7 @@ struct VariantNeeds {
 
 // A class of variants that suits a call. A choice may depend on types, sizes of one batch entry and which options are given;
 // never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
-struct Wish {
+struct Candidate {
     // How far queries, or rows of split, must fill the tiles of a variant: all but for long_padding_percent_at_most percent of
     // the queries; the last tile by more than half; or, where there are two tiles, more than three quarters of them.
     // least_time: any, but of the classes whose tiles suit few keys (named after class short, and class long) the one is taken
@@ -37,7 +37,7 @@ struct Wish {
     bool own_size = false;  // only variants of this head size, not those of any
 };
 
-constexpr std::size_t most_wishes = 24;  // of nearly all calls: one allocation, since small calls notice more
+constexpr std::size_t most_candidates = 24;  // of nearly all calls: one allocation, since small calls notice more
 
 struct Choice {
     const VariantRecord *variant = nullptr;
@@ -58,9 +58,9 @@ struct Forced {
 };
 Forced forced_variant(const Context::State &, std::string_view of_the_call, const Op &op, bool weights = false);
 
-// The forced one if it fits, or an error that says why not; else the first of `wishes`, the best first, that some variant
-// grants which runs here.
-Status choose_variant(const VariantNeeds &, std::span<const Wish> wishes, const Forced &, Choice &);
+// The forced one if it fits, or an error that says why not; else the first of `candidates`, the best first, that is met by a
+// variant which runs here.
+Status choose_variant(const VariantNeeds &, std::span<const Candidate> candidates, const Forced &, Choice &);
 
 // What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it
 // reads.

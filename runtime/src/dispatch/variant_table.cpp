@@ -144,8 +144,8 @@ std::string missing_linked_variants() {
     return missing_variants(usable, tuned);
 }
 
-int number_of(const VariantRecord &v, std::string_view name, int otherwise) {
-    const std::string_view all = v.numbers;
+int parameter_of(const VariantRecord &v, std::string_view name, int otherwise) {
+    const std::string_view all = v.parameters;
     for (std::size_t at = all.find(name); at != all.npos; at = all.find(name, at + 1)) {
         const std::size_t end = at + name.size();
         if ((at > 0 && all[at - 1] != ' ') || end >= all.size() || all[end] != '=') continue;

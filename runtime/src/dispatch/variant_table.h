@@ -43,8 +43,8 @@ const VariantRecord *find_variant(std::string_view name) noexcept;
 // Whether a name is of an op of the library that this program does not call, and so does not have.
 bool is_of_unlinked_op(std::string_view name) noexcept;
 
-// A number called `name` of a variant, as CMake wrote it: "chunk=128 tile_q=64".
-int number_of(const VariantRecord &, std::string_view name, int otherwise);
+// A parameter called `name` of a variant, as CMake wrote it: "kv_block=128 tile_q=64".
+int parameter_of(const VariantRecord &, std::string_view name, int otherwise);
 
 // Whether this machine runs a target.
 bool runs_here(std::string_view target) noexcept;

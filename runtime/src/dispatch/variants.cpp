@@ -22,8 +22,8 @@ std::vector<VariantInfo> variants() {
         for (const VariantRecord *v : records) {
             if (v->target != target) continue;
             std::string missing = missing_for(v->target);
-            infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->numbers,
-                             v->provenance, v->dispatched, missing.empty(),
+            infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class,
+                             v->parameters, v->provenance, v->dispatched, missing.empty(),
                              missing.empty() ? "" : "this CPU lacks " + missing});
         }
     for (const VariantRecord *v : records) {
@@ -31,7 +31,7 @@ std::vector<VariantInfo> variants() {
         std::string why_not = "is for tensors on a device";
         const DeviceBackend *backend = device_backend();
         if (backend && backend->target == v->target && !backend->missing().empty()) why_not += ", and " + backend->missing();
-        infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->numbers,
+        infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->parameters,
                          v->provenance, v->dispatched, false, std::move(why_not)});
     }
     return infos;

@@ -18,7 +18,7 @@ Status run_on_device(Context::State &context, const Product &p, const LinearOpti
                                     text(entries_at_most) + " on a device");
     if (entries * p.out.extent[2] != 0) {
         // All sum in the same order, so the choice may depend on anything: the largest tile of which the rows fill half.
-        const auto tile = [](const VariantRecord &v) { return number_of(v, "tile_rows", 1); };
+        const auto tile = [](const VariantRecord &v) { return parameter_of(v, "tile_rows", 1); };
         const auto filled = [&](const VariantRecord &v) { return tile(v) <= 2 * p.out.extent[2]; };
         const auto better = [&](const VariantRecord &a, const VariantRecord &b) {
             return filled(a) != filled(b) ? filled(a) : filled(a) ? tile(a) > tile(b) : tile(a) < tile(b);

@@ -119,10 +119,10 @@ Status choose_transposed_dot(DType type, std::int64_t rows, std::int64_t columns
     constexpr std::int64_t tile_bytes = 256, tile_rows = 64;
     const std::int64_t tile_columns = tile_bytes / size_of(sum_type(type));
     const bool one_tile = rows <= tile_rows && columns <= tile_columns && rows > 1;
-    std::vector<Wish> wishes;
-    if (one_tile || columns <= tile_columns / 2) wishes.push_back({"panels", "narrow", "few tiles"});
-    wishes.insert(wishes.end(), {{"panels", "many", "many tiles"}, {"root", "", "nothing else is built"}});
-    return choose_variant({.op = weight_op, .dtype = type}, wishes, forced, choice);
+    std::vector<Candidate> candidates;
+    if (one_tile || columns <= tile_columns / 2) candidates.push_back({"panels", "narrow", "few tiles"});
+    candidates.insert(candidates.end(), {{"panels", "many_rows", "many tiles"}, {"root", "", "nothing else is built"}});
+    return choose_variant({.op = weight_op, .dtype = type}, candidates, forced, choice);
 }
 
 // out = a^T x, of matrices of rank 4.

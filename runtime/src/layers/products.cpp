@@ -30,10 +30,10 @@ int threads_for(const Product &p, int threads) {
 std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int threads) {
     constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
     if (threads == 1) return std::numeric_limits<std::int32_t>::max();
-    const std::int64_t tile = number_of(variant, "tile_rows", 1),
-                       most = std::max(number_of(variant, "task_rows", 1) / tile, std::int64_t(1));
+    const std::int64_t tile = parameter_of(variant, "tile_rows", 1),
+                       most = std::max(parameter_of(variant, "task_rows", 1) / tile, std::int64_t(1));
     const std::int64_t tiles = ceil_div(p.x.extent[2], tile);
-    const std::int64_t others = p.x.extent[0] * p.x.extent[1] * ceil_div(p.columns, number_of(variant, "tile_columns", 1));
+    const std::int64_t others = p.x.extent[0] * p.x.extent[1] * ceil_div(p.columns, parameter_of(variant, "tile_columns", 1));
     const std::int64_t wanted = ceil_div(threads * tasks_of_a_thread, others);
     const std::int64_t at_least = std::min(ceil_div(rows_at_least, tile), most);
     const std::int64_t tasks = ceil_div(tiles, std::clamp(ceil_div(tiles, wanted), at_least, most));

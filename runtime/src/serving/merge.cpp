@@ -102,10 +102,10 @@ Status merge(Context::State &context, const ConstView &out_a, const ConstView &l
     const CallStart start = start_of_call();
     MergeCall call;
     if (Status s = check(out_a, lse_a, out_b, lse_b, out, lse, call); !s.ok()) return s;
-    static constexpr Wish wishes[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
+    static constexpr Candidate candidates[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::merge, .dtype = out_a.dtype};
-    if (Status s = choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
+    if (Status s = choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
     const std::int64_t *n = call.out.extent;
     const std::array<std::int64_t, 4> sizes{n[0], n[1], n[2], n[3]};
     const std::int64_t rows = elements_of(call.lse_a);

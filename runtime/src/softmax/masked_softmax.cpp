@@ -109,12 +109,12 @@ Status compute(Context::State &context, const ConstView &scores, const View &out
     const std::int64_t elements = elements_of(call.out);
     constexpr std::int64_t large_bytes = 1 << 20;
     const bool large = elements * size_of(scores.dtype) >= large_bytes;
-    static constexpr Wish wishes[] = {
-        {"rows", "large", "out is of a MiB or more"}, {"rows", "", "always"}, {"root", "", "nothing else is built"}};
+    static constexpr Candidate candidates[] = {
+        {"rows", "mem", "out is of a MiB or more"}, {"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::masked_softmax, .dtype = scores.dtype};
     const Forced forced = forced_variant(context, options.variant, needs.op);
-    if (Status s = choose_variant(needs, std::span(wishes).subspan(large ? 0 : 1), forced, choice); !s.ok()) return s;
+    if (Status s = choose_variant(needs, std::span(candidates).subspan(large ? 0 : 1), forced, choice); !s.ok()) return s;
 
     ShapeLine line{.op = needs.op.name, .dtype = scores.dtype, .b = b, .h = h, .q = q, .k = k};
     if (context.shapes && call.lengths.given() && elements) line.length = lengths_column(call.lengths, k, line.exact);

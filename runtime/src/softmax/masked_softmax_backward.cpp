@@ -50,11 +50,11 @@ Status run(Context::State &context, const ConstView &out, const ConstView &grad_
     const CallStart start = start_of_call();
     SoftmaxBackwardCall call;
     if (Status s = check(out, grad_out, grad_scores, options, call); !s.ok()) return s;
-    static constexpr Wish wishes[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
+    static constexpr Candidate candidates[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::masked_softmax_backward, .dtype = out.dtype};
     const Forced forced = forced_variant(context, options.variant, needs.op);
-    if (Status s = choose_variant(needs, wishes, forced, choice); !s.ok()) return s;
+    if (Status s = choose_variant(needs, candidates, forced, choice); !s.ok()) return s;
     const std::int64_t *n = call.out.extent;
     const std::array<std::int64_t, 4> sizes{n[0], n[1], n[2], n[3]};
     if (elements_of(call.out) == 0)

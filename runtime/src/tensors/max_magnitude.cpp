@@ -13,9 +13,9 @@ constexpr std::int64_t read_per_thread = 1 << 16;
 }  // namespace
 
 Status choose_max_magnitude(const Context::State &context, DType dtype, Choice &choice) {
-    static constexpr Wish wishes[] = {{"rows", "", ""}, {"root", "", ""}};
+    static constexpr Candidate candidates[] = {{"rows", "", ""}, {"root", "", ""}};
     const VariantNeeds needs{.op = ops::max_magnitude, .dtype = dtype};
-    return choose_variant(needs, wishes, forced_variant(context, {}, needs.op), choice);
+    return choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice);
 }
 
 Status max_magnitude(Context::State &context, const VariantRecord &variant, const ConstView &x, float *per_batch) {
@@ -40,7 +40,7 @@ std::size_t max_magnitude_bytes(const Context::State &context, DType dtype, std:
     Choice choice;
     if (!choose_max_magnitude(context, dtype, choice).ok()) return 0;  // a call of it fails for the same reason
     // Of each tile a block of maxima; the root schedule keeps what they are made of, too. The defaults are the generator's.
-    const int block = number_of(*choice.variant, "block", 16), task_rows = number_of(*choice.variant, "task_rows", 1);
+    const int block = parameter_of(*choice.variant, "block", 16), task_rows = parameter_of(*choice.variant, "task_rows", 1);
     const std::int64_t tiles = ceil_div(rows, task_rows), stages = choice.variant->schedule == "root" ? 2 : 1;
     return static_cast<std::size_t>((stages * tiles * heads * block + 1) * batch * size_of(dtype));
 }

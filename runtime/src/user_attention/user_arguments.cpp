@@ -33,25 +33,25 @@ public:
 namespace {
 // Extents of the table: those of entries and heads are 1 where the mask does not know them.
 struct Blocks {
-    std::int64_t batch, heads, in_heads, tiles, chunks;
+    std::int64_t batch, heads, in_heads, tiles, kv_blocks;
     Blocks(const SdpaCall &call, const BlockSides &sides) {
         const SdpaProblem &p = call.sizes;
         const AttentionRecord &attention = *call.user->attention;
         batch = attention.mask_by_batch || call.offset.size() > 1 ? p.batch : 1;
         in_heads = attention.mask_by_head ? sides.heads : 1;
         heads = attention.mask_by_head ? p.query_heads / sides.heads : 1;
-        tiles = ceil_div(p.queries, sides.queries), chunks = ceil_div(p.keys, sides.keys);
+        tiles = ceil_div(p.queries, sides.queries), kv_blocks = ceil_div(p.keys, sides.keys);
     }
 };
 }  // namespace
 
 Status choose_blocks(const SdpaCall &call, const BlockSides &sides, Choice &choice) {
     const Blocks n(call, sides);
-    if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.chunks > most_elements)
+    if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.kv_blocks > most_elements)
         return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
     const std::string op = std::string(call.user->attention->op) + "_mask_blocks";
-    static constexpr Wish wishes[] = {{"blocks", "", ""}};
-    return choose_variant({op_of_user(op), sum_type(call.sizes.dtype)}, wishes, {}, choice);
+    static constexpr Candidate candidates[] = {{"blocks", "", ""}};
+    return choose_variant({op_of_user(op), sum_type(call.sizes.dtype)}, candidates, {}, choice);
 }
 
 Status BlockTable::make(Context::State &context, const SdpaCall &call, const BlockSides &sides) {
@@ -59,8 +59,8 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
     const bool same_offset = call.offset.size() == 1;
     Choice choice;
     if (Status s = choose_blocks(call, sides, choice); !s.ok()) return s;
-    const auto [batch, heads, block_heads, tiles, chunks] = Blocks(call, sides);
-    const std::int64_t count = batch * heads * tiles * chunks;
+    const auto [batch, heads, block_heads, tiles, kv_blocks] = Blocks(call, sides);
+    const std::int64_t count = batch * heads * tiles * kv_blocks;
 
     std::int32_t *blocks = nullptr;
     bool known = false;
@@ -77,7 +77,7 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
         if (!memory_->data()) return no_memory();
         blocks = static_cast<std::int32_t *>(memory_->data());
     }
-    view_ = ConstView(blocks, {batch, heads, tiles, chunks});
+    view_ = ConstView(blocks, {batch, heads, tiles, kv_blocks});
     if (!known) {
         auto count32 = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
         HalideBuffer offset(same_offset ? ConstView(call.offset.data(), {batch}, {0}) : ConstView(call.offset.data(), {batch})),

@@ -49,7 +49,7 @@ BlockSides block_sides(const SdpaCall &, const VariantRecord &);
 // Which kernel finds the blocks that a mask leaves out; called beforehand by functions that must not refuse it between kernels.
 Status choose_blocks(const SdpaCall &, const BlockSides &, Choice &);
 
-// The table of the blocks that the mask of a user's attention leaves out, (B, Hq / heads, tiles, chunks) with strides of 0
+// The table of the blocks that the mask of a user's attention leaves out, (B, Hq / heads, tiles, KV blocks) with strides of 0
 // where nothing depends on the entry or the head; of memory that is held as long as this is.
 class BlockTable {
 public:

@@ -75,7 +75,7 @@ Status run_capture(Context::State &context, const BackwardShared &all, const Bac
     shared.bounds = bound_lengths(all.lengths, p, kernel.tile_q, static_cast<std::int32_t *>(bounds.data()));
     BlockTable blocks;
     if (c.user->attention->has_mask) {
-        if (Status s = blocks.make(context, c, {1, kernel.tile_q, kernel.chunk}); !s.ok()) return s;
+        if (Status s = blocks.make(context, c, {1, kernel.tile_q, kernel.kv_block}); !s.ok()) return s;
         shared.blocks = blocks.view();
     }
     std::memset(copies.data(), 0, static_cast<std::size_t>(division.lanes * bytes));
@@ -90,7 +90,7 @@ Status run_capture(Context::State &context, const BackwardShared &all, const Bac
             TileTask tiles{};
             tiles.entry = entry, tiles.key_head = head / group, tiles.first_head = head % group, tiles.heads = 1;
             tiles.query_tiles = (p.queries + kernel.tile_q - 1) / kernel.tile_q;
-            tiles.key_tiles = (p.keys + kernel.chunk - 1) / kernel.chunk;
+            tiles.key_tiles = (p.keys + kernel.kv_block - 1) / kernel.kv_block;
             if (Status s = run_tiles(context, shared, kernel, tiles, own); !s.ok()) return s;
         }
         return {};
@@ -106,7 +106,7 @@ Status choose_user_captures(const BackwardCall &call, BackwardChoice &choice) {
     const SdpaCall &c = call.forward;
     const SdpaProblem &p = c.sizes;
     const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
-    static constexpr Wish tiles[] = {{"tiles", "", ""}, {"root", "", ""}}, root[] = {{"root", "", ""}};
+    static constexpr Candidate tiles[] = {{"blocked", "", ""}, {"root", "", ""}}, root[] = {{"root", "", ""}};
     for (const View &gradient : call.user_captures) {
         if (!gradient.given()) continue;
         if (!choice.user_captures.variant) {

@@ -22,26 +22,26 @@ inline void apply_schedule_adams2019(
     using ::Halide::Var;
     Func out_stage = attune::stage_of(pipeline, "out_stage");
     Func normalised = attune::stage_of(pipeline, "normalised");
-    Func total_mixed = attune::stage_of(pipeline, "total_mixed");
-    Func chunk_mixed = attune::stage_of(pipeline, "chunk_mixed");
-    Func mixed = attune::stage_of(pipeline, "mixed");
+    Func total_pv = attune::stage_of(pipeline, "total_pv");
+    Func block_pv = attune::stage_of(pipeline, "block_pv");
+    Func pv = attune::stage_of(pipeline, "pv");
     Func lse = attune::stage_of(pipeline, "lse");
     Func total_sum = attune::stage_of(pipeline, "total_sum");
-    Func chunk_sum = attune::stage_of(pipeline, "chunk_sum");
+    Func block_sum = attune::stage_of(pipeline, "block_sum");
     Func row_sum = attune::stage_of(pipeline, "row_sum");
     Func weight = attune::stage_of(pipeline, "weight");
     Func made_weight = attune::stage_of(pipeline, "made_weight");
-    Func chunk_scale = attune::stage_of(pipeline, "chunk_scale");
+    Func block_scale = attune::stage_of(pipeline, "block_scale");
     Func total_max = attune::stage_of(pipeline, "total_max");
-    Func chunk_max = attune::stage_of(pipeline, "chunk_max");
+    Func block_max = attune::stage_of(pipeline, "block_max");
     Func row_max = attune::stage_of(pipeline, "row_max");
-    Func logit = attune::stage_of(pipeline, "logit");
     Func score = attune::stage_of(pipeline, "score");
+    Func qk = attune::stage_of(pipeline, "qk");
     Func query_t = attune::stage_of(pipeline, "query_t");
     Func row_end = attune::stage_of(pipeline, "row_end");
     Func row_begin = attune::stage_of(pipeline, "row_begin");
     Var b(out_stage.get_schedule().dims()[3].var);
-    Var c(mixed.get_schedule().dims()[2].var);
+    Var c(pv.get_schedule().dims()[2].var);
     Var ci("ci");
     Var d(out_stage.get_schedule().dims()[0].var);
     Var di("di");
@@ -54,19 +54,19 @@ inline void apply_schedule_adams2019(
     Var ri("ri");
     Var rii("rii");
     Var t(normalised.get_schedule().dims()[2].var);
-    RVar channel_x(score.update(0).get_schedule().dims()[0].var);
-    RVar logit_key_x(logit.update(0).get_schedule().dims()[0].var);
-    RVar logit_key_xi("logit_key$xi");
-    RVar logit_key_y(logit.update(0).get_schedule().dims()[1].var);
-    RVar max_chunk_x(total_max.update(0).get_schedule().dims()[0].var);
+    RVar channel_x(qk.update(0).get_schedule().dims()[0].var);
+    RVar score_key_x(score.update(0).get_schedule().dims()[0].var);
+    RVar score_key_xi("score_key$xi");
+    RVar score_key_y(score.update(0).get_schedule().dims()[1].var);
+    RVar max_block_x(total_max.update(0).get_schedule().dims()[0].var);
     RVar max_key_x(row_max.update(0).get_schedule().dims()[0].var);
     RVar max_key_y(row_max.update(0).get_schedule().dims()[1].var);
-    RVar mixed_chunk_x(total_mixed.update(0).get_schedule().dims()[0].var);
-    RVar mixed_key0_x(mixed.update(0).get_schedule().dims()[0].var);
-    RVar mixed_key0_y(mixed.update(0).get_schedule().dims()[1].var);
-    RVar mixed_key1_x(mixed.update(1).get_schedule().dims()[0].var);
-    RVar mixed_key1_y(mixed.update(1).get_schedule().dims()[1].var);
-    RVar sum_chunk_x(total_sum.update(0).get_schedule().dims()[0].var);
+    RVar pv_block_x(total_pv.update(0).get_schedule().dims()[0].var);
+    RVar pv_key0_x(pv.update(0).get_schedule().dims()[0].var);
+    RVar pv_key0_y(pv.update(0).get_schedule().dims()[1].var);
+    RVar pv_key1_x(pv.update(1).get_schedule().dims()[0].var);
+    RVar pv_key1_y(pv.update(1).get_schedule().dims()[1].var);
+    RVar sum_block_x(total_sum.update(0).get_schedule().dims()[0].var);
     RVar sum_key_x(row_sum.update(0).get_schedule().dims()[0].var);
     RVar sum_key_y(row_sum.update(0).get_schedule().dims()[1].var);
     RVar weight_key_x(weight.update(0).get_schedule().dims()[0].var);
@@ -86,31 +86,31 @@ inline void apply_schedule_adams2019(
         .compute_at(out_stage, d)
         .reorder({di, d, r, t, h, b})
         .reorder_storage(d, r, t, h, b);
-    total_mixed
+    total_pv
         .store_in(MemoryType::Stack)
         .split(d, d, di, 16, TailStrategy::RoundUp)
         .vectorize(di)
         .compute_at(out_stage, h)
         .reorder({di, d, r, t, h, b})
         .reorder_storage(d, r, t, h, b);
-    total_mixed.update(0)
+    total_pv.update(0)
         .split(d, d, di, 16, TailStrategy::GuardWithIf)
         .vectorize(di)
-        .reorder({di, d, r, mixed_chunk_x, t, h, b});
-    mixed
+        .reorder({di, d, r, pv_block_x, t, h, b});
+    pv
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(total_mixed, mixed_chunk_x)
+        .compute_at(total_pv, pv_block_x)
         .reorder({ri, r, d, c, t, h, b});
-    mixed.update(0)
+    pv.update(0)
         .split(r, r, ri, 16, TailStrategy::GuardWithIf)
         .vectorize(ri)
-        .reorder({ri, mixed_key0_x, r, mixed_key0_y, d, c, t, h, b});
-    mixed.update(1)
+        .reorder({ri, pv_key0_x, r, pv_key0_y, d, c, t, h, b});
+    pv.update(1)
         .split(r, r, ri, 16, TailStrategy::GuardWithIf)
         .vectorize(ri)
-        .reorder({ri, mixed_key1_x, r, mixed_key1_y, d, c, t, h, b});
+        .reorder({ri, pv_key1_x, r, pv_key1_y, d, c, t, h, b});
     lse
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
@@ -126,8 +126,8 @@ inline void apply_schedule_adams2019(
     total_sum.update(0)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .reorder({ri, sum_chunk_x, r, t, h, b});
-    chunk_sum
+        .reorder({ri, sum_block_x, r, t, h, b});
+    block_sum
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .unroll(r)
         .vectorize(ri)
@@ -137,7 +137,7 @@ inline void apply_schedule_adams2019(
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(chunk_sum, c)
+        .compute_at(block_sum, c)
         .reorder({ri, r, c, t, h, b});
     row_sum.update(0)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
@@ -159,7 +159,7 @@ inline void apply_schedule_adams2019(
         .compute_at(weight, r)
         .store_at(weight, weight_key_y)
         .reorder({ri, r, k, c, t, h, b});
-    chunk_scale
+    block_scale
         .store_in(MemoryType::Stack)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
@@ -175,7 +175,7 @@ inline void apply_schedule_adams2019(
     total_max.update(0)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .reorder({ri, max_chunk_x, r, t, h, b});
+        .reorder({ri, max_block_x, r, t, h, b});
     row_max
         .split(r, r, ri, 512, TailStrategy::RoundUp)
         .split(ri, ri, rii, 16, TailStrategy::RoundUp)
@@ -189,7 +189,7 @@ inline void apply_schedule_adams2019(
         .vectorize(rii)
         .reorder({rii, max_key_x, ri, c, h, r, max_key_y, t, b})
         .parallel(r);
-    logit
+    score
         .split(c, c, ci, 2, TailStrategy::RoundUp)
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
@@ -197,27 +197,27 @@ inline void apply_schedule_adams2019(
         .reorder({ri, r, k, ci, c, t, h, b})
         .fuse(c, h, c)
         .parallel(c);
-    logit.update(0)
+    score.update(0)
         .split(c, c, ci, 2, TailStrategy::GuardWithIf)
-        .split(logit_key_x, logit_key_x, logit_key_xi, 64, TailStrategy::GuardWithIf)
+        .split(score_key_x, score_key_x, score_key_xi, 64, TailStrategy::GuardWithIf)
         .split(r, r, ri, 16, TailStrategy::GuardWithIf)
         .vectorize(ri)
-        .reorder({ri, r, logit_key_xi, logit_key_x, ci, logit_key_y, c, t, h, b})
+        .reorder({ri, r, score_key_xi, score_key_x, ci, score_key_y, c, t, h, b})
         .fuse(c, h, c)
         .parallel(c);
-    score
+    qk
         .split(r, r, ri, 16, TailStrategy::RoundUp)
         .vectorize(ri)
-        .compute_at(logit, logit_key_x)
+        .compute_at(score, score_key_x)
         .reorder({ri, r, k, c, t, h, b});
-    score.update(0)
+    qk.update(0)
         .split(r, r, ri, 16, TailStrategy::GuardWithIf)
         .vectorize(ri)
         .reorder({ri, channel_x, r, k, c, t, h, b});
     query_t
         .split(r, r, ri, 16, TailStrategy::ShiftInwards)
         .vectorize(ri)
-        .compute_at(logit, logit_key_y)
+        .compute_at(score, score_key_y)
         .reorder({ri, r, d, t, h, b});
     row_end
         .split(r, r, ri, 512, TailStrategy::ShiftInwards)

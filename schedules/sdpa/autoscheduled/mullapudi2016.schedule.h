@@ -30,26 +30,26 @@ inline void apply_schedule_mullapudi2016(
     Var r_vi("r_vi");
     Var r_vo("r_vo");
 
-    Func chunk_scale = attune::stage_of(pipeline, "chunk_scale");
-    Func logit = attune::stage_of(pipeline, "logit");
+    Func block_scale = attune::stage_of(pipeline, "block_scale");
+    Func score = attune::stage_of(pipeline, "score");
     Func lse = attune::stage_of(pipeline, "lse");
-    Func mixed = attune::stage_of(pipeline, "mixed");
+    Func pv = attune::stage_of(pipeline, "pv");
     Func out_stage = attune::stage_of(pipeline, "out_stage");
     Func row_begin = attune::stage_of(pipeline, "row_begin");
     Func row_end = attune::stage_of(pipeline, "row_end");
     Func row_max = attune::stage_of(pipeline, "row_max");
     Func row_sum = attune::stage_of(pipeline, "row_sum");
-    Func score = attune::stage_of(pipeline, "score");
+    Func qk = attune::stage_of(pipeline, "qk");
     Func total_max = attune::stage_of(pipeline, "total_max");
-    Func total_mixed = attune::stage_of(pipeline, "total_mixed");
+    Func total_pv = attune::stage_of(pipeline, "total_pv");
     Func total_sum = attune::stage_of(pipeline, "total_sum");
     Func weight = attune::stage_of(pipeline, "weight");
 
     {
-        Var r = chunk_scale.args()[0];
-        Var h = chunk_scale.args()[3];
-        Var b = chunk_scale.args()[4];
-        chunk_scale
+        Var r = block_scale.args()[0];
+        Var h = block_scale.args()[3];
+        Var b = block_scale.args()[4];
+        block_scale
             .compute_root()
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi)
@@ -57,21 +57,21 @@ inline void apply_schedule_mullapudi2016(
             .parallel(h);
     }
     {
-        Var r = logit.args()[0];
-        Var h = logit.args()[4];
-        Var b = logit.args()[5];
-        RVar logit_key$x(logit.update(0).get_schedule().rvars()[0].var);
-        RVar logit_key$y(logit.update(0).get_schedule().rvars()[1].var);
-        logit
+        Var r = score.args()[0];
+        Var h = score.args()[4];
+        Var b = score.args()[5];
+        RVar score_key$x(score.update(0).get_schedule().rvars()[0].var);
+        RVar score_key$y(score.update(0).get_schedule().rvars()[1].var);
+        score
             .compute_root()
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi)
             .parallel(b)
             .parallel(h);
-        logit.update(0)
-            .reorder(r, logit_key$x, logit_key$y, c, h, t, b)
+        score.update(0)
+            .reorder(r, score_key$x, score_key$y, c, h, t, b)
             .split(r, r_o, r_i, 64, TailStrategy::GuardWithIf)
-            .reorder(r_i, logit_key$x, logit_key$y, t, b, r_o, c, h)
+            .reorder(r_i, score_key$x, score_key$y, t, b, r_o, c, h)
             .split(r_i, r_i_vo, r_i_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_i_vi)
             .parallel(h);
@@ -88,21 +88,21 @@ inline void apply_schedule_mullapudi2016(
             .parallel(h);
     }
     {
-        Var d = mixed.args()[1];
-        RVar mixed_key0$x(mixed.update(0).get_schedule().rvars()[0].var);
-        RVar mixed_key0$y(mixed.update(0).get_schedule().rvars()[1].var);
-        RVar mixed_key1$x(mixed.update(1).get_schedule().rvars()[0].var);
-        RVar mixed_key1$y(mixed.update(1).get_schedule().rvars()[1].var);
-        mixed
+        Var d = pv.args()[1];
+        RVar pv_key0$x(pv.update(0).get_schedule().rvars()[0].var);
+        RVar pv_key0$y(pv.update(0).get_schedule().rvars()[1].var);
+        RVar pv_key1$x(pv.update(1).get_schedule().rvars()[0].var);
+        RVar pv_key1$y(pv.update(1).get_schedule().rvars()[1].var);
+        pv
             .compute_at(out_stage, i)
             .split(d, d_vo, d_vi, 16)
             .vectorize(d_vi);
-        mixed.update(0)
-            .reorder(r, d, mixed_key0$y, mixed_key0$x, c, t, h, b)
+        pv.update(0)
+            .reorder(r, d, pv_key0$y, pv_key0$x, c, t, h, b)
             .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(d_vi);
-        mixed.update(1)
-            .reorder(r, d, mixed_key1$y, mixed_key1$x, c, t, h, b)
+        pv.update(1)
+            .reorder(r, d, pv_key1$y, pv_key1$x, c, t, h, b)
             .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(d_vi);
     }
@@ -181,13 +181,13 @@ inline void apply_schedule_mullapudi2016(
             .parallel(h);
     }
     {
-        Var r = score.args()[0];
-        RVar channel$x(score.update(0).get_schedule().rvars()[0].var);
-        score
-            .compute_at(logit, r_o)
+        Var r = qk.args()[0];
+        RVar channel$x(qk.update(0).get_schedule().rvars()[0].var);
+        qk
+            .compute_at(score, r_o)
             .split(r, r_vo, r_vi, 16)
             .vectorize(r_vi);
-        score.update(0)
+        qk.update(0)
             .reorder(channel$x, r, k, t, c, h, b)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_vi);
@@ -196,7 +196,7 @@ inline void apply_schedule_mullapudi2016(
         Var r = total_max.args()[0];
         Var h = total_max.args()[2];
         Var b = total_max.args()[3];
-        RVar max_chunk$x(total_max.update(0).get_schedule().rvars()[0].var);
+        RVar max_block$x(total_max.update(0).get_schedule().rvars()[0].var);
         total_max
             .compute_root()
             .split(r, r_vo, r_vi, 16)
@@ -204,21 +204,21 @@ inline void apply_schedule_mullapudi2016(
             .parallel(b)
             .parallel(h);
         total_max.update(0)
-            .reorder(r, max_chunk$x, t, h, b)
+            .reorder(r, max_block$x, t, h, b)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_vi)
             .parallel(b)
             .parallel(h);
     }
     {
-        Var d = total_mixed.args()[1];
-        RVar mixed_chunk$x(total_mixed.update(0).get_schedule().rvars()[0].var);
-        total_mixed
+        Var d = total_pv.args()[1];
+        RVar pv_block$x(total_pv.update(0).get_schedule().rvars()[0].var);
+        total_pv
             .compute_at(out_stage, i)
             .split(d, d_vo, d_vi, 16)
             .vectorize(d_vi);
-        total_mixed.update(0)
-            .reorder(d, r, mixed_chunk$x, t, h, b)
+        total_pv.update(0)
+            .reorder(d, r, pv_block$x, t, h, b)
             .split(d, d_vo, d_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(d_vi);
     }
@@ -226,7 +226,7 @@ inline void apply_schedule_mullapudi2016(
         Var r = total_sum.args()[0];
         Var h = total_sum.args()[2];
         Var b = total_sum.args()[3];
-        RVar sum_chunk$x(total_sum.update(0).get_schedule().rvars()[0].var);
+        RVar sum_block$x(total_sum.update(0).get_schedule().rvars()[0].var);
         total_sum
             .compute_root()
             .split(r, r_vo, r_vi, 16)
@@ -234,7 +234,7 @@ inline void apply_schedule_mullapudi2016(
             .parallel(b)
             .parallel(h);
         total_sum.update(0)
-            .reorder(r, sum_chunk$x, t, h, b)
+            .reorder(r, sum_block$x, t, h, b)
             .split(r, r_vo, r_vi, 16, TailStrategy::GuardWithIf)
             .vectorize(r_vi)
             .parallel(b)

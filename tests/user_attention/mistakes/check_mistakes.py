@@ -103,7 +103,7 @@ with tempfile.TemporaryDirectory() as folder:
         "SOURCE a.h": "TYPE is missing",
         "SOURCE a.h TYPE A DTYPES f32 f128": "DTYPES f128: must be of f32, f64, bf16, f16",
         "SOURCE a.h TYPE A KINDS masked": "KINDS masked: must be of plain, scored, training, weights",
-        "SOURCE a.h TYPE A SCHEDULES decode flash": "SCHEDULES flash: must be of prefill, decode, split, pairs, tiles, root",
+        "SOURCE a.h TYPE A SCHEDULES decode flash": "SCHEDULES flash: must be of prefill, decode, split, bf16_dot, amx, root",
         "SOURCE a.h TYPE A HEAD_DIMS 64 wide": "HEAD_DIMS wide: must be any or a number",
         "SOURCE b.h TYPE A": f"there is no {folder}/b.h",
         "SOURCE made.h TYPE A": "made.h is the header that is made; call SOURCE otherwise",

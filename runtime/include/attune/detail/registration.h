@@ -14,8 +14,8 @@ struct VariantRecord {
     std::string_view name, op;
     DType dtype;
     int head_dim;  // 0: any
-    std::string_view target, schedule, shape_class, kind, numbers, provenance;
-    int tile_q, chunk;  // of numbers; 1 where the schedule has none
+    std::string_view target, schedule, shape_class, kind, parameters, provenance;
+    int tile_q, kv_block;  // of parameters; 1 where the schedule has none
     bool dispatched;
     int (*kernel)(void **);
 };

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-// Runs masked_softmax by dispatch and prints which variant that was, and its numbers.
+// Runs masked_softmax by dispatch and prints which variant that was, and its parameters.
 int normalise() {
     std::vector<float> scores(64, 1), out(64);
     attune::Context context;
@@ -11,6 +11,6 @@ int normalise() {
     if (!status.ok()) return std::fprintf(stderr, "%s\n", status.message().c_str()), 1;
     for (const attune::VariantInfo &v : attune::variants())
         if (v.name == context.last_variant())
-            std::printf("%s %s %g\n", context.last_variant().c_str(), std::string(v.numbers).c_str(), 32.0 * out[0]);
+            std::printf("%s %s %g\n", context.last_variant().c_str(), std::string(v.parameters).c_str(), 32.0 * out[0]);
     return 0;
 }

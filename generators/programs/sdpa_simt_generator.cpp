@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+// Wiring only: attention in the forms of simt_stages.h and mma_stages.h, and its gradients in that of simt_gradient_stages.h.
+// Its inputs differ from those of sdpa_generator.cpp, because nothing of a call may be computed or copied from host memory
+// here: bands are numbers, lengths and offsets what the caller gave.
+#include "generators/attention/backward/row_stages.h"
+#include "generators/attention/equations/scores.h"
+#include "generators/math/bf16_bits.h"
+#include "lowering/lower.h"
+#include "schedules/sdpa/mma_schedules.h"
+#include "schedules/sdpa/simt_schedules.h"
+
+namespace {
+using namespace Halide;
+// A form, SIMT or MMA; and whether keys are split.
+struct Form {
+    const char *schedule;
+    bool mma, splits;
+};
+constexpr Form forms[] = {{"simt", false, false}, {"split", false, true}, {"mma", true, false}, {"mma_split", true, true}};
+enum class Schedule {};  // a row of them
+std::map<std::string, Schedule> schedules() {
+    std::map<std::string, Schedule> names;
+    for (const Form &form : forms) names.emplace(form.schedule, Schedule(int(names.size())));
+    return names;
+}
+enum class Kind { plain, scored };
+enum class Pair { dot_product, additive };
+
+class SdpaSimt : public Halide::Generator<SdpaSimt> {
+public:
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule(0), schedules()};
+    GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
+    GeneratorParam<bool> gradients{"gradients", false};
+    GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
+    GeneratorParam<Type> dtype{"dtype", Float(32)};
+    GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
+    GeneratorParam<int> channels{"channels", 0, 0, 256};  // 0: head_dim
+    GeneratorParam<int> kv_block{"kv_block", 8, 1, 64};
+    GeneratorParam<int> tile_q{"tile_q", 128, 1, 1024};             // split: of the rows of a key head
+    GeneratorParam<int> split_keys{"split_keys", 128, 1, 1 << 20};  // split: keys of a split
+    GeneratorParam<int> lane_rows{"lane_rows", 4, 1, 16};
+    GeneratorParam<int> stage_resident{"stage_resident", 0, 0,
+                                       1};  // mma: rows of the block in shared memory (1) or in registers
+    GeneratorParam<int> channel_lanes{"channel_lanes", 4, 1, 32};
+
+    Input<Buffer<void, 4>> query{"query"}, key{"key"}, value{"value"};
+    Input<float> scale{"scale"};
+    // Keys of query i of batch entry b: [i + offset + band_begin, i + offset + band_end), offset that of the band and not of
+    // ALiBi; and below the length. Both tables plus a number, or without it the number alone.
+    Input<int32_t> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"}, length{"length"};
+    Input<bool> has_offsets{"has_offsets"}, has_lengths{"has_lengths"};
+    Input<Buffer<int32_t, 1>> offsets{"offsets"};
+    Input<Buffer<int32_t, 2>> lengths{"lengths"};
+
+    void configure() {
+        query.set_type(held()), key.set_type(held()), value.set_type(held());
+        if (pair == Pair::additive) {
+            has_pair_weight = add_input<bool>("has_pair_weight");
+            pair_weight = add_input<Buffer<>>("pair_weight", Float(32), 1);  // (d), any stride
+            pair_bias = add_input<float>("pair_bias");
+        }
+        if (by_mma())
+            query_address = add_input<uint64_t>("query_address"), key_address = add_input<uint64_t>("key_address"),
+            value_address = add_input<uint64_t>("value_address");
+        if (kind == Kind::scored) {
+            softcap = add_input<float>("softcap");
+            has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held(), 4);
+            has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
+            has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
+            has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
+        }
+        if (gradients) {
+            forward_out = add_input<Buffer<>>("forward_out", held(), 4);
+            grad_out = add_input<Buffer<>>("grad_out", held(), 4);
+            lse = add_input<Buffer<>>("lse", Float(32), 3);
+            has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
+            if (by_mma()) grad_out_address = add_input<uint64_t>("grad_out_address");
+            rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
+            for (const auto &[name, gradient] :
+                 {std::pair("grad_query", &of_query), {"grad_key", &of_key}, {"grad_value", &of_value}})
+                *gradient = add_output<Func>(name, held(), 4);
+            return;
+        }
+        // lse is the second value of out: the runtime gives it stride 0 along d.
+        out = add_output<Func>("out", {held(), Float(32)}, 4);
+        // So have the sums and maxima of state.
+        if (in_splits()) state = add_output<Func>("state", {Float(32), Float(32), Float(32)}, 4);
+    }
+
+    void generate() {
+        auto narrowed = [this](const Expr &x) { return attune::stored(held(), x); };
+        if (by_mma()) attune::require_mma(mma_shape());
+        if (gradients) {
+            const Func grads = in_f32(*grad_out, "grad_out_f32");
+            row_stages = attune::backward_rows_stages(
+                {in_f32(*forward_out, "forward_out_f32"), grads, *lse, *grad_lse, *has_grad_lse, inputs().value_dim},
+                Float(32));
+            *rows = row_stages.out;
+            Func row_lse("row_lse"), row_delta("row_delta");
+            const std::vector<Var> at = row_stages.out.args();
+            const std::vector<Expr> of_row(at.begin(), at.end());
+            row_lse(at) = row_stages.out(of_row)[0], row_delta(at) = row_stages.out(of_row)[1];
+            const attune::GradientInputs in{inputs(), grads, row_lse, row_delta};
+            for (const auto &[of, out] : {std::pair(attune::GradientOf::query, of_query),
+                                          {attune::GradientOf::key, of_key},
+                                          {attune::GradientOf::value, of_value}}) {
+                if (by_mma()) {
+                    mma_gradients.push_back(attune::mma_gradient(of, in, raw_inputs(), mma_shape(), score(),
+                                                                 attune::mma_instructions(target, held()), narrowed));
+                    *out = mma_gradients.back().out;
+                } else {
+                    simt_gradients.push_back(attune::simt_gradient(of, in, lanes(), kv_block, tile_q, score(),
+                                                                   attune::simt_instructions(target), narrowed));
+                    *out = simt_gradients.back().out;
+                }
+            }
+            return;
+        }
+        if (by_mma()) {
+            const attune::RawGradientInputs all = raw_inputs();
+            const attune::RawInputs read = {all.query, all.key, all.value};
+            const attune::MmaInstructions does = attune::mma_instructions(target, held());
+            mma = in_splits() ? attune::mma_split_stages(inputs(), read, mma_shape(), split_keys, score(), does, narrowed)
+                              : attune::mma_stages(inputs(), read, mma_shape(), score(), does, narrowed);
+            *out = mma.s.out;
+            if (in_splits()) *state = mma.state;
+        } else if (in_splits()) {
+            stages = attune::simt_split_stages(inputs(), lanes(), kv_block, split_keys, tile_q, score(),
+                                               attune::simt_instructions(target), narrowed);
+            *out = stages.s.out, *state = stages.state;
+        } else {
+            stages =
+                attune::simt_stages(inputs(), lanes(), kv_block, tile_q, score(), attune::simt_instructions(target), narrowed);
+            *out = stages.s.out;
+        }
+    }
+
+    void schedule() {
+        constrain_layout();
+        if (gradients) {
+            attune::schedule_device_rows(row_stages, *rows, together());
+            for (attune::SimtGradient &g : simt_gradients) attune::schedule_simt_gradient(g, simt_parameters());
+            for (attune::MmaGradient &g : mma_gradients) attune::schedule_mma_gradient(g, mma_shape());
+        } else if (by_mma()) {
+            if (in_splits())
+                attune::schedule_split_mma(mma, *out, *state, mma_shape(), split_keys);
+            else
+                attune::schedule_mma(mma, *out, mma_shape());
+        } else if (in_splits()) {
+            attune::schedule_split_simt(stages, *out, *state, simt_parameters(), split_keys);
+        } else {
+            attune::schedule_simt(stages, *out, simt_parameters());
+        }
+        attune::lower(get_pipeline(), {.trim_gpu_loops = true, .thread_local_registers = by_mma(), .async_copies = by_mma()},
+                      target);
+    }
+
+private:
+    // Of their first elements.
+    Input<uint64_t> *key_address = nullptr, *value_address = nullptr, *query_address = nullptr, *grad_out_address = nullptr;
+    Input<float> *softcap = nullptr, *pair_bias = nullptr;
+    Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
+                *has_sinks = nullptr;
+    Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
+    // Of gradients.
+    Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
+    Input<bool> *has_grad_lse = nullptr;
+    Output<Func> *out = nullptr, *state = nullptr, *rows = nullptr, *of_query = nullptr, *of_key = nullptr, *of_value = nullptr;
+    attune::SimtStages stages;
+    std::vector<attune::SimtGradient> simt_gradients;
+    std::vector<attune::MmaGradient> mma_gradients;
+    attune::BackwardRowsStages row_stages;
+    attune::MmaStages mma;
+
+    const Form &form() const { return forms[static_cast<int>(Schedule(schedule_name))]; }
+    bool by_mma() const { return form().mma; }
+    bool in_splits() const { return form().splits; }
+    Type held() const { return attune::held_type(dtype); }
+    int most_channels() const { return channels == 0 ? head_dim : channels; }
+    attune::SimtShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }
+    attune::SimtParameters simt_parameters() const {
+        return {lanes(), kv_block, tile_q, std::min(together(), lanes().lane_channels()),
+                attune::simt_instructions(target).exchange};
+    }
+    attune::MmaShape mma_shape() const {
+        return {tile_q, lane_rows, most_channels(), kv_block, 4 / held().bytes(), stage_resident != 0};
+    }
+    // Elements of 16 bytes, as loads are widest.
+    int together() const { return head_dim == 0 ? 1 : 16 / held().bytes(); }
+
+    // The same elements as f32.
+    Func in_f32(const Func &from, const std::string &name) const {
+        Func f(name);
+        const std::vector<Var> at = from.args();
+        f(at) = attune::widened(from(std::vector<Expr>(at.begin(), at.end())));
+        return f;
+    }
+
+    // Elements as their bits.
+    Func in_bits(const Func &from, const std::string &name) const {
+        Func f(name);
+        const std::vector<Var> at = from.args();
+        f(at) = reinterpret(UInt(held().bits()), from(std::vector<Expr>(at.begin(), at.end())));
+        return f;
+    }
+
+    // `begin`: the address of its first element, where the kernel is given it.
+    template<typename In> attune::RawInput raw(const In &in, const std::string &name, const Input<uint64_t> *begin) const {
+        attune::RawInput input{in_bits(in, name + "_bits"), {}};
+        if (!begin) return input;
+        input.address = [this, &in, begin](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
+            // An index of an element has 32 bits, as everywhere: tensors are no larger.
+            const Expr index = d + s * in.dim(1).stride() + h * in.dim(2).stride() + b * in.dim(3).stride();
+            return *begin + cast<uint64_t>(cast<int64_t>(index) * held().bytes());
+        };
+        return input;
+    }
+    attune::RawGradientInputs raw_inputs() const {
+        return {raw(query, "query", query_address), raw(key, "key", key_address), raw(value, "value", value_address),
+                grad_out ? raw(*grad_out, "grad_out", grad_out_address) : attune::RawInput()};
+    }
+
+    attune::SdpaInputs inputs() {
+        attune::SdpaInputs in;
+        Var i("i"), b("b");
+        in.query = in_f32(query, "query_f32"), in.key = in_f32(key, "key_f32"), in.value = in_f32(value, "value_f32");
+        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
+        in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
+        in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
+        in.value_dim = head_dim == 0 ? value.dim(0).extent() : Expr(head_dim);
+        in.scale = cast<double>(scale);
+        in.offset = Func("offset_of"), in.band_begin = Func("band_begin_of"), in.band_end = Func("band_end_of");
+        in.lengths = Func("length_of");
+        // Nothing of what a buffer holds has been looked at: offsets are kept from overflow, lengths within the keys.
+        constexpr int far = 1 << 29;
+        const Expr own = select(has_offsets, clamp(offsets(b), -far, far), 0);
+        in.offset(b) = own + offset, in.band_begin(b) = own + band_begin, in.band_end(b) = own + band_end;
+        in.lengths(i, b) = min(select(has_lengths, clamp(lengths(i, b), 0, far), 0) + length, in.keys);
+        // Where every query has a length of its own, no KV block is left out for them: a maximum over a tile would be a stage,
+        // and a condition on it would not be asked once for a KV block.
+        const Expr own_lengths = has_lengths && lengths.dim(0).stride() != 0;
+        in.shortest = Func("shortest_of"), in.longest = Func("longest_of");
+        in.shortest(i, b) = select(own_lengths, 0, in.lengths(0, b));
+        in.longest(i, b) = select(own_lengths, in.keys, in.lengths(0, b));
+        if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
+        return in;
+    }
+
+    attune::Score score() {
+        attune::Score score;
+        score.scaled_first = pair != Pair::dot_product;
+        score.scaled_to_base2 = by_mma() && held().bits() == 16 && most_channels() == 128;  // it spills on sm_80 else
+        if (pair == Pair::additive) {
+            Func weight("pair_weight_f32");
+            Var d("d");
+            weight(d) = select(*has_pair_weight, (*pair_weight)(min(d, pair_weight->dim(0).extent() - 1)), 1.0f);
+            score.pair = attune::additive_pair({weight, cast<double>(*pair_bias)}, Float(32));
+        }
+        if (kind == Kind::plain) return score;
+        score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)),
+                       attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
+                       attune::alibi_step(*slopes, *has_alibi, Float(32)), attune::mask_step(*mask, *has_mask)};
+        return score;
+    }
+
+    void constrain_layout() {
+        // Rows of constant head sizes begin on 16 bytes; the runtime takes others to the variant of any size.
+        auto constrain = [&](auto &in) {
+            for (int n = 0; n < 4; n++) in.dim(n).set_min(0);
+            if (head_dim == 0) return;
+            in.set_host_alignment(16);
+            in.dim(0).set_extent(head_dim);
+            for (int n = 1; n < 4; n++) in.dim(n).set_stride(in.dim(n).stride() / together() * together());
+        };
+        constrain(query), constrain(key), constrain(value);
+        offsets.dim(0).set_min(0).set_stride(Expr());
+        for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
+        lengths.dim(0).set_stride(Expr());
+        if (pair == Pair::additive) pair_weight->dim(0).set_min(0).set_stride(Expr());
+        if (kind == Kind::scored) {
+            for (auto *table : {bias, mask})
+                for (int n = 0; n < 4; n++) table->dim(n).set_min(0);
+            for (auto *table : {bias, mask}) table->dim(0).set_stride(Expr());
+            for (int n = 0; n < 2; n++) slopes->dim(n).set_min(0);
+            slopes->dim(0).set_stride(Expr());
+            sinks->dim(0).set_min(0).set_stride(Expr());
+        }
+        if (gradients) {
+            constrain(*forward_out), constrain(*grad_out);
+            for (auto *of_row : {lse, grad_lse})
+                for (int n = 0; n < 3; n++) of_row->dim(n).set_min(0);
+            lse->dim(0).set_stride(Expr()), grad_lse->dim(0).set_stride(Expr());
+            for (auto *gradient : {of_query, of_key, of_value}) {
+                auto buffer = static_cast<Func>(*gradient).output_buffer();
+                for (int n = 0; n < 4; n++) buffer.dim(n).set_min(0);
+                if (head_dim != 0) buffer.dim(0).set_extent(head_dim);
+            }
+            auto of_rows = static_cast<Func>(*rows).output_buffers();
+            for (int n = 0; n < 3; n++) of_rows[0].dim(n).set_min(0);
+            return;
+        }
+        auto outputs = static_cast<Func>(*out).output_buffers();
+        for (int n = 0; n < 4; n++) outputs[0].dim(n).set_min(0);
+        if (head_dim != 0) outputs[0].dim(0).set_extent(head_dim);
+        outputs[1].dim(0).set_stride(0);
+        if (!state) return;
+        auto states = static_cast<Func>(*state).output_buffers();
+        for (int n = 0; n < 4; n++) states[0].dim(n).set_min(0);
+        for (int n = 1; n < 3; n++) states[n].dim(0).set_stride(0);
+    }
+};
+}  // namespace
+
+HALIDE_REGISTER_GENERATOR(SdpaSimt, sdpa_simt)

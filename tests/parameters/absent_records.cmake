@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+# A record that is absent hides those of its key in the target's fallbacks, from the target and from those that fall back to it.
+# Of two files of one target the first has a say.
+# usage: cmake -DATTUNE_CMAKE=<folder> -DFOLDER=<scratch> -P absent_records.cmake
+cmake_minimum_required(VERSION 3.25)
+include(${ATTUNE_CMAKE}/attune_parameters.cmake)
+
+function(write_parameters path target)
+  list(JOIN ARGN "," records)
+  file(WRITE ${path}/${target}.json "{\"schema\": 1, \"op\": \"some\", \"target\": \"${target}\", \"records\": [${records}]}")
+endfunction()
+function(record result class parameters)
+  set(${result} "{\"dtype\": \"f32\", \"head_dim\": 0, \"schedule\": \"s\", \"class\": \"${class}\", ${parameters}}"
+    PARENT_SCOPE)
+endfunction()
+function(expect_classes target expected)
+  attune_list_variants(some ${target})
+  set(classes "")
+  foreach(key IN LISTS ATTUNE_KEYS)
+    string(REGEX REPLACE "^f32/0/s/([a-z]+)/none$" "\\1=${ATTUNE_PARAMETERS_${key}}" class "${key}")
+    list(APPEND classes ${class})
+  endforeach()
+  if(NOT "${classes}" STREQUAL "${expected}")
+    message(SEND_ERROR "${target} has ${classes}, expected ${expected}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${FOLDER})
+set(ATTUNE_SOURCE_DIR ${FOLDER})
+set(ATTUNE_FALLBACK_newest new old)
+set(ATTUNE_FALLBACK_new old)
+set(tuned ${FOLDER}/schedules/some/tuned)
+record(few few "\"parameters\": {\"n\": 1}")
+record(many many "\"parameters\": {\"n\": 2}")
+record(no_few few "\"absent\": true")
+record(few_again few "\"absent\": false, \"parameters\": {\"n\": 3}")
+write_parameters(${tuned} old "${few}" "${many}")
+write_parameters(${tuned} new "${no_few}")
+expect_classes(old "few=n=1;many=n=2")
+expect_classes(new "many=n=2")
+expect_classes(newest "many=n=2")
+
+set(ATTUNE_SCHEDULE_PATH ${FOLDER}/own)
+write_parameters(${FOLDER}/own/some newest "${few_again}")
+expect_classes(newest "few=n=3;many=n=2")
