@@ -8,8 +8,8 @@ all).
 """
 import re
 
-KINDS = "for|parallel|vectorized|unrolled"
-LOOP = re.compile(rf"({KINDS}) (\S+?)(?: in \[0, (\d+)\])?:$")
+KINDS = "for|parallel|vectorized|unrolled|gpu_block|gpu_thread"
+LOOP = re.compile(rf"({KINDS}) (\S+?)(?: in \[0, (\d+)\])?(?:<Default_GPU>)?:$")
 LOOP_NAME = re.compile(rf"\b((?:{KINDS}) )([\w.$]+(?:#\d+)?)(?=[,:])")  # in a shape
 TRANSPOSED = "transpose {side}x{vectors} {name} in {passes} passes"
 

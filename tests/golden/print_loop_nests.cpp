@@ -31,6 +31,7 @@ void print_loop_nest(const char *generator_name, const std::string &line) {
     auto generator =
         Halide::Internal::GeneratorRegistry::create(generator_name, Halide::GeneratorContext(Halide::Target(target)));
     while (words >> parameter) {
+        if (parameter.starts_with("registers=")) continue;  // of ptxas, not of the loops (lowering/device_generator_main.cpp)
         const auto equals = parameter.find('=');
         generator->set_generatorparam_value(parameter.substr(0, equals), parameter.substr(equals + 1));
     }
