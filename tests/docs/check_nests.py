@@ -59,8 +59,7 @@ def annotated_lines(text):
 def written(line, annotation, before):
     text = "".join(f"{comment}\n" for comment in before)
     indentation = " " * (len(line) - len(line.lstrip()) + 4)
-    while len(line) > WIDTH:
-        at = line.rindex(", ", 0, WIDTH) + 1
+    while len(line) > WIDTH and (at := line.rfind(", ", 0, WIDTH) + 1):
         text, line = f"{text}{line[:at]}\n", indentation + line[at + 1:]
     return f"{text}{line:{COLUMN}}{COMMENT}{annotation}\n" if annotation else f"{text}{line}\n"
 

@@ -109,7 +109,7 @@ def check_writer(folder):
     path = results.write(results.document(machine="new", **head, cells={"b": cell, "a": cell}), folder)
     check(list(results.load(path)["cells"]) == ["a", "b"] and results.load(path)["title"] == "X", "cells are not in order")
     text = path.read_text()
-    for broken, words in ((path.with_name("else.json"), text), (path, text.replace('"work"', '"wrok"'))):
+    for broken, words in ((path.with_name("else.json"), text), (path, text.replace('"work"', '"wrong"'))):
         broken.write_text(words)
         try:
             results.load(broken)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import tempfile
 
+import loop_nests
+
 HERE = pathlib.Path(__file__).resolve().parent
 NEST = """produce out:
   parallel i.task:
@@ -38,6 +40,13 @@ produce out:
 """
 
 
+GPU = """produce out:
+  gpu_block b<Default_GPU>:
+    gpu_thread warp in [0, 3]<Default_GPU>:
+      out(...) = ...
+"""
+
+
 def check(folder, what, *arguments):
     result = subprocess.run([sys.executable, HERE / "check_loop_nests.py", what, *arguments], cwd=folder, capture_output=True,
                             text=True)
@@ -52,6 +61,7 @@ def expect(result, *lines):
 
 
 def main():
+    assert loop_nests.nest_of(GPU) == ("produce out:\n gpu_block b, gpu_thread warp: out = ...\n", ("-", "4"))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         lists, golden, stored = folder / "lists", folder / "golden", folder / "golden/op/op_f32_a_long.txt"
