@@ -9,12 +9,12 @@ from results import OTHERS, SUBJECT, behind, quantile
 
 PEAKS = {"fma": "multiply-adds in f32", "dot": "dot products of pairs in bf16", "tile": "AMX tiles in bf16"}
 METHOD = """\
-All in one process, in turns, {rounds} rounds on the same inputs, each of which begins at a cache line; a ratio is the median over
-rounds of (its time / ours in the same round), so above 1 is slower than ours. A peer that takes twice as long as the quickest is
-in every fifth round only, one that takes 8 times as long in the first. "Of limit" is the median over rounds of our rate over the
-peak, or of the time of a plain read of the same keys and values over ours. Work is counted where the masks keep it. Results are
-compared with NumPy in f64, of long calls a sample of rows: 1 is the error that is allowed, twice that of the plain computation in
-the type and a floor for rounding; and with ours, every element, in the same unit."""
+All in one process, in turns, {rounds} rounds on the same inputs, each of which begins at a cache line; a ratio is the median
+over rounds of (its time / ours in the same round), so above 1 is slower than ours. A peer that takes twice as long as the
+quickest is in every fifth round only, one that takes 8 times as long in the first. "Of limit" is the median over rounds of our
+rate over the peak, or of the time of a plain read of the same keys and values over ours. Work is counted where the masks keep
+it. Results are compared with NumPy in f64, of long calls a sample of rows: 1 is the error that is allowed, twice that of the
+plain computation in the type and a floor for rounding; and with ours, every element, in the same unit."""
 
 
 def peaks_of(results, kind):

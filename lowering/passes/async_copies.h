@@ -7,8 +7,8 @@
 //     for (c) { shared[i] = attune_copied(address(c), given); barrier; use(shared); barrier }
 //     ->  copy(0); close; for (c) { if (c + 1 < end) copy(c + 1); close; wait; barrier; use(shared of half c & 1); ... }
 //
-// It refuses shared memory that is not one array of constant size, copies that no barrier follows or no serial loop holds, addresses
-// that are not known when the kernel is made, and a kernel that neither copies nor loads matrices.
+// It refuses shared memory that is not one array of constant size, copies that no barrier follows or no serial loop holds,
+// addresses that are not known when the kernel is made, and a kernel that neither copies nor loads matrices.
 #pragma once
 #include "Halide.h"
 

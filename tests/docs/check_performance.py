@@ -51,7 +51,7 @@ def check_pages():
     check(code == 0, f"run scripts/performance_page and commit what it writes:\n{words}")
     block = (root / "README.md").read_text().split("<!-- performance: begin -->")[1].split("<!-- performance: end -->")[0]
     shown = re.findall(r"^\| [^|]* \| [\d.]+ \|", block, re.M)
-    check(len(shown) == 10, f"the README shows {len(shown)} cells: those that scripts/performance_page names are not in the run")
+    check(len(shown) == 10, f"the README shows {len(shown)} cells: cells that scripts/performance_page names are missing")
 
 
 def check_losses(folder):

@@ -90,7 +90,8 @@ def check_tuner(project, run, tune):
     known = json.loads(generators.read_text())
     program, wrong = (known["programs"][f"{name}.generator"] for name in ("recency", "wrong"))
     mixed = project / "mixed"
-    mixed.write_text(f'#!/bin/sh\ncase " $* " in\n*" kv_block={parameters["kv_block"]} "*) exec {program["file"]} "$@";;\nesac\n'
+    mixed.write_text('#!/bin/sh\ncase " $* " in\n'
+                     f'*" kv_block={parameters["kv_block"]} "*) exec {program["file"]} "$@";;\nesac\n'
                      f'exec {wrong["file"]} "$@"\n')
     mixed.chmod(0o755)
     program["file"] = str(mixed)
