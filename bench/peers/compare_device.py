@@ -246,9 +246,9 @@ def main():
     reads = bandwidth(device, given.rounds)
     lines = [f"# Beside PyTorch on a GPU, {datetime.date.today()}", "",
              what + f"; a copy moves {reads / 1e9:.0f} GB/s.", "",
-             f"In turns, {given.rounds} rounds on the same tensors; ratios are medians over rounds of its time / ours. PyTorch's is"
-             " `efficient_attention` in f32 (TF32 off; the plain definition where heads share keys), `flash_attention` in"
-             " f16 and bf16. Cells that name no type are f32. Error: 1 is what is allowed.", "",
+             f"In turns, {given.rounds} rounds on the same tensors; ratios are medians over rounds of its time / ours."
+             " PyTorch's is `efficient_attention` in f32 (TF32 off; the plain definition where heads share keys),"
+             " `flash_attention` in f16 and bf16. Cells that name no type are f32. Error: 1 is what is allowed.", "",
              "| cell | variant | ours ms | TFLOP/s | of f32 peak | of a copy's bytes | its time / ours | 10 to 90 % | error |",
              "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     print("\n".join(lines), flush=True)
