@@ -91,7 +91,7 @@ template<typename T> template<typename W> void AttentionCase<T>::row_in(const Ro
     const std::int64_t kv_row = (e * s.kv + h * s.kv / s.h) * s.k;
     const T *const plain_query = in_.query.data() + ((e * s.h + h) * s.q + i) * s.d;
     std::vector<W> q(plain_query, plain_query + s.d), p(static_cast<std::size_t>(s.k), W(0)),
-        mixed(static_cast<std::size_t>(s.dv));
+        pv(static_cast<std::size_t>(s.dv));
     if (s.op == "general")
         for (std::int64_t c = 0; c < s.d; c++) {
             W sum = 0;
@@ -118,9 +118,9 @@ template<typename T> template<typename W> void AttentionCase<T>::row_in(const Ro
         if (!kept(j) || (s.options.dropout && !attune_test::kept_by_dropout(dropout, s.h, e, h, i, j))) continue;
         const W factor = s.options.dropout ? weight / (W(1) - W(dropout.probability)) : weight;
         for (std::int64_t c = 0; c < s.dv; c++)
-            mixed[static_cast<std::size_t>(c)] += factor * static_cast<W>(in_.value.data()[(kv_row + j) * s.dv + c]);
+            pv[static_cast<std::size_t>(c)] += factor * static_cast<W>(in_.value.data()[(kv_row + j) * s.dv + c]);
     }
-    out.insert(out.end(), mixed.begin(), mixed.end());
+    out.insert(out.end(), pv.begin(), pv.end());
     if (s.options.weights) out.insert(out.end(), p.begin(), p.end());
 }
 

@@ -50,7 +50,7 @@ private:
         const std::int64_t key_head = h * s.kv / s.h;
         const auto [from, to] = s.keys_of(e, i);
         const T *const q = query_.data() + (i * s.h + h) * s.d;
-        std::vector<W> p, mixed(static_cast<std::size_t>(s.dv));
+        std::vector<W> p, pv(static_cast<std::size_t>(s.dv));
         for (std::int64_t j = from; j < to; j++) {
             const T *const k = key_.data() + (j * s.kv + key_head) * s.d;
             W dot = 0;
@@ -62,9 +62,9 @@ private:
         for (W &x : p) sum += x = std::exp(x - most);
         for (std::int64_t j = from; j < to; j++)
             for (std::int64_t c = 0; c < s.dv; c++)
-                mixed[static_cast<std::size_t>(c)] += p[static_cast<std::size_t>(j - from)] / sum *
-                                                      static_cast<W>(value_.data()[(j * s.kv + key_head) * s.dv + c]);
-        out.insert(out.end(), mixed.begin(), mixed.end());
+                pv[static_cast<std::size_t>(c)] += p[static_cast<std::size_t>(j - from)] / sum *
+                                                   static_cast<W>(value_.data()[(j * s.kv + key_head) * s.dv + c]);
+        out.insert(out.end(), pv.begin(), pv.end());
     }
 
     Filled<T> query_, key_, value_;

@@ -184,7 +184,7 @@ def attend(x, v, options, dtype, order, outer=None):
     factor = dtype(1)
     if options.dropout:
         factor = options.survivors.reshape(x.shape) * dtype(0 if options.dropout == 1 else 1 / (1 - options.dropout))
-    mixed = np.zeros((*x.shape[:3], v.shape[3]), dtype)
+    pv = np.zeros((*x.shape[:3], v.shape[3]), dtype)
     keys = terms(x.shape[3], order)
     for j in keys:
         total = total + power[..., j, None]
@@ -192,9 +192,9 @@ def attend(x, v, options, dtype, order, outer=None):
     weights = stored(power / divisor)
     surviving = weights * factor
     for j in keys:
-        mixed += surviving[..., j, None] * v[..., j, None, :]
+        pv += surviving[..., j, None] * v[..., j, None, :]
     lse = np.where(normal, largest + np.log(divisor), dtype(-np.inf))[..., 0]
-    return Result(stored(mixed), lse, [x, capped, score, weights])
+    return Result(stored(pv), lse, [x, capped, score, weights])
 
 
 def as_rank_4(array):

@@ -27,7 +27,7 @@ multi_head_backward_reference(const attune::ConstView &query, const attune::Cons
     const auto q = heads_of(query, w.query, w.query_bias, o.heads), k = heads_of(key, w.key, w.key_bias, key_heads),
                v = heads_of(value, w.value, w.value_bias, key_heads);
     const auto forward = sdpa_of_rows<Real, T, Stored>(q, k, v, o.attention, 4);
-    const DenseRows<Real> mixed{q.batch, o.heads, q.count, v.width, forward.out};
+    const DenseRows<Real> heads_out{q.batch, o.heads, q.count, v.width, forward.out};
 
     // Where parts are sizes, so are the factors behind them.
     const auto rows = [&](const attune::ConstView &x) {
@@ -37,10 +37,10 @@ multi_head_backward_reference(const attune::ConstView &query, const attune::Cons
     };
     MultiHeadBackwardResult<Real> result;
     const auto grad = rows_of<Real, T>(grad_out);
-    result.out = linear_backward_reference<Real, Stored>(join_heads(mixed), rows_of<Real, T>(w.out), grad);
-    const auto grad_mixed = split_heads(DenseRows<Real>{q.batch, 1, q.count, w.out.extent[1], result.out.x}, o.heads);
+    result.out = linear_backward_reference<Real, Stored>(join_heads(heads_out), rows_of<Real, T>(w.out), grad);
+    const auto grad_heads_out = split_heads(DenseRows<Real>{q.batch, 1, q.count, w.out.extent[1], result.out.x}, o.heads);
     result.attention =
-        sdpa_backward_of_rows<Real, T, Stored>(q, k, v, {mixed, forward.lse, grad_mixed, {}}, o.attention, 4, parts);
+        sdpa_backward_of_rows<Real, T, Stored>(q, k, v, {heads_out, forward.lse, grad_heads_out, {}}, o.attention, 4, parts);
     const auto through = [&](const attune::ConstView &x, const attune::ConstView &weight, const DenseRows<Real> &like,
                              const std::vector<Real> &gradient) {
         const auto joined = join_heads(DenseRows<Real>{like.batch, like.heads, like.count, like.width, gradient});

@@ -37,9 +37,9 @@ SdpaResult<Real> multi_head_reference(const attune::ConstView &query, const attu
     SdpaResult<Real> result = sdpa_of_rows<Real, T, Stored>(heads_of(query, w.query, w.query_bias, o.heads),
                                                             heads_of(key, w.key, w.key_bias, key_heads),
                                                             heads_of(value, w.value, w.value_bias, key_heads), o.attention, 4);
-    const DenseRows<Real> mixed{query.extent[0], o.heads, query.extent[1], w.out.extent[1] / o.heads, result.out};
+    const DenseRows<Real> heads_out{query.extent[0], o.heads, query.extent[1], w.out.extent[1] / o.heads, result.out};
     const std::vector<Real> bias = w.out_bias.given() ? rows_of<Real, T>(w.out_bias).data : std::vector<Real>{};
-    result.out = linear_reference<Real, Stored>(join_heads(mixed), rows_of<Real, T>(w.out), bias).data;
+    result.out = linear_reference<Real, Stored>(join_heads(heads_out), rows_of<Real, T>(w.out), bias).data;
     return result;
 }
 

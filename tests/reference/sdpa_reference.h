@@ -73,16 +73,16 @@ SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::Sdpa
                     weight.push_back(score == -infinity ? 0 : std::exp(score - largest)), sum += weight.back();
                 result.lse.push_back(sum == 0 ? -infinity : largest + std::log(sum));
 
-                std::vector<Real> mixed(std::size_t(value.width), 0);
+                std::vector<Real> pv(std::size_t(value.width), 0);
                 for (Index j = 0; j < s.keys; j++) {
                     // What a key that takes no part holds has no effect: it is passed over, not multiplied by 0.
                     if (masked[j] == -infinity) continue;
                     weight[j] = stored(weight[j] / sum);
                     if (!kept_by_dropout(o.dropout, s.query_heads, b, h, i, j)) continue;
                     const Real factor = weight[j] / (1 - Real(o.dropout.probability)), *row = value.row(b, key_head, j);
-                    for (Index d = 0; d < value.width; d++) mixed[d] += factor * row[d];
+                    for (Index d = 0; d < value.width; d++) pv[d] += factor * row[d];
                 }
-                for (Real sum_of_values : mixed) result.out.push_back(stored(sum_of_values));
+                for (Real sum_of_values : pv) result.out.push_back(stored(sum_of_values));
                 if (!o.weights.given()) continue;
                 const std::vector<Real> &asked = o.weights_mode == WeightsMode::scaled   ? scaled
                                                  : o.weights_mode == WeightsMode::capped ? capped

@@ -47,7 +47,7 @@ Projections take_projections(const MultiHeadLayer &l, void *data, std::int64_t &
     } else {
         p.query = take(l.queries, widths[0]), p.key = take(l.keys, widths[1]), p.value = take(l.keys, widths[2]);
     }
-    p.mixed = take(l.queries, l.heads * l.value_dim);
+    p.heads_out = take(l.queries, l.heads * l.value_dim);
     return p;
 }
 
@@ -74,7 +74,7 @@ Status PreparedProjections::run(Context::State &context) const {
 Status prepare_attention(Context::State &context, const MultiHeadLayer &l, const Projections &p, const SdpaOptions &options,
                          PreparedSdpa &attention) {
     return attention.prepare(context, split_heads(p.query, l.heads), split_heads(p.key, l.key_heads),
-                             split_heads(p.value, l.key_heads), split_heads(p.mixed, l.heads), options);
+                             split_heads(p.value, l.key_heads), split_heads(p.heads_out, l.heads), options);
 }
 
 namespace {
@@ -120,7 +120,7 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
     ProductCall to_out;
     if (Status s = projections.prepare(state, l, p); !s.ok()) return s;
     if (Status s = prepare_attention(state, l, p, o, attention); !s.ok()) return s;
-    if (Status s = prepare_linear(state, p.mixed, l.weights.out, l.weights.out_bias, out, {}, to_out); !s.ok()) return s;
+    if (Status s = prepare_linear(state, p.heads_out, l.weights.out, l.weights.out_bias, out, {}, to_out); !s.ok()) return s;
     if (Status s = projections.run(state); !s.ok()) return s;
     if (Status s = attention.run(context, start_of_call()); !s.ok()) return s;
     const std::string_view variant = state.last_name;  // that of the attention is what a caller asks for

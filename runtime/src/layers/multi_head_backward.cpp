@@ -78,7 +78,7 @@ Status check(const MultiHeadLayer &l, const ConstView &grad_out, const MultiHead
 // All in scratch: the forward, and the gradients of what it holds.
 struct Places {
     Projections forward;
-    View grad_query, grad_key, grad_value, grad_mixed;
+    View grad_query, grad_key, grad_value, grad_heads_out;
     View lse;  // (B, heads, Sq)
 };
 
@@ -88,7 +88,7 @@ Places take_places(const MultiHeadLayer &l, void *data, std::int64_t &bytes) {
     p.forward = take_projections(l, data, bytes);
     auto like = [&](const View &v) { return take_sequence(data, bytes, type, l.batch, v.extent[1], v.extent[2]); };
     p.grad_query = like(p.forward.query), p.grad_key = like(p.forward.key), p.grad_value = like(p.forward.value);
-    p.grad_mixed = like(p.forward.mixed);
+    p.grad_heads_out = like(p.forward.heads_out);
     p.lse = take_sequence(data, bytes, sum_type(type), l.batch, l.heads, l.queries);
     return p;
 }
@@ -99,7 +99,7 @@ Status prepare_gradients(Context::State &context, const MultiHeadLayer &l, const
     if (maps[0].wanted()) g.query = split_heads(p.grad_query, l.heads);
     if (maps[1].wanted()) g.key = split_heads(p.grad_key, l.key_heads);
     if (maps[2].wanted()) g.value = split_heads(p.grad_value, l.key_heads);
-    const SdpaForward forward{split_heads(p.forward.mixed, l.heads), p.lse, split_heads(p.grad_mixed, l.heads)};
+    const SdpaForward forward{split_heads(p.forward.heads_out, l.heads), p.lse, split_heads(p.grad_heads_out, l.heads)};
     const Status s = backward.prepare(context, split_heads(p.forward.query, l.heads), split_heads(p.forward.key, l.key_heads),
                                       split_heads(p.forward.value, l.key_heads), forward, g, options);
     constexpr std::string_view prefix = "gradients.";
@@ -111,7 +111,7 @@ Status prepare_gradients(Context::State &context, const MultiHeadLayer &l, const
 struct Parts {
     PreparedProjections projections;
     PreparedSdpa attention;
-    LinearBackwardCall of_mixed, of_out;
+    LinearBackwardCall of_heads_out, of_out;
     PreparedSdpaBackward gradients;
     std::array<LinearBackwardCall, 3> of_maps;
 };
@@ -123,10 +123,11 @@ Status prepare(Context::State &state, const MultiHeadLayer &l, const Places &p, 
     forward.lse = p.lse, forward.variant = {};
     if (Status s = prepare_attention(state, l, p.forward, forward, parts.attention); !s.ok()) return s;
     const MultiHeadWeights &w = l.weights;
-    const LinearGradients of_mixed{.x = p.grad_mixed}, of_out{.weight = g.weights.out, .bias = g.weights.out_bias};
-    if (Status s = prepare_linear_backward(state, {}, w.out, grad_out, of_mixed, {}, parts.of_mixed); !s.ok()) return s;
+    const LinearGradients of_heads_out{.x = p.grad_heads_out}, of_out{.weight = g.weights.out, .bias = g.weights.out_bias};
+    if (Status s = prepare_linear_backward(state, {}, w.out, grad_out, of_heads_out, {}, parts.of_heads_out); !s.ok()) return s;
     if (Status s = prepare_gradients(state, l, p, maps, g.attention, options, parts.gradients); !s.ok()) return s;
-    if (Status s = prepare_linear_backward(state, p.forward.mixed, {}, grad_out, of_out, {}, parts.of_out); !s.ok()) return s;
+    if (Status s = prepare_linear_backward(state, p.forward.heads_out, {}, grad_out, of_out, {}, parts.of_out); !s.ok())
+        return s;
     for (std::size_t n = 0; n < maps.size(); n++) {
         const Map &m = maps[n];
         const LinearGradients wanted{m.grad_x, m.grad_weight, m.grad_bias};
@@ -154,7 +155,7 @@ Status run(Context &context, MultiHeadLayer &l, const ConstView &grad_out, const
     if (Status s = prepare(state, l, p, maps, grad_out, g, options.attention, parts); !s.ok()) return s;
     if (Status s = parts.projections.run(state); !s.ok()) return s;
     if (Status s = parts.attention.run(context, start_of_call()); !s.ok()) return s;
-    if (Status s = run_linear_backward(state, parts.of_mixed, start_of_call()); !s.ok()) return s;
+    if (Status s = run_linear_backward(state, parts.of_heads_out, start_of_call()); !s.ok()) return s;
     if (Status s = parts.gradients.run(context, start_of_call()); !s.ok()) return s;
     const std::string_view variant = state.last_name;  // that of the attention is what a caller asks for
     if (Status s = run_linear_backward(state, parts.of_out, start_of_call()); !s.ok()) return s;

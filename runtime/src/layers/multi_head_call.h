@@ -38,7 +38,7 @@ View take_sequence(void *data, std::int64_t &bytes, DType, std::int64_t batch, s
 
 // The places of the projections in scratch, and of what the attention makes of them: (B, S, hidden).
 struct Projections {
-    View query, key, value, mixed;
+    View query, key, value, heads_out;
     View packed;  // query, key and value in one, where they are
 };
 Projections take_projections(const MultiHeadLayer &, void *data, std::int64_t &bytes);
@@ -51,7 +51,7 @@ private:
     std::array<ProductCall, 3> products_;
     std::size_t count_ = 0;
 };
-// From projections to mixed.
+// From projections to heads_out.
 Status prepare_attention(Context::State &, const MultiHeadLayer &, const Projections &, const SdpaOptions &, PreparedSdpa &);
 
 }  // namespace attune
