@@ -9,7 +9,7 @@ def test_json_has_every_field(variants):
     assert variants
     for v in variants:
         assert set(v) == {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind", "parameters",
-                          "provenance", "dispatched", "runs_here", "why_not"}
+                          "provenance", "measured", "dispatched", "runs_here", "why_not"}
         assert v["runs_here"] == (v["why_not"] == "")
         # A variant's name says what it is.
         size = f"d{v['head_dim'] or 'any'}" if v["kind"] else ""
@@ -26,7 +26,10 @@ def test_table_says_the_same(attune, variants):
     lines = attune("variants").stdout.splitlines()
     assert lines[0].split()[0] == "name" and all(len(line) <= 160 for line in lines)
     assert [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")] == [v["name"] for v in variants]
-    assert lines[-1] == f"{len(variants)} variants, {sum(v['runs_here'] for v in variants)} run here"
+    here = [v for v in variants if v["runs_here"]]
+    guessed = sum("measured: false" in v["provenance"] for v in here)
+    assert guessed == sum(not v["measured"] for v in here)
+    assert lines[-1] == f"{len(variants)} variants, {len(here)} run here, {guessed} of these not measured"
     text = " ".join(" ".join(lines).split())
     for v in variants:
         row = next(line for line in lines if line.split()[0] == v["name"]).split()

@@ -14,6 +14,9 @@ constexpr std::size_t text_width = 160, columns = 9;
 // The op is what the name begins with.
 using Row = std::array<std::string, columns>;
 
+// Whether a machine measured the parameters of a variant (provenance of its record, schedules/<op>/tuned/<target>.json).
+bool is_measured(const VariantInfo &v) { return v.provenance.find("measured: false") == std::string_view::npos; }
+
 Row row_of(const VariantInfo &v) {
     return {std::string(v.name),
             name_of(v.dtype),
@@ -65,7 +68,10 @@ std::string variants_text() {
         if (!v.runs_here) out += wrapped("does not run here: " + v.why_not, 4);
     }
     const auto here = std::count_if(all.begin(), all.end(), [](const VariantInfo &v) { return v.runs_here; });
-    return out + std::to_string(all.size()) + " variants, " + std::to_string(here) + " run here\n";
+    const auto guessed =
+        std::count_if(all.begin(), all.end(), [](const VariantInfo &v) { return v.runs_here && !is_measured(v); });
+    return out + std::to_string(all.size()) + " variants, " + std::to_string(here) + " run here, " + std::to_string(guessed) +
+           " of these not measured\n";
 }
 
 std::string variants_json() {
@@ -81,6 +87,7 @@ std::string variants_json() {
                         {"kind", v.kind},
                         {"parameters", v.parameters},
                         {"provenance", v.provenance},
+                        {"measured", is_measured(v)},
                         {"dispatched", v.dispatched},
                         {"runs_here", v.runs_here},
                         {"why_not", v.why_not}});
