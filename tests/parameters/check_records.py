@@ -66,7 +66,7 @@ def check(work, op, target, records):
 
 WRONG = [
     ('class "lnog" is none of "keys2048", "long", "medium"', changed(PREFILL, **{"class": "lnog"})),
-    ('schedule "prefetch" is none of "decode"', changed(PREFILL, schedule="prefetch")),
+    ('schedule "prefetch" is none of "amx", "bf16_dot", "decode"', changed(PREFILL, schedule="prefetch")),
     ('dtype "float32" is none of "bf16", "bool", "f16", "f32", "f64"', changed(PREFILL, dtype="float32")),
     ('kind "score" is none of', changed(PREFILL, kinds=["plain", "score"])),
     ('field "kind" is none of', changed(PREFILL, kind="scored")),
