@@ -6,7 +6,7 @@ import pathlib
 import posixpath
 import re
 
-from text_checks import prose_lines
+from text_checks import lines_without_code, prose_lines
 from tree import TRIALS
 
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//")  # an address
@@ -27,22 +27,13 @@ def anchors_of(tree, page):
     return {f"{anchor}-{n}" if n else anchor for anchor, times in found.items() for n in range(times + 1)}
 
 
-def all_but_code_blocks(tree, page):
-    fenced = False
-    for number, line in tree.lines(page):
-        if re.match(r"\s*(```|~~~)", line):
-            fenced = not fenced
-        elif not fenced:
-            yield number, line
-
-
 def links(tree):
     """Each relative link of a page leads to a file or folder of the tree, its #anchor to a heading."""
     anchors = functools.cache(lambda page: anchors_of(tree, page))
     known = set(tree.files) | tree.folders
     pages = [name for name in tree.files if name.endswith(".md")]
     for page in pages:
-        for number, line in all_but_code_blocks(tree, page):
+        for number, line in lines_without_code(tree, page):
             line = code_spans_blanked(line)
             targets = re.findall(r"\]\(\s*<?([^)\s>]+)", line) + re.findall(r"^\s*\[[^]]+\]:\s+(\S+)", line)
             for target in targets + re.findall(r"(?:href|src)=\"([^\"]+)\"", line):

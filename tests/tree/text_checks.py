@@ -21,8 +21,8 @@ def licence(tree):
             yield f"{name}:{at + 1}: expected {mark} {LICENCE}"
 
 
-def prose_lines(tree, page):
-    """The lines of a page but for those of code blocks and tables."""
+def lines_without_code(tree, page):
+    """The lines of a page outside code blocks."""
     fence = None
     for number, line in tree.lines(page):
         mark = re.match(r"\s*(```+|~~~+)", line)
@@ -31,8 +31,13 @@ def prose_lines(tree, page):
                 fence = None
         elif mark:
             fence = mark[1]
-        elif not re.match(r"\s*\|", line):
+        else:
             yield number, line
+
+
+def prose_lines(tree, page):
+    """The lines of a page outside code blocks and tables."""
+    return ((number, line) for number, line in lines_without_code(tree, page) if not re.match(r"\s*\|", line))
 
 
 def columns(tree):
