@@ -63,6 +63,17 @@ void schedule_row_product(PairSums &s, Func out, const PanelParameters &paramete
     schedule_odd(s, 1, lanes);
 }
 
+// The product and the partial sums of a task, which begin at 0; returns how their vectors lie.
+Vectors schedule_row_sums(PairSums &s, Func out, const PanelParameters &parameters, const Target &target) {
+    const int lanes = target.natural_vector_size(s.product.type());
+    require_pair_row_parameters(parameters, lanes);
+    const Vectors v(parameters, lanes);
+    schedule_row_product(s, out, parameters, lanes);
+    in_register_tile(s, s.partial, LoopLevel(s.product, mo), parameters.tile_columns, parameters);
+    start_sums(s, parameters, v);
+    return v;
+}
+
 // The dot products of a group of pairs, one for each accumulator.
 void schedule_dot_products(Bf16DotRowStages &s, Stage sums, const RVar &pair, PairGroup &group,
                            const PanelParameters &parameters, const Vectors &v) {
@@ -156,12 +167,7 @@ void schedule_tasks_by_interleaved_columns(Bf16DotLineStages &s, Func out, const
 }  // namespace
 
 void schedule_form(WidenedRowStages &s, Func out, const PanelParameters &parameters, const Target &target) {
-    const int lanes = target.natural_vector_size(s.product.type());
-    require_pair_row_parameters(parameters, lanes);
-    const Vectors v(parameters, lanes);
-    schedule_row_product(s, out, parameters, lanes);
-    in_register_tile(s, s.partial, LoopLevel(s.product, mo), parameters.tile_columns, parameters);
-    start_sums(s, parameters, v);
+    const Vectors v = schedule_row_sums(s, out, parameters, target);
     auto vectorize = [&](Stage sums, const RVar &pair, Func group) {
         in_registers(s, group, {s.partial, interleaved_vector}, parameters, v.columns).vectorize(s.u).unroll(s.n);
         sums.unroll(pair).unroll(s.m).vectorize(s.u).vectorize(ni);
@@ -173,17 +179,12 @@ void schedule_form(WidenedRowStages &s, Func out, const PanelParameters &paramet
     if (parameters.accumulators > 1)
         vectorize(in_lanes(s, s.partial.update(1), v).reorder(s.u, ni, s.m, s.rest_pair, interleaved_vector, no), s.rest_pair,
                   s.rest_group);
-    s.x_rows.compute_at(s.product, s.product_depth_block).vectorize(s.k, lanes, TailStrategy::RoundUp);
+    s.x_rows.compute_at(s.product, s.product_depth_block).vectorize(s.k, v.lanes, TailStrategy::RoundUp);
     s.x_rows.bound(s.e, 0, 2).bound_storage(s.k, parameters.depth_block / 2).reorder(s.e, s.k).unroll(s.e);
 }
 
 void schedule_form(Bf16DotRowStages &s, Func out, const PanelParameters &parameters, const Target &target) {
-    const int lanes = target.natural_vector_size(s.product.type());
-    require_pair_row_parameters(parameters, lanes);
-    const Vectors v(parameters, lanes);
-    schedule_row_product(s, out, parameters, lanes);
-    in_register_tile(s, s.partial, LoopLevel(s.product, mo), parameters.tile_columns, parameters);
-    start_sums(s, parameters, v);
+    const Vectors v = schedule_row_sums(s, out, parameters, target);
     schedule_groups(s, 0, parameters, v);
 }
 
