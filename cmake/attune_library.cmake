@@ -3,8 +3,8 @@
 # made by custom commands, and CMake wants those in the directory of the target.
 
 # attune_add_sources(group file...): sources of runtime/src that are one object of the archive. A program that calls one
-# function links the objects that it needs, each with what it names: so a group holds what every caller of one of its functions
-# needs, and no function that names another op's kernels. A name in one file is that of its group's others, too.
+# function links the objects that define its symbols, and theirs in turn: so a group holds functions that every caller of one
+# of them needs, and no function that names another op's kernels. A name in one file is that of its group's others, too.
 function(attune_add_sources group)
   list(TRANSFORM ARGN PREPEND runtime/src/ OUTPUT_VARIABLE files)
   list(TRANSFORM files APPEND .cpp)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The attentions of attentions.h as plain C functions, for peers/cells_users.py. Each answers null, or what is wrong until the
-// next call.
+// The attentions of attentions.h as plain C functions, for peers/cells_users.py. Each returns null, or an error
+// message that lives until the next call.
 #include "peers/tensor.h"
 #include "peers_alibi.h"
 #include "peers_causal.h"
