@@ -6,14 +6,14 @@
 namespace attune {
 
 struct AdditiveOptions {
-    // Projections, (h, Dq) and (h, Dk), and their biases (h). Each may be left out: then query or key is taken as projected
-    // already, its width is h, and it has no bias. A decoder projects the keys once (linear()) and calls with the result.
+    // Projection weights, (h, Dq) and (h, Dk), and their biases (h). Each may be left out: query or key is then projected
+    // already, has width h and no bias. A decoder projects the keys once (linear()) and calls with the projected keys.
     ConstView w_query = {}, w_key = {};
     ConstView b_query = {}, b_key = {};
     ConstView w_score = {};  // (h); left out: all ones
-    double b_score = 0;      // moves every score: seen in lse and in raw scores, never in out; in f32 a number that f32 holds
-    // Masks, bias, dropout, lse, weights, variant... of the score above: each as in sdpa.h. Its scale multiplies the sum
-    // over h, default 1. score and score_weight must be left as they are.
+    double b_score = 0;      // added to every score: changes lse and raw scores, never out; in f32 a number that f32 holds
+    // Masks, bias, dropout, lse, weights, variant... of the score above, as in sdpa.h. The scale multiplies the sum over h;
+    // default 1. score and score_weight must be left as they are.
     SdpaOptions attention = {};
 };
 
@@ -22,11 +22,11 @@ struct AdditiveOptions {
 //
 //   query (B, Hq, Sq, Dq)   key (B, Hkv, Sk, Dk)   value (B, Hkv, Sk, Dv)   out (B, Hq, Sq, Dv)
 //
-// or of rank 3 or 2, as in sdpa.h, whose rules of types, strides, heads and errors hold here too. Nothing of size
-// (B, Sq, Sk, h) is stored. A key with a channel (after projection) beyond 22, or NaN, that only a mask, bias or window hides
-// may change the last bits, and where raw scores (WeightsMode::scaled, capped) are asked for, one beyond valid_lens, too.
-// Without projections, in f32, the error of the sum is at most 2e-6 times the sum of |w_score| for any query and key. All may
-// be on a device (f32, without projections).
+// or of rank 3 or 2; types, strides, heads and errors as in sdpa.h. Nothing of size (B, Sq, Sk, h) is stored. A key that only a
+// mask, bias or window hides, and that has a channel (after projection) beyond 22 or NaN, may change the last bits; where raw
+// scores (WeightsMode::scaled, capped) are asked for, so may such a key beyond valid_lens. Without projections, in f32, the
+// error of the sum is at most 2e-6 times the sum of |w_score| for any query and key. All tensors may be on a device (f32,
+// without projections).
 ATTUNE_API Status additive_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                      const View &out, const AdditiveOptions & = {}) noexcept;
 

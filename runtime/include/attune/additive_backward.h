@@ -6,22 +6,22 @@
 
 namespace attune {
 
-// Outputs, the gradients of the loss; each may be left out. What is given is overwritten.
+// Gradients of the loss, outputs: each may be left out, and each that is given is overwritten.
 struct AdditiveGradients {
-    View query = {}, key = {}, value = {};  // each as its tensor: rank, type, extents; any strides with a dense last dimension
+    View query = {}, key = {}, value = {};  // rank, type and extents of the input; any strides with a dense last dimension
     View w_query = {}, w_key = {};          // (h, Dq), (h, Dk): as AdditiveOptions has them, each with a dense last dimension
     View b_query = {}, b_key = {};          // (h)
-    View w_score = {};                      // (h): of a w_score that is given
+    View w_score = {};                      // (h); only where w_score is given
     View bias = {}, alibi_slopes = {}, sinks = {};  // as in SdpaGradients
 };
 
 // Gradients of the loss by the inputs of additive_attention(query, key, value, out, options).
 //
-// Tensors and options are those of the forward, but for its outputs lse and weights, which must not be given; dropout needs the
-// same seed and offset. Everything that sdpa_backward.h says of gradients holds here too. tanh is recomputed: nothing of size
-// (B, Sq, Sk, h) or (Sq, Sk) is stored but a bias gradient of that size. Where query or key is projected, the gradient of its
-// projection is held in scratch, and linear_backward() takes it to the tensor, weight and bias. There is none by b_score, which
-// moves every score alike: out does not depend on it unless there are sinks or softcap.
+// Tensors and options are those of the forward pass, without its outputs lse and weights, which must not be given; dropout
+// needs the same seed and offset. Sums, bits, NaN and errors as in sdpa_backward.h. tanh is recomputed: nothing of size (B, Sq,
+// Sk, h) or (Sq, Sk) is stored but a bias gradient of that size. Where query or key is projected, the gradient of its
+// projection is held in scratch, and linear_backward() takes it to the tensor, weight and bias. b_score has no gradient: it
+// moves every score alike, and out does not depend on it unless there are sinks or softcap.
 ATTUNE_API Status additive_attention_backward(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                               const SdpaForward &, const AdditiveGradients &,
                                               const AdditiveOptions & = {}) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Everything.
+// All headers of the library.
 #pragma once
 #include "attune/additive.h"
 #include "attune/additive_backward.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Conversions of the 16-bit types: exact to float, and rounded once, to the nearest and ties to even, from float or double.
+// Conversions of 16-bit types: exact to float; from float or double rounded once, to nearest with ties to even.
 #pragma once
 #include "attune/tensor.h"
 #include <cstdint>
 
 namespace attune {
 
-// std::bit_cast, which C++17 has not; GCC 11 and clang 9 know the builtin in any version of the language.
+// std::bit_cast, which C++17 lacks; GCC 11 and clang 9 know the builtin in any version of the language.
 template<typename To, typename From> constexpr To bits_as(From x) { return __builtin_bit_cast(To, x); }
 
 constexpr float to_float(bfloat16 x) { return bits_as<float>(static_cast<std::uint32_t>(x.bits) << 16); }
@@ -22,7 +22,7 @@ constexpr float to_float(float16 x) {
     return bits_as<float>(sign | wide << 23 | fraction << 13);
 }
 
-// The bits of x in a format of 16 bits. What is beyond the largest number becomes infinite, NaN stays NaN (and quiet).
+// The bits of x in a 16-bit format. Numbers beyond the largest finite one become infinite, NaN becomes a quiet NaN.
 template<int exponent_bits> constexpr std::uint16_t rounded_to_16_bits(double x) {
     constexpr int fraction_bits = 15 - exponent_bits, shift = 52 - fraction_bits;
     constexpr std::uint64_t infinity = (std::uint64_t{1} << 15) - (std::uint64_t{1} << fraction_bits);
@@ -37,7 +37,7 @@ template<int exponent_bits> constexpr std::uint16_t rounded_to_16_bits(double x)
         const std::uint64_t payload = fraction ? fraction >> shift | std::uint64_t{1} << (fraction_bits - 1) : 0;
         return static_cast<std::uint16_t>(sign | infinity | payload);
     }
-    // Below the smallest normal number the fraction loses bits; a carry out of it rightly raises the exponent.
+    // Below the smallest normal number the fraction loses bits; a carry out of the fraction rightly raises the exponent.
     const int lost = exponent < lowest ? shift + lowest - exponent : shift;
     if (lost > 53) return sign;
     const std::uint64_t kept =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A cache of keys and values that the caller owns, and how it grows.
+// Appending to a cache of keys and values (KV cache) that the caller owns.
 #pragma once
 #include "attune/context.h"
 #include "attune/tensor.h"
@@ -16,14 +16,14 @@ struct KvAppendOptions {
     ConstView new_lens = {};  // int32 (B) in [0, S]: only the first new_lens[b] rows are appended; not given: all
 };
 
-// Copies the rows of key and value behind the cache_lens[b] rows that the caches hold, in place. Nothing else is touched, and
-// cache_lens is not: the caller adds S (or new_lens[b]), at most C, before the next append. Attention of S queries over the
-// result has SdpaOptions::cache_lens = min(cache_lens + S, C) - S.
+// Copies the rows of key and value behind the cache_lens[b] rows that the caches hold, in place. Nothing else is written,
+// cache_lens included: the caller adds S (or new_lens[b]) to cache_lens, up to C, before the next append. Attention of S
+// queries over the result has SdpaOptions::cache_lens = min(cache_lens + S, C) - S.
 //
 //   key (B, Hkv, S, Dk)   value (B, Hkv, S, Dv)   key_cache (B, Hkv, C, Dk)   value_cache (B, Hkv, C, Dv)
 //   cache_lens int32 (B) in [0, C]
 //
-// Any one type of f32, f64, bf16, f16; any strides with a dense last dimension. Inputs must not overlap the caches, nor the
+// All of one type, f32, f64, bf16 or f16; any strides with a dense last dimension. Inputs must not overlap the caches, nor the
 // caches each other.
 ATTUNE_API Status kv_append(Context &, const ConstView &key, const ConstView &value, const ConstView &cache_lens,
                             const View &key_cache, const View &value_cache, const KvAppendOptions & = {}) noexcept;

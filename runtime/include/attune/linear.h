@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products with matrices: linear layers, and batches of plain products.
+// Matrix products: linear layers, and batches of plain products.
 #pragma once
 #include "attune/context.h"
 #include "attune/tensor.h"
@@ -9,44 +9,44 @@
 namespace attune {
 
 struct LinearOptions {
-    std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch. Read in the call alone
+    std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch. Not kept after the call
 };
 
-// out = x weight^T + bias, a linear (dense) layer.
+// out = x weight^T + bias: a linear (dense) layer.
 //
 //   x (..., K)   weight (N, K), or packed   bias (N), or {} for none   out (..., N)
 //
-// All f32, f64, bf16 or f16 (sums in f32 for the last two). x and out have the same rank, 1 to 4, and the same leading extents;
-// any strides with a dense last dimension, so heads are split and merged by strides: out (B, S, N) may be a (B, S, H, D) array.
-// Any extents from 1, and 0 for the leading ones. Bits of a row depend on that row of x and on the type and sizes K and N
-// alone. out must not overlap itself or an input. A weight of rank 3 is one that pack_linear_weight() wrote; the bits are those
-// of the weight that it was given. All may be on a device (f32, bf16, f16, a weight that is not packed).
+// All f32, f64, bf16 or f16 (the last two are summed in f32). x and out have the same rank, 1 to 4, and the same leading
+// extents; any strides with a dense last dimension, so heads are split and merged by strides: out (B, S, N) may be a (B, S, H,
+// D) array. Any extents from 1, and 0 for the leading ones. Bits of a row depend on that row of x, the type, and the sizes K
+// and N alone. out must not overlap itself or an input. A weight of rank 3 is one packed by pack_linear_weight(); the bits are
+// those of the unpacked weight. All tensors may be on a device (f32, bf16, f16, a weight that is not packed).
 ATTUNE_API Status linear(Context &, const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out,
                          const LinearOptions & = {}) noexcept;
 
-// Extents of a weight (N, K) that is packed: (ceil(N / 64), K, 64), and in bf16 (ceil(N / 64), ceil(K / 2), 128).
+// Extents of a packed weight (N, K): (ceil(N / 64), K, 64), and in bf16 (ceil(N / 64), ceil(K / 2), 128).
 constexpr std::array<std::int64_t, 3> packed_weight_extents(DType type, std::int64_t columns, std::int64_t depth) {
     const std::int64_t panel = 64, pair = type == DType::bf16 ? 2 : 1;
     return {columns / panel + (columns % panel != 0), depth / pair + depth % pair, panel * pair};
 }
 
-// A weight in the order in which linear() reads it, for layers that are called often: one row then costs one read of the weight
-// from memory, many rows need no transposition.
+// Packs a weight into panels, the order in which linear() reads it, for layers that are called often: one row then costs one
+// read of the weight from memory, and many rows need no transposition.
 //
 //   weight (N, K)   packed: packed_weight_extents(type, N, K)
 //
-// Element (n, k) goes to (n / 64, k, n % 64), in bf16 to (n / 64, k / 2, n % 64 * 2 + k % 2); the rest is zeros. The order is
-// the same on every CPU, so that packed weights can be kept in files. Both of one type of linear(); weight has any strides with
-// a dense last dimension, packed is dense, best on a cache line (64 bytes). They must not overlap. The order is not for few
-// columns: what they lack to a multiple of 64 costs as much time as columns do.
+// Element (n, k) goes to (n / 64, k, n % 64), in bf16 to (n / 64, k / 2, n % 64 * 2 + k % 2); other elements of packed are
+// zeros. The order is the same on every CPU, so that packed weights can be kept in files. Both have one type of linear();
+// weight has any strides with a dense last dimension; packed is dense, best aligned to a cache line (64 bytes). They must not
+// overlap. Packing is not for few columns: each column short of a multiple of 64 costs as much time as a real one.
 ATTUNE_API Status pack_linear_weight(Context &, const ConstView &weight, const View &packed,
                                      const LinearOptions & = {}) noexcept;
 
-// out(b) = a(b) x(b), a product of matrices for each entry of a batch.
+// out(b) = a(b) x(b): a matrix product for each entry of a batch.
 //
 //   a (B, n, m)   x (B, m, p)   out (B, n, p);   or all of rank 2, or all of rank 4, (B, H, ...)
 //
-// Types, strides, extents and errors as above; m = 0 gives zeros.
+// Types, strides, extents and errors as for linear(); m = 0 gives zeros.
 ATTUNE_API Status batch_dot(Context &, const ConstView &a, const ConstView &x, const View &out,
                             const LinearOptions & = {}) noexcept;
 

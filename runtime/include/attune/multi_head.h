@@ -17,9 +17,9 @@ struct MultiHeadWeights {
 
 struct MultiHeadOptions {
     std::int64_t heads = 1;      // of the query; must divide the rows of weights.query
-    std::int64_t key_heads = 0;  // of key and value (grouped queries); 0: as many as heads
-    // Scale, softcap, masks, bias, dropout, lse (B, heads, Sq), weights (B, heads, Sq, Sk)... each as in sdpa.h for heads
-    // and key_heads; valid_lens hold for every head. variant is that of the attention itself.
+    std::int64_t key_heads = 0;  // of key and value (grouped-query attention); 0: as many as heads
+    // Scale, softcap, masks, bias, dropout, lse (B, heads, Sq), weights (B, heads, Sq, Sk)... as in sdpa.h for heads and
+    // key_heads; valid_lens hold for every head. variant names the attention's variant.
     SdpaOptions attention = {};
 };
 
@@ -27,10 +27,10 @@ struct MultiHeadOptions {
 //
 //   query (B, Sq, Eq)   key (B, Sk, Ek)   value (B, Sk, Ev)   out (B, Sq, Eo)
 //
-// Self-attention is query = key = value; widths may all differ. All f32, f64, bf16 or f16, any strides with a dense last
+// Self-attention is query = key = value; all widths may differ. All f32, f64, bf16 or f16, any strides with a dense last
 // dimension. Heads are split and merged by strides, without copies. Where query, key and value are the same tensor and their
-// weights (and biases) follow each other in memory as one (hidden_q + hidden_k + hidden_v, E) array, one pass over it computes
-// all three. Errors as in sdpa.h and linear.h, with the names used here.
+// weights (and biases) follow each other in memory as one (hidden_q + hidden_k + hidden_v, E) array, one product computes all
+// three projections. Errors as in sdpa.h and linear.h, with the names used here.
 ATTUNE_API Status multi_head_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                        const MultiHeadWeights &, const View &out, const MultiHeadOptions & = {}) noexcept;
 

@@ -6,30 +6,30 @@
 
 namespace attune {
 
-// Outputs, as the members of MultiHeadWeights: that of a bias only where the layer has it.
+// Gradients of the members of MultiHeadWeights, outputs: that of a bias only where the layer has the bias.
 struct MultiHeadWeightGradients {
     View query = {}, key = {}, value = {}, out = {};
     View query_bias = {}, key_bias = {}, value_bias = {}, out_bias = {};
 };
 
-// Outputs, the gradients of a loss; each may be left out. What is given is overwritten.
+// Gradients of the loss, outputs: each may be left out, and each that is given is overwritten.
 struct MultiHeadGradients {
-    // Each as its tensor, and by that argument alone: where query, key and value are the same tensor, its gradient is their
-    // sum.
+    // Shapes of the inputs; each is the gradient by that argument alone: where query, key and value are the same tensor, its
+    // gradient is their sum.
     View query = {}, key = {}, value = {};
     MultiHeadWeightGradients weights = {};
-    SdpaGradients attention = {};  // by options.attention; its query, key and value stay left out
+    SdpaGradients attention = {};  // of options.attention; its query, key and value are left out
 };
 
-// Gradients of the loss by the inputs of multi_head_attention(query, key, value, weights, out, options), from that by out.
+// Gradients of the loss by the inputs of multi_head_attention(query, key, value, weights, out, options), from grad_out.
 //
 //   query (B, Sq, Eq)   key (B, Sk, Ek)   value (B, Sk, Ev)   grad_out (B, Sq, Eo)
 //
-// Tensors, weights and options are those of the forward, but for its outputs lse and attention weights, which must not be
-// given; dropout needs the same seed and offset. Projections and attention are computed again, in scratch of the Context of
-// about eight times the projected query; nothing of size (Sq, Sk) is stored. Queries without keys, and keys that no query sees,
-// have gradients of 0 and no part in those of weights, whatever they hold. options.attention.variant is that of
-// scaled_dot_product_attention_backward. Bits and errors as in sdpa_backward.h and linear_backward.h, with the names used here.
+// Tensors, weights and options are those of the forward pass, without its outputs lse and attention weights, which must not be
+// given; dropout needs the same seed and offset. Projections and attention are recomputed, in scratch of the Context of about
+// eight times the projected query; nothing of size (Sq, Sk) is stored. Queries without keys, and keys that no query sees, have
+// gradients of 0 and no part in those of weights, whatever they hold. options.attention.variant names a variant of
+// sdpa_backward. Bits and errors as in sdpa_backward.h and linear_backward.h, with the names used here.
 ATTUNE_API Status multi_head_attention_backward(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                                 const MultiHeadWeights &, const ConstView &grad_out, const MultiHeadGradients &,
                                                 const MultiHeadOptions & = {}) noexcept;

@@ -5,18 +5,18 @@
 
 namespace attune {
 
-// What the forward gave, and the gradients of a loss by it.
+// Results of the forward pass, and the gradients of a loss by them.
 struct SdpaForward {
-    ConstView out;            // (B, Hq, Sq, Dv), as the forward wrote it
-    ConstView lse;            // (B, Hq, Sq): SdpaOptions::lse of the forward
-    ConstView grad_out;       // as out
-    ConstView grad_lse = {};  // as lse; left out: the loss does not depend on lse
+    ConstView out;            // (B, Hq, Sq, Dv), as the forward pass wrote it
+    ConstView lse;            // (B, Hq, Sq): SdpaOptions::lse of the forward pass
+    ConstView grad_out;       // shape of out
+    ConstView grad_lse = {};  // shape of lse; left out: the loss does not depend on lse
 };
 
-// Outputs, the gradients of the loss; each may be left out. What is given is overwritten.
+// Gradients of the loss, outputs: each may be left out, and each that is given is overwritten.
 struct SdpaGradients {
-    View query = {}, key = {}, value = {};  // each as its tensor: rank, type, extents; any strides with a dense last dimension
-    View bias = {};                         // type and extents of SdpaOptions::bias: summed over what that was broadcast over
+    View query = {}, key = {}, value = {};  // rank, type and extents of the input; any strides with a dense last dimension
+    View bias = {};                         // type and extents of SdpaOptions::bias; summed over broadcast dimensions
     View alibi_slopes = {};                 // f32, extents of SdpaOptions::alibi_slopes; (Hq) for the standard ones
     View sinks = {};                        // f32 (Hq)
     View score_weight = {};                 // of Score::general: (Dq, Dk), type of query
@@ -24,12 +24,12 @@ struct SdpaGradients {
 
 // Gradients of the loss by the inputs of scaled_dot_product_attention(query, key, value, out, options).
 //
-// Tensors and options are those of the forward, but for its outputs lse and weights, which must not be given; dropout needs the
-// same seed and offset. Weights are recomputed from lse: nothing of size (Sq, Sk) is stored but a bias gradient of that size.
-// A query without keys, and a key that no query sees, has gradients of 0, whatever they hold; NaN elsewhere propagates. Sums
-// run in an order that depends on types, sizes of a batch entry and options alone: bits do not depend on threads, on other
-// batch entries (but for gradients that are summed over the batch), nor on which gradients are wanted. 16-bit types are
-// computed in f32. Errors as in sdpa.h.
+// Tensors and options are those of the forward pass, without its outputs lse and weights, which must not be given; dropout
+// needs the same seed and offset. Weights are recomputed from lse (Dao et al., 2022): nothing of size (Sq, Sk) is stored but a
+// bias gradient of that size. A query without keys, and a key that no query sees, has gradients of 0, whatever they hold; NaN
+// elsewhere propagates. The order of sums depends on types, sizes of a batch entry and options alone: bits do not depend on
+// threads, on other batch entries (except in gradients that are summed over the batch), nor on which gradients are wanted.
+// 16-bit types are computed in f32. Errors as in sdpa.h.
 ATTUNE_API Status scaled_dot_product_attention_backward(Context &, const ConstView &query, const ConstView &key,
                                                         const ConstView &value, const SdpaForward &, const SdpaGradients &,
                                                         const SdpaOptions & = {}) noexcept;

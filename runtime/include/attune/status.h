@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a call of Attune answers. The library never throws, aborts or prints. A call that is refused (invalid_argument,
-// unsupported) has written nothing; memory that runs out in the middle of a kernel leaves its outputs half written.
+// Result of a call. The library never throws, aborts or prints. A refused call (invalid_argument, unsupported) has written
+// nothing; memory that runs out in the middle of a kernel leaves its outputs half written.
 #pragma once
 #include <string>
 #include <utility>

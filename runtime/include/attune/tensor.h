@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Views of memory that the caller owns. Extents and strides are outermost first, as in C and NumPy; strides are in
-// elements and may be anything, also 0 or negative, where an operation does not say otherwise. The stride of an extent of one,
-// and all of a view without elements, mean nothing. Kernels index with 32 bits: a view has at most 2^31 - 1 elements, and so
-// far is its last from its first; extent times |stride| is at most 2^31 - 1, too, where an extent is not one. What goes beyond
-// is `unsupported`. (2^31 elements of f32 are 8 GiB, of bf16 and f16 4 GiB.)
+// Views of memory that the caller owns. Extents and strides are outermost first, as in C and NumPy; strides are in elements and
+// may have any value, 0 and negative ones included, where an operation does not say otherwise. The stride of an extent of one,
+// and all strides of a view without elements, are ignored. Kernels index with 32 bits: a view has at most 2^31 - 1 elements,
+// its last element is at most that far from its first, and so is extent times |stride| where an extent is not one. Larger views
+// are `unsupported`. (2^31 elements of f32 are 8 GiB, of bf16 and f16 4 GiB.)
 #pragma once
 #include "attune/detail/api.h"
 #include "attune/detail/memory.h"
@@ -18,7 +18,7 @@ namespace attune {
 enum class DType : std::uint8_t { f32, f64, i32, boolean, bf16, f16 };
 enum class Place : std::uint8_t { host, device };
 
-// An element of 16 bits: 8 bits of exponent and 7 of fraction, as the upper half of a float; IEEE 754 binary16.
+// 16-bit elements. bfloat16: the upper half of a float, 8 bits of exponent and 7 of fraction. float16: IEEE 754 binary16.
 struct bfloat16 {
     std::uint16_t bits;
 };
@@ -28,7 +28,7 @@ struct float16 {
 
 // "f32", "f64", "i32", "bool", "bf16", "f16"
 ATTUNE_API const char *name_of(DType) noexcept;
-// Bytes of an element.
+// Bytes per element.
 ATTUNE_API int size_of(DType) noexcept;
 
 template<typename T>
@@ -60,7 +60,7 @@ public:
         for (std::size_t n = 0; n < std::size(numbers); n++) add(static_cast<std::int64_t>(std::data(numbers)[n]));
     }
 
-    constexpr int rank() const { return rank_; }  // max_rank + 1 for any more
+    constexpr int rank() const { return rank_; }  // max_rank + 1 for any larger rank
     constexpr std::int64_t operator[](int n) const { return numbers_[n]; }
 
 private:
@@ -72,12 +72,12 @@ private:
     int rank_ = 0;
 };
 
-// A view of elements that the caller owns; they must outlive the calls that the view is given to. Data is `const void` for
-// inputs and `void` for outputs. Rank 0 means: not given.
+// A view of elements that the caller owns; they must outlive the calls that read or write them. Data is `const void` for inputs
+// and `void` for outputs. Rank 0 means: not given.
 //
 // Elements are a pointer, an array, or a container with data() and size(), such as std::vector, std::array and std::span. The
-// size of an array or a container is kept: a call whose view reaches beyond it is refused (invalid_argument), with the elements
-// that the view needs and those that there are. Of a pointer nothing is known.
+// size of an array or a container is kept: a call whose view reaches beyond it is refused (invalid_argument), with the number
+// of elements that the view needs and the number that exist. The size behind a pointer is not known.
 template<typename Data> struct BasicView {
     Data *data = nullptr;
     DType dtype = DType::f32;
@@ -85,12 +85,12 @@ template<typename Data> struct BasicView {
     int rank = 0;
     std::int64_t extent[max_rank] = {};
     std::int64_t stride[max_rank] = {};
-    std::int64_t capacity = -1;  // elements from data on; -1: not known, as of a pointer
+    std::int64_t capacity = -1;  // elements from data on; -1: not known, as for a pointer
 
     constexpr BasicView() = default;
 
-    // A dense array, such as view(p, {batch, heads, queries, head_dim}). Of any Elements, so that wrong ones fail by an
-    // assertion here and not in overload resolution, which lists every constructor.
+    // A dense array, such as view(p, {batch, heads, queries, head_dim}). The template takes any Elements, so that wrong ones
+    // fail by an assertion here and not in overload resolution, which lists every constructor.
     template<typename Elements> constexpr BasicView(Elements &&elements, const Dims &extents) {
         take(detail::memory_of(elements));
         set_extents(extents);
@@ -139,7 +139,7 @@ private:
 using View = BasicView<void>;
 using ConstView = BasicView<const void>;
 
-// A view of memory on a device: a View, or of const elements a ConstView.
+// A view of memory on a device: a View, or a ConstView of const elements.
 template<typename Elements>
 using ViewOf =
     BasicView<std::conditional_t<std::is_const_v<typename decltype(detail::memory_of(std::declval<Elements &>()))::Element>,

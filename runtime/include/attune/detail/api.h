@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ATTUNE_API marks the functions and classes that a shared library exports; everything else of it is hidden.
+// ATTUNE_API, the mark of functions and classes that a shared library exports; its other symbols are hidden.
 #pragma once
 #if defined(__GNUC__)
 #define ATTUNE_API __attribute__((visibility("default")))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// std::span for headers of C++17.
+// A replacement of std::span, which C++17 lacks.
 #pragma once
 #include <cstddef>
 #include <type_traits>
@@ -7,13 +7,13 @@
 
 namespace attune::detail {
 
-// Elements that the caller owns, one after another.
+// A view of contiguous elements that the caller owns.
 template<typename T> class ArrayView {
 public:
     constexpr ArrayView() = default;
     constexpr ArrayView(T *data, std::size_t size) : data_(data), size_(size) {}
     template<std::size_t count> constexpr ArrayView(T (&array)[count]) : ArrayView(array, count) {}
-    // A vector, or a std::span.
+    // From a vector or a std::span.
     template<typename Elements,
              typename = std::enable_if_t<std::is_convertible_v<decltype(std::declval<Elements &>().data()), T *>>>
     constexpr ArrayView(Elements &&elements) : ArrayView(elements.data(), elements.size()) {}

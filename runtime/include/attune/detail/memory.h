@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The memory that a view is made of: a pointer, or what has data() and size().
+// The memory of a view: a pointer, or a container with data() and size().
 #pragma once
 #include <cstdint>
 #include <iterator>
@@ -8,7 +8,7 @@
 
 namespace attune::detail {
 
-// The element type of an array, or of what has data().
+// The element type of an array, or of a container with data().
 template<typename Elements> using ElementOf = std::remove_pointer_t<decltype(std::data(std::declval<Elements &>()))>;
 
 template<typename Elements, typename = void> inline constexpr bool has_elements = false;
@@ -19,7 +19,7 @@ inline constexpr bool
 template<typename T> struct Memory {
     using Element = T;
     T *first;
-    std::int64_t size;  // -1: not known
+    std::int64_t size;  // elements; -1: not known
 };
 
 template<typename Elements> constexpr auto memory_of(Elements &elements) {
