@@ -14,7 +14,7 @@
 namespace attune {
 namespace {
 
-// A core makes this many random words in about the time that it takes to wake another.
+// Random words that a core makes in about the time in which another core wakes.
 constexpr std::int64_t words_per_thread = 1 << 14;
 
 Status check(const Dropout &dropout, const View &mask) {
@@ -27,7 +27,7 @@ Status check(const Dropout &dropout, const View &mask) {
     return check_overlaps({}, outputs);
 }
 
-// Where no weight is left to chance: written as bytes.
+// Writes the mask of probability 0 or 1, where no random word is needed.
 void fill(const View &m, bool kept) {
     for (std::int64_t b = 0; b < m.extent[0]; b++)
         for (std::int64_t h = 0; h < m.extent[1]; h++)

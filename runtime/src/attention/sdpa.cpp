@@ -51,7 +51,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
 Status PreparedSdpa::prepare(Context::State &context, const ConstView &query, const ConstView &key, const ConstView &value,
                              const View &out, const SdpaOptions &options) {
     if (Status s = check_score(options); !s.ok()) return s;
-    // q . (W k): the keys are projected, and the rest is a dot product.
+    // q . (W k): a dot product with projected keys.
     if (options.score == Score::general) {
         projected_.emplace(NamedView{"key", key}, NamedView{"score_weight", options.score_weight}, NamedView{});
         if (Status s = projected_->prepare(context); !s.ok()) return s;
@@ -103,7 +103,7 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
                 sdpa_workspace_bytes(state, *choice.variant, problem)};
         if (!choice.of_last) return {};
         plan.variant_of_last_queries = choice.of_last->name;
-        // Blocks of the first are kept while the second asks for its own.
+        // The first variant's blocks are kept in the Context's scratch while the second one allocates its own.
         plan.workspace_bytes += sdpa_workspace_bytes(state, *choice.of_last, last_queries(*choice.variant, problem));
         return {};
     });

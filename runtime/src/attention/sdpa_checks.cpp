@@ -8,7 +8,7 @@
 namespace attune {
 namespace {
 
-// The same memory as rank 4, (B, H, S, D).
+// Checks a tensor; as4 is the same memory as rank 4, (B, H, S, D).
 Status check_tensor(std::string_view name, const ConstView &v, int rank, DType dtype, ConstView &as4) {
     if (v.rank < 2 || v.rank > 4) return invalid(name, "rank must be 2, 3 or 4, got " + text(v.rank));
     if (v.rank != rank) return invalid(name, "rank is " + text(v.rank) + ", that of query is " + text(rank));
@@ -55,7 +55,7 @@ Status check_batch_ints(std::string_view name, const ConstView &v, std::int64_t 
     return check_extent(name, "batch (first extent)", v.extent[0], "query", batch);
 }
 
-// What cache_lens stands for: lengths, and the offset of each entry.
+// Expands cache_lens to lengths and the offset of each batch entry.
 Status check_cache_lens(const SdpaOptions &options, SdpaCall &call) {
     const ConstView &lens = options.cache_lens;
     if (!lens.given()) return {};
@@ -82,7 +82,7 @@ Status check_cache_lens(const SdpaOptions &options, SdpaCall &call) {
     return {};
 }
 
-// The bands of keys that causal, window and offset leave, docs/conventions.md rows 5 and 6.
+// Checks the bands of keys that causal, window and offset leave, docs/conventions.md rows 5 and 6.
 Status check_bands(const SdpaOptions &options, SdpaCall &call) {
     const std::int64_t queries = call.sizes.queries, keys = call.sizes.keys;
     for (const auto &[side, value] : {std::pair("left", options.window.left), std::pair("right", options.window.right)})
@@ -111,12 +111,12 @@ Status check_bands(const SdpaOptions &options, SdpaCall &call) {
 Band band_of(const SdpaOptions &options, std::optional<std::int64_t> given, std::int64_t queries, std::int64_t keys) {
     __int128 off = given ? *given : options.causal == Causal::bottom_right ? keys - queries : 0;
     const __int128 right = right_of_window(options);
-    // Beyond these ends nothing changes, and within them 32 bits suffice.
+    // Bands are clamped to the keys' range: ends beyond it mean the same, and within it 32 bits suffice.
     auto clamp = [&](__int128 x) { return static_cast<std::int32_t>(std::clamp<__int128>(x, -queries, keys)); };
     Band band;
     band.begin = options.window.left < 0 ? clamp(-queries) : clamp(off - options.window.left);
     band.end = right < 0 ? clamp(keys) : clamp(off + right + 1);
-    // Where nothing gives an offset, ALiBi counts from the last key.
+    // Without a given offset, ALiBi counts from the last key.
     if (!given && options.causal == Causal::none) off = keys - queries;
     constexpr __int128 far = most_elements / 2;  // distances beyond it stay within 32 bits
     band.offset = static_cast<std::int32_t>(std::clamp(off, -far, far));
@@ -150,7 +150,7 @@ Status check_problem(const SdpaProblem &p) {
 
 Status check_pairs(std::string_view name, const std::array<std::int64_t, 4> &n, std::string_view kind) {
     __int128 pairs = 1;
-    for (const std::int64_t extent : n) pairs *= extent;  // of what has elements, each is 31 bits at most
+    for (const std::int64_t extent : n) pairs *= extent;  // an extent of a tensor with elements has 31 bits at most
     if (pairs <= most_elements) return {};
     return unsupported(
         name, text(n[0]) + " x " + text(n[1]) + " x " + text(n[2]) + " x " + text(n[3]) +
@@ -165,7 +165,7 @@ Status check_by_query(std::string_view name, const ConstView &v, int rank, const
         return invalid(name, std::string("type must be ") + name_of(sum_type(p.dtype)) + " where query is " + name_of(p.dtype) +
                                  ", got " + name_of(v.dtype));
     if (Status s = check_memory(name, v); !s.ok()) return s;
-    // (B, H, S) is (B, H, S, 1), of which the kernel wants the first three.
+    // (B, H, S) as (B, H, S, 1), whose first three dimensions the kernel takes.
     ConstView with_channel = v;
     with_channel.rank = rank;
     with_channel.extent[rank - 1] = 1, with_channel.stride[rank - 1] = 1;

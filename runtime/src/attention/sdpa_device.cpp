@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention of tensors on a device: checks of what can be known without reading them, choice, and arguments of the kernel.
+// Attention of tensors on a device: checks that need no elements, choice, and arguments of the kernel.
 #include "attention/sdpa_device_call.h"
 #include "dispatch/variant_table.h"
 #include <limits>
@@ -7,7 +7,7 @@
 namespace attune {
 namespace {
 
-// Kernels keep offsets on the device within `far`; an end of a band at `unbounded` is then still beyond all keys.
+// Largest offset that kernels keep on the device, and an end of a band that is beyond all keys at any such offset.
 constexpr std::int64_t far = std::int64_t(1) << 29, unbounded = 2 * far;
 
 std::vector<NamedView> all_views(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
@@ -31,7 +31,7 @@ Status check_device_options(const SdpaOptions &o, DType type) {
 
 namespace {
 
-// int32 (B) or, if by_query, (B, Sq), as (B, Sq). What it holds is not looked at: kernels keep to the keys whatever it is.
+// Checks int32 (B) or, if by_query, (B, Sq); as2 is (B, Sq). The elements are not read: kernels clamp them to the keys.
 Status check_device_ints(std::string_view name, const ConstView &v, const SdpaProblem &p, bool by_query, ConstView &as2) {
     if (!by_query && v.rank != 1) return invalid(name, "rank must be 1 (B), got " + text(v.rank));
     return check_row_ints(name, as_host(v), "query", p.batch, p.queries, as2);
@@ -84,15 +84,15 @@ bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" ||
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
-    // Plain kernels scale differences of scores, by a factor above 0, and take queries to their products as they lie.
+    // Plain kernels scale differences of scores, by a factor above 0, and multiply queries without scaling them first.
     if (v.kind == "plain" && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
 }
 
-// The one that splits the keys, or else not; of this head size, else the smallest of any size; rather one that multiplies
-// matrices; and rather one that knows no more options than the call has.
+// Order of variants that fit: split-KV as `in_splits` asks; the call's head size before the smallest larger one; MMA before
+// SIMT; the kind with the fewest options.
 bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_splits) {
     if (cuts_keys(a) != cuts_keys(b)) return cuts_keys(a) == in_splits;
     if (channels_of(a) != channels_of(b)) return channels_of(a) < channels_of(b);
@@ -136,7 +136,7 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
     const ConstView query = p.queries ? c.query : row_instead(p.query_heads, p.head_dim);
     const ConstView key = p.keys ? c.key : row_instead(p.key_heads, p.head_dim);
     const ConstView value = p.keys ? c.value : row_instead(p.key_heads, p.value_dim);
-    // Buffers that the kernel does not have are not even looked at.
+    // Buffers that the kernel has not are null.
     const bool scored = form.kind == DeviceAttentionForm::Kind::scored,
                additive = form.pair == DeviceAttentionForm::Pair::additive;
     auto only_if = [&](bool wanted, const ConstView &v) -> halide_buffer_t * { return wanted ? call.buffer(v) : nullptr; };
@@ -157,7 +157,7 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
             .has_pair_weight = c.pair_weight.given(),
             .pair_weight = only_if(additive, given_or(c.pair_weight, instead(DType::f32, {p.head_dim}))),
             .pair_bias = static_cast<float>(c.pair_bias),
-            // Kernels that copy rows themselves take where they are.
+            // Addresses for kernels that copy rows with cp.async.
             .query_address = address(query),
             .key_address = address(key),
             .value_address = address(value),
@@ -174,8 +174,8 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
 
 namespace {
 
-// Blocks of as few rows as a call with few queries has would leave most of a GPU idle: then splits of the keys have blocks of
-// their own. Not by the number of heads and batch entries, so that bits do not depend on neighbours in the batch.
+// Few rows share a key head: their blocks would leave most of a GPU idle, so splits of the keys (Flash-Decoding) get blocks of
+// their own. The number of heads and batch entries does not count, so that bits do not depend on neighbours in the batch.
 bool few_rows(const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
     return p.query_heads / p.key_heads * p.queries <= c.device_split_rows_at_most && p.keys >= c.device_split_keys_at_least;
@@ -188,7 +188,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form);
     halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {
-        // Of each row the splits side by side.
+        // The splits of a row are adjacent.
         const std::int64_t split_keys = parameter_of(variant, "split_keys", 1),
                            splits = (std::max<std::int64_t>(p.keys, 1) + split_keys - 1) / split_keys;
         const std::int64_t of_head = p.query_heads / p.key_heads * p.queries * splits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a checked call to the arguments of its kernels.
+// Kernel arguments of a checked call.
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_arguments.h"
 #include "execution/halide_call.h"
@@ -12,7 +12,7 @@
 namespace attune {
 namespace {
 
-// Other keys for each query.
+// Whether the keys differ from query to query.
 bool masks_keys(const SdpaCall &c) {
     const bool user_masks = c.user && c.user->attention->has_mask;
     const bool length_of_each = c.lengths.given() && c.lengths.stride[1] != 0;
@@ -32,9 +32,9 @@ AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
 
 }  // namespace
 
-// In KV blocks that a mask touches, values that may hold NaN or Inf cost time again for each tile of queries; looking at all of
-// them once pays where there are several tiles, or where the KV blocks are packed as pairs. Plain kernels of prefill know which
-// blocks of keys every query of a tile sees, so the end of all keys costs them one block, which is not worth it.
+// Whether values are searched for NaN and Inf before the kernel. In KV blocks that a mask touches, values that may hold either
+// cost time again for each tile of queries; the search pays where there are several tiles, or where the KV blocks are packed as
+// pairs. Plain prefill kernels know which KV blocks are full, so the last, partial block alone does not pay for the search.
 bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (!may_look_at_values(variant, p)) return false;
@@ -42,7 +42,7 @@ bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     return leaves_keys_out(c) || p.keys % variant.kv_block != 0;
 }
 
-// root has no tiles and asks no blocks.
+// Sides of the blocks that a user's mask is evaluated for; root has no tiles and evaluates no blocks.
 BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (variant.schedule == "root") return {p.query_heads, p.queries, p.keys};
@@ -66,8 +66,8 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     ConstView lengths = c.lengths;
     if (!masked || !lengths.given()) lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
 
-    // One block: the bounds of the lengths, two for each query at most, copies of tables, and lse, which the kernel of the
-    // values always writes.
+    // One block of scratch: the bounds of the lengths, two per query at most, copies of tables, and lse, which the kernel of
+    // the values always writes.
     auto rounded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
     const std::int64_t bounds_bytes = rounded(bytes_of_bounds(p));
     const std::int64_t bias_bytes = bytes_of_expansion(c.bias, p.keys), mask_bytes = bytes_of_expansion(c.mask, p.keys);
@@ -76,7 +76,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(bounds_bytes + bias_bytes + mask_bytes + lse_bytes));
     if (!block.data()) return no_memory();
     char *memory = static_cast<char *>(block.data());
-    // In the split form a tile holds rows of any query, so one pair of bounds serves the whole batch entry.
+    // In the split form a tile holds rows of any query: one pair of bounds serves the whole batch entry.
     const std::int64_t tile = is_prefill(variant) || variant.schedule == "rows" ? variant.tile_q : p.queries;
     const LengthBounds bounds = bound_lengths(lengths, p, tile, reinterpret_cast<std::int32_t *>(memory));
     const ConstView bias = dense_along_keys(c.bias, p.keys, memory += bounds_bytes);
@@ -90,7 +90,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     auto per_batch = [&](const std::vector<std::int32_t> &x) {
         return x.size() == 1 ? one(x[0]) : ConstView(x.data(), {p.batch});
     };
-    // What is not given is never read, but has the extents that kernels ask for.
+    // Stand-ins for arguments that are not given: never read, but with the extents that kernels ask for.
     static constexpr double nothing = 0;
     auto table = [&](const ConstView &v, DType type) {
         return v.given() ? v : typed_view(&nothing, type, {p.batch, p.query_heads, p.queries, p.keys}, {0, 0, 0, 1});
@@ -104,7 +104,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);  // 0: may hold anything
     if (!to_weights && looks_at_values(c, variant)) {
         std::vector<float> largest(known.size());
-        // Where every key takes part it is the last one that stands for those beyond it in its KV block.
+        // Where every key takes part, the last key stands for those beyond it in its KV block.
         const ConstView left_out = leaves_keys_out(c) ? c.value : part_of(c.value, 2, p.keys - 1, 1);
         if (Status s = max_magnitude(context, left_out, largest.data()); !s.ok()) return s;
         for (std::size_t b = 0; b < known.size(); b++) known[b] = all_finite(largest[b]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Options that change scores or weights, and the output of weights.
+// Checks of options that change scores or weights, and of the output of weights.
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_call.h"
 #include "tensors/checks.h"
@@ -8,7 +8,7 @@
 namespace attune {
 namespace {
 
-// A tensor that broadcasts to `shape`, (B, Hq, Sq, Sk) or its last `rank` extents, as rank 4: a dimension that broadcasts has
+// Checks a tensor that broadcasts to `shape`, (B, Hq, Sq, Sk) or its last `rank` extents; as4: a dimension that broadcasts has
 // stride 0 and, but for the last one, the full extent.
 Status check_broadcast(std::string_view name, const ConstView &v, DType type, int rank, const std::int64_t (&shape)[4],
                        ConstView &as4) {
@@ -86,7 +86,7 @@ Status check_score_options(const SdpaOptions &options, int rank, SdpaCall &call)
     const std::int64_t shape[4] = {p.batch, p.query_heads, p.queries, p.keys};
     if (!(options.softcap >= 0) || !std::isfinite(options.softcap))
         return invalid("softcap", "must be positive, or 0 for none, got " + text(options.softcap));
-    // Scores are divided by it, as products with its inverse.
+    // The softcap divides scores by a product with its inverse, which must fit, too.
     if (Status s = check_number("softcap", options.softcap, p.dtype); !s.ok()) return s;
     if (options.softcap > 0)
         if (Status s = check_number("softcap", 1 / options.softcap, p.dtype); !s.ok())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a call runs: the kernels of values and weights, a product of the weights instead, or nothing.
+// Kernels that a call runs: those of values and weights, a product of the weights instead, or none.
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"
 #include "kernel_arguments.h"
@@ -14,7 +14,7 @@ namespace {
 
 char *at(const View &v, std::int64_t index) { return static_cast<char *>(v.data) + index * size_of(v.dtype); }
 
-// lse of queries without keys: -inf, or the sink of the head.
+// Writes lse of queries without keys: -inf, or the sink of the head.
 void fill_lse_without_keys(const SdpaCall &call) {
     const View &l = call.lse;
     for (std::int64_t b = 0; b < l.extent[0]; b++)
@@ -29,7 +29,7 @@ void fill_lse_without_keys(const SdpaCall &call) {
             }
 }
 
-// The kernel that takes means over heads; chosen before the first kernel of a call writes.
+// Chooses the kernel that takes means over heads, before the first kernel of a call writes.
 Status choose_head_mean(const Context::State &context, DType dtype, Choice &choice) {
     static constexpr Candidate candidates[] = {{"rows", "", ""}, {"root", "", ""}};
     const VariantNeeds needs{.op = ops::head_mean, .dtype = dtype};
@@ -38,7 +38,7 @@ Status choose_head_mean(const Context::State &context, DType dtype, Choice &choi
 
 // out (B, 1, Sq, Sk): the mean of `all` over its heads.
 Status mean_over_heads(Context::State &context, const Choice &choice, const View &all, const View &out) {
-    // Where the rows of all queries follow each other they are one.
+    // Contiguous rows of all queries are one row.
     const std::int64_t batch = all.extent[0], heads = all.extent[1], queries = all.extent[2], keys = all.extent[3];
     const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
     const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
@@ -50,7 +50,7 @@ Status mean_over_heads(Context::State &context, const Choice &choice, const View
                        worthwhile_threads(read * multiply_adds_of_a_read, context.threads));
 }
 
-// Heads [h * group, (h + 1) * group) as rows of one, where they follow each other in memory.
+// Folds heads [h * group, (h + 1) * group) into rows of one head; false where they are not contiguous.
 template<typename Data> bool fold_group(BasicView<Data> &v, std::int64_t group) {
     if (group > 1 && v.extent[2] > 1 && v.stride[1] != v.extent[2] * v.stride[2]) return false;
     if (v.extent[2] == 1) v.stride[2] = v.stride[1];
@@ -59,14 +59,14 @@ template<typename Data> bool fold_group(BasicView<Data> &v, std::int64_t group) 
     return true;
 }
 
-// Every key below one length for each batch entry takes part.
+// Whether the mask is one length per batch entry.
 bool masked_by_batch(const SdpaCall &c) {
     if (c.mask.given() || c.bias.given() || (c.lengths.given() && c.lengths.stride[1] != 0)) return false;
     return band_is_open(c);
 }
 
-// Whether the values may be computed from the weights, which costs half of computing both on their own: the weights must be
-// what the values are multiplied with, nothing else be wanted of the kernel of the values, and what is masked be left out.
+// Whether values are computed from the weights, which costs half of computing both on their own: the weights must be the
+// probabilities, the caller must want no lse or dropout, and the mask must be one length per batch entry.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
     if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities)
         return false;
@@ -76,7 +76,7 @@ bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View 
     return fold_group(weights, group) && fold_group(out, group);
 }
 
-// The product of the weights and the values, and what finds out whether masked ones are finite.
+// The product of weights and values, and the kernel that looks for Inf and NaN in masked values.
 struct ValuesFromWeights {
     ProductCall product;
     Choice magnitude;
@@ -91,7 +91,7 @@ Status prepare_multiply_weights(const Context::State &context, const SdpaCall &c
 Status multiply_weights(Context &caller, const SdpaCall &call, const VariantRecord &values, const View &weights,
                         const View &out, const ValuesFromWeights &parts) {
     if (Status s = run_product(state_of(caller), parts.product, start_of_call()); !s.ok() || !leaves_keys_out(call)) return s;
-    // A masked value that is Inf or NaN must have no effect, and 0 times it has. Left out, the sums are the same.
+    // A masked value must have no effect, but 0 times Inf or NaN is NaN. Sums without masked keys have the same bits.
     std::vector<float> largest(static_cast<std::size_t>(call.sizes.batch));
     const VariantRecord &magnitude = *parts.magnitude.variant;
     if (Status s = max_magnitude(state_of(caller), magnitude, call.value, largest.data()); !s.ok()) return s;
@@ -116,7 +116,7 @@ Status run_values(Context::State &context, const SdpaCall &call, const Choice &c
     return run_by_key_heads(context, slice_queries(call, first, queries), *choice.of_last);
 }
 
-// With keys, and weights of each head where any are wanted.
+// Runs the kernels of a call with keys, with weights of each head where any are wanted.
 Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
     Context::State &context = state_of(caller);
     View weights, out;
@@ -133,7 +133,7 @@ Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice 
     return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out, *product) : Status();
 }
 
-// Weights of each head go through scratch memory, of so many batch entries at a time that they stay in the cache.
+// Averages weights over heads in scratch memory, for as many batch entries at a time as fit 8 MiB of cache.
 Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice &choice, bool &from_weights) {
     constexpr std::int64_t bytes_together = std::int64_t(8) << 20;
     const SdpaProblem &p = call.sizes;
@@ -160,7 +160,7 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
 Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
     const SdpaProblem &p = call.sizes;
     if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) {
-        if (call.weights.given()) fill_zeros(call.weights);  // averaged over no heads
+        if (call.weights.given()) fill_zeros(call.weights);  // the mean over no heads
         choice.values = {nullptr, "no queries"};
         return {};
     }
@@ -228,7 +228,7 @@ SdpaCall slice_queries(const SdpaCall &call, std::int64_t begin, std::int64_t en
     };
     cut(part.query, 2), cut(part.out, 2), cut(part.lse, 2), cut(part.lengths, 1), cut(part.bias, 2), cut(part.mask, 2);
     part.sizes.queries = end - begin;
-    // Within these ends, as those of every band are.
+    // Clamped to the range of every band.
     auto shift = [&](std::vector<std::int32_t> &all, std::int64_t least, std::int64_t most) {
         for (std::int32_t &x : all) x = static_cast<std::int32_t>(std::clamp(x + begin, least, most));
     };

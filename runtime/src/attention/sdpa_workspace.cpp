@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Upper bounds of the scratch of attention, which plans tell. A test runs every variant under an allocator that refuses more.
+// Upper bounds of the scratch of attention, as plans report it. A test runs every variant under an allocator that refuses more.
 #include "attention/sdpa_call.h"
 #include "tensors/max_magnitude.h"
 
 namespace attune {
 namespace {
 
-// Sizes in elements of the type of sums. Channels of the values with room for those that a schedule rounds them up to.
+// Sizes in elements of the type of sums. The channels of the values include room for a schedule's rounding up.
 struct Sizes {
     static constexpr std::size_t lanes = 16;
     std::size_t dk, dv, tile, kv_block, kv_blocks, heads, key_heads, queries, keys;
@@ -14,7 +14,7 @@ struct Sizes {
 
     Sizes(const VariantRecord &v, const SdpaProblem &p) {
         const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-        constexpr std::int64_t root_kv_block = 128;  // of root: the generator's default
+        constexpr std::int64_t root_kv_block = 128;  // the generator's default
         const bool root = v.schedule == "root";
         dk = size(p.head_dim), dv = size(p.value_dim) + 2 * lanes;
         tile = size(v.tile_q), kv_block = size(root ? root_kv_block : v.kv_block);
@@ -24,12 +24,12 @@ struct Sizes {
     }
 };
 
-// The stages that live at the same time: of one task; and what is not in a task.
+// Elements of the stages that live at the same time: per task, and outside of tasks.
 struct Stages {
     std::size_t of_task = 0, of_call = 0;
 };
 
-// Keys and values of a key head as AMX tiles have them: parts of 16 bits each, two in an element.
+// Elements of the keys and values of a key head packed for AMX tiles: parts of 16 bits each, two per element.
 std::size_t copied_elements_of_key_head(const SdpaProblem &p, const Sizes &s) {
     const auto parts = static_cast<std::size_t>(amx_tile_parts_of(p.dtype));
     return s.kv_blocks * s.kv_block * (s.dk + 2 * Sizes::lanes + s.dv) * parts / 2;
@@ -40,26 +40,26 @@ Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes 
     n.of_task = s.tile * (s.dk + 2 * s.dv + s.kv_blocks * (s.dv + 3) + 4 * s.kv_block + 16);
     if (s.widens) n.of_task += s.kv_block * (s.dk + s.dv);
     if (v.schedule != "amx") return n;
-    // AMX tiles: keys and values of some heads, once for all queries; the parts of queries and weights, and of the values of
-    // a KV block without Inf and NaN.
+    // AMX tiles: packed keys and values of some heads, once for all queries; the parts of queries and weights, and of the
+    // values of a KV block without Inf and NaN.
     const auto parts = static_cast<std::size_t>(amx_tile_parts_of(p.dtype));
     n.of_call = static_cast<std::size_t>(key_heads_together(v, p, threads)) * copied_elements_of_key_head(p, s);
     n.of_task += parts * ((s.tile + Sizes::lanes) * (s.dk + 2 * Sizes::lanes + s.kv_block) + s.kv_block * s.dv);
     return n;
 }
 
-// Rows are the queries of all heads that share a key head.
+// Split-KV: rows are the queries of all heads that share a key head.
 Stages split_stages(const VariantRecord &v, const Sizes &s) {
     Stages n;
     const std::size_t rows = (s.heads * s.queries / s.key_heads + s.tile) * s.key_heads;
     n.of_call = rows * (s.dk + 2 + s.kv_blocks * s.dv);
     n.of_task = s.tile * (4 * s.kv_block + 2 * s.dv + 8) + 2 * s.dv + 2 * s.kv_blocks;
-    // A task of split holds its weighted values before they are packed, with room for every KV block.
+    // A task of `split` holds its weighted values before they are packed, with room for every KV block.
     if (v.schedule == "split") n.of_task += s.tile * (s.kv_blocks * s.dv + s.kv_block * 2) + s.kv_block * (s.dk + s.dv);
     return n;
 }
 
-// Every stage in full.
+// Schedule root stores every stage whole.
 Stages root_stages(const Sizes &s) {
     const std::size_t rows = s.heads * s.queries;
     std::size_t all = rows * (s.dk + 5 * s.kv_blocks * s.kv_block + s.kv_blocks * (2 * s.dv + 8) + 2 * s.dv + 8);
@@ -86,17 +86,17 @@ std::int64_t key_heads_together(const VariantRecord &v, const SdpaProblem &p, in
 
 std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRecord &v, const SdpaProblem &p) {
     if (p.batch * p.query_heads * p.queries == 0 || p.keys == 0) return 0;
-    constexpr std::size_t padding = 256, blocks = 24;  // of a block of memory; blocks of a task
+    constexpr std::size_t padding = 256, blocks = 24;  // bytes per block of scratch; blocks per task
     const Sizes s(v, p);
-    // Where several threads share the work, each loop may wake others, and what a thread held is kept for it.
+    // Each parallel loop of a call may wake other threads, and a thread's scratch is kept for it.
     const int workers = worthwhile_threads_at_most(p, context.threads) == 1 ? 1 : context.threads;
     const auto threads = static_cast<std::size_t>(workers);
     const Stages stages = is_prefill(v)                                     ? prefill_stages(v, p, s, context.threads)
                           : v.schedule == "decode" || v.schedule == "split" ? split_stages(v, s)
                                                                             : root_stages(s);
     std::size_t elements = threads * stages.of_task + stages.of_call + s.heads * s.queries;  // lse
-    // What a score needs of each query or key alone; general: the projected keys (their width taken for that of the keys
-    // too), and what linear() holds, which may be worth more threads.
+    // Terms of a score that depend on the query or key alone; general: the projected keys (whose width stands for that of the
+    // keys, too), and the scratch of linear(), which may use more threads.
     if (p.score != Score::dot_product) elements += s.heads * (s.queries + s.keys);
     if (p.score == Score::general)
         elements += s.key_heads * s.keys * s.dk + static_cast<std::size_t>(context.threads + 1) * (s.dk + 512) * (s.dk + 512);

@@ -56,7 +56,7 @@ Status check_backward(const ConstView &query, const ConstView &key, const ConstV
     if (Status s = check_gradient("gradients.alibi_slopes", g.alibi_slopes, "alibi_slopes", slopes, DType::f32); !s.ok())
         return s;
     if (Status s = check_gradient("gradients.sinks", g.sinks, "sinks", options.sinks, DType::f32); !s.ok()) return s;
-    // Of rank 4, with extents of 1 where options.bias broadcasts; slopes are (B or 1, Hq, 1, 1).
+    // bias: rank 4, with extents of 1 where options.bias broadcasts; slopes: (B or 1, Hq, 1, 1).
     if (g.bias.given()) call.bias = as_rank4(g.bias, query.rank == 3);
     if (g.alibi_slopes.given()) {
         View as4 = g.alibi_slopes;
@@ -83,7 +83,7 @@ std::vector<NamedView> named_backward_inputs(const ConstView &query, const Const
 
 namespace {
 
-// What the caller gave; of Score::general `attended` are the projected keys, and grad_attended is where their gradient goes.
+// Arguments of the caller. With Score::general `attended` are the projected keys, and grad_attended receives their gradient.
 struct Arguments {
     const ConstView &query, &key, &value;
     const SdpaForward &forward;
@@ -125,9 +125,9 @@ Status check_sdpa_backward(const ConstView &query, const ConstView &key, const C
 
 namespace {
 
-// q . (W k) is the dot product of projected keys.
+// Checks score_weight: q . (W k) is a dot product with projected keys.
 Status check_score_weight(const Arguments &a) {
-    if (a.query.rank < 1 || a.query.rank > max_rank) return {};  // refused with the others
+    if (a.query.rank < 1 || a.query.rank > max_rank) return {};  // refused with the other views
     return check_extent("score_weight", "number of rows (first extent)", a.options.score_weight.extent[0], "query",
                         a.query.extent[a.query.rank - 1]);
 }
@@ -199,7 +199,7 @@ Status PreparedSdpaBackward::run(Context &context, CallStart start, std::string_
         if (Status s = of_key_->run(state_of(context)); !s.ok()) return s;
     record_call(state_of(context), choice_.tiles, call_.forward.op.name, start,
                 [&] { return sizes_text(call_.forward.sizes); });
-    if (call_.forward.op.id != OpId::sdpa_backward) return {};  // there are no such shapes
+    if (call_.forward.op.id != OpId::sdpa_backward) return {};  // shape files have no other op
     record_shape(state_of(context), start, [&] {
         ShapeLine line = shape_line(call_.forward.op.name, call_.forward);
         line.exact = line.exact && is_benchmarked_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of the buffers that the score reads: bias and slopes. Each element is a sum over all pairs that read it, in one
+// Gradients of bias and slopes, the buffers that the score reads: each element is a sum over all pairs that read it, in a fixed
 // order.
 #include "attention_backward/sdpa_backward_call.h"
 #include "execution/halide_call.h"
@@ -17,7 +17,7 @@ struct Capture {
     const VariantRecord *sum;
 };
 
-// Part of one (entry, head) of a gradient: some tiles of queries where they are kept apart, else some of keys.
+// A part of one (entry, head) of a gradient: tiles of queries where the gradient has an element per query, else of keys.
 struct CaptureTask {
     std::int64_t entry, head;  // of the gradient
     std::int64_t first_tile, tiles;
@@ -28,7 +28,7 @@ struct Captures {
     const VariantRecord &kernel, &sum;
     Capture capture;
     bool keeps_queries, sums_keys;
-    // The kernel adds up in the gradient itself, where that has an element for each of its sums, of the type of sums.
+    // Whether the kernel adds to the gradient itself, which then has an element for each sum, in the type of sums.
     bool in_place;
 
     Captures(const BackwardShared &s, const BackwardChoice &choice, const Capture &c)
@@ -94,7 +94,7 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
         std::memset(block.data(), 0, static_cast<std::size_t>(bytes));
     }
 
-    // Of some keys at a time only the queries that may see them are looked at.
+    // For some keys at a time, the kernel visits only the queries that may see them.
     const std::int64_t own_tiles = keeps_queries ? tiles.query_tiles : tiles.key_tiles;
     const std::int64_t at_a_time =
         keeps_queries ? own_tiles : std::min(own_tiles, tiles_of_a_part(shared.call.forward, kernel));
@@ -132,7 +132,7 @@ Status Captures::run(Context::State &context, const CaptureTask &t) const {
 }  // namespace
 
 Status run_captures(Context::State &context, const BackwardShared &shared, const BackwardChoice &choice, int threads) {
-    // Numbers of steps: the order of the generator's (generators/programs/sdpa_backward_generator.cpp).
+    // Numbers of steps, in the order of generators/programs/sdpa_backward_generator.cpp.
     for (const Capture &capture : {Capture{shared.call.bias, 1, choice.bias_sum.variant},
                                    Capture{shared.call.alibi_slopes, 2, choice.slope_sum.variant}}) {
         if (!capture.gradient.given() || (capture.step == 1 && choice.bias_with_tiles)) continue;

@@ -21,7 +21,7 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
     DeviceCall call(variant);
     const DeviceAttentionForm form = form_on_device(c.forward, variant);
     const DeviceAttentionArguments inputs = attention_inputs(call, c.forward, bands, form);
-    // Without queries or keys a kernel writes a row that nobody asked for.
+    // Without queries or keys a kernel writes a row of scratch.
     const std::int64_t queries = std::max<std::int64_t>(p.queries, 1), keys = std::max<std::int64_t>(p.keys, 1);
     const ConstView &memory = p.queries ? c.forward.query : c.forward.value;
     auto row = [&](const ConstView &v) {
@@ -40,7 +40,7 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
                                        .lse = call.buffer(p.queries ? c.lse : of_rows),
                                        .has_grad_lse = c.grad_lse.given(),
                                        .grad_lse = call.buffer(p.queries ? given_or(c.grad_lse, of_rows) : of_rows),
-                                       // As of query, key and value, where rows are that kernels copy themselves.
+                                       // For kernels that copy rows with cp.async.
                                        .grad_out_address =
                                            static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(grad_out)),
                                        .row_lse = call.scratch_buffer({p.batch, p.query_heads, queries}),

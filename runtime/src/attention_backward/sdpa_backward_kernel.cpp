@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a checked call of the gradients to tasks, and to the arguments of their kernels.
+// Tasks of a checked call of the gradients, and the arguments of their kernels.
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_arguments.h"
 #include "attention_backward/sdpa_backward_call.h"
@@ -13,7 +13,7 @@
 namespace attune {
 namespace {
 
-// (B, H, S, D) as (heads, S, D) or (B, Hkv, S, D) as (S, D) of one entry; a view of rank 3 likewise.
+// Slices along the first dimension: (B, H, S, D) to (heads, S, D), (B, Hkv, S, D) to (S, D); rank 3 likewise.
 template<typename Data> BasicView<Data> drop_first(BasicView<Data> v, std::int64_t index) {
     BasicView<Data> w = part_of(v, 0, index, 1);
     for (int n = 1; n < v.rank; n++) w.extent[n - 1] = w.extent[n], w.stride[n - 1] = w.stride[n];
@@ -27,8 +27,8 @@ template<typename Data> BasicView<Data> key_head_of(const BasicView<Data> &v, co
     return drop_first(drop_first(v, t.entry), t.key_head);
 }
 
-// Memory for the gradient of key or value where only another is wanted; and for that of the weights of additive scores, for
-// each tile of keys: (B, Hkv, tiles, h).
+// Scratch for the gradient of key or value where only another gradient is wanted; and for that of the weights of additive
+// scores, for each tile of keys: (B, Hkv, tiles, h).
 struct TileOutputs {
     View unwanted_key, unwanted_value, weight;
 };
@@ -128,7 +128,7 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
     const SdpaProblem &p = s.call.forward.sizes;
     const std::int64_t group = p.query_heads / p.key_heads;
     static constexpr double nothing = 0;
-    // Some rows of an output, none of what the task does not give.
+    // Some rows of an output; no rows of an output that the task does not compute.
     auto rows_of = [](View v, int n, std::int64_t tile, std::int64_t first, std::int64_t count, bool wanted) {
         if (!wanted) return part_of(v, n, 0, 0);
         return part_of(v, n, first * tile, std::min(count * tile, v.extent[n] - first * tile));
@@ -155,10 +155,10 @@ Status run_task(Context::State &context, const BackwardShared &s, const VariantR
     return run_tiles_of(context, s, variant, t, arguments);
 }
 
-// Whether the captures of a user's attention are as large as every task reads, before the first one writes: one may be too
-// small for the last heads alone. Kernels check their buffers before they compute, in the order of their names (a map of
-// Halide's), and those of captures, capture_..., come before row_lse, which is empty here: a kernel that refuses it has found
-// no fault in them.
+// Refuses captures of a user's attention that are smaller than some task reads, before the first task writes: a capture may be
+// too small for the last heads alone. Kernels check their buffers before they compute, in the order of their names (Halide
+// keeps them in a map), and captures, capture_..., come before row_lse, which is empty here: a kernel that refuses row_lse has
+// accepted the captures.
 Status check_captures_of_tasks(Context::State &context, const BackwardShared &s, const VariantRecord &variant,
                                const TileOutputs &own, std::span<const TileTask> tasks) {
     for (TileTask t : tasks) {
@@ -222,7 +222,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     const bool pairs = rows != 0 && p.keys != 0;
     if (!pairs) choice.tiles = {nullptr, "no pairs of a query and a key"};
 
-    // One block: lse and delta of each query, the bounds of the lengths, copies of tables, unwanted gradients, a row of zeros.
+    // One block: lse and delta of each query, bounds of the lengths, copies of tables, unwanted gradients, a row of zeros.
     std::int64_t bytes = 0;
     auto reserve = [&](std::int64_t size) {
         const std::int64_t at = bytes;
@@ -270,7 +270,7 @@ Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &c
     }
     if (rows > 0)
         if (Status s = run_rows(context, call, out, grad_out, *choice.rows.variant, row_terms); !s.ok()) return s;
-    // Last, since kernels of a user's attention refuse captures that are too small.
+    // The sinks come last, since kernels of a user's attention may refuse captures that are too small.
     const auto finish = [&] {
         return call.sinks.given() ? run_sinks(context, call, *choice.sinks.variant, row_terms) : Status();
     };

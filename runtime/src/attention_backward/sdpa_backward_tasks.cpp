@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// How the gradients of a call are cut into tasks, and which tiles a task may leave out.
+// Tasks of the gradients of a call, and the tiles that a task may leave out.
 #include "attention_backward/sdpa_backward_call.h"
 #include <algorithm>
 
 namespace attune {
 namespace {
 
-// Query i of a batch entry sees keys [i + begin, i + end) at most.
+// A band: query i of a batch entry sees at most keys [i + begin, i + end).
 struct Ends {
     std::int64_t begin, end;
 };
@@ -17,7 +17,7 @@ Ends ends_of(const SdpaCall &c, std::int64_t entry) {
     return {of_entry(c.band_begin), of_entry(c.band_end)};
 }
 
-// The tiles of `side` that hold [begin, end) of [0, extent): one of them where that is empty, as kernels ask for some.
+// Tiles of `side` elements that hold [begin, end) of [0, extent): one tile where that range is empty, as kernels need one.
 TileRange tiles_that_hold(std::int64_t begin, std::int64_t end, std::int64_t extent, std::int64_t side) {
     begin = std::clamp<std::int64_t>(begin, 0, extent - 1);
     end = std::clamp(end, begin + 1, extent);
@@ -41,7 +41,7 @@ TileRange queries_that_see(const SdpaCall &c, const VariantRecord &v, std::int64
 }
 
 std::int64_t tiles_of_a_part(const SdpaCall &c, const VariantRecord &v) {
-    constexpr std::int64_t tiles = 16;  // what a part reads beside its own tiles, a window's width, is some of these
+    constexpr std::int64_t tiles = 16;  // enough that a part reads few keys or queries beside its own tiles
     std::int64_t widest = 0;
     for (std::size_t n = 0; n < std::max(c.band_begin.size(), c.band_end.size()); n++) {
         const auto [begin, end] = ends_of(c, static_cast<std::int64_t>(n));
@@ -53,13 +53,12 @@ std::int64_t tiles_of_a_part(const SdpaCall &c, const VariantRecord &v) {
     return few_keys && few_queries ? tiles : std::max(ceil_div(p.queries, v.tile_q), ceil_div(p.keys, v.kv_block));
 }
 
-// One pass over all tiles of a key head gives all gradients by 5 products a tile, but is a single task. Tasks that give the
-// gradient of some queries, or of some keys, are as many as wanted, but together take 7. Bits are the same. Of additive scores
-// nearly all time goes into tanh: twice a pair and channel, or four times.
+// Tasks of a call. One pass over all tiles of a key head gives all gradients with 5 products a tile, but is a single task.
+// Tasks for the gradient of some queries, or of some keys, can be as many as wanted, but together take 7 products. Bits are the
+// same. Additive scores spend nearly all time in tanh: twice a pair and channel in one pass, four times in two.
 //
-// A task of one side leaves out the tiles of the other that a band hides, whose rows would be laid out for nothing. One pass
-// looks at every tile, seen or not; where a window leaves a quarter of them or fewer, that takes longer than the two products
-// do.
+// A task of one side skips the tiles of the other side that a band hides, whose rows would be packed for nothing. One pass
+// visits every tile, seen or not; where a window leaves a quarter of the tiles or fewer, it takes longer than the 7 products.
 std::vector<TileTask> tasks_of(const BackwardCall &call, const BackwardChoice &choice, int threads) {
     const VariantRecord &variant = *choice.tiles.variant;
     const SdpaProblem &p = call.forward.sizes;

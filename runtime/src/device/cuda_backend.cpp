@@ -10,7 +10,7 @@
 namespace attune {
 namespace {
 
-// What is asked of the driver here; Halide's runtime finds its own.
+// The functions of the CUDA driver that this file calls; Halide's runtime finds its own.
 struct Driver {
     int (*init)(unsigned) = nullptr;
     int (*device_count)(int *) = nullptr;
@@ -46,7 +46,7 @@ const Driver &driver() {
     return opened.get(0, [] { return Driver(); });
 }
 
-// The call that this thread makes; kernels are queued by the thread of the call.
+// Context and stream of the call in this thread; kernels are queued by the thread of the call.
 struct Current {
     void *context, *stream;
 };
@@ -57,8 +57,8 @@ halide_cuda_release_context_t other_release;
 halide_cuda_get_stream_t other_stream;
 halide_get_library_symbol_t other_symbol;
 
-// A function of Halide's runtime may take as much shared memory as a GPU of any compute capability from 8.0 on gives a block.
-// Without being asked the driver gives 48 KB, and Halide does not ask.
+// Wraps cuModuleGetFunction so that a kernel may take 99 KB of shared memory, which each GPU of compute capability 8.0 and
+// later gives a block. The driver's default is 48 KB, and Halide does not ask for more.
 int (*get_function)(void **function, void *module, const char *name) = nullptr;
 int get_function_of_any_size(void **function, void *module, const char *name) {
     constexpr int most_shared_memory = 8, bytes = 99 * 1024;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -91,14 +91,14 @@ void install_hooks() {
         other_release = halide_set_cuda_release_context(on_release);
         other_stream = halide_set_cuda_get_stream(on_stream);
         other_symbol = halide_set_custom_get_library_symbol(on_symbol);
-        // Where a kernel is PTX, Halide has the driver compile it for 64 registers unless this says otherwise.
+        // The register limit of kernels in PTX, which Halide sets to 64 unless this variable says otherwise.
         setenv("HL_CUDA_JIT_MAX_REGISTERS", "255", 0);
     });
 }
 
 const std::string &missing() { return driver().missing; }
 
-// To where the next begins, as the driver's own do.
+// Bytes rounded up to the driver's alignment, 256 bytes, where the next block begins.
 constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 Status run(Context::State &context, DeviceCall &call) {
@@ -130,7 +130,7 @@ Status run(Context::State &context, DeviceCall &call) {
                             : Status(StatusCode::internal, "a pointer to the device is refused");
     for (halide_buffer_t *b : call.buffers) halide_cuda_detach_device_ptr(nullptr, b);
     current = nullptr;
-    // In the order of the stream: when the kernel is done.
+    // Released in stream order: when the kernel is done.
     if (scratch) driver().release(scratch, here.stream);
     return status;
 }

@@ -5,7 +5,7 @@ namespace attune {
 
 halide_buffer_t *DeviceCall::add(HalideBuffer &added) {
     halide_buffer_t *b = added.get();
-    // Kernels for devices take bf16 as its bits.
+    // Kernels for devices read bf16 as 16-bit unsigned integers.
     if (b->type.code == halide_type_bfloat) b->type.code = halide_type_uint;
     buffers.push_back(b);
     return b;

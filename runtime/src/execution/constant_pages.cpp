@@ -8,7 +8,7 @@
 namespace attune {
 namespace {
 
-// Of a larger program constants are a small part, and reading all of it takes long.
+// Largest segment that is touched: in a larger program constants are a small part, and touching all pages takes long.
 constexpr std::size_t most_bytes = 64 << 20;
 
 bool holds(const dl_phdr_info &object, const ElfW(Phdr) & segment, std::uintptr_t address) {
@@ -21,7 +21,7 @@ bool holds(const dl_phdr_info &object, const ElfW(Phdr) & segment, std::uintptr_
         (void)*reinterpret_cast<const volatile char *>(at);
 }
 
-// Constants lie in segments that are neither written nor executed; linkers that have none such keep them beside the code.
+// Touches the segments of constants, neither writable nor executable; some linkers keep constants beside the code.
 int touch_constants_of_this(dl_phdr_info *object, std::size_t, void *) {
     const auto within = reinterpret_cast<std::uintptr_t>(&touch);
     bool ours = false, apart = false;

@@ -38,7 +38,7 @@ Status Context::read(const ContextOptions &options) {
     s.threads = threads;
     s.device = options.device;
     if (const char *name = std::getenv("ATTUNE_FORCE_VARIANT"); name && *name) {
-        // A name that no op knows would otherwise be obeyed by none, silently.
+        // A name that no op knows would otherwise be ignored by all, silently.
         s.forced_variant = find_variant(name);
         if (!s.forced_variant && !is_of_unlinked_op(name))
             return {StatusCode::invalid_argument, "ATTUNE_FORCE_VARIANT: there is no variant " + std::string(name)};
@@ -56,7 +56,7 @@ Status Context::read(const ContextOptions &options) {
     return {};
 }
 
-// What a Context says that has been moved; in a few words where there is no memory for more.
+// Status of a Context that has been moved from; in few words where there is no memory for more.
 static Status moved_from() noexcept {
     try {
         return {StatusCode::invalid_argument, "context: it has been moved from, and holds nothing"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a Context holds.
+// The state of a Context.
 #pragma once
 #include "attune/context.h"
 #include "attune/detail/registration.h"
@@ -19,7 +19,7 @@ struct Context::State {
     bool verbose = false;                 // ATTUNE_VERBOSE
     std::unique_ptr<ShapeRecord> shapes;  // ATTUNE_RECORD_SHAPES; none without it
     std::string last_variant;
-    std::string_view last_name;  // the same, in the list of variants
+    std::string_view last_name;  // the same name, in the list of variants
     void ran(std::string_view name) {
         last_variant = name;  // allocates nothing for a name that it has held
         last_name = name;
@@ -29,7 +29,7 @@ struct Context::State {
     std::optional<Scratch> scratch;  // none only if the Context's status is not ok
 };
 
-// Of a Context whose status is ok.
+// The state of a Context whose status is ok.
 inline Context::State &state_of(const Context &context) noexcept { return *context.state_; }
 
 }  // namespace attune

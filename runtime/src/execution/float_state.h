@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The floating-point state that the library computes in, whatever the caller's thread has set.
+// The default floating-point state during a call, whatever the caller's thread has set.
 #pragma once
 #include <cstdint>
 
 namespace attune {
 
-// While it lives its thread has the state that the ABI begins a program with: rounding to nearest, subnormal numbers kept, no
-// exception traps. Then the caller's state comes back, its exception flags as they were: a call raises none and clears none.
+// Scope in which its thread has the ABI's initial floating-point state: rounding to nearest, subnormal numbers kept, no
+// exception traps. At its end the caller's state is restored, exception flags included: a call raises none and clears none.
 // Results must not depend on fesetround(), feenableexcept(), or the flush-to-zero that a library compiled with -ffast-math
-// sets. MXCSR is the state of SSE and AVX; the x87 unit is that of long double. Where the caller's state is the default one
-// this costs two reads of it, and a write of MXCSR where the call has raised a flag.
+// sets. MXCSR is the state of SSE and AVX; the x87 unit computes long double. Where the caller's state is the default one, the
+// cost is two reads of MXCSR, and a write where the call has raised a flag.
 class DefaultFloatState {
 public:
     DefaultFloatState() noexcept {

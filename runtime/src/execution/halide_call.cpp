@@ -18,8 +18,8 @@ struct Call {
     std::string error;  // the first message
 };
 
-// The call that this thread works for. Halide passes our user_context everywhere; it is ours if it is this call's, and
-// worker threads are marked as they take up its tasks.
+// The call that this thread works for. Halide passes our user_context to every handler; a handler acts only where it is this
+// call's. Worker threads are marked as they begin its tasks.
 thread_local const void *current_call = nullptr;
 
 class Mark {
@@ -47,7 +47,7 @@ void on_error(void *user_context, const char *message) {
     if (!call.error.empty()) return;
     try {
         call.error = message;
-    } catch (const std::bad_alloc &) {}  // kernels pass no exceptions on; the code of the error says the same
+    } catch (const std::bad_alloc &) {}  // kernels must not be unwound; the error code says the same
 }
 
 void *on_malloc(void *user_context, std::size_t bytes) {
@@ -60,8 +60,8 @@ void on_free(void *user_context, void *block) {
     call_of(user_context).context.scratch->release(block);
 }
 
-// Tasks are cut in parts of neighbours, which share what they read: a worker takes those of its own part in turn, then what is
-// left of the others. A thread comes back to the part that it had in the call before, and so to what is in its core's caches.
+// A range of neighbouring tasks, which share operands. A worker takes the tasks of its own part in turn, then tasks left in
+// other parts. A thread returns to its part of the call before, whose operands are in its core's caches.
 struct alignas(64) Part {  // a cache line of its own
     std::atomic<int> next{0};
     int end = 0;
@@ -110,7 +110,7 @@ int on_do_par_for(void *user_context, halide_task_t task, int min, int size, std
     return tasks.error;
 }
 
-// The same for tasks of the library. They begin in order, so the first one that fails always runs.
+// Tasks of the library, run by workers like Halide's. They begin in order, so the first one that fails always runs.
 struct LibraryTasks {
     const Task &task;
     const std::int64_t count;
@@ -140,14 +140,14 @@ void work_for_library(const Call &call, int worker, LibraryTasks &tasks) {
     }
 }
 
-// Sets a handler and keeps the one that was there. In a child that was forked in the middle of it call_once() begins again,
-// and some are ours already.
+// Sets a handler and keeps the one before. In a child forked during installation, call_once() begins again, and some handlers
+// are ours already.
 template<typename Handler> void install(Handler (*set)(Handler), Handler handler, Handler &other) {
     if (const Handler before = set(handler); before != handler) other = before;
 }
 
 void install_handlers() {
-    // Constants make calls quicker and are needed by none, so nobody waits for the thread that maps them.
+    // Mapped constants make calls faster but no call needs them, so no other thread waits for the thread that maps them.
     static std::atomic<bool> mapped{false};
     if (!mapped.load(std::memory_order_relaxed) && !mapped.exchange(true)) map_constants();
     static std::once_flag once;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A call of a kernel: its arguments in Halide's order, and Halide's process-wide handlers for errors, threads and memory,
-// which act for our calls only and pass every other on to the handler that was there before.
+// Calls of kernels: arguments in Halide's order, and Halide's process-wide handlers for errors, threads and memory. They act
+// for our calls only and pass every other call on to the handler before them.
 #pragma once
 #include "attune/tensor.h"
 #include "execution/argument_list.h"
@@ -12,11 +12,11 @@
 
 namespace attune {
 
-// A halide_buffer_t of a view: the reversal to innermost first happens here and nowhere else.
+// A halide_buffer_t of a view; the only place where dimensions are reversed to innermost first.
 class HalideBuffer {
 public:
     explicit HalideBuffer(const ConstView &);
-    // The same memory seen with one more, innermost dimension of stride 0.
+    // The same memory with one more, innermost dimension of stride 0.
     HalideBuffer(const ConstView &, std::int64_t innermost_extent);
     HalideBuffer(const HalideBuffer &) = delete;
     halide_buffer_t *get() { return &buffer_; }
@@ -28,10 +28,10 @@ private:
 };
 
 using Kernel = int (*)(void **);
-// Runs kernel(args) with at most `threads` threads; args[0] is set here. What Halide's codes mean becomes a Status.
+// Runs kernel(args) with at most `threads` threads; sets args[0]. Halide's error codes become a Status.
 Status call_kernel(Context::State &, Kernel, void **args, int threads);
 
-// The same of a struct of kernel_arguments.h; `form` says which of its members the kernel has, where kernels differ in that.
+// Runs a kernel with a struct of kernel_arguments.h; `form` says which of its members the kernel has, where kernels differ.
 template<typename Arguments>
 requires requires(const Arguments &arguments, ArgumentList &list) { arguments.append_to(list); }
 Status call_kernel(Context::State &context, Kernel kernel, const Arguments &arguments, int threads) {
@@ -47,9 +47,9 @@ Status call_kernel(Context::State &context, Kernel kernel, const Arguments &argu
     return call_kernel(context, kernel, list.data(), threads);
 }
 
-// Runs task(n, worker) for every n in [0, count), begun in that order by `threads` workers at most; `worker` is the number of
-// the one that runs it, from 0. A kernel that a task calls has the task's thread alone. Answers what the first task that failed
-// answered, however many threads there are; later ones may then not have run.
+// Runs task(n, worker) for every n in [0, count), begun in that order by at most `threads` workers, numbered from 0. A kernel
+// that a task calls has the task's thread alone. Returns the status of the first task that failed, for any number of threads;
+// later tasks may then not have run.
 using Task = std::function<Status(std::int64_t n, int worker)>;
 Status run_tasks(Context::State &, std::int64_t count, int threads, const Task &);
 

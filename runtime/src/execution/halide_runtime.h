@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// HalideRuntime.h, of the library's own copy of that runtime: its functions are called attune_... in objects
-// (lowering/halide_patches/private_runtime.h), so that a program's other copy is another.
+// HalideRuntime.h for the library's own copy of Halide's runtime, whose functions are called attune_... in objects
+// (lowering/halide_patches/private_runtime.h), so that it is apart from any other copy in the program.
 //
-// Before any other header of Halide's runtime: a name that a header has used already, in an inline function, is not changed any
-// more.
+// Include before any other header of Halide's runtime: a name that an inline function has used already is not renamed any more.
 #pragma once
 
-// One that is missing here is undefined where it is linked.
+// A function missing from this list is undefined at link time.
 #pragma redefine_extname halide_set_error_handler attune_set_error_handler
 #pragma redefine_extname halide_set_custom_do_par_for attune_set_custom_do_par_for
 #pragma redefine_extname halide_set_custom_malloc attune_set_custom_malloc

@@ -14,7 +14,7 @@
 namespace attune {
 namespace {
 
-// Empty if there is no such file.
+// Contents of a file; empty if there is no such file.
 std::string contents_of(const std::string &path) {
     std::string all;
     const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -42,14 +42,14 @@ bool has(const std::vector<std::string_view> &all, std::string_view one) {
     return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-// Positive, or 0 for anything else, such as "max" and "-1".
+// A positive number, or 0 for any other text, such as "max" and "-1".
 double number_at(std::string_view text) {
     long long n = 0;
     std::from_chars(text.data(), text.data() + text.size(), n);
     return n > 0 ? static_cast<double>(n) : 0;
 }
 
-// Of one group; 0: none, or there are no such files.
+// CPU quota of one group; 0: none, or there are no such files.
 double quota_of(const std::string &group, bool version_2) {
     if (version_2) {
         const std::string text = contents_of(group + "/cpu.max");
@@ -73,7 +73,7 @@ std::string_view group_path(std::string_view cgroup_file, bool version_2) {
     return {};
 }
 
-// Spaces of paths are "\040" in mountinfo.
+// The path with the octal escapes of mountinfo replaced: a space is "\040".
 std::string unescaped(std::string_view path) {
     std::string plain;
     for (std::size_t n = 0; n < path.size(); n++) {
@@ -87,7 +87,7 @@ std::string unescaped(std::string_view path) {
     return plain;
 }
 
-// Where groups of the CPU are mounted: "<id> <parent> <device> <root> <mount point> <options> ... - <type> <source> <options>".
+// A mount of CPU control groups: "<id> <parent> <device> <root> <mount point> <options> ... - <type> <source> <options>".
 struct Mount {
     bool version_2;
     std::string root, point;
@@ -106,9 +106,9 @@ std::vector<Mount> cpu_mounts(std::string_view mountinfo) {
     return mounts;
 }
 
-// The path below the mount point. A container may mount its own group alone, which then is the root of the mount.
+// The group's path below the mount point. A container may mount its own group alone, which is then the root of the mount.
 std::string path_below(const Mount &mount, std::string_view path) {
-    if (path.find("/..") != path.npos) return {};  // outside of what this process sees
+    if (path.find("/..") != path.npos) return {};  // outside of the process's cgroup namespace
     if (mount.root != "/") {
         if (!path.starts_with(mount.root)) return {};
         path.remove_prefix(mount.root.size());
@@ -155,7 +155,7 @@ DefaultThreads default_threads(int processors, double quota) noexcept {
 
 DefaultThreads default_threads() {
     const DefaultFloatState of_this_call;
-    // Of the quota the files are read once: a mountinfo can be long.
+    // The quota's files are read once: a mountinfo can be long.
     static std::atomic<double> quota{-1};
     if (quota < 0) quota = cpu_quota("");
     return default_threads(usable_cores(), quota);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Values that all calls of the process share: made when they are first wanted, without a lock, and never destroyed.
+// Values shared by all calls of the process: made when first wanted, without a lock, and never destroyed.
 #pragma once
 #include <atomic>
 
 namespace attune {
 
-// The latest of a row of generations of an immutable value. No lock, because a child that is forked while another thread holds
-// one finds it locked for ever. Never destroyed, because calls may come while exit() destroys static objects, and after it;
-// earlier generations stay for calls that still read them, linked so that leak checkers find them. Constant-initialised.
+// The latest generation of an immutable value. It has no lock, because a child forked while another thread holds a lock finds
+// it locked for ever. It is never destroyed, because calls may come while exit() destroys static objects, and later; earlier
+// generations stay for calls that still read them, linked so that leak checkers find them. Constant-initialised.
 template<typename T> class Published {
 public:
     constexpr Published() = default;
     Published(const Published &) = delete;
 
-    // The value of this generation or of a later one, by make() where there is none yet; threads that come at the same time may
-    // each make one, and all but one of these are dropped. What make() throws is passed on, and the next call tries again.
+    // The value of this generation or of a later one, made by make() where there is none yet. Threads that come at the same
+    // time may each make a value, of which one is kept. An exception of make() is passed on, and the next call tries again.
     template<typename Make> const T &get(int generation, const Make &make) {
         const Node *latest = latest_.load(std::memory_order_acquire);
         if (latest && latest->generation >= generation) return latest->value;

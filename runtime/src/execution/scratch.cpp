@@ -6,7 +6,7 @@
 namespace attune {
 namespace {
 
-constexpr std::size_t alignment = 128;   // what Halide's own malloc gives, and room for the header
+constexpr std::size_t alignment = 128;   // that of Halide's own malloc; room for the header
 constexpr std::size_t most_blocks = 64;  // kept per shard
 
 void *default_allocate(void *, std::size_t bytes, std::size_t align) {
@@ -62,7 +62,7 @@ template<typename F> auto Scratch::with_free_blocks(const F &f) noexcept {
 }
 
 Scratch::Block *Scratch::FreeBlocks::take(std::size_t wanted) noexcept {
-    // The smallest that fits, but none that is mostly waste.
+    // Best fit, but no block that is more than twice as large.
     auto best = blocks.end();
     for (auto it = blocks.begin(); it != blocks.end(); ++it)
         if ((*it)->bytes >= wanted && (*it)->bytes / 2 <= wanted && (best == blocks.end() || (*it)->bytes < (*best)->bytes))
@@ -75,7 +75,7 @@ Scratch::Block *Scratch::FreeBlocks::take(std::size_t wanted) noexcept {
 }
 
 void Scratch::put(FreeBlocks &free, Block *block) noexcept {
-    if (free.blocks.capacity() == 0) return give_back(block);  // of a shard whose blocks are borrowed
+    if (free.blocks.capacity() == 0) return give_back(block);  // the shard's blocks are borrowed
     free.blocks.push_back(block);
     free.bytes += block->bytes;
     while (free.bytes > limit_ || free.blocks.size() > most_blocks) {

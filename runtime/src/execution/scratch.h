@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory behind Halide's malloc. A kernel asks for the same few blocks in every task; given back to the C library each time,
-// the top of the heap would go back to the system and its pages would fault in again, which costs more than the kernel.
+// Memory behind Halide's malloc, kept between calls. A kernel asks for the same few blocks in every task; freed each time, the
+// top of the heap would go back to the system and its pages would fault in again, which costs more than the kernel.
 #pragma once
 #include "attune/context.h"
 #include <cstddef>
@@ -15,35 +15,35 @@ public:
     ~Scratch();
     Scratch(const Scratch &) = delete;
 
-    // Aligned to 128 bytes; null if the allocator has none, not even after it got back what is kept for later. From any thread.
+    // Aligned to 128 bytes; null if the allocator has no memory even after all kept blocks went back to it. From any thread.
     void *allocate(std::size_t bytes) noexcept;
     void release(void *) noexcept;
 
     class Borrowed;
 
-    // Of the blocks that nobody has borrowed.
+    // Bytes of the kept blocks that no thread has borrowed.
     std::size_t kept_bytes() noexcept;
-    // Those and what this thread has borrowed; false if there are none.
+    // Gives these blocks, and those that this thread has borrowed, back to the allocator; false if there are none.
     bool give_back() noexcept;
 
 private:
     struct Block {
-        std::size_t bytes;  // all of it, this header included
+        std::size_t bytes;  // of the block, this header included
     };
-    // In the order of release.
+    // Free blocks, in the order of release.
     struct FreeBlocks {
         std::vector<Block *> blocks;
         std::size_t bytes = 0;
         Block *take(std::size_t bytes) noexcept;
     };
-    // There are as many shards as threads, so a lock is rarely waited for.
+    // A part of the free blocks. There are as many shards as threads, so that threads rarely wait for a lock.
     struct Shard {
         std::mutex mutex;
         FreeBlocks free;
-        bool borrowed = false;  // without blocks or room for them then
+        bool borrowed = false;  // and then without blocks or room for any
     };
 
-    // What this thread takes free blocks from and puts them into: f(FreeBlocks &).
+    // Calls f(FreeBlocks &) with the free blocks of this thread.
     template<typename F> auto with_free_blocks(const F &f) noexcept;
     std::size_t own_shard() const noexcept;
     void put(FreeBlocks &, Block *) noexcept;
@@ -54,8 +54,8 @@ private:
     std::vector<Shard> shards_;
 };
 
-// While it lives its thread has the blocks of a shard to itself: a kernel asks for some in every task, and to lock each time
-// would be a twentieth of a short task. One within another of the same scratch does nothing.
+// Scope in which its thread owns the blocks of a shard: a kernel asks for blocks in every task, and a lock each time would take
+// a twentieth of a short task. A scope within another of the same scratch does nothing.
 class Scratch::Borrowed {
 public:
     explicit Borrowed(Scratch &) noexcept;
@@ -67,11 +67,11 @@ private:
     static thread_local Borrowed *innermost;
     Scratch &scratch_;
     Borrowed *const before_;
-    Shard *shard_ = nullptr;  // null: this thread has borrowed one already
+    Shard *shard_ = nullptr;  // null: this thread has borrowed a shard already
     FreeBlocks free_;
 };
 
-// A block of the scratch for the length of a call.
+// A block of scratch for the length of a call.
 class ScratchBlock {
 public:
     ScratchBlock(Scratch &scratch, std::size_t bytes) : scratch_(scratch), data_(scratch.allocate(bytes)) {}

@@ -12,10 +12,10 @@
 namespace attune {
 namespace {
 
-// Of waiting awake. Kernels of one call, calls of one layer follow each other within it; waking takes 30 to 60 microseconds.
+// Time of busy waiting. Kernels of a call and calls of a layer follow each other within it; waking a thread takes 30 to 60 us.
 constexpr std::chrono::microseconds awake{100};
 
-// Until done(), or the time is over; whether done(). Gives its core away to whoever else wants it.
+// Busy-waits for done() during `awake` at most, and returns done(). Yields its core to any other thread.
 template<typename Done> bool wait_awake(const Done &done) {
     const auto end = std::chrono::steady_clock::now() + awake;
     do {
@@ -28,8 +28,8 @@ template<typename Done> bool wait_awake(const Done &done) {
     return done();
 }
 
-// Threads that are begun meanwhile leave signals to those of the program, but for the ones that an instruction of their own
-// raises: of these, blocked, the kernel would end the process without asking the program's handler.
+// Scope in which threads are created that leave signals to those of the program, except signals raised by an instruction of
+// their own: if these were blocked, the kernel would end the process without calling the program's handler.
 class WithoutSignals {
 public:
     WithoutSignals() {
@@ -48,8 +48,7 @@ std::atomic<ThreadTeam *> team_of_this_process{nullptr}, team_of_parent{nullptr}
 
 }  // namespace
 
-// A child that was forked has none of the threads, and whatever was locked stays so: it makes a team of its own when it wants
-// one.
+// After fork() a child has none of the threads, and locks stay as they were: it drops the team, and makes its own when wanted.
 void ThreadTeam::forget_in_child() noexcept {
     ThreadTeam *const of_parent = team_of_this_process.exchange(nullptr);
     if (!of_parent) return;
@@ -57,9 +56,9 @@ void ThreadTeam::forget_in_child() noexcept {
     team_of_parent = of_parent;
 }
 
-// Sees forks from the time when the library is loaded. It is destroyed where the library is unloaded, and then no thread may
-// run its code; and by exit(), but then calls may be in flight, of detached threads or in destructors: helpers that work go
-// on, and end with the process.
+// Hooks on fork, from the time when the library is loaded, and on unloading. The destructor runs when the library is unloaded,
+// and then no thread may run its code; and in exit(), when calls of detached threads or destructors may be in flight: helpers
+// at work go on, and end with the process.
 struct ThreadTeam::ProcessEvents {
     inline static bool forks_are_seen = false;
     ProcessEvents() { forks_are_seen = pthread_atfork(nullptr, nullptr, forget_in_child) == 0; }
@@ -75,7 +74,7 @@ ThreadTeam *ThreadTeam::of_this_process() noexcept {
     if (!ProcessEvents::forks_are_seen) return nullptr;
     auto *const made = new (std::nothrow) ThreadTeam;
     if (!made || team_of_this_process.compare_exchange_strong(team, made)) return made;
-    delete made;  // of threads that come here at the same time one is the first
+    delete made;  // another thread was first
     return team;
 }
 
@@ -86,7 +85,7 @@ void ThreadTeam::end_idle_helpers() {
     wake_.notify_all();
     for (Helper &h : helpers_) {
         if (h.works || !h.thread.joinable()) continue;
-        lock.unlock();  // no helper is begun any more
+        lock.unlock();  // no helper is created any more
         h.thread.join();
         lock.lock();
     }
@@ -98,7 +97,7 @@ bool ThreadTeam::worth_helpers(double multiply_adds) noexcept {
 }
 
 bool ThreadTeam::worth_waking(double multiply_adds) noexcept {
-    // To wake a thread takes its caller some ten microseconds; a core computes this much in about as long.
+    // Multiply-adds that a core computes in about the ten microseconds that its caller takes to wake a thread.
     constexpr double least_work_to_wake = 1e6;
     if (multiply_adds >= least_work_to_wake || looking_ > 0) return true;
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -110,7 +109,7 @@ bool ThreadTeam::worth_waking(double multiply_adds) noexcept {
 void ThreadTeam::begin_helpers() {
     const auto begun = [this] { return static_cast<int>(helpers_.size()); };
     const int wanted = std::min(seats_, most_helpers_);
-    if (wanted <= begun()) return;  // before the system is asked for cores, in every call
+    if (wanted <= begun()) return;  // so that not every call asks the system for cores
     const int helpers = std::min(wanted, usable_cores() - 1);
     if (helpers <= begun()) return;
     const WithoutSignals signals_are_the_programs;
@@ -165,7 +164,7 @@ void ThreadTeam::run(Job &job) {
 }
 
 void ThreadTeam::help(std::size_t number) {
-    const DefaultFloatState of_this_thread;  // a thread begins with the state of the one that made it
+    const DefaultFloatState of_this_thread;  // a thread inherits its creator's state
     std::unique_lock lock(mutex_);
     while (!ended_) {
         if (!jobs_.empty()) {
@@ -178,7 +177,7 @@ void ThreadTeam::help(std::size_t number) {
             job.work(job.argument, seat);
             lock.lock();
             helpers_[number].works = false;
-            if (--job.helpers == 0) helped_.notify_all();  // from here on the job may be gone
+            if (--job.helpers == 0) helped_.notify_all();  // after this the job may be destroyed
             continue;
         }
         const auto posted = [this, seen = posted_.load()] { return posted_ != seen; };

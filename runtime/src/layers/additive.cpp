@@ -13,8 +13,8 @@ namespace attune {
 namespace {
 
 constexpr const Op &per_pair = ops::additive, &separable = ops::additive_separable;
-// Beyond it the product of exponentials of a query and a key leaves the range of a float
-// (generators/attention/equations/scores.h).
+// Largest |q| and |k| of the separable form: beyond it the product of exponentials of a query and a key leaves the range of a
+// float (generators/attention/equations/scores.h).
 constexpr float separable_limit = 22;
 
 }  // namespace
@@ -34,7 +34,7 @@ Status check_w_score(const ConstView &w, const SdpaProblem &p) {
     return check_extent("w_score", "extent", w.extent[0], "query after projection", p.head_dim);
 }
 
-// Query and key, once projected, have one width.
+// Checks that query and key, once projected, have one width.
 Status check_additive_widths(const AdditiveOptions &options, const ConstView &query, const ConstView &key) {
     const bool of_query = options.w_query.given(), of_key = options.w_key.given();
     if (!of_query && !of_key) return {};  // as in sdpa.h
@@ -74,11 +74,11 @@ std::vector<NamedView> additive_inputs(const ConstView &query, const ConstView &
 
 namespace {
 
-// Raw scores are of all keys, also of those that no query sees.
+// Raw scores are written for all keys, also for those that no query sees.
 bool writes_raw_scores(const SdpaCall &call) { return call.weights.given() && call.weights_mode < WeightsMode::masked; }
 
-// The largest magnitude of the keys of each batch entry. Where it is beyond the limit, that of the keys that some length lets
-// take part, unless the scores of all are an output.
+// Largest magnitude of the keys of each batch entry. Where it is beyond the limit, the magnitude of the keys within some
+// length, unless the scores of all keys are an output.
 Status magnitude_of_keys(Context::State &context, const SdpaCall &call, float *per_batch) {
     if (Status s = max_magnitude(context, call.key, per_batch); !s.ok()) return s;
     const ConstView &lens = call.lengths;
@@ -94,7 +94,7 @@ Status magnitude_of_keys(Context::State &context, const SdpaCall &call, float *p
     return {};
 }
 
-// Whether all of a batch entry is within separable_limit, for each.
+// Finds for each batch entry whether it is within separable_limit.
 Status find_separable(Context::State &context, const SdpaCall &call, std::vector<bool> &within) {
     const auto batch = static_cast<std::size_t>(call.sizes.batch);
     std::vector<float> query(batch), key(batch);
@@ -104,8 +104,8 @@ Status find_separable(Context::State &context, const SdpaCall &call, std::vector
     return {};
 }
 
-// The kernels of both forms of the score, as far as batch entries take them: chosen before any of them runs. The same for every
-// batch entry, whose number sizes of a choice do not count.
+// Kernels of both forms of the score, as far as batch entries need them: chosen before any of them runs. One choice serves
+// every batch entry, since it does not depend on their number.
 struct FormChoices {
     AttentionChoice of_pairs, of_separable;
 };
@@ -114,8 +114,8 @@ Status choose(const Context::State &context, SdpaCall call, const Op &op, std::s
     return choose_attention(context, call, variant, choice);
 }
 
-// Batch entries `within` the range are computed with separate exponentials, the others pair by pair: so a result never depends
-// on other batch entries.
+// Chooses the separable form for batch entries `within` the range and the form per pair for others, so that a result never
+// depends on other batch entries.
 Status choose_by_range(const Context::State &context, const SdpaCall &call, std::string_view variant, bool forced,
                        const std::vector<bool> &within, FormChoices &choices) {
     bool any = false, all = true;
@@ -184,8 +184,8 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
         if (Status s = check_w_score(options.w_score, call.sizes); !s.ok()) return s;
     const AdditiveWeight weight(options, call);
 
-    // Which of the two forms of the score: of the variant that is asked for, else separate exponentials where several
-    // queries share those of a key.
+    // The form of the score: that of the forced variant, else the separable one where several queries share the exponentials of
+    // a key.
     std::string_view variant = options.attention.variant;
     if (variant.empty() && state.forced_variant) variant = state.forced_variant->name;
     const VariantRecord *named = find_variant(variant);

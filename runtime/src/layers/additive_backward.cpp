@@ -8,7 +8,7 @@
 namespace attune {
 namespace {
 
-// Those that stand beside the ones of attention.
+// Checks the gradients that attention has not.
 Status check_own_gradients(const ConstView &query, const ConstView &key, const AdditiveGradients &g, const AdditiveOptions &o) {
     struct Gradient {
         std::string_view name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What forward and backward of additive attention share: checks of their own options, and the arguments of the score.
+// Common parts of additive attention, forward and backward: checks of its own options, and the arguments of the score.
 #pragma once
 #include "attention/sdpa_call.h"
 #include "attune/additive.h"
@@ -9,11 +9,11 @@ namespace attune {
 
 Status check_additive_options(const AdditiveOptions &, DType of_query);
 Status check_w_score(const ConstView &, const SdpaProblem &);
-// Query and key, once projected, have one width.
+// Checks that query and key, once projected, have one width.
 Status check_additive_widths(const AdditiveOptions &, const ConstView &query, const ConstView &key);
 std::vector<NamedView> additive_inputs(const ConstView &query, const ConstView &key, const AdditiveOptions &);
 
-// Sets scale, bias and weight of a call; holds the ones that stand for a weight that is left out.
+// Sets scale, bias and weight of a call; holds the ones that replace a weight that is left out.
 class AdditiveWeight {
 public:
     AdditiveWeight(const AdditiveOptions &, SdpaCall &);

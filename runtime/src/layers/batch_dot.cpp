@@ -6,7 +6,7 @@
 namespace attune {
 namespace {
 
-// The middle extent of a product of matrices may be 0, unlike the last of any other view.
+// Checks a matrix product's operand. Its inner extent may be 0, unlike the last extent of any other view.
 Status check_matrices(std::string_view name, const ConstView &v, const ConstView &a) {
     if (Status s = check_real(name, v); !s.ok()) return s;
     if (Status s = check_same_type(name, v.dtype, "a", a.dtype); !s.ok()) return s;

@@ -11,13 +11,13 @@ namespace {
 
 Status run_on_device(Context::State &context, const Product &p, const LinearOptions &options, CallStart start) {
     Choice choice = {nullptr, "no rows"};
-    constexpr std::int64_t entries_at_most = 65535;  // of the last dimension of a grid
+    constexpr std::int64_t entries_at_most = 65535;  // blocks in the last dimension of a CUDA grid
     const std::int64_t entries = p.out.extent[0] * p.out.extent[1];
     if (entries > entries_at_most)
         return unsupported("x", text(entries) + " entries whose rows do not follow each other, more than " +
                                     text(entries_at_most) + " on a device");
     if (entries * p.out.extent[2] != 0) {
-        // All sum in the same order, so the choice may depend on anything: the largest tile of which the rows fill half.
+        // The largest tile that the rows fill by half. All variants sum in the same order: the choice may depend on any size.
         const auto tile = [](const VariantRecord &v) { return parameter_of(v, "tile_rows", 1); };
         const auto filled = [&](const VariantRecord &v) { return tile(v) <= 2 * p.out.extent[2]; };
         const auto better = [&](const VariantRecord &a, const VariantRecord &b) {
@@ -68,7 +68,7 @@ Status check_linear(const ConstView &x, const ConstView &weight, const ConstView
     const std::array<NamedView, 1> outputs{{{"out", out}}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
     p = {packed ? ops::linear_packed : ops::linear, as_rank4(x, false), weight, bias, as_rank4(out, false), columns, depth};
-    join_rows(p.x, p.out);  // no row knows of another, and a register tile may hold rows of several entries
+    join_rows(p.x, p.out);  // a register tile may hold rows of several entries
     return {};
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const Op &weight_op = ops::transposed_dot, &x_op = ops::batch_dot;
 
-// All but what two arguments have to agree in.
+// Checks each view alone; check_extents_agree() compares them.
 Status check_views(const ConstView &x, const ConstView &weight, const ConstView &grad_out, const LinearGradients &g) {
     if (grad_out.rank < 1 || grad_out.rank > max_rank)
         return invalid("grad_out", "rank must be from 1 to 4, got " + text(grad_out.rank));
@@ -56,7 +56,7 @@ Status check_extents_agree(const ConstView &x, const ConstView &weight, const Co
         if (view.given() && view.extent[0] != call.columns)
             return invalid(name, "first extent is " + text(view.extent[0]) + ", the last extent of grad_out is " +
                                      text(call.columns));
-    // The first of these that is there says what K is.
+    // K is the width of the first view that is given.
     std::string_view of;
     for (const auto &[name, view] : {NamedView{"x", x}, NamedView{"weight", weight}, NamedView{"gradients.x", g.x},
                                      NamedView{"gradients.weight", g.weight}}) {
@@ -69,7 +69,7 @@ Status check_extents_agree(const ConstView &x, const ConstView &weight, const Co
     return check_overlaps(inputs, outputs);
 }
 
-// All rows of a view of rank 4 as one matrix (1, 1, M, width): the same memory, or where that cannot be, a copy.
+// All rows of a view of rank 4 as one matrix (1, 1, M, width): the same memory, or a copy where strides do not allow that.
 class Matrix {
 public:
     Status prepare(Context::State &context, const ConstView &v) {
@@ -98,7 +98,7 @@ private:
     std::optional<ScratchBlock> memory_;
 };
 
-// A row of ones, a single one in memory for each of `count` rows.
+// A row of ones with stride 0: one element in memory stands for `count` of them.
 ConstView ones(DType type, std::int64_t count) {
     static constexpr float f32 = 1;
     static constexpr double f64 = 1;
@@ -113,8 +113,8 @@ ConstView ones(DType type, std::int64_t count) {
     return v;
 }
 
-// Which kernel computes a^T x for `rows` columns of a and `columns` of x. All classes sum in the same order, so the choice may
-// depend on anything.
+// Chooses the kernel of a^T x for `rows` columns of a and `columns` of x. All classes sum in the same order, so the choice may
+// depend on any size.
 Status choose_transposed_dot(DType type, std::int64_t rows, std::int64_t columns, const Forced &forced, Choice &choice) {
     constexpr std::int64_t tile_bytes = 256, tile_rows = 64;
     const std::int64_t tile_columns = tile_bytes / size_of(sum_type(type));
@@ -125,7 +125,7 @@ Status choose_transposed_dot(DType type, std::int64_t rows, std::int64_t columns
     return choose_variant({.op = weight_op, .dtype = type}, candidates, forced, choice);
 }
 
-// out = a^T x, of matrices of rank 4.
+// out = a^T x, for matrices of rank 4.
 Status transposed_dot(Context::State &context, const ConstView &a, const ConstView &x, const View &out, Choice &choice) {
     const std::int64_t rows = a.extent[3], columns = x.extent[3], depth = a.extent[2];
     if (depth == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// linear, attention and linear again; what lies between them is scratch of the Context, whose strides split and merge heads.
+// Multi-head attention: linear, attention and linear, on scratch of the Context, whose strides split and merge heads.
 #include "attune/multi_head.h"
 #include "dispatch/op_call.h"
 #include "dispatch/shape_record.h"
@@ -56,7 +56,7 @@ Status PreparedProjections::prepare(const Context::State &context, const MultiHe
     count_ = l.packed ? 1 : 3;
     if (l.packed) {
         ConstView weight = w.query, bias = w.query_bias;
-        weight.extent[0] = p.packed.extent[2], weight.capacity = -1;  // all three, of which each was checked
+        weight.extent[0] = p.packed.extent[2], weight.capacity = -1;  // all three, each checked before
         if (bias.given()) bias.extent[0] = p.packed.extent[2], bias.capacity = -1;
         return prepare_linear(context, l.query, weight, bias, p.packed, {}, products_[0]);
     }
@@ -79,7 +79,7 @@ Status prepare_attention(Context::State &context, const MultiHeadLayer &l, const
 
 namespace {
 
-// Its attention and products have lines of their own, with all of their options.
+// The recorded line of the layer; its attention and products have lines of their own, with all of their options.
 ShapeLine layer_line(const MultiHeadLayer &l, const SdpaOptions &o) {
     const std::int64_t width = l.heads * l.head_dim;
     ShapeLine line{.op = "multi_head",
@@ -123,7 +123,7 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
     if (Status s = prepare_linear(state, p.heads_out, l.weights.out, l.weights.out_bias, out, {}, to_out); !s.ok()) return s;
     if (Status s = projections.run(state); !s.ok()) return s;
     if (Status s = attention.run(context, start_of_call()); !s.ok()) return s;
-    const std::string_view variant = state.last_name;  // that of the attention is what a caller asks for
+    const std::string_view variant = state.last_name;  // last_variant() is that of the attention
     if (Status s = run_product(state, to_out, start_of_call()); !s.ok()) return s;
     state.ran(variant);
     record_shape(state, start, [&] { return layer_line(l, o); });

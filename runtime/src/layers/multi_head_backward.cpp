@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The layer again, then the gradients of its attention and of its linear maps; what lies between them is scratch of the
-// Context.
+// Gradients of multi-head attention: the forward pass is recomputed, then the gradients of its attention and of its linear maps
+// are computed, on scratch of the Context.
 #include "attune/multi_head_backward.h"
 #include "attention/sdpa_call.h"
 #include "attune/linear_backward.h"
@@ -11,7 +11,7 @@
 namespace attune {
 namespace {
 
-// One of the three maps into the attention: its tensors, what is wanted of it, and the gradient by its result.
+// One of the three maps into the attention: its tensors, its wanted gradients, and the gradient by its result.
 struct Map {
     std::string_view name, weight_name, bias_name;
     const ConstView &x, &weight, &bias;
@@ -75,7 +75,7 @@ Status check(const MultiHeadLayer &l, const ConstView &grad_out, const MultiHead
     return check_layer_overlaps(l, o, more_inputs, outputs);
 }
 
-// All in scratch: the forward, and the gradients of what it holds.
+// Tensors in scratch: those of the forward pass, and their gradients.
 struct Places {
     Projections forward;
     View grad_query, grad_key, grad_value, grad_heads_out;
@@ -107,7 +107,7 @@ Status prepare_gradients(Context::State &context, const MultiHeadLayer &l, const
     return {s.code(), "gradients.attention." + s.message().substr(prefix.size())};
 }
 
-// Every part, checked and its kernels chosen, in the order in which they run.
+// All parts of a call, checked and with their kernels chosen, in the order in which they run.
 struct Parts {
     PreparedProjections projections;
     PreparedSdpa attention;
@@ -157,7 +157,7 @@ Status run(Context &context, MultiHeadLayer &l, const ConstView &grad_out, const
     if (Status s = parts.attention.run(context, start_of_call()); !s.ok()) return s;
     if (Status s = run_linear_backward(state, parts.of_heads_out, start_of_call()); !s.ok()) return s;
     if (Status s = parts.gradients.run(context, start_of_call()); !s.ok()) return s;
-    const std::string_view variant = state.last_name;  // that of the attention is what a caller asks for
+    const std::string_view variant = state.last_name;  // last_variant() is that of the attention
     if (Status s = run_linear_backward(state, parts.of_out, start_of_call()); !s.ok()) return s;
     for (std::size_t n = 0; n < maps.size(); n++)
         if (maps[n].wanted())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A checked call of the multi-head layer, and its projections in scratch; what the layer and its gradients share.
+// A checked call of the multi-head layer, and its projections in scratch; common to the layer and its gradients.
 #pragma once
 #include "attention/prepared_sdpa.h"
 #include "attune/multi_head.h"
@@ -16,30 +16,30 @@ struct MultiHeadLayer {
     bool packed = false;  // one product gives the projections of query, key and value
 };
 
-// Inputs, weights and heads; fills in the rest of the layer.
+// Checks inputs, weights and heads; fills in the rest of the layer.
 Status check_layer(const MultiHeadOptions &, MultiHeadLayer &);
-// out, or a gradient by it: (B, Sq, Eo).
+// Checks out, or the gradient by it: (B, Sq, Eo).
 Status check_layer_out(std::string_view name, const ConstView &, const MultiHeadLayer &);
-// The attention itself sees scratch and its options only, so what meets the outputs is checked here. A view that is not as it
-// must be is left to the attention, which refuses it.
+// Checks that outputs overlap no input: the attention itself is given scratch and its options only. A view with other faults is
+// left to the attention, which refuses it.
 Status check_layer_overlaps(const MultiHeadLayer &, const SdpaOptions &, std::span<const NamedView> more_inputs,
                             std::span<const NamedView> outputs);
 
-// (B, S, heads * D) seen as (B, heads, S, D).
+// View of (B, S, heads * D) as (B, heads, S, D).
 View split_heads(const View &, std::int64_t heads);
 
-// Of a row of `width` elements in scratch. A line longer than it is: rows a power of two apart would meet in few sets of the
-// caches.
+// Stride of rows of `width` elements in scratch: a cache line longer than a row, since rows a power of two apart would meet in
+// few cache sets.
 inline std::int64_t scratch_row_stride(std::int64_t width, DType type) {
     return width + std::max<std::int64_t>(16, 64 / size_of(type));
 }
-// (B, S, width) in scratch in the first line of `data` from byte `bytes` on, which is moved behind it; null data: only that.
+// A view (B, S, width) in the first line of `data` from byte `bytes` on, which moves behind it; null data: only that.
 View take_sequence(void *data, std::int64_t &bytes, DType, std::int64_t batch, std::int64_t count, std::int64_t width);
 
-// The places of the projections in scratch, and of what the attention makes of them: (B, S, hidden).
+// Projections in scratch, and the attention's result: (B, S, hidden).
 struct Projections {
     View query, key, value, heads_out;
-    View packed;  // query, key and value in one, where they are
+    View packed;  // query, key and value in one array, where one product gives them
 };
 Projections take_projections(const MultiHeadLayer &, void *data, std::int64_t &bytes);
 class PreparedProjections {
@@ -51,7 +51,7 @@ private:
     std::array<ProductCall, 3> products_;
     std::size_t count_ = 0;
 };
-// From projections to heads_out.
+// Prepares the attention from the projections to heads_out.
 Status prepare_attention(Context::State &, const MultiHeadLayer &, const Projections &, const SdpaOptions &, PreparedSdpa &);
 
 }  // namespace attune

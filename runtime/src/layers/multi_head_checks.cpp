@@ -48,7 +48,7 @@ Status check_heads(const MultiHeadOptions &options, MultiHeadLayer &l) {
         return invalid(name, text(rows) + " rows are not divisible by " + text(l.key_heads) + " key heads");
     };
     l.head_dim = query_rows / l.heads, l.value_dim = value_rows / l.key_heads;
-    if (options.attention.score == Score::general) {  // its weight may take queries and keys of different sizes
+    if (options.attention.score == Score::general) {  // score_weight may join queries and keys of different sizes
         if (key_rows % l.key_heads != 0) return not_divisible("weights.key", key_rows);
     } else if (key_rows != l.key_heads * l.head_dim) {
         return invalid("weights.key", "has " + text(key_rows) + " rows; " + text(l.key_heads) + " key heads of size " +
@@ -73,7 +73,7 @@ bool same(const ConstView &a, const ConstView &b) {
            std::equal(a.stride, a.stride + a.rank, b.stride);
 }
 
-// The rows of b follow those of a, as in one array. Both left out counts as following.
+// Whether the rows of b follow those of a, as in one array. Both left out counts as following.
 bool follows(const ConstView &a, const ConstView &b) {
     if (!a.given() || !b.given()) return !a.given() && !b.given();
     return a.stride[0] == b.stride[0] &&
@@ -86,7 +86,7 @@ bool is_packed(const MultiHeadLayer &l) {
            follows(w.query_bias, w.key_bias) && follows(w.key_bias, w.value_bias);
 }
 
-// What has to fit 32 bits; the views have been checked one by one.
+// Checks that the projections fit 32 bits; the views have been checked one by one.
 Status check_scratch(const MultiHeadLayer &l) {
     const MultiHeadWeights &w = l.weights;
     const std::int64_t rows = l.batch * std::max(l.queries, l.keys);

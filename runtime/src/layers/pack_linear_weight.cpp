@@ -28,14 +28,14 @@ Status check(const ConstView &weight, const View &packed) {
 }
 
 Status run_kernel(Context::State &context, const ConstView &weight, const View &packed, const VariantRecord &variant) {
-    // The kernel writes words: a pair of bf16 is one of 32 bits.
+    // The kernel writes words: a pair of bf16 is a word of 32 bits.
     const DType word = packed.dtype == DType::bf16 ? DType::i32 : packed.dtype;
     const std::int64_t columns = packed.extent[2] * size_of(packed.dtype) / size_of(word);
     ConstView words(static_cast<const float *>(packed.data), {packed.extent[0], packed.extent[1], columns});
     words.dtype = word;
     HalideBuffer source(weight), target(words);
     const PackLinearWeightArguments arguments{.weight = source.get(), .packed = target.get()};
-    constexpr double multiply_adds_an_element = 8;  // that take as long as it takes to move one
+    constexpr double multiply_adds_an_element = 8;  // multiply-adds in the time of moving an element
     const double elements = static_cast<double>(weight.extent[0]) * static_cast<double>(weight.extent[1]);
     const int threads = worthwhile_threads(elements * multiply_adds_an_element, context.threads);
     return call_kernel(context, variant.kernel, arguments, threads);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products with a matrix, of linear layers and of batch_dot: which arguments their kernels take, and in how many parts.
+// Products with a matrix, for linear layers and batch_dot: arguments of their kernels, and division into tasks.
 #include "dispatch/shape_record.h"
 #include "execution/halide_call.h"
 #include "kernel_arguments.h"
@@ -10,7 +10,7 @@
 namespace attune {
 namespace {
 
-// How many elements of each row of the weight lie before the first cache line that begins in it; 0 if rows differ in that.
+// Elements of each row of the weight before the first cache line that begins in it; 0 if rows differ in that.
 std::int32_t elements_before_line(const ConstView &weight) {
     constexpr std::int64_t line_bytes = 64;
     const std::int64_t size = size_of(weight.dtype);
@@ -25,8 +25,8 @@ int threads_for(const Product &p, int threads) {
     return worthwhile_threads(weights * std::max(rows, multiply_adds_of_a_read), threads);
 }
 
-// Tiles of rows of a task: as many as the variant takes, or fewer, so that each thread has some tasks, all nearly as long. To
-// pack weights for a task takes as long as to multiply eight rows by them.
+// Tiles of rows of a task: as many as the variant takes, or fewer, so that each thread has some tasks, all nearly as long.
+// Packing weights for a task takes as long as multiplying eight rows by them.
 std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int threads) {
     constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
     if (threads == 1) return std::numeric_limits<std::int32_t>::max();
@@ -48,7 +48,7 @@ Status run_kernel(Context::State &context, const Product &p, const VariantRecord
         const BatchDotArguments arguments{.a = x.get(), .x = weight.get(), .task_tiles = task_tiles, .out = out.get()};
         return call_kernel(context, variant.kernel, arguments, threads);
     }
-    static constexpr double zero = 0;  // all bits are, in f32 too
+    static constexpr double zero = 0;  // all bits are 0, in f32 too
     ConstView start(&zero, {p.columns}, {0});
     start.dtype = p.x.dtype;
     HalideBuffer bias(p.bias.given() ? p.bias : start);
@@ -61,7 +61,7 @@ Status run_kernel(Context::State &context, const Product &p, const VariantRecord
     return call_kernel(context, variant.kernel, arguments, threads);
 }
 
-// One column of many rows is one row of many columns: x is the weight then. The bits are the same.
+// Whether a product has one column and many rows: as one row of many columns, with x as the weight, it has the same bits.
 bool is_one_column(const Product &p) {
     return p.op.id == OpId::linear && p.columns == 1 && p.weight.rank != packed_rank && p.x.extent[0] * p.x.extent[1] == 1 &&
            p.x.extent[2] > 1 && p.out.stride[2] == 1;

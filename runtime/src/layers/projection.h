@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A linear map of an input of attention, into scratch, and the way back through it.
+// A linear map of an input of attention, into scratch, and its gradients.
 #pragma once
 #include "attune/context.h"
 #include "layers/linear_backward_call.h"
@@ -9,10 +9,10 @@ namespace attune {
 
 class Projection {
 public:
-    // input weight^T + bias, of which weight (N, K) and bias (N) may be left out. Names are those of the public header.
+    // input weight^T + bias; weight (N, K) and bias (N) may be left out. Names are those of the public header.
     Projection(NamedView input, NamedView weight, NamedView bias) : input_(input), weight_(weight), bias_(bias) {}
 
-    // Checks the three, chooses kernels, takes memory for the result: after it result() may be checked as an input of
+    // Checks input, weight and bias, chooses kernels, allocates the result: then result() may be checked as an input of
     // attention.
     Status prepare(Context::State &);
     // The input itself where there is no weight.
@@ -27,17 +27,17 @@ private:
     std::optional<ProductCall> product_;
 };
 
-// From the gradient of the result, in scratch, to those of the input, weight and bias. Without a weight the gradient of the
-// input is that of the result.
+// Gradients of input, weight and bias from the gradient of the result, which is in scratch. Without a weight the gradient of
+// the input is that of the result.
 class ProjectionGradient {
 public:
     ProjectionGradient(const ConstView &input, const ConstView &weight, const LinearGradients &wanted)
         : input_(input), weight_(weight), wanted_(wanted) {}
 
-    // Memory for the gradient of `projected`, if it is needed.
+    // Allocates the gradient of `projected`, if it is needed.
     Status prepare(Context::State &, const ConstView &projected);
     const View &result() const { return result_; }
-    // Chooses kernels, once all that is wanted has been checked.
+    // Chooses kernels, once everything has been checked.
     Status choose(const Context::State &);
     Status run(Context::State &) const;
 

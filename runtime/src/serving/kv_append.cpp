@@ -11,11 +11,11 @@
 namespace attune {
 namespace {
 
-// A core copies this much in about the time that it takes to wake another.
+// Bytes that a core copies in about the time in which another core wakes.
 constexpr std::int64_t bytes_per_thread = 1 << 20;
 
-// What happens to a batch entry of both caches: rows [dropped, dropped + kept) move to the front, and the new rows
-// [first, first + added) follow them.
+// Change of a batch entry of both caches: rows [dropped, dropped + kept) move to the front, and the new rows [first, first +
+// added) follow them.
 struct Growth {
     std::int64_t dropped, kept, first, added;
 };
@@ -24,7 +24,7 @@ struct AppendCall {
     ConstView key, value;
     View key_cache, value_cache;
     std::vector<Growth> growth;
-    double bytes = 0;  // that are moved
+    double bytes = 0;  // bytes that are moved
 };
 
 Status check_tensor(std::string_view name, const ConstView &v, DType dtype) {
@@ -100,8 +100,8 @@ Status check(const ConstView &cache_lens, const KvAppendOptions &options, Append
     return plan_growth(cache_lens, options, c);
 }
 
-// Rows of one head, from first to last: where they move towards the front of the same memory, none is overwritten before it
-// has been read.
+// Rows of one head, copied from first to last: where rows move towards the front of the same memory, none is overwritten before
+// it has been read.
 struct HeadRows {
     char *data;
     std::int64_t stride;  // bytes

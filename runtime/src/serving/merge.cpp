@@ -11,10 +11,10 @@
 namespace attune {
 namespace {
 
-// A core merges this many elements in about the time that it takes to wake another.
+// Elements that a core merges in about the time in which another core wakes.
 constexpr std::int64_t merged_per_thread = 1 << 15;
 
-// Views of rank 4, (B, H, Sq, Dv); those of lse lack the last dimension.
+// Views of rank 4, (B, H, Sq, Dv); views of lse lack the last dimension.
 struct MergeCall {
     ConstView out_a, lse_a, out_b, lse_b;
     View out, lse;
@@ -42,7 +42,7 @@ Status check_lse(std::string_view name, const ConstView &v, const ConstView &out
     return {};
 }
 
-// (.., Sq) as the first three of (B, H, Sq, 1).
+// (.., Sq) as the first three dimensions of (B, H, Sq, 1).
 template<typename Data> BasicView<Data> as_rows(BasicView<Data> v) {
     v.extent[v.rank] = 1, v.stride[v.rank] = 1;
     v.rank++;
@@ -62,7 +62,7 @@ Status check(const ConstView &out_a, const ConstView &lse_a, const ConstView &ou
     if (Status s = check_part("out", out, out_a); !s.ok()) return s;
     if (lse.given())
         if (Status s = check_lse("lse", lse, out_a); !s.ok()) return s;
-    // An output may be an input as it is.
+    // An output may be the very view of an input.
     auto unless = [](bool same, const ConstView &v) { return same ? ConstView() : v; };
     const std::array<NamedView, 4> inputs{{{"out_a", unless(same_memory(out_a, out), out_a)},
                                            {"lse_a", unless(lse.given() && same_memory(lse_a, lse), lse_a)},

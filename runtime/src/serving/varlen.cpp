@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A packed batch is one call of attention for each sequence, on rows of the same arrays.
+// Attention over a packed batch: one call of attention for each sequence, on rows of the same arrays.
 #include "attune/varlen.h"
 #include "attention/sdpa_call.h"
 #include "dispatch/shape_record.h"
@@ -20,10 +20,10 @@ struct Sequence {
 };
 
 struct PackedCall {
-    SdpaCall rows;  // all rows as one batch entry, with everything that sequences share
+    SdpaCall rows;  // all rows as one batch entry, with the options of all sequences
     ConstView query_ends, key_ends, offsets;
     std::vector<Sequence> sequences;  // the longest first
-    double work = 0;                  // of all
+    double work = 0;                  // of all sequences
 };
 
 // (T, H, D) as (1, H, T, D).
@@ -72,7 +72,7 @@ Status check_left_out(const SdpaOptions &options) {
     return check_score(options);
 }
 
-// What has an entry for each sequence is checked here, and shown to the other checks as what one entry has.
+// Checks options with an entry per sequence, and gives other checks the options of one batch entry.
 Status check_per_sequence(const SdpaOptions &given, std::int64_t batch, SdpaOptions &of_entry) {
     of_entry = given;
     if (given.lse.given()) {
@@ -153,7 +153,7 @@ void take_rows(BasicView<Data> &to, const BasicView<Data> &all, std::int64_t fir
     if (all.given()) to = part_of(all, 2, first, count);
 }
 
-// Makes `call`, a copy of p.rows that other sequences may have been through, the call of one sequence.
+// Turns `call`, a copy of p.rows that may have served other sequences, into the call of one sequence.
 void select_sequence(const PackedCall &p, const SdpaOptions &options, const Sequence &s, SdpaCall &call) {
     take_rows(call.query, p.rows.query, s.first_query, s.queries);
     take_rows(call.out, p.rows.out, s.first_query, s.queries);
@@ -170,8 +170,8 @@ void select_sequence(const PackedCall &p, const SdpaOptions &options, const Sequ
     call.first_head = static_cast<std::uint32_t>(s.number * call.sizes.query_heads);
 }
 
-// A sequence that is a large part of all the work has every thread; all others share one region, in which each has one. While
-// the last of them runs the other threads have nothing to do, for a quarter of their share of the work at most.
+// Runs all sequences. A large sequence has every thread; all others share one parallel region, with one thread each. While the
+// last of these runs, the other threads are idle for a quarter of their share of the work at most.
 Status run_sequences(Context &context, PackedCall &p, const SdpaOptions &options) {
     const int threads = worthwhile_threads(p.work, state_of(context).threads);
     constexpr double parts_of_a_share = 4;
@@ -192,8 +192,8 @@ Status run_sequences(Context &context, PackedCall &p, const SdpaOptions &options
     });
 }
 
-// One line, if all sequences have as many queries as keys, or all have one query, and no options. Else each sequence is
-// recorded as a call of its own, with a part of the time that goes by the work.
+// Records one line if all sequences have as many queries as keys, or all have one query, and there are no options. Otherwise
+// each sequence is recorded as a call of its own, with a share of the time in proportion to its work.
 void record_sequences(ShapeRecord &record, PackedCall &p, const SdpaOptions &options, CallStart start) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::sort(p.sequences.begin(), p.sequences.end(), [](auto &a, auto &b) { return a.number < b.number; });
@@ -243,7 +243,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
             return chosen;
     }
     Choice magnitude;
-    if (query.dtype != DType::f64)  // whether a sequence needs it is known when it runs
+    if (query.dtype != DType::f64)  // a sequence may need it when it runs
         if (Status s = choose_max_magnitude(state_of(context), query.dtype, magnitude); !s.ok()) return s;
     if (Status s = run_sequences(context, p, options); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};

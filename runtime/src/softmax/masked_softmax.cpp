@@ -30,7 +30,7 @@ Status check(const ConstView &scores, const View &out, const MaskedSoftmaxOption
     const std::int64_t batch = c.out.extent[0], rows = c.out.extent[2], keys = c.out.extent[3];
     c.lengths = {};
     if (options.valid_lens.given()) {
-        // What is on a device is not read.
+        // Lengths on a device are not read.
         const Status s = on_device ? check_row_ints("valid_lens", as_host(options.valid_lens), "scores", batch, rows, c.lengths)
                                    : check_valid_lens(options.valid_lens, "scores", batch, rows, keys, c.lengths);
         if (!s.ok()) return s;
@@ -51,14 +51,14 @@ Status run(Context::State &context, SoftmaxCall &c, const VariantRecord &variant
     const MaskedSoftmaxArguments arguments{.scores = scores.get(),
                                            .lengths = lengths.get(),
                                            .seed = c.seed,
-                                           .no_bits = std::int32_t{0},  // of what lies where out will
+                                           .no_bits = std::int32_t{0},  // of the memory of out
                                            .destination = out.get(),
                                            .out = out.get()};
     return call_kernel(context, variant.kernel, arguments, softmax_threads(elements, context.threads));
 }
 
 Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view variant, Choice &choice) {
-    constexpr std::int64_t warp_keys_at_most = 1024;  // of a row that a warp reads as soon as a block
+    constexpr std::int64_t warp_keys_at_most = 1024;  // longest row for which a warp is as quick as a block
     const bool is_long = c.out.extent[3] > warp_keys_at_most;
     const DeviceNeeds needs{ops::masked_softmax, c.out.dtype, [](const VariantRecord &) { return true; },
                             [=](const VariantRecord &a, const VariantRecord &) { return (a.shape_class == "long") == is_long; },

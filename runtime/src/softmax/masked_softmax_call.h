@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What masked_softmax and its gradient share: rows of scores, their checks, and how they are cut into tasks.
+// Common parts of masked_softmax and its gradient: rows of scores, their checks, and their division into tasks.
 #pragma once
 #include "attune/masked_softmax.h"
 #include "dispatch/op_call.h"
@@ -10,7 +10,7 @@
 
 namespace attune {
 
-// Rank, type, memory and, where `of` is not the view itself, the same type and extents.
+// Checks rank, type and memory and, where `of` is another view, that type and extents agree with it.
 inline Status check_softmax_rows(std::string_view name, const ConstView &v, std::string_view of_name, const ConstView &of) {
     if (of_name.empty()) {
         if (v.rank < 2 || v.rank > max_rank) return invalid(name, "rank must be from 2 to 4, got " + text(v.rank));
@@ -37,14 +37,14 @@ template<typename Data> void exchange(BasicView<Data> &v, int n, int with) {
     std::swap(v.stride[n], v.stride[with]);
 }
 
-// The same memory as (B, H, Sq, Sk); of rank 2 it is (B, Sk).
+// A view as (B, H, Sq, Sk); rank 2 is (B, Sk).
 template<typename Data> BasicView<Data> softmax_rows(const BasicView<Data> &v) {
     BasicView<Data> w = as_rank4(v, true);
     if (v.rank == 2) exchange(w, 0, 2);
     return w;
 }
 
-// Tasks are cut from the rows of one dimension, Sq. Where it has one row, another takes its place.
+// Exchanges dimension Sq, whose rows are divided into tasks, with a longer one where it has one row.
 template<typename... Views> void take_longer_dimension(ConstView &lengths, View &out, Views &...inputs) {
     if (out.extent[2] != 1) return;
     const int other = out.extent[1] == 1 ? 0 : 1;
@@ -56,7 +56,7 @@ template<typename... Views> void take_longer_dimension(ConstView &lengths, View 
 }
 
 inline int softmax_threads(std::int64_t elements, int threads) {
-    constexpr double multiply_adds_of_a_weight = 30;  // that take as long
+    constexpr double multiply_adds_of_a_weight = 30;  // multiply-adds in the time of a weight
     return worthwhile_threads(static_cast<double>(elements) * multiply_adds_of_a_weight, threads);
 }
 

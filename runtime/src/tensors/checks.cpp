@@ -29,7 +29,7 @@ std::string shape_of(const ConstView &v) {
     return s + ")";
 }
 
-// The elements that a view reaches are among those of the memory that it was given, where their number is known.
+// Checks that a view stays within its memory, where the size of that is known.
 static Status check_capacity(std::string_view name, const ConstView &v) {
     if (v.capacity < 0) return {};
     std::int64_t first = 0, last = 0;
@@ -56,7 +56,7 @@ Status check_memory(std::string_view name, const ConstView &v) {
         if (v.extent[n] == 1) continue;
         const __int128 stride = v.stride[n] < 0 ? -static_cast<__int128>(v.stride[n]) : v.stride[n];
         reach += (v.extent[n] - 1) * stride;
-        // What kernels compute of a dimension is its end, one stride behind its last element.
+        // Kernels compute the end of a dimension, one stride behind its last element.
         if (v.extent[n] * stride > most_elements)
             return unsupported(name, "extent " + text(n) + " is " + text(v.extent[n]) + " and stride " + text(n) + " is " +
                                          text(v.stride[n]) + ": they span more than 2^31 - 1 elements (extent times stride)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks that the ops share. Messages name the argument as the public headers do.
+// Checks common to the ops. Messages name the argument as the public headers do.
 #pragma once
 #include "attune/status.h"
 #include "attune/tensor.h"
@@ -12,12 +12,12 @@
 
 namespace attune {
 
-// Kernels index with 32 bits.
+// Largest number of elements: kernels index with 32 bits.
 constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max();
 
 Status invalid(std::string_view argument, std::string what);
 Status unsupported(std::string_view argument, std::string what);
-// The allocator of the Context gave nothing.
+// Status of a failed allocation by the Context's allocator.
 Status no_memory();
 
 template<std::integral T> std::string text(T n) { return std::to_string(n); }
@@ -25,34 +25,34 @@ std::string text(double x);
 // "(2, 3)"
 std::string shape_of(const ConstView &);
 
-// What sums over elements of a type are kept in, lse among them: f64 for f64, else f32.
+// The type in which sums over elements of a type, lse included, are kept: f64 for f64, else f32.
 constexpr DType sum_type(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 constexpr bool is_widened(DType t) { return sum_type(t) != t; }
 
-// Parts of `size` that n is cut into, the last of which may be smaller.
+// Number of parts of `size` into which n is divided, the last of which may be smaller.
 constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
-// What holds for a view whatever its role: place, extents, a span and a number of elements that kernels can index, and that the
-// memory has, if that is known.
+// Checks a view whatever its role: place, extents, a span and a number of elements that kernels can index and, where its size
+// is known, the memory.
 Status check_memory(std::string_view name, const ConstView &);
-// Of a view that passed it.
+// Number of elements of a view that passed check_memory().
 std::int64_t elements_of(const ConstView &);
 
-// A number that kernels compute with in the type of sums for tensors of this type: finite there, and 0 only if it is 0.
+// Checks a number that kernels read in the type of sums of this type: finite there, and 0 only if it is 0.
 Status check_number(std::string_view name, double, DType);
 
-// f32, f64, bf16 or f16.
+// Checks for f32, f64, bf16 or f16.
 Status check_real(std::string_view name, const ConstView &);
-// f32 or f64.
+// Checks for f32 or f64.
 Status check_wide(std::string_view name, const ConstView &);
-// The same where it is only `what` that has no kernels of 16 bits: "<name>: <what> takes f32 or f64, got bf16"
+// Checks for f32 or f64 where only `what` has no kernels of 16 bits: "<name>: <what> takes f32 or f64, got bf16"
 Status check_wide_for(std::string_view what, std::string_view name, DType);
 // "<name>: type is ..., that of <other> is ..."
 Status check_same_type(std::string_view name, DType given, std::string_view other, DType expected);
 // "<name>: <what> is ..., that of <other> is ..."
 Status check_extent(std::string_view name, std::string_view what, std::int64_t given, std::string_view other,
                     std::int64_t expected);
-// The same for each, until one does not match.
+// Extents to compare; check_extents() returns the first mismatch.
 struct ExtentMatch {
     std::string_view name, what;
     std::int64_t given;
@@ -60,17 +60,17 @@ struct ExtentMatch {
     std::int64_t expected;
 };
 Status check_extents(std::span<const ExtentMatch>);
-// The last dimension is dense.
+// Checks that the last dimension is dense.
 Status check_dense(std::string_view name, const ConstView &);
 
-// The same memory as rank 4, with extents of 1 in front; a dimension of one element gets the stride that a dense
-// array would have. Rank 3 is (B, S, D) and becomes (B, 1, S, D), where `heads_second`.
+// A view as rank 4, with extents of 1 in front; a dimension of one element gets the stride of a dense array. Rank 3 is (B, S,
+// D) and becomes (B, 1, S, D) where `heads_second`.
 template<typename Data> BasicView<Data> as_rank4(const BasicView<Data> &, bool heads_second);
 
-// Points a view at other memory, such as scratch. The size that was checked is the caller's memory's, so it is dropped.
+// Points a view at other memory, such as scratch, and drops the checked size, which is that of the caller's memory.
 template<typename Data, typename Memory> void move_to(BasicView<Data> &v, Memory *memory) { v.data = memory, v.capacity = -1; }
 
-// `count` of dimension n of a view, from `first` on.
+// Part of a view: `count` of dimension n, from `first` on.
 template<typename Data> BasicView<Data> part_of(BasicView<Data> v, int n, std::int64_t first, std::int64_t count) {
     using Bytes = std::conditional_t<std::is_const_v<Data>, const char, char>;
     v.data = static_cast<Bytes *>(v.data) + first * v.stride[n] * size_of(v.dtype);
@@ -78,14 +78,14 @@ template<typename Data> BasicView<Data> part_of(BasicView<Data> v, int n, std::i
     return v;
 }
 
-// int32 (B) or (B, rows), whatever it holds; `as2` is the same memory as (B, rows).
+// Checks int32 (B) or (B, rows), whatever the elements; `as2` is the same memory as (B, rows).
 Status check_row_ints(std::string_view name, const ConstView &, std::string_view other, std::int64_t batch, std::int64_t rows,
                       ConstView &as2);
-// valid_lens: the same, each from 0 to `keys`.
+// Checks valid_lens in the same way, and each element to be from 0 to `keys`.
 Status check_valid_lens(const ConstView &lens, std::string_view other, std::int64_t batch, std::int64_t rows, std::int64_t keys,
                         ConstView &as2);
 
-// int32, and what check_memory() asks; entry (n) of such a view.
+// Checks for int32, and as check_memory(); int_at() is element (n) of such a view.
 Status check_ints(std::string_view name, const ConstView &);
 inline std::int32_t int_at(const ConstView &v, std::int64_t n) {
     return static_cast<const std::int32_t *>(v.data)[n * v.stride[0]];
@@ -94,8 +94,8 @@ inline std::int32_t int_at(const ConstView &v, std::int64_t n) {
 // Sets all elements of a view of rank 4 with a dense last dimension to 0, as bytes.
 void fill_zeros(const View &);
 
-// Dimensions 0 and 1 join dimension 2, the rows, where all of these views of rank 3 or 4 and of equal such extents allow it:
-// one after the other in memory, of one element, or beside a single row, whose place they take.
+// Joins dimensions 0 and 1 to dimension 2, the rows, where all of these views, of rank 3 or 4 with equal leading extents, allow
+// that: dimensions contiguous in memory, of extent 1, or outside of a single row, whose place they take.
 template<typename First, typename... Rest> void join_rows(First &first, Rest &...rest) {
     constexpr int rows = 2;
     for (int n = rows - 1; n >= 0; n--) {
@@ -115,7 +115,7 @@ struct NamedView {
     std::string_view name;
     ConstView view;  // may be not given
 };
-// No output overlaps itself, an input or another output.
+// Checks that no output overlaps itself, an input or another output.
 Status check_overlaps(std::span<const NamedView> inputs, std::span<const NamedView> outputs);
 
 }  // namespace attune

@@ -8,7 +8,7 @@
 
 namespace attune {
 namespace {
-// A core reads this many elements in about the time that it takes to wake another.
+// Elements that a core reads in about the time in which another core wakes.
 constexpr std::int64_t read_per_thread = 1 << 16;
 }  // namespace
 
@@ -38,8 +38,8 @@ Status max_magnitude(Context::State &context, const ConstView &x, float *per_bat
 std::size_t max_magnitude_bytes(const Context::State &context, DType dtype, std::int64_t batch, std::int64_t heads,
                                 std::int64_t rows) {
     Choice choice;
-    if (!choose_max_magnitude(context, dtype, choice).ok()) return 0;  // a call of it fails for the same reason
-    // Of each tile a block of maxima; the root schedule keeps what they are made of, too. The defaults are the generator's.
+    if (!choose_max_magnitude(context, dtype, choice).ok()) return 0;  // the call itself fails for the same reason
+    // Each tile has a block of maxima; the root schedule also keeps their terms. The defaults are the generator's.
     const int block = parameter_of(*choice.variant, "block", 16), task_rows = parameter_of(*choice.variant, "task_rows", 1);
     const std::int64_t tiles = ceil_div(rows, task_rows), stages = choice.variant->schedule == "root" ? 2 : 1;
     return static_cast<std::size_t>((stages * tiles * heads * block + 1) * batch * size_of(dtype));

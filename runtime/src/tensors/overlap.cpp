@@ -17,7 +17,7 @@ struct Rows {
     bool broadcast = false;  // some dimension of several elements has stride 0
 };
 
-// Of a view whose span fits an address: so no product or sum here overflows.
+// Rows of a view whose span fits an address, so that no product or sum here overflows.
 Rows rows_of(const ConstView &v) {
     Rows r;
     r.begin = reinterpret_cast<std::intptr_t>(v.data);
@@ -47,12 +47,12 @@ Rows rows_of(const ConstView &v) {
     return r;
 }
 
-// The addresses between the first and one past the last element; equal if there are none.
+// Addresses from the first element to one past the last; equal if there are none.
 struct Span {
     std::intptr_t begin = 0, end = 0;
 };
 
-// False if that does not fit an address.
+// The span of a view; false if it does not fit an address.
 bool span_of(const ConstView &v, Span &span) {
     __int128 low = 0, high = 0;
     for (int n = 0; n < v.rank; n++) {
@@ -100,7 +100,7 @@ bool overlaps_itself(const ConstView &v) {
     const Rows r = rows_of(v);
     if (r.empty) return false;
     if (r.broadcast) return true;
-    std::int64_t inner = r.row;  // bytes that the dimensions so far span
+    std::int64_t inner = r.row;  // bytes spanned by the dimensions so far
     for (int n = 0; n < r.repeats; n++) {
         if (r.repeat[n].stride < inner) return true;
         inner += (r.repeat[n].count - 1) * r.repeat[n].stride;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every view of a call's arguments, and what is done to all of them before anything else looks at them.
+// Visits of every view of a call's arguments, and the changes made to all views before anything else reads them.
 #pragma once
 #include "attune/additive_backward.h"
 #include "attune/detail/user_attention.h"
@@ -48,13 +48,13 @@ template<typename F> void each_view(MultiHeadGradients &g, const F &f) {
 }
 template<typename F> void each_view(CaptureArgument &c, const F &f) { f(c.buffer); }
 
-// Replaces the strides that mean nothing, of an extent of one or of a view without elements, by a dense array's: NumPy and
-// PyTorch leave anything there, and kernels and choices would take them at their word.
+// Replaces the strides of extents of one and of views without elements by a dense array's: NumPy and PyTorch leave arbitrary
+// values there, which kernels and choices would otherwise use.
 template<typename Data> void normalise(BasicView<Data> &v) {
     if (v.rank < 1 || v.rank > max_rank) return;  // not given, or refused
     bool empty = false;
     for (int n = 0; n < v.rank; n++) empty = empty || v.extent[n] == 0;
-    std::int64_t dense = 1;  // what follows the dimensions within
+    std::int64_t dense = 1;  // stride behind the inner dimensions
     for (int n = v.rank - 1; n >= 0; n--) {
         if (empty || v.extent[n] == 1) v.stride[n] = dense;
         const __int128 next = static_cast<__int128>(v.stride[n]) * v.extent[n];
@@ -73,7 +73,7 @@ template<typename Argument> std::vector<Argument> normalised(const ArrayView<con
     return all;
 }
 
-// The same memory, called the host's.
+// An argument with its memory marked as the host's.
 template<typename Argument> Argument as_host(const Argument &argument) {
     Argument a = argument;
     each_view(a, [](auto &v) { v.place = Place::host; });

@@ -18,10 +18,10 @@ CaptureArguments::CaptureArguments(const UserCall &call) {
     }
 }
 
-// What BlockMask keeps.
+// Access to the tables of a BlockMask.
 class BlockMaskTables {
 public:
-    // Of the table for `key`: its blocks, empty where it is new.
+    // Blocks of the table for `key`, empty where it is new.
     static std::vector<std::int32_t> &find(BlockMask &mask, const std::vector<std::int64_t> &key) {
         for (BlockMask::Table &t : mask.tables_)
             if (t.key == key) return t.blocks;
@@ -31,7 +31,7 @@ public:
 };
 
 namespace {
-// Extents of the table: those of entries and heads are 1 where the mask does not know them.
+// Extents of the table; batch and heads are 1 where the mask does not depend on them.
 struct Blocks {
     std::int64_t batch, heads, in_heads, tiles, kv_blocks;
     Blocks(const SdpaCall &call, const BlockSides &sides) {
@@ -100,7 +100,7 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
             return s;
         }
     }
-    // As kernels read it.
+    // Broadcast as kernels read it.
     if (batch == 1) view_.extent[0] = p.batch, view_.stride[0] = 0;
     if (heads == 1) view_.extent[1] = p.query_heads, view_.stride[1] = 0;
     if (tiles == 1) view_.extent[2] = p.query_heads * p.queries, view_.stride[2] = 0;

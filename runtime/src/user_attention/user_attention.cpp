@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A user's attention: the checks of its captures, and the call that it shares with the library's own.
+// Calls of a user's attention: checks of its captures, and the kernels by the library's own path.
 #include "attune/detail/user_attention.h"
 #include "attention/sdpa_call.h"
 #include "user_attention/user_call.h"

@@ -15,7 +15,7 @@ Status run_gradients(Context &context, Context::State &state, const UserCall &us
     if (Status s = check_user_options(attention, options); !s.ok()) return s;
     if (attention.backward_op.empty())
         return unsupported("backward", "is not in this library: make " + std::string(attention.name) + " with BACKWARD");
-    // What other scores of the library have kernels for.
+    // Gradients that only other scores have.
     if (gradients.score_weight.given()) return invalid("gradients.score_weight", "given without score_weight");
     if (gradients.bias.given() || gradients.alibi_slopes.given())
         return unsupported(gradients.bias.given() ? "gradients.bias" : "gradients.alibi_slopes",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a user's attention adds to a call, and to the arguments of its kernels.
+// A user's attention in a call: captures, their checks, and arguments of its kernels.
 #pragma once
 #include "attention/sdpa_call.h"
 #include "attune/detail/user_attention.h"
@@ -10,11 +10,11 @@ namespace attune {
 
 using detail::CaptureArgument, detail::CaptureRecord;
 
-// By capture: a buffer, or a number.
+// A user's part of a call; each capture is a buffer or a number.
 struct UserCall {
     const AttentionRecord *attention;
     std::span<const CaptureArgument> captures;
-    BlockMask *block_mask;  // null: made for this call
+    BlockMask *block_mask;  // null: the blocks are made for this call
 };
 
 // The element type of a capture where the tensors are of `type`.
@@ -23,10 +23,10 @@ inline DType type_of(const CaptureRecord &capture, DType type) { return capture.
 // Checks of a call, forward and backward; check_captures() appends the captures to `inputs`.
 Status check_captures(const UserCall &, DType type_of_tensors, std::vector<NamedView> &inputs);
 Status check_user_options(const AttentionRecord &, const SdpaOptions &);
-// The error of a kernel that a capture is too small for, in the words of the caller.
+// Turns a kernel's error for a capture that is too small into the caller's words.
 Status in_words(const AttentionRecord &, Status);
 
-// The arguments that captures are, in the order of the captures.
+// Arguments of kernels for the captures, in their order.
 class CaptureArguments {
 public:
     explicit CaptureArguments(const UserCall &);
@@ -40,17 +40,17 @@ private:
     std::vector<void *> all_;
 };
 
-// Blocks of pairs: the queries of `heads` query heads that follow one another, so many queries, so many keys.
+// Sides of a block of pairs: adjacent query heads, queries and keys.
 struct BlockSides {
     std::int64_t heads, queries, keys;
 };
-// Those of a tile of the split form are the queries of all heads that share a key head.
+// The sides for a variant; a tile of the split form holds the queries of all heads that share a key head.
 BlockSides block_sides(const SdpaCall &, const VariantRecord &);
-// Which kernel finds the blocks that a mask leaves out; called beforehand by functions that must not refuse it between kernels.
+// Chooses the kernel that finds the blocks that a mask leaves out, for functions that must not fail between kernels.
 Status choose_blocks(const SdpaCall &, const BlockSides &, Choice &);
 
-// The table of the blocks that the mask of a user's attention leaves out, (B, Hq / heads, tiles, KV blocks) with strides of 0
-// where nothing depends on the entry or the head; of memory that is held as long as this is.
+// Table of the blocks that the mask of a user's attention leaves out, (B, Hq / heads, tiles, KV blocks), with strides of 0
+// where the mask does not depend on the entry or head. The object owns its memory.
 class BlockTable {
 public:
     Status make(Context::State &, const SdpaCall &, const BlockSides &);

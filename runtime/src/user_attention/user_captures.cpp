@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Gradients of the captures of a user's attention. A kernel adds what the pairs of one batch entry and query head give to the
-// elements that they read, one after the other. Units (entry, head) that may read the same element run in order, or into copies
-// that are summed in order; how many depends on sizes alone, so bits do not depend on threads.
+// Gradients of the captures of a user's attention. A kernel visits the pairs of one batch entry and query head one after the
+// other, and adds to the elements that they read. Units (entry, head) that may read the same element run in order, or into
+// copies that are summed in order; the number of copies depends on sizes alone, so bits do not depend on threads.
 #include "attention_backward/sdpa_backward_call.h"
 #include "execution/halide_call.h"
 #include "kernel_arguments.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t most_tasks = 8, most_copied_bytes = std::int64_t{64} << 20;
 
-// `groups` of units read no element in common; each has `units`, which `lanes` tasks share, each with a copy of its own.
+// Division of units into tasks: `groups` read no element in common; `lanes` tasks, with a copy each, share a group's `units`.
 struct Division {
     std::int64_t groups = 1, units = 1, lanes = 1;
 };
@@ -34,7 +34,7 @@ std::pair<std::int64_t, std::int64_t> unit_of(const CaptureRecord &record, const
     return record.by_head ? std::pair(u, g) : std::pair(u / p.query_heads, u % p.query_heads);
 }
 
-// gradient = the sum of the copies, each in `size` elements, a dense run at a time.
+// gradient = the sum of the copies, of `size` elements each, a dense run at a time.
 Status sum_copies(Context::State &context, const VariantRecord &sum, const double *copies, std::int64_t size,
                   std::int64_t lanes, const View &gradient) {
     const View g = as_rank4(gradient, false);
@@ -60,7 +60,7 @@ Status run_capture(Context::State &context, const BackwardShared &all, const Bac
     const View &gradient = all.call.user_captures[n];
     const VariantRecord &kernel = *choice.user_captures.variant;
 
-    // A kernel is one for all captures, and asks for memory for the largest of them.
+    // One kernel serves all captures, and asks for memory for the largest one.
     std::int64_t count = 1;
     for (std::size_t other = 0; other < c.user->captures.size(); other++)
         if (c.user->attention->captures[other].has_gradient)
