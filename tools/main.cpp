@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The program `attune`: wiring of the command line. What a command does stands in its own file.
+// The program `attune`: wiring of the command line. Each command has its own file.
 #include "attune/version.h"
 #include "tools/command_line/run_command_line.h"
 #include "tools/command_line/tune_command_line.h"
@@ -24,7 +24,7 @@ void print(const std::string &text) {
         throw MachineError("standard output", "cannot be written");
 }
 
-// The first word that no command takes.
+// The first word that belongs to no command.
 std::string leftover(const CLI::App &app) {
     const std::vector<std::string> words = app.remaining(true);
     return words.empty() ? "" : words.front();

@@ -18,7 +18,7 @@ template<typename T> std::optional<T> all_of(std::string_view text) {
     return value;
 }
 
-// Bytes of the character at the start of `text` and the character; 0 bytes if it is not UTF-8.
+// The character at the start of `text` and its number of bytes; 0 bytes if it is not UTF-8.
 std::pair<std::size_t, char32_t> character(std::string_view text) {
     const auto byte = [&](std::size_t n) { return static_cast<unsigned char>(text[n]); };
     const unsigned char first = byte(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The weights and biases of additive attention, from their files.
+// Weights and biases of additive attention, from their files.
 #pragma once
 #include "tools/calls/library_call.h"
 #include "tools/files/command_files.h"
@@ -7,9 +7,9 @@
 namespace attune::program {
 
 struct AdditiveLayer {
-    // Names the files, which the command loads with its own.
+    // Names the files, which the command loads with its own files.
     AdditiveLayer(const AdditiveArguments &, CommandFiles &);
-    // After load(); but for the attention's.
+    // The options without the attention's; after load().
     AdditiveOptions options() const;
 
     Array w_query, w_key, b_query, b_key, w_score;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The options of attention, from words and files to SdpaOptions; the calls; the results.
+// Options of attention, from words and files to SdpaOptions; its calls; its results.
 #include "tools/calls/attention.h"
 #include "tools/error.h"
 #include "tools/text.h"
@@ -37,8 +37,8 @@ WeightsMode parse_weights_mode(const std::string &text) {
     return modes[*n];
 }
 
-// A mask or bias with extents before (Hq, Sq, Sk). They fold with those of query if all are 1, or once they are repeated to
-// those of query.
+// Folds the extents of a mask or bias before (Hq, Sq, Sk) with those of query, if all are 1, or once they are repeated to those
+// of query.
 Array with_leading(Array array, const Shape &leading, const char *argument) {
     constexpr std::size_t inner_rank = 3;
     if (leading.size() <= 1 || array.shape.size() <= inner_rank) return array;
@@ -138,7 +138,7 @@ void Attention::parse() {
 }
 
 void Attention::add_arrays() {
-    // What the library takes as one batch extent.
+    // Extents that the library takes as one batch extent.
     const int leading_rank = std::max(1, query.rank() - kept_);
     const bool folded = leading_rank > 1;
     const Shape leading(query.shape.begin(), query.shape.begin() + leading_rank);
@@ -157,7 +157,7 @@ void Attention::add_arrays() {
     mask_ = with_leading(std::move(mask_), leading, "--mask");
     bias_shape = bias.shape;
     bias = with_leading(std::move(bias), leading, "--bias");
-    // A mask of more extents than that is refused, not folded.
+    // A mask with more extents than (Hq, Sq, Sk) is refused, not folded.
     options.mask = view_of(mask_, folded ? 3 : any_rank), options.bias = view_of(bias, folded ? 3 : any_rank);
     options.valid_lens = per_batch_view(valid_lens_, leading_rank);
     options.cache_lens = per_batch_view(cache_lens_, leading_rank);
@@ -218,7 +218,7 @@ void Attention::run(std::int64_t out_width, const Call &call, std::int64_t heads
     if (given_.lse) files_.write("--lse", lse);
     if (given_.weights) files_.write("--weights", weights);
     if (picture_.wanted()) {
-        // The picture is always of the weights; where the file has scores, they take a call of their own.
+        // The picture always shows the weights; where the file has scores, the weights take a call of their own.
         if (options.weights_mode != WeightsMode::probabilities) {
             options.weights_mode = WeightsMode::probabilities;
             check(call(context, output_view(out, kept_), options));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention over files: what `run sdpa`, `run sdpa-backward`, `run additive` and `run mha` share. The score is the command's.
+// Attention over files: the common part of `run sdpa`, `run sdpa-backward`, `run additive` and `run mha`.
 #pragma once
 #include "tools/calls/library_call.h"
 #include "tools/files/command_files.h"
@@ -7,35 +7,35 @@
 
 namespace attune::program {
 
-// The options that need no file.
+// Options that need no file.
 SdpaOptions options_of(const AttentionArguments &);
 Score score_of(const Given &);
 
 class Attention {
 public:
-    // Where the heads are: in query, key and value, (..., H, S, D), or made by a layer from (..., S, E).
+    // Place of the heads: in query, key and value, (..., H, S, D), or made by a layer from (..., S, E).
     enum class Heads { given, made };
 
     // Names the files; the command may add its own before it loads them.
     Attention(const AttentionArguments &, CommandFiles &, Heads);
 
-    // After load(): the options' arrays. run() does it.
+    // Adds the arrays of the options, after load(). run() calls it.
     void add_arrays();
 
-    // After load(). `call` is the library's function of these views. The width is that of a row of out; how many heads a
-    // layer makes is asked for where it does.
+    // Calls the library, after load(), with views of the results. out_width: the extent of a row of out; heads: the number that
+    // a layer makes.
     using Call = std::function<Status(Context &, const View &out, const SdpaOptions &)>;
     void run(std::int64_t out_width, const Call &call, std::int64_t heads = 1);
 
     Array query, key, value;
-    // Folded to what the library takes.
+    // Views folded to the rank that the library takes.
     ConstView query_view() const { return view_of(query, kept_); }
     ConstView key_view() const { return view_of(key, kept_); }
     ConstView value_view() const { return view_of(value, kept_); }
 
     // Several extents become the batch of the library.
     bool folded() const { return query.rank() > kept_ + 1; }
-    // After add_arrays(): another array of the batch, of which `kept` extents are not leading ones.
+    // Checks another array of the batch, whose last `kept` extents are not leading ones; after add_arrays().
     void check_batch(const char *argument, const Array &, int kept) const;
 
     SdpaOptions options;

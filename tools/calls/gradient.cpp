@@ -31,7 +31,7 @@ void make_option_gradients(const Attention &attention, std::int64_t heads, Eleme
         throw InputError("--grad-bias", "is not for a --bias that is repeated over leading extents");
     constexpr int kept = 3;  // extents that are not the batch
     wanted.bias = bias.make("--bias", given.rank() > 0, type, given.shape, attention.folded() ? kept : any_rank);
-    bias.array.shape = attention.bias_shape;  // as in its file
+    bias.array.shape = attention.bias_shape;  // the shape in its file
     const bool standard = attention.options.alibi;
     wanted.alibi_slopes =
         slopes.make("--alibi", standard || alibi.rank() > 0, ElementType::f32, standard ? Shape{heads} : alibi.shape, 1);

@@ -32,8 +32,7 @@ template<typename Data> BasicView<Data> dense_view(Data *data, const Array &arra
     return view;
 }
 
-// The library names its own parameters; here they are options, most of them of the same name. A name stands before those that
-// it contains.
+// Options for the library's names of parameters, most of which are the same. A name stands before names that it contains.
 constexpr std::pair<std::string_view, std::string_view> other_names[] = {
     {"gradients.weights.query_bias", "grad_b_query"},
     {"gradients.weights.key_bias", "grad_b_key"},
@@ -80,7 +79,7 @@ std::string option_of(std::string name) {
     return "--" + name;
 }
 
-// Names with a dot stand for nothing else, so they are replaced wherever they are.
+// Replaces the library's names with a dot everywhere, since such a name means nothing else.
 std::string in_our_words(std::string text) {
     for (auto [library, ours] : other_names)
         if (library.find('.') != library.npos)
@@ -155,7 +154,7 @@ void check(const Status &status) {
     std::string argument = message.substr(0, colon), what = colon == message.npos ? "failed" : message.substr(colon + 2);
     if (status.code() != StatusCode::invalid_argument && status.code() != StatusCode::unsupported)
         throw MachineError(status.code() == StatusCode::out_of_memory ? "memory" : "internal", message);
-    // A variable of the environment is named as it is.
+    // Names of environment variables stay as they are.
     if (argument.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") == argument.npos) argument = option_of(argument);
     throw InputError(argument, in_our_words(what));
 }

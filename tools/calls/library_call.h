@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Between arrays and the library: views, options that every op has, and errors in the words of the command line.
+// Arrays as arguments of the library: views, options that every op has, and errors in the words of the command line.
 #pragma once
 #include "tools/commands/commands.h"
 #include "tools/files/npy.h"
@@ -7,13 +7,13 @@
 
 namespace attune::program {
 
-// Extents before the last `kept` become one, where there are more than one of them: the library takes at most four.
+// A view whose extents before the last `kept` are one, where there are several: the library takes at most four.
 ConstView view_of(const Array &, int kept = max_rank - 1);
 View output_view(Array &, int kept = max_rank - 1);
-// Of an array that starts with the `leading` extents that became the batch.
+// A view of an array that starts with the `leading` extents that became the batch.
 ConstView per_batch_view(const Array &, int leading);
 
-// With more extents than the library takes, the leading ones of another array must be those of the first.
+// Checks that another array has the leading extents of the first, where there are more extents than the library takes.
 void check_leading(const char *argument, const Array &, const Shape &leading, const char *first);
 
 ContextOptions context_options(const CallArguments &);
@@ -25,7 +25,7 @@ MaskFill fill_of(const Given &);
 double number_of(const char *argument, const std::string &text);
 std::int64_t whole_number_of(const char *argument, const std::string &text);
 
-// Throws what the library answers.
+// Throws an error for a status of the library that is not ok.
 void check(const Status &);
 
 }  // namespace attune::program

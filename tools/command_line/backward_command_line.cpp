@@ -5,7 +5,7 @@
 namespace attune::program {
 namespace {
 
-// What each command has, whichever its arguments are.
+// Adds the gradients that all commands have.
 template<typename Arguments> void add_input_gradients(CLI::App *command, Arguments &a) {
     file(command, "--grad-query", a.grad_query, "Output, as --query; at least one of the gradients is asked for");
     file(command, "--grad-key", a.grad_key, "Output, as --key");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The options that commands of `attune run` share.
+// Options common to commands of `attune run`.
 #include "tools/command_line/command_line_parts.h"
 
 namespace attune::program {

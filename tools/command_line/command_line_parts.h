@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parts of the command line of `attune run` that commands share.
+// Parts of the command line common to commands of `attune run`.
 #pragma once
 #include "tools/commands/commands.h"
 #include "tools/error.h"
@@ -8,7 +8,7 @@
 
 namespace attune::program {
 
-// A command with its arguments, which live as long as the command can run.
+// Adds a command with its arguments, which live as long as the command can run.
 template<typename Arguments>
 std::pair<CLI::App *, Arguments *> add_command(CLI::App &run, const char *name, const char *does, const std::string &footer,
                                                void (*function)(const Arguments &)) {
@@ -33,7 +33,7 @@ void add_call(CLI::App *, CallArguments &);
 void add_picture(CLI::App *, PictureArguments &);
 void add_dropout(CLI::App *, DropoutArguments &);
 
-// Of attention; `layer`: of tensors (B, S, E). add_scores: what acts on the scores one by one, and the call.
+// Options of attention; `layer`: of tensors (B, S, E). add_scores: steps on the scores, and the call.
 void add_tensors(CLI::App *, AttentionArguments &, bool layer);
 void add_results(CLI::App *, AttentionArguments &, bool layer);
 void add_masks(CLI::App *, AttentionArguments &);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The commands of `attune run` and their options; those that compute gradients are in backward_command_line.cpp.
+// Commands of `attune run` and their options; those for gradients are in backward_command_line.cpp.
 #include "tools/command_line/run_command_line.h"
 #include "tools/command_line/command_line_parts.h"
 

@@ -98,7 +98,7 @@ void add_tune(CLI::App &app) {
     command->final_callback([given] { print(tune::tune(*given)); });
     add_compare(app);
 
-    // For who works on the search itself (tools/tune/compare_strategies.py).
+    // For work on the search itself (tools/tune/compare_strategies.py).
     auto replayed = std::make_shared<tune::ReplayArguments>();
     CLI::App *replay = app.add_subcommand("tune-replay", "Search a recorded space: JSON lines of regret")->group("");
     replay->add_option("records", replayed->records, "JSON lines")->required();
@@ -110,7 +110,7 @@ void add_tune(CLI::App &app) {
     replay->final_callback([replayed] { print(tune::replay(*replayed)); });
 
     CLI::App *worker = app.add_subcommand("tune-worker", "One job of the tuner, on standard input");
-    worker->group("");  // not for people
+    worker->group("");  // hidden: called by the tuner
     worker->final_callback([] {
         if (const int code = tune::run_worker(); code != 0) std::exit(code);
     });

@@ -7,26 +7,26 @@
 
 namespace attune::program {
 
-using Given = std::optional<std::string>;  // a word of the command line, as it stands there
+using Given = std::optional<std::string>;  // a word of the command line, unchanged
 
-// Arguments of `attune run`, as given. Files are .npy where nothing else is said.
+// Arguments of `attune run`, as given. Files are .npy unless stated otherwise.
 struct CallArguments {
     Given dtype, threads, variant;
 };
 
 struct PictureArguments {
     Given file;                                         // output, SVG
-    std::vector<std::string> labels_query, labels_key;  // text files: one, or one for each batch entry
+    std::vector<std::string> labels_query, labels_key;  // text files: one, or one per batch entry
 };
 
 struct DropoutArguments {
     Given probability, seed, offset;
 };
 
-// What the commands of attention share, as the ops of the library share SdpaOptions.
+// Arguments common to the commands of attention, as the ops of the library share SdpaOptions.
 struct AttentionArguments {
     std::string query, key, value;
-    Given out, lse, weights, weights_mode;  // outputs, and what weights is
+    Given out, lse, weights, weights_mode;  // outputs, and the content of weights
     bool average_weights = false;
     PictureArguments picture;
     Given scale, softcap, bias, alibi, mask, causal, offset, window, valid_lens, cache_lens, sinks;
@@ -39,7 +39,7 @@ struct SdpaArguments {
     Given score, score_weight;
 };
 struct SdpaBackwardArguments {
-    AttentionArguments attention;  // but for the outputs
+    AttentionArguments attention;  // without the outputs
     Given score, score_weight;
     std::string grad_out;
     Given grad_lse, in_out, in_lse;
@@ -50,7 +50,7 @@ struct AdditiveArguments {
     Given w_query, w_key, b_query, b_key, w_score, b_score;
 };
 struct AdditiveBackwardArguments {
-    AdditiveArguments additive;  // but for the outputs
+    AdditiveArguments additive;  // without the outputs
     std::string grad_out;
     Given grad_lse;
     Given grad_query, grad_key, grad_value, grad_w_query, grad_w_key, grad_b_query, grad_b_key, grad_w_score;  // outputs
@@ -62,14 +62,14 @@ struct MultiHeadArguments {
     Given kv_heads, b_query, b_key, b_value, b_out;
 };
 struct MultiHeadBackwardArguments {
-    MultiHeadArguments layer;  // but for the outputs
+    MultiHeadArguments layer;  // without the outputs
     std::string grad_out;
     Given grad_query, grad_key, grad_value;  // outputs
     Given grad_w_query, grad_w_key, grad_w_value, grad_w_out, grad_b_query, grad_b_key, grad_b_value, grad_b_out;
     Given grad_bias, grad_slopes, grad_sinks;
 };
 struct VariableLengthArguments {
-    AttentionArguments attention;  // but for bias, mask, lengths, weights and picture
+    AttentionArguments attention;  // without bias, mask, lengths, weights and picture
     std::string cu_seqlens_q, cu_seqlens_k;
     Given score;
 };

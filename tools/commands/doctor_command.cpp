@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune doctor: what this machine has, and what it lacks.
+// attune doctor: the capabilities of this machine, and what it lacks for the library and its tools.
 #include "tools/commands/commands.h"
 #include "tools/tune/subprocess.h"
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace attune::program {
 namespace fs = std::filesystem;
 namespace {
 
-// The value of the first line "name : value" in a file such as /proc/cpuinfo; empty if there is none.
+// Value of the first line "name : value" in a file such as /proc/cpuinfo; empty if there is none.
 std::string field_of(const char *path, std::initializer_list<std::string_view> names) {
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {
@@ -33,7 +33,7 @@ std::string field_of(const char *path, std::initializer_list<std::string_view> n
     return "";
 }
 
-// Those that decide which target's kernels run.
+// CPU features that decide which target's kernels run.
 std::string features() {
     static constexpr std::string_view wanted[] = {
         "sse4_2",   "avx",      "f16c",        "fma",         "avx2",        "bmi1",
@@ -70,7 +70,7 @@ std::string on_path(const std::string &program) {
     return "";
 }
 
-// How many a Context has by default, and why not more.
+// The default number of threads of a Context, and its limit.
 std::string threads() {
     const DefaultThreads d = default_threads();
     std::ostringstream text;
@@ -84,7 +84,7 @@ std::string line_of(const std::string &name, const std::string &text) {
     return "  " + name + std::string(name.size() < 16 ? 16 - name.size() : 1, ' ') + text + "\n";
 }
 
-// The numbers of a version such as 3.28.1 in the first line of a text; none: empty.
+// Numbers of a version such as 3.28.1 in the first line of a text; empty if there are none.
 std::vector<int> version_in(std::string text) {
     std::vector<int> version;
     text.erase(std::min(text.find('\n'), text.size()));
@@ -117,7 +117,7 @@ constexpr Tool build_tools[] = {
     {"ptxas", "checks of CUDA kernels, optional", "comes with the CUDA toolkit"},
 };
 
-// What is found of a tool, and whether it will do.
+// Path and version of a tool, and whether the version suffices.
 std::string found_of(const Tool &tool) {
     const std::string file = on_path(tool.name), needed_for = std::string(" (") + tool.needed_for + ")";
     if (file.empty()) return std::string("not on PATH; ") + tool.hint + needed_for;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune run additive-backward: the gradients of `run additive`, after a forward of its own.
+// attune run additive-backward: gradients of `run additive`, after a forward pass of its own.
 #include "tools/calls/additive_layer.h"
 #include "tools/calls/gradient.h"
 

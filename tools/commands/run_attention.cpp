@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune run sdpa, additive and mha: each is its score or layer, and shares the rest.
+// attune run sdpa, additive and mha: each has its own score or layer, and the common rest of attention.
 #include "tools/calls/additive_layer.h"
 #include "tools/calls/attention.h"
 #include "tools/calls/layer.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune run sdpa-backward: the gradients of `run sdpa`, after a forward of its own or one that is in files.
+// attune run sdpa-backward: gradients of `run sdpa`, after a forward pass of its own or one from files.
 #include "tools/calls/gradient.h"
 #include "tools/error.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune run varlen, kv-append and merge: what serving models is made of.
+// attune run varlen, kv-append and merge: the parts of model serving.
 #include "tools/calls/attention.h"
 #include "tools/error.h"
 #include "tools/text.h"
@@ -14,7 +14,7 @@ CacheWhenFull parse_when_full(const Given &text) {
     throw InputError("--when-full", "'" + *text + "' is not refuse or slide");
 }
 
-// Rows that the library leaves alone are 0 in a file.
+// An output of zeros: rows that the library does not write are 0 in a file.
 Array zeroed(const char *argument, ElementType type, const Shape &shape) {
     Array array = output_array(argument, type, shape);
     if (array.bytes() > 0) std::memset(array.data.get(), 0, array.bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune run masked-softmax, linear, batch-dot and dropout-mask: the functions that attention is made of.
+// attune run masked-softmax, linear, batch-dot and dropout-mask: the parts of attention.
 #include "tools/calls/library_call.h"
 #include "tools/error.h"
 #include "tools/files/command_files.h"
@@ -24,7 +24,7 @@ Shape parse_shape(const std::string &text) {
     return shape;
 }
 
-// Extents but the last, and another last.
+// A shape with another last extent.
 Shape with_last(Shape shape, std::int64_t last) {
     shape.back() = last;
     return shape;
@@ -60,7 +60,7 @@ void run_masked_softmax(const MaskedSoftmaxArguments &given) {
     const std::int64_t keys = scores.shape.back(), queries = scores.shape[scores.shape.size() - 2];
     if (picture.wanted())
         picture.draw(out, [&](std::int64_t b, std::int64_t i) -> std::int64_t {
-            // Filled with a number, a row without keys has weights everywhere.
+            // With MaskFill::seed, a row without keys has weights everywhere.
             if (lens.rank() == 0 || options.fill == MaskFill::seed) return keys;
             // The rows of (B, Sk) are the batch.
             if (scores.rank() == 2) return lens.as<std::int32_t>()[i];

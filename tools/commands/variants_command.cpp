@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune variants: what is linked in, as a table or as JSON.
+// attune variants: the linked variants, as a table or as JSON.
 #include "tools/commands/commands.h"
 #include "tools/text.h"
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace attune::program {
 namespace {
 
 constexpr std::size_t text_width = 160, columns = 9;
-// The op is what the name begins with.
+// A row of the table. The name begins with the op, which needs no column.
 using Row = std::array<std::string, columns>;
 
 // Whether a machine measured the parameters of a variant (provenance of its record, schedules/<op>/tuned/<target>.json).

@@ -15,7 +15,7 @@
 namespace attune::program {
 namespace fs = std::filesystem;
 
-// Read by a handler of signals, on any thread and at any time: entries are neither moved nor freed.
+// An entry that a signal handler reads, on any thread and at any time: entries are neither moved nor freed.
 struct TemporaryFile::Entry {
     std::string path;
     std::atomic<bool> exists = true;
@@ -32,7 +32,7 @@ namespace {
 
 [[noreturn]] void fail(int reason) { throw std::system_error(reason, std::generic_category()); }
 
-// Short, so that it is legal wherever the output's own name is.
+// A random name, short enough to be legal wherever the output's own name is.
 std::string random_name(std::string_view ending) {
     std::random_device random;
     std::string name = ".attune-";
@@ -40,13 +40,13 @@ std::string random_name(std::string_view ending) {
     return name.append(ending);
 }
 
-// Permissions and owner of the file that is replaced. Where its group cannot be kept, another group gets what everybody has.
+// Keeps permissions and owner of the replaced file. Where the group cannot be kept, another gets the permissions of everybody.
 void keep_permissions(int file, const struct stat &old) {
     mode_t mode = old.st_mode & 07777;
     if (::fchown(file, old.st_uid, old.st_gid) != 0 && ::fchown(file, static_cast<uid_t>(-1), old.st_gid) != 0)
         mode = (mode & 0707) | (mode & 07) << 3;
     if (::fchmod(file, mode) == 0) return;
-    // Some file systems have the same permissions for all files: nobody else may read this one.
+    // Some file systems have fixed permissions: they must not let others read this file.
     const int reason = errno;
     struct stat now;
     if (::fstat(file, &now) != 0 || (now.st_mode & 0777 & ~mode) != 0) fail(reason);
@@ -60,14 +60,14 @@ mode_t first_mode(const fs::path &path) {
 }  // namespace
 
 TemporaryFile::Entry *TemporaryFile::entry_of(const fs::path &path) {
-    // Not where a signal is ignored, or somebody else handles it.
+    // Signals that are ignored or have another handler keep it.
     for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ}) {
         struct sigaction old, action{};
         action.sa_handler = [](int number) {
             Entry::remove_all();
             ::raise(number);
         };
-        action.sa_flags = static_cast<int>(SA_RESETHAND);  // what is raised ends the process as the signal would have
+        action.sa_flags = static_cast<int>(SA_RESETHAND);  // the raised signal ends the process as usual
         if (::sigaction(signal, nullptr, &old) == 0 && old.sa_handler == SIG_DFL) ::sigaction(signal, &action, nullptr);
     }
     Entry *entry = new Entry{path.string()};
@@ -79,7 +79,7 @@ TemporaryFile::Entry *TemporaryFile::entry_of(const fs::path &path) {
 TemporaryFile::TemporaryFile(const fs::path &folder, std::string_view ending, mode_t mode) {
     for (int attempt = 0;; attempt++) {
         path_ = folder / random_name(ending);
-        entry_ = entry_of(path_);  // before there is the file, so that no signal comes between
+        entry_ = entry_of(path_);  // before the file exists, so that no signal comes between
         file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (file_ >= 0) return;
         const int reason = errno;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names, checks, conversions: what stands between the files of the command line and the arrays of a computation.
+// Names, checks and conversions between the files of the command line and the arrays of a computation.
 #include "tools/files/command_files.h"
 #include "tools/error.h"
 #include <limits>

@@ -21,7 +21,7 @@ struct TypeFacts {
     const char *descr, *name;
     std::size_t bytes;
 };
-// In the order of ElementType.
+// Element types, in the order of ElementType.
 constexpr TypeFacts types[] = {
     {ElementType::f32, "<f4", "float32", 4},  {ElementType::f64, "<f8", "float64", 8}, {ElementType::f16, "<f2", "float16", 2},
     {ElementType::bf16, "", "bfloat16", 2},   {ElementType::i32, "<i4", "int32", 4},   {ElementType::i64, "<i8", "int64", 8},
@@ -39,7 +39,7 @@ bool is_of(ElementKind kind, ElementType type) {
 constexpr const char *expected_of[] = {"expected float32, float64 or float16", "expected int32 or int64",
                                        "expected bool, or 0 and 1 as uint8, int8, int32 or int64"};
 
-// Element (i0, i1, ...) of a Fortran-ordered array stands at i0 + i1 * n0 + ...; copied row by row into C order.
+// Copies a Fortran-ordered array, whose element (i0, i1, ...) is at i0 + i1 * n0 + ..., row by row into C order.
 template<typename T> void transpose_into(T *to, const T *from, const Shape &shape) {
     const std::size_t rank = shape.size();
     std::vector<std::int64_t> stride(rank, 1), at(rank, 0);
@@ -164,7 +164,7 @@ std::optional<std::int64_t> elements_of(const Shape &shape) {
         count *= e != 0;
         if (e != 0 && __builtin_mul_overflow(all, e, &all)) return {};
     }
-    // Bytes must fit as well.
+    // The size in bytes must fit as well.
     if (all > std::numeric_limits<std::int64_t>::max() / 8) return {};
     return count ? all : 0;
 }
@@ -236,7 +236,7 @@ double float_at(const Array &array, std::int64_t n) {
 std::string npy_header(ElementType type, const Shape &shape) {
     std::string text =
         std::string("{'descr': '") + facts_of(type).descr + "', 'fortran_order': False, 'shape': " + text_of(shape) + ", }";
-    // Spaces and a line's end bring the elements to a multiple of 64 bytes, as the format asks.
+    // The format asks for spaces and a line end up to a multiple of 64 bytes, where the elements begin.
     text.append(63 - (10 + text.size()) % 64, ' ');
     text += '\n';
     std::string header = "\x93NUMPY";

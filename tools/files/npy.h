@@ -15,23 +15,23 @@ enum class ElementType { f32, f64, f16, bf16, i32, i64, boolean, i8, u8 };
 enum class ElementKind { floats, integers, booleans };
 using Shape = std::vector<std::int64_t>;
 
-// "float32", ... as NumPy calls them, and "bfloat16", which is in no file
+// Names of types as in NumPy, "float32", ..., and "bfloat16", which no file has
 const char *name_of(ElementType);
 std::size_t size_of(ElementType);
 
 // "(2, 3, 4)"
 std::string text_of(const Shape &);
-// Number of elements; none if the product of the extents that are not 0 does not fit, as in NumPy.
+// Number of elements; empty if the product of the nonzero extents does not fit, as in NumPy.
 std::optional<std::int64_t> elements_of(const Shape &);
 
-// In C order. Owns its elements; they are not initialised.
+// An array in C order. Owns its elements, which are not initialised.
 struct Array {
     ElementType type = ElementType::f32;
     Shape shape;
     std::unique_ptr<std::byte[]> data;
 
     Array() = default;
-    Array(ElementType, Shape shape);  // throws std::bad_alloc if that does not fit
+    Array(ElementType, Shape shape);  // throws std::bad_alloc
 
     int rank() const { return static_cast<int>(shape.size()); }
     std::int64_t elements() const { return *elements_of(shape); }
@@ -40,14 +40,14 @@ struct Array {
     template<typename T> const T *as() const { return reinterpret_cast<const T *>(data.get()); }
 };
 
-// A .npy file of that kind, of which the header is read: what it says is checked against the size of the file and the limits of
-// the library before anything is allocated. Throws InputError naming `argument` for everything else.
+// A .npy file of a kind, whose header is read: it is checked against the size of the file and the limits of the library before
+// anything is allocated. Throws InputError naming `argument` for any other file.
 class NpyFile {
 public:
     NpyFile(const std::string &argument, const std::string &path, ElementKind);
     ElementType type() const { return type_; }
     const Shape &shape() const { return shape_; }
-    // The elements, once. Fortran order is turned into C order.
+    // Reads the elements, once. Fortran order becomes C order.
     Array read();
 
     struct Stream {
@@ -66,13 +66,13 @@ private:
     bool fortran_order_ = false;
 };
 
-// Throws InputError if a finite value does not fit. Floats are rounded to the nearest. To boolean: from bool or any integers,
-// where every value is 0 or 1.
+// Converts an array; floats are rounded to nearest. To boolean: from bool or any integers whose values are all 0 or 1. Throws
+// InputError if a finite value does not fit.
 Array converted(Array, ElementType, const std::string &argument);
 // Element n of an array of floats, whatever its type.
 double float_at(const Array &, std::int64_t n);
 
-// What stands before the elements in the file.
+// The bytes before the elements in the file.
 std::string npy_header(ElementType, const Shape &);
 
 }  // namespace attune::program

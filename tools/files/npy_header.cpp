@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parses the Python literal at the start of a .npy file. Takes any bytes.
+// Parser of the Python literal at the start of a .npy file. Accepts any bytes as input.
 #include "tools/files/npy_header.h"
 #include <algorithm>
 #include <limits>
@@ -94,7 +94,7 @@ public:
     }
 
 private:
-    // Of Python: no vertical tab.
+    // Spaces as in Python: no vertical tab.
     void skip_space() { at_ = std::min(text_.find_first_not_of(" \t\n\f\r", at_), text_.size()); }
     std::string_view text_;
     bool of_python_2_;

@@ -14,11 +14,11 @@ struct NpyHeader {
     std::vector<std::int64_t> shape;
 };
 
-// Answers what is wrong with the text, empty if nothing is. Never throws but for memory. What it accepts, NumPy's reader does;
-// `of_python_2`: extents may end with L, as in versions 1 and 2 of the format.
+// Parses the header; returns its fault, empty if there is none. Throws std::bad_alloc only. NumPy's reader accepts all that is
+// accepted here; `of_python_2`: extents may end with L, as in versions 1 and 2 of the format.
 std::string parse_npy_header(std::string_view text, bool of_python_2, NpyHeader &);
 
-// "float16" for "<f2"; the text itself, if it is short and printable, for what has no name.
+// "float16" for "<f2"; the text itself, if it is short and printable, for types without a name.
 std::string name_of_descr(std::string_view descr);
 
 }  // namespace attune::program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Output files by temporary file and rename.
+// Output files, by temporary file and rename.
 #include "tools/files/outputs.h"
 #include "tools/error.h"
 #include <algorithm>
@@ -42,7 +42,7 @@ void Outputs::add(const std::string &argument, const std::string &given) {
         if (same_file(path, without_links(other_path))) fail("is also the file of " + other);
     for (const Output &other : outputs_)
         if (same_file(path, other.path)) fail("is also the file of " + other.argument);
-    // Tried now, so that nobody waits for a result that cannot be stored.
+    // A file is created now, so that nobody waits for a result that cannot be stored.
     try {
         TemporaryFile probe(folder_of(path));
     } catch (const std::system_error &refused) {

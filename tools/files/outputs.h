@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The files that a command writes: checked before the work, written all together after it.
+// Files that a command writes: checked before the work, written all together after it.
 #pragma once
 #include "tools/files/atomic_file.h"
 #include <filesystem>
@@ -12,17 +12,17 @@
 
 namespace attune::program {
 
-// Each file is written under a temporary name in its own folder; commit() renames them all. What fails before that leaves
-// no trace, and a file that was there before stays as it was.
+// Outputs of a command. Each file is written under a temporary name in its own folder; commit() renames all. A failure before
+// that leaves no trace, and a file that was there before stays as it was.
 class Outputs {
 public:
     Outputs() = default;
     Outputs(const Outputs &) = delete;
     Outputs &operator=(const Outputs &) = delete;
 
-    // A file that is read, which no output may be.
+    // Adds a file that is read, which no output may be.
     void add_input(const std::string &argument, const std::string &path);
-    // Throws InputError if this cannot be written, or is an input or another output. Inputs are added before outputs.
+    // Adds an output, after all inputs. Throws InputError if it cannot be written, or is an input or another output.
     void add(const std::string &argument, const std::string &path);
 
     // Writes the parts one after another under the temporary name. Throws MachineError.
@@ -37,7 +37,7 @@ private:
     };
     [[noreturn]] static void cannot_write(const Output &, const std::system_error &);
     std::vector<std::pair<std::string, std::string>> inputs_;
-    std::list<Output> outputs_;  // files stay where they are
+    std::list<Output> outputs_;  // elements must not move
 };
 
 }  // namespace attune::program

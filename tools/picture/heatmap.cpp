@@ -11,10 +11,10 @@ namespace {
 
 constexpr double page_width = 1760, margin = 24, header = 64, legend_height = 54, title_height = 22, gap = 28;
 constexpr std::size_t label_characters = 22;
-// Where labels would touch, only every n-th is drawn.
+// Font sizes in pixels; where labels would touch, only every n-th is drawn.
 constexpr double least_font = 6, largest_font = 12;
 
-// White to deep blue, even steps of lightness: prints well, and readers who confuse colours lose nothing.
+// White to deep blue in even steps of lightness: prints well, and is clear to colour-blind readers.
 constexpr std::array<std::array<int, 3>, 7> colours = {
     {{247, 251, 255}, {218, 232, 245}, {175, 209, 231}, {113, 177, 215}, {58, 136, 192}, {22, 92, 161}, {8, 48, 107}}};
 constexpr const char *nan_colour = "#d9a0a0";
@@ -50,7 +50,7 @@ class Drawing {
 public:
     explicit Drawing(const Heatmap &map) : map_(map) {
         const std::int64_t longest = std::max<std::int64_t>({map.queries, map.keys, 1});
-        // Words need about 10 pixels; beyond a hundred of them the pattern counts, not the word.
+        // Labels need about 10 pixels; beyond a hundred cells the pattern counts, not the label.
         cell_ = std::clamp(std::floor(660.0 / static_cast<double>(longest)), longest <= 100 ? 9.0 : 2.0, 26.0);
         font_ = std::clamp(cell_ * 0.85, least_font, largest_font);
         every_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(least_font * 1.3 / cell_)));
@@ -72,7 +72,7 @@ public:
 
     std::string svg() {
         const std::int64_t panels = map_.batch * map_.heads;
-        // Heads of a batch entry stand together, so a row never holds more than there are heads (unless there is one head).
+        // Heads of a batch entry stand together, so a row has at most as many panels as heads (unless there is one head).
         const std::int64_t group = map_.heads > 1 ? map_.heads : std::max<std::int64_t>(panels, 1);
         const std::int64_t fit =
             std::max<std::int64_t>(1, static_cast<std::int64_t>((page_width - 2 * margin + gap) / (panel_width_ + gap)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Limits and labels of a picture; how it is drawn stands in heatmap.cpp.
+// Limits and labels of a picture, which heatmap.cpp draws.
 #include "tools/picture/picture.h"
 #include "tools/error.h"
 #include "tools/text.h"

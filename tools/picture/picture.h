@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The picture that a command draws of its weights: options, labels, limits.
+// The picture of a command's weights: options, labels, limits.
 #pragma once
 #include "tools/files/command_files.h"
 #include "tools/picture/heatmap.h"
@@ -11,10 +11,10 @@ public:
     Picture(const PictureArguments &, CommandFiles &);
 
     bool wanted() const { return given_.file.has_value(); }
-    // What is to be drawn, (batch..., [heads,] queries, keys), and whether there are heads. Reads the labels, and refuses
-    // what is too large, before anything is computed.
+    // Sets the shape, (batch..., [heads,] queries, keys), and whether it has heads. Reads the labels, and refuses a picture
+    // that is too large, before anything is computed.
     void prepare(const Shape &, bool heads);
-    // Cells of a row from `length` on stay empty.
+    // Draws the picture. Cells of a row from `length` on stay empty.
     void draw(const Array &weights, std::function<std::int64_t(std::int64_t b, std::int64_t i)> length);
 
 private:

@@ -63,11 +63,11 @@ private:
     attune::Status forward_;
 };
 
-// Projected by the library and by the caller, in turns; with the sizes that a variant of one head size is for.
+// Cases projected by the library and by the caller in turns, with the sizes of a variant for one head size.
 std::vector<AdditiveCase> awkward_additive(const attune::VariantInfo &v, unsigned seed) {
     std::vector<AdditiveCase> cases;
     for (const SdpaCase &given : awkward_attention(v, seed)) {
-        if (given.key_noise) continue;  // of scores that are products
+        if (given.key_noise) continue;  // key_noise is for scores that are products
         AdditiveCase c{.attention = given, .hidden = v.head_dim ? v.head_dim : 16};
         c.w_query = c.w_key = given.seed % 2;
         c.attention.key_dim = c.attention.head_dim;
@@ -81,7 +81,7 @@ std::vector<AdditiveCase> awkward_additive(const attune::VariantInfo &v, unsigne
 std::vector<PlannedCheck> additive_checks(const attune::VariantInfo &v, unsigned seed) {
     std::vector<PlannedCheck> checks;
     with_wide_type(v.dtype, [&](auto zero) {
-        // The separable form takes no operands beyond some magnitude, masked or not.
+        // The separable form refuses operands beyond a magnitude, masked or not.
         const bool spoil = v.op != "additive_separable";
         for (const AdditiveCase &c : awkward_additive(v, seed))
             checks.push_back({describe(c), [=] { return std::make_unique<AdditiveCheck<decltype(zero)>>(c, spoil); }});

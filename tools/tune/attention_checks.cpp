@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks of the ops that are attention by a score without parameters, forward and backward.
+// Checks of attention with scores that have no parameters, forward and backward.
 #include "check_parts.h"
 #include "tests/support/sdpa_backward_case.h"
 #include <algorithm>
@@ -86,7 +86,7 @@ std::vector<PlannedCheck> gradient_checks(const attune::VariantInfo &v, unsigned
     with_type(v.dtype, [&](auto zero) {
         for (SdpaCase c : awkward_attention(v, seed)) {
             c.score = score_of(v.op);
-            // The cosine of one channel is a constant: nothing but rounding is left of its gradients.
+            // The cosine of one channel is a constant, whose gradients are rounding errors only.
             if (c.score == attune::Score::cosine) c.head_dim = std::max<std::int64_t>(c.head_dim, 2);
             const Layout layout = c.out_layout == Layout::broadcast ? Layout::dense : c.out_layout;
             checks.push_back(plan<GradientCheck<decltype(zero)>>(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The awkward calls of attention.
+// Awkward calls of attention: sizes, options and data at which kernels are likely to be wrong.
 #include "check_parts.h"
 #include "tests/support/option_sets.h"
 #include <cmath>
@@ -17,8 +17,8 @@ struct Cases {
     unsigned seed;
     std::vector<SdpaCase> all = {};
 
-    // Two entries, four query heads on two key heads. Where KV blocks are so long that many queries would cost the definition
-    // seconds, few queries: such schedules fill their tiles with the heads of a group.
+    // Adds a case of two entries, and four query heads on two key heads. Where KV blocks are so long that many queries would
+    // cost the reference seconds, it has few queries: such schedules fill their tiles with the heads of a group.
     void add(std::int64_t queries, std::int64_t keys, const SetOption &set = {}) {
         const auto [head_dim, value_dim] = attune_test::head_size(variant);
         const std::int64_t most = variant.schedule == "decode" ? 4'000'000 : 60'000'000;
@@ -46,7 +46,7 @@ void add_sizes(Cases &cases, std::int64_t tile, std::int64_t kv_block, std::int6
     cases.add(37, 61);
     cases.add(13, 3 * kv_block + 5);
     cases.add(5, key_tile + 1);
-    if (cases.variant.op != "additive_separable") cases.add(3, 0);  // without keys there is one form of additive scores
+    if (cases.variant.op != "additive_separable") cases.add(3, 0);  // without keys additive scores have one form
     // Enough work for all threads, however small the tiles are.
     cases.add(tile + 1, 2 * kv_block + 3, [](SdpaCase &c) {
         const std::int64_t entry = c.query_heads * c.queries * c.keys * (c.head_dim + c.value_dim);
@@ -95,7 +95,7 @@ void add_heads(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
         });
 }
 
-// Where the largest score of a row moves from KV block to KV block, and where scores are far from 0 and nearly tied.
+// Adds cases in which the largest score of a row moves between KV blocks, and in which scores are far from 0 and nearly tied.
 void add_scores(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
     cases.add(tile + 1, 3 * kv_block + 1, [](SdpaCase &c) { c.scale = 1.0; });
     cases.add(tile + 1, 3 * kv_block + 1, [](SdpaCase &c) { c.scale = -0.3; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a shared object to a variant of the library.
+// Loading of a shared object as a variant of the library.
 #include "candidate.h"
 #include "attune/detail/registration.h"
 #include "parameters.h"
@@ -15,7 +15,7 @@ attune::DType dtype_of(const std::string &name) {
     throw program::InputError("dtype", "expected f32, f64, bf16 or f16, is \"" + name + "\"");
 }
 
-// What a record of the library points to; it lives as long as the process, as the loaded code does.
+// Storage of a library record's pointers; it lives as long as the process, as the loaded code does.
 struct Registered {
     CandidateVariant variant;
     LoadableCandidate candidate;

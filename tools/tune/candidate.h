@@ -6,21 +6,21 @@
 namespace attune::tune {
 
 struct LoadableCandidate {
-    std::string id;                     // of the tuner
-    std::string object;                 // the file
-    std::string symbol;                 // of it <symbol>_argv is called
+    std::string id;                     // the tuner's name
+    std::string object;                 // the shared object's file
+    std::string symbol;                 // <symbol>_argv is the kernel
     std::string parameters;             // "kv_block=64 tile_q=64"
-    std::string schedule, shape_class;  // where they are not those of the variant
+    std::string schedule, shape_class;  // where they differ from the variant's
 };
 
-// What the candidates of a job have in common: the variant that they are forms of, as in VariantInfo.
+// The variant that the candidates of a job are forms of, as in VariantInfo.
 struct CandidateVariant {
     std::string name, op, dtype, target, schedule, shape_class, kind;
     int head_dim = 0;
 };
 
-// Loads the candidate and registers it as the variant "<name>@<id>", which runs only where it is forced: that name. Throws
-// MachineError where the file cannot be loaded or lacks its symbol, InputError for a type that does not exist.
+// Loads the candidate and registers it as the variant "<name>@<id>", which runs only where it is forced; returns that name.
+// Throws MachineError where the file cannot be loaded or lacks its symbol, InputError for a type that does not exist.
 std::string load_candidate(const CandidateVariant &, const LoadableCandidate &);
 
 }  // namespace attune::tune

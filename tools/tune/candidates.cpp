@@ -11,9 +11,9 @@ namespace attune::tune {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char *symbol = "attune_candidate";  // one for all: a different name would be different code
+constexpr const char *symbol = "attune_candidate";  // the same for all: another name would be other code
 
-// What a generator program says is wrong, in a line.
+// The error of a generator program, in one line.
 std::string complaint(const std::string &errors) {
     const std::size_t own = errors.find("attune: ");
     std::string text = own == std::string::npos ? errors : errors.substr(own + 8);
@@ -108,7 +108,7 @@ std::vector<Candidate> CandidateMaker::make(const std::vector<Parameters> &all, 
             throw program::MachineError(linker(),
                                         "cannot link a kernel: " + links[i].failure(60) + " " + complaint(links[i].errors));
         program::write_file(files[n].string() + ".code", hex(hash_of(bytes_of(objects[n]->path()))));
-        libraries[n]->rename(made[n].object);  // last: where it is, there is all else
+        libraries[n]->rename(made[n].object);  // last: where the library exists, the other files do
     }
     for (std::size_t n = 0; n < all.size(); n++)
         if (made[n].verdict.empty()) made[n].code = bytes_of(files[n].string() + ".code");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From parameters to code that can be loaded: the generator program in a process of its own, a linker, and a cache of what they
-// made.
+// Candidates made from parameters: by the generator program in a process of its own, a linker, and a cache of their results.
 #pragma once
 #include "cell.h"
 #include "generators.h"
@@ -18,29 +17,29 @@ struct Candidate {
     std::string code;     // hash of its machine code: equal codes are one candidate
     std::string verdict;  // "" where it was made, else "compile_error" or "timeout", as in records
     std::string reason;
-    std::string schedule, shape_class;  // where they are not those of the cell
+    std::string schedule, shape_class;  // where they differ from the cell's
 };
 
-// Of one cell. Kernels are kept in the folder under a hash of all they depend on, the generator program included; so a
-// candidate is compiled once for all runs, and a run that was killed finds what it had made.
+// Maker of a cell's candidates. Kernels are kept in the folder under a hash of all they depend on, the generator program
+// included: a candidate is compiled once for all runs, and a run finds what a killed run had made.
 class CandidateMaker {
 public:
     CandidateMaker(const Cell &, const GeneratorProgram &, const std::filesystem::path &cache);
 
-    // Compiled side by side, `jobs` at a time, each within `limit` seconds.
+    // Compiles candidates side by side, `jobs` at a time, each within `limit` seconds.
     std::vector<Candidate> make(const std::vector<Parameters> &, int jobs, double limit) const;
 
 private:
-    std::vector<std::string> arguments_;  // of the generator program, all but the parameters and where to
+    std::vector<std::string> arguments_;  // of the generator program, without parameters and output
     std::string program_;
     std::uint64_t program_hash_;
     std::filesystem::path cache_;
 };
 
-// Where kernels, references and records are kept: attune/tune in XDG_CACHE_HOME, or ~/.cache. It exists when this returns.
+// Folder of kernels, references and records: attune/tune in XDG_CACHE_HOME, or ~/.cache. It exists on return.
 std::filesystem::path cache_folder();
 std::string own_program();
-// Takes out of the environment what would change the calls of the workers.
+// Removes environment variables that would change the calls of the workers.
 void forget_environment();
 
 }  // namespace attune::tune

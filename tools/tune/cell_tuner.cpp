@@ -60,7 +60,7 @@ private:
     }
     bool too_late(const std::string &why) { return result_.not_tried = "the time was up: " + why, false; }
 
-    // A baseline that is wrong would make every comparison meaningless.
+    // Compiles and checks the baseline: a wrong one would make every comparison meaningless.
     bool prepare_baseline() {
         const double compile = seconds_until(deadline_, s_.limits.compile_seconds);
         baseline_ = s_.maker.make({result_.baseline}, 1, compile).front();
@@ -94,7 +94,7 @@ private:
         return true;
     }
 
-    // The shapes of most weight, of which the decision takes at most half of the time.
+    // Keeps the shapes of greatest weight, as many as let the decision take at most half of the time.
     void keep_shapes_that_fit() {
         const double of_one = seconds_of_decision(s_.limits.finalists) / double(s_.shapes.size());
         const auto fit = static_cast<std::size_t>(std::max(1.0, 0.5 * seconds_left(deadline_) / of_one));
@@ -110,7 +110,7 @@ private:
 
     double check_seconds() const { return s_.limits.check_seconds * double(s_.shapes.size()); }
 
-    // At awkward calls and at all shapes.
+    // Checks a candidate at awkward calls and at all shapes.
     Verdict check(const Candidate &candidate, double limit) const {
         std::vector<bench::Shape> shapes;
         for (const WeightedShape &shape : s_.shapes) shapes.push_back(shape.shape);
@@ -125,13 +125,13 @@ private:
                 .limit = seconds_until(deadline, seconds_of_process)};
     }
 
-    // What the decision between so many will take at least, so that the search ends in time.
+    // Least seconds that the decision between so many finalists takes, so that the search ends in time.
     double seconds_of_decision(std::size_t finalists) const {
         const double sample = std::max(s_.limits.sample_seconds, call_seconds_);
         const double process = process_seconds_ + sample * s_.limits.rounds_of_process * double(finalists + 1) * 1.5;
         return s_.limits.decisions * s_.limits.processes * process * double(s_.shapes.size());
     }
-    // Where the search ends.
+    // The end of the search.
     Deadline last() const { return earlier(deadline_, seconds_of_decision(s_.limits.finalists)); }
     double search_seconds() const { return seconds_left(last()); }
 
@@ -151,7 +151,7 @@ private:
         const double turns = std::ceil(double(unknown.size()) / s_.limits.jobs);
         const double limit = std::max(1.0, std::min(s_.limits.compile_seconds, search_seconds() / turns));
         for (const Candidate &candidate : s_.maker.make(unknown, s_.limits.jobs, limit))
-            // What the end of the time cut short is no verdict.
+            // A timeout that the end of the time cut short is no verdict.
             if (candidate.verdict == "timeout" && limit < s_.limits.compile_seconds)
                 finish(
                     {candidate.parameters, "not measured", "not compiled in the last " + seconds_text(limit), 0, 0, 0, false},
@@ -168,7 +168,7 @@ private:
         }
         codes_[candidate.parameters] = candidate.code;
         if (const auto same = by_code_.find(candidate.code); same != by_code_.end()) {
-            // The same machine code needs no second measurement, and a second name for it no place in the decision.
+            // The same machine code needs no second measurement, and no second place in the decision.
             trial.verdict = "same code", trial.gain = 1 / same->second;
             return finish(trial, same->second, "");
         }
@@ -207,7 +207,7 @@ private:
         finish(trial, mean.value(), candidate.code);
     }
 
-    // The baseline and the candidate in turns; again where others were at work, or where the figure cannot be.
+    // Times the baseline and the candidate in turns; again where other processes ran, or where the figure is implausible.
     Times quiet_times(const Candidate &candidate, const bench::Shape &shape, Measured &measured) {
         Times best;
         for (std::uint64_t attempt = 1; attempt <= 3 && (attempt == 1 || search_seconds() > 0); attempt++) {
@@ -251,7 +251,7 @@ private:
         tell_progress(strategy_->phase());
     }
 
-    // The best by their first measurement; what is far behind by it is not worth a place.
+    // The best candidates by their first measurement, without those that are far behind.
     std::vector<const Trial *> candidates_for_decision() const {
         std::vector<const Trial *> right;
         for (const Trial &trial : result_.trials)
@@ -287,7 +287,7 @@ private:
         }
     }
 
-    static constexpr double seconds_of_process = 300;  // at most, of one that times
+    static constexpr double seconds_of_process = 300;  // limit of a process that times
 
     Setting s_;
     Deadline deadline_;

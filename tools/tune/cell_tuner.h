@@ -5,7 +5,7 @@
 
 namespace attune::tune {
 
-// Searches until the deadline less what the decision takes, then decides.
+// Searches until the deadline less the time of the decision, then decides.
 CellResult tune_cell(const Setting &, const Parameters &baseline, Deadline);
 
 }  // namespace attune::tune

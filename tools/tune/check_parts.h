@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What checks of attention share: the calls, and arrays as bytes.
+// Common parts of the checks of attention: calls, and arrays as bytes.
 #pragma once
 #include "checks.h"
 #include "tests/support/sdpa_arrays.h"
@@ -26,10 +26,10 @@ template<typename T> std::vector<NamedBytes> output_bytes(attune_test::SdpaArray
     return all;
 }
 
-// Keys and values that no query keeps become NaN and Inf in turns: what they hold has no effect.
+// Sets keys and values that every query masks to NaN and Inf in turns: their contents must have no effect.
 template<typename T> void spoil_masked(attune_test::SdpaArrays<T> &a) {
     const attune_test::SdpaCase &c = a.the;
-    if (c.weights && *c.weights < attune::WeightsMode::masked) return;  // these are of every key
+    if (c.weights && *c.weights < attune::WeightsMode::masked) return;  // raw scores are of every key
     const attune::SdpaOptions o = a.options({});
     const std::int64_t group = c.key_heads ? c.query_heads / c.key_heads : 1;
     for (std::int64_t b = 0; b < c.batch; b++)
@@ -50,7 +50,7 @@ template<typename T> void spoil_masked(attune_test::SdpaArrays<T> &a) {
 }
 
 // Calls of attention that are awkward for a variant: numbers of queries and keys around its tiles and KV blocks, masks and
-// their edges, layouts, groups of heads, head sizes, large scores; and what its kind knows more.
+// their edges, layouts, groups of heads, head sizes, large scores; and the options of its kind.
 std::vector<attune_test::SdpaCase> awkward_attention(const attune::VariantInfo &, unsigned seed);
 
 // Calls f(T{}) with the type of a variant's elements.
@@ -66,7 +66,7 @@ template<typename F> void with_wide_type(attune::DType dtype, const F &f) {
     dtype == attune::DType::f64 ? f(double{}) : f(float{});
 }
 
-// Plans Made(c), an object of a class of checks, described by the case.
+// Plans a check of class Made for a case, with the case as its description.
 template<typename Made, typename Case> PlannedCheck plan(const Case &c) {
     return {describe(c), [c] { return std::make_unique<Made>(c); }};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the gate runs: calls of an op, each with arrays of its own and with the definition of what is right.
+// Checks of the gate: calls of an op, each with its own arrays and the definition of its result.
 #pragma once
 #include "attune/context.h"
 #include "attune/variants.h"
@@ -22,10 +22,10 @@ class Check {
 public:
     virtual ~Check() = default;
     virtual attune::Status run(attune::Context &, std::string_view variant) = 0;
-    virtual void forget_outputs() = 0;  // they hold NaN again
+    virtual void forget_outputs() = 0;  // sets them to NaN
     virtual std::vector<NamedBytes> inputs() = 0;
     virtual std::vector<NamedBytes> outputs() = 0;
-    // What is wrong with the outputs, empty if nothing is. `error_ratio` becomes the largest error over what the rule allows.
+    // Fault of the outputs, empty if there is none. `error_ratio` becomes the largest error over the rule's bound.
     virtual std::string defect(double &error_ratio) = 0;
 };
 
@@ -34,10 +34,10 @@ struct PlannedCheck {
     std::function<std::unique_ptr<Check>()> make;  // the same arrays each time
 };
 
-// Calls that are awkward for a variant, from its own parameters, of its kind and with each option that it knows. None for an op
-// that has no checks.
+// Checks at calls that are awkward for a variant, from its own parameters, of its kind and with each option that it knows.
+// Empty for an op without checks.
 std::vector<PlannedCheck> awkward_checks(const attune::VariantInfo &, unsigned seed);
-// The families of it.
+// Families of awkward checks, by op.
 std::vector<PlannedCheck> attention_checks(const attune::VariantInfo &, unsigned seed);
 std::vector<PlannedCheck> gradient_checks(const attune::VariantInfo &, unsigned seed);
 std::vector<PlannedCheck> additive_checks(const attune::VariantInfo &, unsigned seed);

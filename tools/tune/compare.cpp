@@ -19,16 +19,16 @@ namespace {
 
 struct Contender {
     std::string label;
-    Cell cell;  // of a schedule of its own
+    Cell cell;  // with a schedule of its own
     Candidate candidate;
     std::string failure;
-    std::string limits;  // where it is right at the shape and not at every call
+    std::string limits;  // why it is right at the shape but not at every call
     double best = 0;
     std::vector<double> seconds, ratios;  // to the first
 };
 
-// "label=schedule [name=number...]", or "label=schedule@target": the parameters that the files of `schedules` have for the
-// target
+// A contender: "label=schedule [name=number...]", or "label=schedule@target" for the parameters that the files of `schedules`
+// have for the target.
 Contender contender_of(const std::string &text, const Cell &cell, const std::string &schedules) {
     const std::size_t equals = text.find('='), space = std::min(text.find(' ', equals), text.size());
     const std::size_t at = std::min(text.find('@', equals), space);
@@ -76,7 +76,7 @@ std::string table_of(const std::string &title, const std::vector<Contender> &all
     return text + "\n";
 }
 
-// Bars on a logarithmic scale: root is hundreds of times slower.
+// Bar chart on a logarithmic scale, since root is hundreds of times slower.
 std::string chart_of(const std::vector<std::pair<std::string, std::vector<Contender>>> &tables) {
     constexpr int width = 760, bar = 22, left = 170;
     std::string svg;
@@ -136,7 +136,7 @@ std::string compare(const CompareArguments &a) {
                 c.candidate.schedule = c.cell.schedule, c.candidate.shape_class = c.cell.shape_class;
                 c.failure = c.candidate.reason;
                 if (c.failure.empty()) c.limits = workers.check(c.candidate, {one.shape}, 600).reason;
-                // What an autoscheduler finds for one shape need not serve others.
+                // An autoscheduler's schedule for one shape need not serve others.
                 if (!c.limits.empty()) c.failure = workers.check(c.candidate, {one.shape}, 600, false).reason;
                 if (c.failure.empty()) right.push_back(c.candidate), of_right.push_back(&c);
             }

@@ -7,11 +7,11 @@
 namespace attune::tune {
 namespace {
 
-// Student's t, two-sided 95 %, by degrees of freedom from 1.
+// Quantile of Student's t, two-sided 95 %, by degrees of freedom from 1.
 double t_of(std::size_t freedom) {
     static constexpr std::array table = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
                                          2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
-    return freedom <= table.size() ? table[freedom - 1] : 2.086;  // of 20; that of more is smaller
+    return freedom <= table.size() ? table[freedom - 1] : 2.086;  // for 20; smaller for more
 }
 
 }  // namespace

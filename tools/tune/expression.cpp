@@ -31,7 +31,7 @@ Expression::Expression(const std::string &text, Values &values) : parser_(std::m
             if (!values.contains(name)) throw std::runtime_error("\"" + text + "\": " + name + " has no value here");
             parser_->names.push_back(name);
         }
-        parser.Eval();  // reads it, once
+        parser.Eval();  // parses the text, once
     } catch (const mu::ParserError &error) {
         fail(text, error);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What constraints may know of a target and of this machine.
+// Facts about a target and this machine that constraints may name.
 #include "space.h"
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ Facts facts_of(const std::string &halide_target, const std::string &dtype, int h
 }
 
 Caches caches_here() {
-    // Where the system does not know them: sizes that most machines have at least.
+    // Defaults where the system does not know them: sizes that most machines have at least.
     Caches caches{32 << 10, 256 << 10};
 #ifdef _SC_LEVEL2_CACHE_SIZE
     if (const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE); bytes > 0) caches.l1_bytes = int(bytes);

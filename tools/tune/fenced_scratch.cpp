@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Blocks of scratch memory beside fences.
+// Blocks of scratch memory beside protected pages.
 #include "fenced_scratch.h"
 #include "tests/support/fenced.h"
 #include <cstring>
@@ -9,7 +9,7 @@ namespace {
 
 using attune_test::Fence;
 
-// A page must not be touched right behind the block, so it is as long as its alignment has it.
+// Bytes rounded up to the alignment, so that the protected page begins right behind the block.
 std::size_t whole(std::size_t bytes, std::size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 constexpr std::size_t most_alignment = 128;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An attune::Allocator whose blocks end at a page that must not be touched and hold what the gate says: memory that a kernel
-// reads before it wrote it gives other results from call to call.
+// An attune::Allocator whose blocks end at a protected page and are filled as the gate asks: a kernel that reads memory before
+// it has written it gives other results from call to call.
 #pragma once
 #include "attune/context.h"
 #include <cstddef>
@@ -17,8 +17,8 @@ public:
     ~FencedScratch();
     FencedScratch(const FencedScratch &) = delete;
 
-    unsigned char fill = 0xff;   // 0xff: NaN in every type. Set between calls only
-    std::string defect() const;  // what was done against the rules so far, empty if nothing
+    unsigned char fill = 0xff;   // 0xff: NaN in every type; set between calls only
+    std::string defect() const;  // first misuse so far, empty if there is none
     attune::Allocator hook();
 
 private:
@@ -26,8 +26,8 @@ private:
     void release(void *block, std::size_t bytes);
 
     std::mutex mutex_;
-    std::map<void *, std::size_t> live_;       // bytes that were asked for
-    std::multimap<std::size_t, void *> free_;  // by the bytes of the block
+    std::map<void *, std::size_t> live_;       // requested bytes
+    std::multimap<std::size_t, void *> free_;  // by size
     std::string defect_;
 };
 

@@ -11,10 +11,10 @@ std::vector<Finalist> decide(const Setting &setting, const Candidate &baseline, 
     if (others.empty()) return finalists;
     std::vector<Candidate> all = {baseline};
     all.insert(all.end(), others.begin(), others.end());
-    std::vector<std::vector<std::vector<double>>> ratios(others.size());  // [finalist][process]: one, over all shapes
+    std::vector<std::vector<std::vector<double>>> ratios(others.size());  // [finalist][process]: one ratio over all shapes
     const Limits &limits = setting.limits;
     int decided = 0;      // processes
-    std::string failure;  // of one that is none
+    std::string failure;  // of a process that failed
     for (int process = 0; process < limits.most_processes; process++) {
         const bool open = std::any_of(finalists.begin(), finalists.end(), [](const Finalist &f) { return undecided(f.gain); });
         if ((decided >= limits.processes && !open) || (process > 0 && seconds_left(deadline) <= 0)) break;
@@ -40,7 +40,7 @@ std::vector<Finalist> decide(const Setting &setting, const Candidate &baseline, 
         }
         decided += complete;
     }
-    // Of fewer processes the interval is that of their noise.
+    // With fewer processes the interval is that of their noise.
     if (decided < limits.processes) {
         result.not_tried = "undecided after " + std::to_string(decided) + " of " + std::to_string(limits.processes) +
                            " processes: " + (failure.empty() || seconds_left(deadline) <= 0 ? "the time was up" : failure);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The order in which a check is run, and the reasons that it gives.
+// Order of the steps of a check, and the reasons that it gives.
 #include "gate.h"
 #include "attune/context.h"
 #include "fenced_scratch.h"
@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Stack memory is reused from call to call: what is read there before it is written differs, too.
+// Fills the stack, whose memory is reused from call to call, so that reads before writes differ, too.
 [[gnu::noinline]] void fill_stack(unsigned char with) {
     unsigned char below[200'000];
     std::memset(below, with, sizeof below);
@@ -39,7 +39,7 @@ struct Runs {
     const std::string &variant;
     FencedScratch scratch = {};
 
-    // A call in a context of its own; what is wrong with all but the values, empty if nothing is.
+    // Runs a call in a context of its own; returns its fault, other than wrong values, empty if there is none.
     std::string run(Check &check, int threads, unsigned char fill) {
         scratch.fill = fill;
         const std::vector<NamedBytes> inputs = check.inputs();

@@ -18,8 +18,8 @@ using program::InputError, program::MachineError;
 namespace {
 
 constexpr const char *list = "attune_generators.json";
-constexpr std::string_view users_prefix = "user_";  // of ops of attune_add_attention()
-constexpr double build_limit = 1800;                // seconds; a minute where nothing else runs
+constexpr std::string_view users_prefix = "user_";  // prefix of ops of attune_add_attention()
+constexpr double build_limit = 1800;                // seconds; a build takes a minute on an idle machine
 
 std::string tail_of(const std::string &text, std::size_t lines) {
     std::size_t at = text.size();
@@ -35,7 +35,7 @@ fs::path package_of(const fs::path &program) {
     return fs::exists(share / "cmake/tune/CMakeLists.txt") ? share : fs::path();
 }
 
-// The project of a package that makes its programs, configured in the cache; its build folder.
+// Configures a package's project that builds its generator programs, in the cache; returns its build folder.
 fs::path configure(const fs::path &share) {
     const fs::path folder = cache_folder() / ("programs-" + hex(hash_of(share.string())));
     if (fs::exists(folder / list)) return folder;
@@ -52,7 +52,7 @@ fs::path configure(const fs::path &share) {
     const ProcessResult result = run(process);
     if (result.ok()) return folder;
     std::error_code ignored;
-    fs::remove_all(folder, ignored);  // what it found missing would be remembered
+    fs::remove_all(folder, ignored);  // CMake would remember what was missing
     // CMake breaks the lines of its messages.
     std::string errors;
     for (char c : result.errors)
@@ -142,7 +142,7 @@ GeneratorProgram Generators::program(const std::string &op, const std::string &d
     if (!types.contains(dtype)) throw InputError(dtype, "is no element type of a kernel");
     const std::string name = one.at("program");
     const auto &program = json_.at("programs").at(name);
-    // What a user's sources include is known to their build alone.
+    // The headers that a user's sources include are known to their build alone.
     const bool current = up_to_date(program);
     if (!current) say("making " + name);
     if (!current || is_users(op)) build(name);
@@ -164,7 +164,7 @@ GeneratorProgram Generators::program(const std::string &op, const std::string &d
     return p;
 }
 
-// Sources, and the headers beside them.
+// Sources of a program, and the headers beside them.
 std::vector<std::string> Generators::files_of(const nlohmann::json &program) const {
     std::set<std::string> files, folders;
     for (const std::string file : program.at("sources")) {

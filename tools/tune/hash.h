@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names by content: what is kept in the cache is looked up by a hash of all that it depends on.
+// Hashes as names: files in the cache are looked up by a hash of all that they depend on.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace attune::tune {
 
-// Of bytes, not of what an adversary makes: FNV-1a.
+// FNV-1a hash; not safe against adversaries.
 std::uint64_t hash_of(const std::string &bytes, std::uint64_t from = 14695981039346656037u);
 std::string hex(std::uint64_t);
-std::string bytes_of(const std::filesystem::path &);  // empty where it cannot be read
+std::string bytes_of(const std::filesystem::path &);  // empty where the file cannot be read
 
 }  // namespace attune::tune

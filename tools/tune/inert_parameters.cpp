@@ -8,7 +8,7 @@ std::vector<std::string> inert_parameters(const Space &space, const std::map<Par
     std::vector<std::string> inert;
     for (const SpaceParameter &parameter : space.parameters()) {
         bool compared = false, alive = false;
-        std::map<Parameters, std::set<std::string>> groups;  // codes of parameters that are alike but for the parameter
+        std::map<Parameters, std::set<std::string>> groups;  // codes of candidates that differ in this parameter alone
         for (const auto &[parameters, code] : codes) {
             Parameters others = parameters;
             others.erase(parameter.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parameters of a space that change no code.
+// Inert parameters of a space, which change no code.
 #pragma once
 #include "space.h"
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace attune::tune {
 
-// A parameter is inert if no two candidates that differ in it alone have different code, and some do so differ. `codes`: hashes
-// of the candidates' machine code.
+// Names of inert parameters: some candidates differ in such a parameter alone, and none of those differ in code. `codes`:
+// hashes of the candidates' machine code.
 std::vector<std::string> inert_parameters(const Space &, const std::map<Parameters, std::string> &codes);
 
 }  // namespace attune::tune

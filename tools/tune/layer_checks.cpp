@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks of linear, of packed weights too, its gradients, batch_dot and masked_softmax.
+// Checks of linear, with packed weights, too; of its gradients, batch_dot and masked_softmax.
 #include "check_parts.h"
 #include "tests/support/linear_backward_case.h"
 #include "tests/support/masked_softmax_case.h"
@@ -26,7 +26,7 @@ private:
     LinearArrays<T> a_;
 };
 
-// The gradient by the weight is what a candidate of transposed_dot computes.
+// Check of the gradients of linear; a candidate of transposed_dot computes the gradient by the weight.
 template<typename T> class LinearGradientCheck final : public Check {
 public:
     explicit LinearGradientCheck(const LinearCase &c) : a_(c) {}
@@ -73,18 +73,18 @@ private:
     SoftmaxArrays<T> a_;
 };
 
-// Around the tiles of rows and columns and the depth block of the sum.
+// Products with sizes around the tiles of rows and columns and the depth block.
 std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned seed) {
     const auto parameter = [&](const char *name, int otherwise) { return std::int64_t(parameter_of(v, name, otherwise)); };
     const std::int64_t depth_block = parameter("depth_block", 256), tile = parameter("tile_rows", 4),
                        task = parameter("task_rows", 8), wide = parameter("tile_columns", 8), block = parameter("block", 4);
-    // Classes of full tiles take columns that fill so many, or of AMX tiles 32 or more and depths that fill them,
-    // and refuse others.
+    // Classes of full tiles refuse columns that fill no such tiles, or for AMX tiles fewer than 32 columns and depths that fill
+    // none.
     const bool full = takes_full_tiles(v), in_tiles = full && v.schedule == "amx_gemv";
     const std::int64_t filled = !full || in_tiles ? 1 : columns_of_full_tiles(v), deep = in_tiles ? 32 : 1;
     const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
     const auto columns = [&](std::int64_t n) { return in_tiles ? std::max<std::int64_t>(n, 32) : round_up(n, filled); };
-    // Linear by one row or few refuses depths without a whole block of weights, pairs those without a pair.
+    // linear for few rows refuses depths without a whole block of weights; the bf16 dot product, depths without a pair.
     const std::int64_t least_depth = v.op == "linear" && is_for_few_rows(v) ? 32 : v.schedule == "bf16_dot" ? 2 : 1;
     std::vector<LinearCase> cases;
     const auto add = [&](std::int64_t rows, std::int64_t n, std::int64_t depth, Order order = Order::dense) {

@@ -7,7 +7,7 @@
 namespace attune::tune {
 namespace {
 
-// What the shapes of a group have in common: all but the lengths, and their powers of two.
+// Key of a group of shapes: all but the lengths, and their powers of two.
 bench::Columns kind_of(const bench::Shape &s) {
     const auto octave = [](std::int64_t n) { return std::to_string(std::bit_width(static_cast<std::uint64_t>(n))); };
     bench::Columns group = bench::columns_of(s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// This machine in the words of records, and what limits a shape on it.
+// This machine in the words of records, and the peak that bounds a shape on it.
 #pragma once
 #include "bench/cases/machine.h"
 #include "bench/cases/shapes.h"
@@ -11,25 +11,25 @@ std::string hardware();               // "AMD EPYC..., 2 cores"
 std::string utc(const char *format);  // the time, as strftime() writes it
 inline std::string today() { return utc("%Y-%m-%d"); }
 
-// What bounds the work of a call, and how much of that this machine does in a second.
+// Bound on the work of a call, and the machine's peak for it.
 struct PeakLimit {
-    double work = 0, peak = 0;  // of a call, and in a second; 0 where no peak is known
+    double work = 0, peak = 0;  // of a call, and per second; 0 where no peak is known
     std::string unit;           // "multiply-add peak", "plain read"...
 
-    // Of the peak, by a call that takes so long; 0 where no peak is known.
+    // Share of the peak in a call that takes `seconds`; 0 where no peak is known.
     double share(double seconds) const { return peak > 0 && seconds > 0 ? work / seconds / peak : 0; }
-    // In words, "0.83"; empty where no peak is known. More than all is a read from a cache, or a peak that was measured while
-    // the machine did something else.
+    // The share in words, "0.83"; empty where no peak is known. A share above 1 is a read from a cache, or a peak measured
+    // while the machine did something else.
     std::string share_text(double seconds) const;
 };
 
-// The most that this machine does of a shape's work. It is measured in turns with the calls that it is compared with: where
-// others load the machine, both are slower.
+// Peak of this machine for a shape's work. It is measured in turns with the calls that it is compared with: where other
+// processes load the machine, both are slower.
 class Peak {
 public:
     Peak(const std::string &schedule, const bench::Shape &, int threads);
 
-    void measure();  // once more; the best counts
+    void measure();  // measures once more; the best counts
     const PeakLimit &limit() const { return limit_; }
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parameters as text.
+// Text form of parameters.
 #include "parameters.h"
 #include "tools/error.h"
 #include <charconv>

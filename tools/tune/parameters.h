@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parameters of a schedule: what a candidate of the tuner is, and what a record of schedules/<op>/tuned/*.json holds.
+// Parameters of a schedule: those of a candidate of the tuner, and of a record of schedules/<op>/tuned/*.json.
 #pragma once
 #include <map>
 #include <string>
@@ -8,7 +8,7 @@ namespace attune::tune {
 
 using Parameters = std::map<std::string, int>;  // by name: kv_block, tile_q...
 
-// "kv_block=64 tile_q=64", as variants() gives them; throws InputError where it is not that.
+// Parses "kv_block=64 tile_q=64", as variants() gives parameters; throws InputError for other text.
 Parameters parse_parameters(const std::string &text);
 std::string text_of(const Parameters &);
 

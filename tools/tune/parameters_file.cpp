@@ -11,7 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// On one line, with a space after each comma and colon.
+// JSON on one line, with a space after each comma and colon.
 std::string spaced(const Json &json) {
     if (!json.is_structured()) return json.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::string text;

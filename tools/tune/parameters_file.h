@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// schedules/<op>/tuned/<target>.json, or <folder>/<op>/<target>.json of a user: parameters with where they come from.
+// A file of parameters with their provenance: schedules/<op>/tuned/<target>.json, or <folder>/<op>/<target>.json of a user.
 #pragma once
 #include "cell.h"
 #include <nlohmann/json.hpp>
@@ -12,16 +12,16 @@ namespace attune::tune {
 
 class ParametersFile {
 public:
-    // Reads the file; where there is none, one without records. Throws InputError where it is no such file.
+    // Reads the file; a missing file has no records. Throws InputError if it is no parameter file.
     ParametersFile(const std::string &file, const std::string &op, const std::string &target);
 
-    // Of a record for exactly the cell's type, head size, schedule, class and kind.
+    // Parameters of the record for exactly the cell's type, head size, schedule, class and kind.
     std::optional<Parameters> find(const Cell &) const;
-    // All records of the cell's type and schedule, of any head size, class and kind, the nearest first: seeds.
+    // Seeds: all records of the cell's type and schedule, of any head size, class and kind, the nearest first.
     std::vector<Parameters> near(const Cell &) const;
-    // The cell's record. One that held the kind together with others keeps the others.
+    // Sets the cell's record. A record of several kinds keeps the others.
     void set(const Cell &, const Parameters &, const nlohmann::ordered_json &provenance);
-    // As the files in schedules/ are written: a record is three lines. Written beside the file and renamed.
+    // Writes the file in the form of schedules/, three lines per record: beside the old file, then renamed.
     void write() const;
     std::string text() const;
 

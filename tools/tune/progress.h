@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tuner says while it works, on standard error: one line that is rewritten on a terminal, else a line for
-// each candidate.
+// Progress of the tuner on standard error: one line that is rewritten on a terminal, else a line per candidate.
 #pragma once
 #include "setting.h"
 #include <chrono>

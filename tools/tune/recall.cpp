@@ -5,7 +5,7 @@
 namespace attune::tune {
 namespace {
 
-// A rejection in the words of earlier versions, which gave it on a busy machine, too: it is no verdict.
+// A rejection by earlier versions that was also given on a busy machine: it is ignored.
 constexpr const char *withdrawn_reason = "quicker than this machine can compute it";
 
 int log2_of(std::int64_t n) { return n < 1 ? 0 : std::bit_width(static_cast<std::uint64_t>(n)) - 1; }

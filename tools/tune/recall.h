@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// What earlier runs recorded of a cell, and under which key.
+// Earlier results of a cell, and the key under which they are recorded.
 #pragma once
 #include "setting.h"
 #include <optional>
 
 namespace attune::tune {
 
-// Of candidates that are timed against the baseline on the shape.
+// Key of the records of candidates that are timed against the baseline on the shape.
 RecordKey key_of(const Setting &, const Parameters &baseline, const bench::Shape &);
 
 struct Recalled {
     Trial trial;
-    double ratio = 0;  // of its time to the baseline's, over all shapes; where it was timed
-    std::string code;  // hash of its machine code
+    double ratio = 0;  // time over the baseline's, over all shapes; if timed
+    std::string code;  // hash of the machine code
 };
 
-// From the records of an earlier run, if they hold all that measuring would give.
+// A trial from the records of an earlier run, if they hold all results of measuring it.
 std::optional<Recalled> recall(const Setting &, const Parameters &baseline, const Parameters &);
 
 }  // namespace attune::tune

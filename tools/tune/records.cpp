@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json, nlohmann::ordered_json;
 using program::InputError, program::MachineError;
 
-// What is in a file, each name once: `field(name, member)` for all members.
+// Fields of a key in a file, each named once: `field(name, member)` for all members.
 template<typename Key, typename Field> void each_of_key(Key &key, Field field) {
     field("target", key.target), field("hardware", key.hardware);
     field("algorithm", key.algorithm), field("halide", key.halide);
@@ -48,7 +48,7 @@ Record record_of(const json &line) {
     Record record;
     std::size_t fields = 0;
     each_of_key(record.key, [&](const char *name, auto &value) { read_field(line.at("key"), name, value), fields++; });
-    // A further condition would make measurements equal that are not.
+    // An unknown field would make different measurements equal.
     if (line.at("key").size() != fields) throw std::runtime_error("\"key\" has fields that are not known here");
     each_of_record(record, [&](const char *name, auto &value) { read_field(line, name, value); });
     bool known = false;
@@ -57,7 +57,7 @@ Record record_of(const json &line) {
     return record;
 }
 
-// Whether a line ends in the middle, as one does whose writer was killed: all that is wrong with it is that it ends.
+// Whether a line ends in the middle, as after a writer was killed: its only fault is its end.
 bool cut_off(const std::string &line, const json::parse_error &error) { return error.byte > line.size(); }
 
 }  // namespace
@@ -103,12 +103,12 @@ void write_all(int file, const std::string &name, const std::string &text) {
     }
 }
 
-// A file's name is on the disk when its folder is.
+// Synchronises the folder of a file, so that the file's name is on the disk.
 void synchronise_folder_of(const std::string &name) {
     const auto folder = std::filesystem::absolute(name).parent_path();
     const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0) cannot_write(name);
-    const bool done = fsync(file) == 0 || errno == EINVAL;  // some file systems do that by themselves
+    const bool done = fsync(file) == 0 || errno == EINVAL;  // EINVAL: the file system cannot, and need not
     close(file);
     if (!done) cannot_write(name);
 }
@@ -144,8 +144,7 @@ RecordLog::~RecordLog() { close(file_); }
 void RecordLog::append(const Record &record) {
     std::string line = json_of(record).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     const Locked lock(file_, name_);
-    // What a writer left that was killed in the middle of a line, this one in an earlier life or another, is not this line's
-    // start.
+    // A line that a killed writer left unfinished must not be the start of this one.
     struct stat now;
     if (fstat(file_, &now) != 0) cannot_write(name_);
     char last = '\n';

@@ -20,7 +20,7 @@ double median_of(std::vector<double> values) {
     return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// What is recorded of one key: of each point its last verdict, and all ratios of its timings.
+// Records of one key: the last verdict of each point, and all ratios of its timings.
 struct Recorded {
     RecordKey key;
     std::map<Parameters, std::vector<double>> timed;
@@ -59,7 +59,7 @@ Space space_of(const RecordKey &key, const std::string &schedules) {
 
 ordered_json replay(const Recorded &recorded, const ReplayArguments &arguments) {
     const Space space = space_of(recorded.key, arguments.schedules);
-    std::map<Parameters, double> ratios;  // of the points of the space
+    std::map<Parameters, double> ratios;  // by point of the space
     for (const auto &[parameters, of] : recorded.timed)
         if (space.why_not(parameters).empty()) ratios[space.nearest(parameters)] = median_of(of);
     if (ratios.empty()) throw InputError(arguments.records, "no timed record of " + recorded.key.shape + " is in its space");

@@ -21,7 +21,7 @@ std::string tried_text(const CellReport &r) {
     return text.empty() ? "nothing" : text;
 }
 
-// Why the parameters stay.
+// The reason why the parameters in use stay.
 std::string why_kept(const CellReport &r) {
     const CellResult &result = r.result;
     if (!result.failure.empty()) return result.failure;

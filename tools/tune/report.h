@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a run of the tuner found: a table, and a picture of the candidates.
+// Report of a run of the tuner: a table, and a picture of the candidates.
 #pragma once
 #include "setting.h"
 #include "tools/files/outputs.h"
@@ -8,33 +8,33 @@
 
 namespace attune::tune {
 
-// What tuning a cell came to. The search may have begun elsewhere than at the parameters in use; these are left only for
-// parameters that are better than they are, whatever the search found them better than.
+// Result of tuning a cell. The search may have begun at other parameters than those in use; these are replaced only by
+// parameters that are better than they are, whatever baseline the search had.
 struct CellReport {
     Cell cell;
     CellResult result;                // of the search
-    Parameters in_use;                // what runs now, in full
-    std::string began;                // the target whose parameters the search began from, where it is named
-    std::optional<Gain> over_in_use;  // of what was chosen, where the search did not measure it
+    Parameters in_use;                // all parameters in use
+    std::string began;                // target whose parameters the search began at, if named
+    std::optional<Gain> over_in_use;  // gain of the choice over these, if measured apart from the search
 
-    // Over the parameters in use, of the parameters that take their place; none where they stay.
+    // Gain of the replacing parameters over those in use; none where these stay.
     std::optional<Gain> gain() const;
     const Parameters &now() const { return gain() ? result.chosen : in_use; }
-    double seconds_in_use() const;  // of a call on the first shape, the best; 0 where it is not known
+    double seconds_in_use() const;  // best time of a call on the first shape; 0: not known
 };
 
-// "best of 12 candidates, 1.046 (1.035 to 1.056) of the speed of kv_block=64 ...": where the new parameters come from.
+// Provenance of new parameters: "best of 12 candidates, 1.046 (1.035 to 1.056) of the speed of kv_block=64 ...".
 std::string how_found(const CellReport &);
 // "1.046 (1.035 to 1.056)"
 std::string text_of(const Gain &);
 
-// One row a cell: parameters before and after, the gain with its interval, shares of the peak, what was tried; then each cell
-// where tuning did not help, and why.
+// Table with one row per cell: parameters before and after, the gain with its interval, shares of the peak, number of trials;
+// then each cell that tuning did not improve, and why.
 std::string table_of(const std::vector<CellReport> &);
-// One panel a cell: each candidate by when it was tried and how quick it is, those rejected below, the chosen one marked.
+// Picture with one panel per cell: each candidate by time of trial and speed, rejected ones below, the chosen one marked.
 std::string picture_of(const std::vector<CellReport> &);
 
-// An SVG of elements on white; and into the file of --picture, which was added before the work.
+// An SVG of elements on white; written to the file of --picture, which was added before the work.
 std::string svg_document(int width, int height, const std::string &elements);
 void write_picture(program::Outputs &, const std::string &svg);
 

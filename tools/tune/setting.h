@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the search for the parameters of one variant is given, and what it finds.
+// Input and result of the search for the parameters of one variant.
 #pragma once
 #include "candidates.h"
 #include "decision.h"
@@ -19,20 +19,20 @@ namespace attune::tune {
 
 struct Limits {
     int jobs = 1;                 // compilers at once
-    double compile_seconds = 60;  // of one candidate
+    double compile_seconds = 60;  // per candidate
     double check_seconds = 60;
     int rounds = 5;  // pairs with the baseline in a first measurement
     double sample_seconds = 0.01;
     std::size_t finalists = 5;
-    int processes = 6, most_processes = 12;  // of the decision; more while it is open
+    int processes = 6, most_processes = 12;  // of the decision; more while it is undecided
     int rounds_of_process = 6;
-    int decisions = 1;  // that follow the search: a second one where it began elsewhere than at the parameters in use
+    int decisions = 1;  // after the search; 2 where it did not begin at the parameters in use
     bool cold = false;
-    double quiet = 0.05;  // foreign CPU seconds per second beyond which a measurement is taken again
+    double quiet = 0.05;  // CPU seconds of other processes per second above which a measurement is repeated
 };
 
-// One candidate, as it was tried; for the picture and the report. Its verdict is that of a record, "same code" as another's, or
-// "not measured", of which there is no record: a further run tries it again.
+// A tried candidate, for the picture and the report. Its verdict is that of a record, "same code" as another's, or "not
+// measured", which is not recorded: a further run tries it again.
 struct Trial {
     Parameters parameters;
     std::string verdict, reason;
@@ -52,36 +52,36 @@ struct Finalist {
 
 struct CellResult {
     Parameters baseline, chosen;  // the same where nothing replaces them
-    std::optional<Gain> gain;     // of what was chosen
+    std::optional<Gain> gain;     // of the chosen parameters
     std::vector<Finalist> finalists;
     std::vector<Trial> trials;
-    std::vector<WeightedShape> shapes;                // on which candidates are timed
-    std::string shapes_left_out;                      // for want of time, in words
+    std::vector<WeightedShape> shapes;                // on which candidates were timed
+    std::string shapes_left_out;                      // shapes left out for want of time, in words
     std::vector<std::string> inert;                   // parameters that never changed the code
-    double baseline_seconds = 0, chosen_seconds = 0;  // of a call on the first shape, the best
+    double baseline_seconds = 0, chosen_seconds = 0;  // best time of a call on the first shape
     PeakLimit limit;                                  // of the first shape, measured in turns with the baseline
-    double loudest = 0;                               // foreign load of the loudest measurement that counts
+    double loudest = 0;                               // largest foreign load of a measurement that counts
     bool complete = false;                            // the strategy had nothing more to ask
-    std::string not_tried;                            // why nothing was, or nothing is decided
-    std::string failure;                              // no candidate was right, or the baseline is not
+    std::string not_tried;                            // why nothing was tried or decided
+    std::string failure;                              // no candidate is right, or the baseline is wrong
 };
 
-// What the search needs; all of it outlives the tuner.
+// Input of the search; all members outlive the tuner.
 struct Setting {
     const Cell &cell;
-    std::vector<WeightedShape> shapes;  // of the cell, those that are timed
+    std::vector<WeightedShape> shapes;  // shapes of the cell that are timed
     const Space &space;
     const CandidateMaker &maker;
     const Workers &workers;
-    RecordKey key;                     // but for the shape
-    std::string captures;              // of a user's attention, a hash of what its calls capture; else empty
+    RecordKey key;                     // without the shape
+    std::string captures;              // for a user's attention a hash of its captures; else empty
     const std::vector<Record> &known;  // of earlier runs
     RecordLog &log;
     std::string strategy;
     std::vector<Parameters> seeds;
     std::uint64_t seed = 1;
     Limits limits;
-    // Told of each trial and of each process of the decision, for the progress line.
+    // Called for each trial and for each process of the decision, for the progress line.
     std::function<void(const CellResult &, const std::string &phase)> progress;
 };
 
@@ -92,7 +92,7 @@ inline double seconds_left(Deadline deadline) {
 inline Deadline earlier(Deadline deadline, double seconds) {
     return deadline - std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(seconds));
 }
-// For what may take so long, and no longer than until the deadline.
+// Limit of a step that may take `at_most` seconds, and no longer than until the deadline.
 inline double seconds_until(Deadline deadline, double at_most) { return std::clamp(seconds_left(deadline), 1.0, at_most); }
 
 }  // namespace attune::tune

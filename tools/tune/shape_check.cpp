@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Checks by calls of the benchmark. At a shape that is tuned for: every element or a large sample, and what is expected kept
-// in a file, because it costs as much as all other checks together. And the awkward calls of a user's attention.
+// Checks by calls of the benchmark. A tuning shape: every element or a large sample, with references kept in a file, because
+// they cost as much as all other checks together. And the awkward calls of a user's attention.
 #include "bench/cases/case.h"
 #include "gate.h"
 #include "hash.h"
@@ -16,13 +16,13 @@
 namespace attune::tune {
 namespace {
 
-// About two seconds of the definition.
+// Operations that the reference computes in about two seconds.
 constexpr double most_operations = 5e9;
 
 std::span<const std::byte> span_of(const bench::Bytes &b) { return {static_cast<const std::byte *>(b.data), b.size}; }
 
-// One file a shape and sample, its name a hash of what it is for, which stands in it. A user's attention is right by its own
-// word: its code and captures belong to it.
+// Key of a reference file, one per shape and sample: its name is a hash of the key, which stands in it. The reference of a
+// user's attention is computed by its own module: the key includes code and captures.
 std::string key_of(const std::string &op, const bench::Shape &s, const UserAttention &user, std::int64_t tile) {
     const std::string key = s.op + "_" + attune::name_of(s.dtype) + "/" + s.label() + "/tile:" + std::to_string(tile);
     if (!user) return key;
@@ -51,7 +51,7 @@ bool read(const std::string &file, const std::string &key, bench::Expected &expe
     return bool(in) && in.peek() == std::ifstream::traits_type::eof();
 }
 
-// What cannot be kept is computed again.
+// Writes a reference. One that cannot be written is computed again.
 void write(const std::string &file, const std::string &key, const bench::Expected &expected) {
     std::string bytes = key + "\n";
     const auto add = [&](const void *data, std::size_t size) { bytes.append(static_cast<const char *>(data), size); };

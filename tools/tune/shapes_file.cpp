@@ -16,7 +16,7 @@ std::vector<WeightedShape> read_weighted_shapes(const std::string &file) {
     }
     if (!error.empty()) throw program::InputError("--shapes", error);
     for (WeightedShape &s : shapes) s.weight = seconds > 0 ? s.weight / seconds : 1;
-    // What took no time that could be measured decides nothing.
+    // Shapes without measurable time decide nothing.
     std::erase_if(shapes, [](const WeightedShape &s) { return s.weight <= 0; });
     return shapes;
 }

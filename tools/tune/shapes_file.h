@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The shapes to tune for: a CSV as those of bench/shapes, or as a program writes it that ran with ATTUNE_RECORD_SHAPES=FILE.
+// Tuning shapes: a CSV as in bench/shapes, or as written by a program that ran with ATTUNE_RECORD_SHAPES=FILE.
 #pragma once
 #include "cell.h"
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace attune::tune {
 
-// Shapes with their shares of the time; equal shapes are one. Throws InputError that names the line.
+// Shapes with their shares of the time; equal shapes are merged. Throws InputError that names the line.
 std::vector<WeightedShape> read_weighted_shapes(const std::string &file);
 
 // A shape as an object of the columns of such a file, as the worker reads it.

@@ -11,14 +11,14 @@ namespace attune::tune {
 namespace {
 using program::InputError;
 
-using Point = std::vector<int>;  // places in the values of each parameter
+using Point = std::vector<int>;  // index of each parameter's value
 
 struct Constraint {
     Expression required;
     Words broken;
 };
 
-// How far a number is from another: in doublings. 0 stands for "none" or "all" and is next to 1.
+// Distance of two numbers, in doublings. 0 stands for "none" or "all" and is next to 1.
 double far(int a, int b) { return std::abs(std::log2(std::max(a, 0) + 0.5) - std::log2(std::max(b, 0) + 0.5)); }
 
 }  // namespace
@@ -29,7 +29,7 @@ struct Space::Parts {
     std::vector<SpaceParameter> space_parameters;
     std::vector<std::optional<int>> otherwise;
     std::vector<Constraint> constraints;
-    std::vector<std::vector<const Constraint *>> decided;  // by this parameter, when those before it have values
+    std::vector<std::vector<const Constraint *>> decided;  // by this parameter, when earlier ones have values
     std::vector<double *> at;                              // the values of the parameters
     std::vector<Point> legal;
     std::size_t product = 1;
@@ -68,7 +68,7 @@ void Space::Parts::read_parameters(const std::vector<ParameterLines> &lines) {
         space_parameters.push_back(parameter);
         otherwise.push_back(line.otherwise);
     }
-    // Legal points are listed; so many would take minutes.
+    // Legal points are listed, which would take minutes for more points.
     if (constexpr std::size_t most = 2'000'000; product > most)
         throw InputError(file, schedule + ": " + std::to_string(product) + " points, more than " + std::to_string(most));
     for (const SpaceParameter &parameter : space_parameters) values[parameter.name] = parameter.values[0];
@@ -110,7 +110,7 @@ void Space::Parts::find_legal(Point &point) {
     }
 }
 
-// Values that are in no legal point would be steps to nowhere.
+// Leaves out values that are in no legal point: they would be steps to nowhere.
 void Space::Parts::leave_out_values() {
     for (std::size_t n = 0; n < space_parameters.size(); n++) {
         std::vector<int> place(space_parameters[n].values.size(), -1), kept;
@@ -240,7 +240,7 @@ std::vector<Parameters> Space::neighbours(const Parameters &parameters) const {
     std::vector<Point> found;
     for (std::size_t n = 0; n < p.space_parameters.size(); n++) {
         for (const int step : {-1, 1}) {
-            // Of the points with that value the one that takes fewest further steps; it is legal itself if it takes none.
+            // The point with that value that takes fewest further steps; none if it is legal itself.
             const Point *best = nullptr;
             int least = std::numeric_limits<int>::max();
             for (const Point &point : p.legal) {

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::ordered_json;
 using program::InputError;
 
-// A part of a file, and where it is: "spaces[2].parameters.kv_block".
+// A part of a file, and its place: "spaces[2].parameters.kv_block".
 struct Part {
     const std::string &file;
     std::string where;
@@ -22,7 +22,7 @@ struct Part {
         throw InputError(file, where.empty() ? what : where + ": " + what);
     }
 
-    // A misspelled name would be a part that has no effect.
+    // Refuses unknown names: a misspelled part would have no effect.
     void has_only(const std::set<std::string> &names) const {
         if (!json.is_object()) fail("is no object");
         for (const auto &[name, value] : json.items())
@@ -62,7 +62,7 @@ ordered_json parsed(const std::string &file) {
     }
 }
 
-// What is required, and the words for what breaks it.
+// A constraint's requirement, and the words for a violation.
 std::pair<std::string, std::string> constraint_of(const Part &part) {
     if (part.json.is_object() && part.json.contains("multiple")) {
         part.has_only({"multiple", "of", "note"});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// schedules/<op>/space.json as it stands in the file.
+// Form of the file schedules/<op>/space.json.
 //
 //   {"schema": 1, "op": "sdpa", "like": "other op",      where no space of this file fits, those of that op's file are asked
 //    "spaces": [
 //      {"schedules": ["prefill"], "classes": ["long"],   classes: all that no space before it is for, if left out; "": no name
-//       "note": "...",                                   for who reads the file
+//       "note": "...",                                   for readers of the file
 //       "parameters": {
 //         "tile_q": {"values": [16, "2 * lanes"],        expressions over facts; or lists of them by class:
 //                    "stage": 1, "default": 16},         {"long": [...], "other": [...]}. default: of parameters that lack it
@@ -27,16 +27,16 @@ struct ParameterLines {
     std::string name;
     std::vector<std::string> values;  // expressions
     int stage = 1;
-    std::optional<int> otherwise;  // of parameters that lack it
+    std::optional<int> otherwise;  // default for parameters that lack it
 };
 
 struct SpaceLines {
-    std::string file;  // in which it was found
+    std::string file;  // the file of the space
     std::vector<ParameterLines> parameters;
-    std::vector<std::pair<std::string, std::string>> constraints;  // what is required, and the words for it
+    std::vector<std::pair<std::string, std::string>> constraints;  // requirement, and the words for a violation
 };
 
-// Throws InputError that says what is wrong with the file and where.
+// Reads a space. Throws InputError with the fault of the file and its place.
 SpaceLines read_space_lines(const std::string &file, const std::string &op, const std::string &schedule,
                             const std::string &shape_class);
 

@@ -11,13 +11,13 @@
 namespace attune::tune {
 namespace {
 
-constexpr std::size_t best_few = 3;            // from which descent goes on
-constexpr double least_gain_of_sweep = 0.001;  // of a sweep of descent, or it was the last
+constexpr std::size_t best_few = 3;            // points from which descent goes on
+constexpr double least_gain_of_sweep = 0.001;  // a sweep of descent with less is the last
 constexpr std::size_t stage_at_most = 48;      // candidates of a stage: minutes of compiling
 
-// What all strategies share: what was asked and what was told. There is no other state of a candidate than these two, and
-// nothing that follows from outcomes outlives the question: so a candidate that was thought of but not asked can come up again,
-// and an outcome that changes changes all that follows from it.
+// Common part of all strategies: what was asked and what was told, which is the whole state of a candidate. Nothing derived
+// from outcomes outlives a question: a candidate that was considered but not asked can come up again, and a changed outcome
+// changes all that follows from it.
 class Search : public Strategy {
 public:
     Search(const Space &space, const std::vector<Parameters> &seeds) : space_(space) {
@@ -30,7 +30,7 @@ public:
         std::vector<Parameters> batch;
         while (batch.size() < at_most) {
             if (wanted_.empty()) {
-                // What is wanted next depends on all outcomes.
+                // The next wanted candidates depend on all outcomes.
                 if (!batch.empty() || !owing_.empty() || !next_phase()) break;
                 continue;
             }
@@ -50,14 +50,14 @@ public:
     }
 
 protected:
-    // Puts what is wanted now into wanted(), which is empty; false if that is the end. All outcomes are there.
+    // Puts the next candidates into wanted(), which is empty; false at the end. All outcomes are known.
     virtual bool next_phase() = 0;
 
     const Space &space() const { return space_; }
     const Parameters &start() const { return start_; }
     std::deque<Parameters> &wanted() { return wanted_; }
 
-    // The best of the points so far; where none was timed, that which the search started from.
+    // The best points so far; the starting point where none was timed.
     std::vector<Parameters> best(std::size_t count) const {
         std::vector<std::pair<double, const Parameters *>> timed;
         for (const auto &[parameters, outcome] : outcomes_)
@@ -77,7 +77,7 @@ private:
     const Space &space_;
     Parameters start_;
     std::deque<Parameters> wanted_;
-    std::set<Parameters> owing_;  // asked, not told
+    std::set<Parameters> owing_;  // asked, not yet told
     std::map<Parameters, Outcome> outcomes_;
 };
 
@@ -94,7 +94,7 @@ protected:
         const Outcome now = best_outcome();
         const bool gained = sweep_ == Sweep::none || (now && (!before_ || *now < *before_ * (1 - least_gain_of_sweep)));
         if (!gained && sweep_ == Sweep::two_steps) return false;
-        // Where one step gains no more, parameters may still be better changed together: a wider tile with a shorter KV block.
+        // Where single steps gain no more, two changes together may: a wider tile with a shorter KV block.
         sweep_ = gained ? Sweep::one_step : Sweep::two_steps;
         before_ = now;
         from_ = best(1)[0];
@@ -105,16 +105,16 @@ protected:
 
 private:
     enum class Sweep { none, one_step, two_steps } sweep_ = Sweep::none;
-    Outcome before_;  // the best before the last sweep
+    Outcome before_;  // best outcome before the last sweep
     Parameters from_;
 };
 
-// std::shuffle is another with every standard library.
+// Shuffle with the same result on every standard library, unlike std::shuffle.
 void shuffle(std::vector<Parameters> &points, std::mt19937_64 &random) {
     for (std::size_t left = points.size(); left > 1; left--) std::swap(points[left - 1], points[random() % left]);
 }
 
-// Parameters of a stage together, those of the others as they are in the best point so far or as near as constraints let them.
+// Search by stages: parameters of a stage together, the others as in the best point so far or as near as constraints let them.
 class Factored : public Descent {
 public:
     Factored(const Space &space, const std::vector<Parameters> &seeds, std::uint64_t seed)
@@ -169,7 +169,7 @@ private:
         std::vector<Choice> ordered;
         for (const auto &[values, choice] : choices) ordered.push_back(choice);
         std::stable_sort(ordered.begin(), ordered.end(), [](const Choice &a, const Choice &b) { return a.within < b.within; });
-        // The nearest are the best guess; where there are too many, half of the candidates are of anywhere.
+        // The nearest points are the best guess; where there are too many, half of the candidates are random.
         const std::size_t near = ordered.size() <= stage_at_most ? ordered.size() : stage_at_most / 2;
         std::vector<Parameters> others;
         for (std::size_t n = 0; n < ordered.size(); n++)
@@ -188,7 +188,7 @@ private:
     bool in_descent_ = false;
 };
 
-// All points, whatever their outcomes.
+// Search of all points, whatever their outcomes.
 class Everything : public Search {
 public:
     Everything(const Space &space, const std::vector<Parameters> &seeds, std::optional<std::uint64_t> seed)

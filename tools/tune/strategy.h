@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a space is searched. The same code drives a search on this machine and the replay of a recorded one.
+// Search strategies. The same code drives a search on this machine and the replay of a recorded one.
 #pragma once
 #include "space.h"
 #include <cstdint>
@@ -10,24 +10,23 @@
 
 namespace attune::tune {
 
-// What measuring a candidate gave: its time over that of the parameters the search started from; nothing if it was rejected.
+// Result of a candidate: its time over that of the starting parameters; empty if it was rejected.
 using Outcome = std::optional<double>;
 
 class Strategy {
 public:
     virtual ~Strategy() = default;
-    // Up to `at_most` candidates that were not proposed before, best guess first. Empty while what comes next depends on
-    // outcomes that were not told yet; empty with none of them owing when the strategy has no more to ask.
+    // Up to `at_most` candidates that were not proposed before, best guess first. Empty while the next ones depend on outcomes
+    // that were not told yet; empty with no outcome missing when the strategy has ended.
     virtual std::vector<Parameters> propose(std::size_t at_most) = 0;
-    // Every proposed candidate is told, in any order. Told again, after it was measured again, it has its last outcome; what
-    // was never proposed (a record of an earlier run) may be told too, and is then not proposed.
+    // Takes the outcome of a candidate. Every proposed candidate is told, in any order; told again, after another measurement,
+    // it has its last outcome. A candidate that was never proposed (a record of an earlier run) is then not proposed.
     virtual void tell(const Parameters &, const Outcome &) = 0;
-    // What it does now, for the progress line: "stage 2 of 3", "descent from kv_block=64 ...".
+    // The present phase, for the progress line: "stage 2 of 3", "descent from kv_block=64 ...".
     virtual std::string phase() const = 0;
 };
 
-// The first of the seeds is what the search starts from. They may lie outside of the space: then their nearest points are
-// meant.
+// Makes a strategy. The search starts from the first seed. Seeds may lie outside of the space: their nearest points are taken.
 //
 //   factored    seeds, then stage by stage of the space around the best so far, then descent
 //   descent     seeds, then all neighbours of the best three, until a full sweep gains less than 0.1 %; then all that is two

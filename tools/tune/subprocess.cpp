@@ -54,7 +54,7 @@ public:
         const pid_t parent = ::getpid();
         child_ = ::fork();
         if (child_ < 0) fail("no process");
-        if (child_ == 0) {  // only what is safe between fork and exec
+        if (child_ == 0) {  // only async-signal-safe calls between fork and exec
             ::setpgid(0, 0);
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (::getppid() != parent) ::_exit(127);
@@ -73,21 +73,21 @@ public:
         if (!over_) kill_group(), ::waitpid(child_, nullptr, 0);
     }
 
-    // Descriptors to wait for.
+    // Adds the descriptors to wait for.
     void watch(std::vector<pollfd> &all) const {
         if (in_.open(1)) all.push_back({in_.end(1), POLLOUT, 0});
         if (out_.open(0)) all.push_back({out_.end(0), POLLIN, 0});
         if (errors_.open(0)) all.push_back({errors_.end(0), POLLIN, 0});
     }
 
-    // Moves what can be moved without waiting; whether the process is over.
+    // Moves data without waiting; true if the process has ended.
     bool step() {
         feed();
         drain(out_, result_.output), drain(errors_, result_.errors);
         if (!result_.timed_out && Clock::now() > until_) result_.timed_out = true, kill_group();
         if (::waitpid(child_, &result_.status, WNOHANG) != child_) return false;
         over_ = true;
-        kill_group();  // what it left behind
+        kill_group();  // processes that it left behind
         drain(out_, result_.output), drain(errors_, result_.errors);
         return true;
     }
@@ -105,7 +105,7 @@ private:
             const ssize_t n = ::write(in_.end(1), process_.input.data() + fed_, process_.input.size() - fed_);
             if (n < 0 && errno == EAGAIN) return;
             if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) break;  // it reads no more
+            if (n <= 0) break;  // the process reads no more
             fed_ += static_cast<std::size_t>(n);
         }
         in_.close(1);
@@ -141,7 +141,7 @@ std::string ProcessResult::failure(double limit) const {
 }
 
 std::vector<ProcessResult> run_all(const std::vector<Process> &processes, int at_once) {
-    std::signal(SIGPIPE, SIG_IGN);  // a process that does not read its input is seen by its end
+    std::signal(SIGPIPE, SIG_IGN);  // a process that does not read its input shows by its end
     std::vector<ProcessResult> results(processes.size());
     std::vector<std::pair<std::size_t, std::unique_ptr<Running>>> running;
     for (std::size_t next = 0; next < processes.size() || !running.empty();) {
@@ -151,7 +151,7 @@ std::vector<ProcessResult> run_all(const std::vector<Process> &processes, int at
         }
         std::vector<pollfd> descriptors;
         for (const auto &[n, process] : running) process->watch(descriptors);
-        // An end without output shows in waitpid() alone: asked now and then.
+        // An end without output shows in waitpid() alone, which is called every 20 ms.
         ::poll(descriptors.data(), descriptors.size(), descriptors.empty() ? 1 : 20);
         std::erase_if(running, [&](const auto &one) {
             if (!one.second->step()) return false;

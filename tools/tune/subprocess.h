@@ -8,7 +8,7 @@ namespace attune::tune {
 
 struct ProcessResult {
     bool timed_out = false;
-    int status = 0;      // of waitpid()
+    int status = 0;      // status of waitpid()
     std::string output;  // standard output
     std::string errors;  // standard error
 
@@ -20,13 +20,13 @@ struct ProcessResult {
 struct Process {
     std::vector<std::string> arguments;  // the program first, looked for on PATH
     std::string input;                   // standard input
-    double limit = 60;                   // seconds; then it and its children are killed
+    double limit = 60;                   // seconds; then the process and its children are killed
 };
 
-// Each process is a group of its own, which is killed at its limit and when the tuner itself dies. Throws MachineError if one
-// cannot be started.
+// Runs a process, in a process group of its own, which is killed at its limit and when the tuner itself dies. Throws
+// MachineError if the process cannot be started.
 ProcessResult run(const Process &);
-// The same of many, `at_once` at a time; results in their order.
+// Runs many processes, `at_once` at a time; results in their order.
 std::vector<ProcessResult> run_all(const std::vector<Process> &, int at_once);
 
 }  // namespace attune::tune

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Samples in turns, and what is measured beside them.
+// Samples in turns, and the machine's peak and foreign load beside them.
 #include "timing.h"
 #include "attune/context.h"
 #include "attune/detail/registration.h"
@@ -20,15 +20,15 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Of the last level; where the system does not tell, more than most have.
+// Bytes of the last level of cache; where the system does not tell, more than most machines have.
 double cache_bytes() {
     const long known =
         std::max({sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL4_CACHE_SIZE)});
     return known > 0 ? static_cast<double>(known) : 64e6;
 }
 
-// Sets of operands: three, or as many as twice the last level of cache holds. Tensors of a few bytes still fill pages of their
-// own, of which a process may map only so many.
+// Number of sets of operands: three, or enough for twice the last level of cache. Tensors of a few bytes still fill pages of
+// their own, of which a process may map only so many.
 std::size_t sets_of(const TimingJob &job) {
     if (!job.cold) return 1;
     return static_cast<std::size_t>(std::clamp(std::ceil(2 * cache_bytes() / job.shape.bytes()), 3.0, 1000.0));
@@ -62,10 +62,10 @@ private:
     std::size_t next_ = 0;
 };
 
-// Whether the shape says how much is computed: a user's mask leaves out pairs that no shape knows of.
+// Whether the shape gives the amount of work: a user's mask leaves out pairs that no shape knows.
 bool work_is_known(const TimingJob &job) { return !job.user || !detail::find_attention(job.op)->has_mask; }
 
-// Whether products of the shape are bounded by a peak that is measured here: not those of other work, nor of AMX tiles.
+// Whether the products of the shape are bounded by a measured peak: not those of other work, nor of AMX tiles.
 bool products_are_known(const TimingJob &job) {
     if (job.shape.unit() != std::string_view("FLOP") || !work_is_known(job)) return false;
     const auto all = attune::targets();
@@ -78,8 +78,8 @@ double least_of(const std::vector<double> &seconds) {
     return seconds.empty() ? std::numeric_limits<double>::infinity() : *std::min_element(seconds.begin(), seconds.end());
 }
 
-// The most products that this machine makes in a second. A single measurement may fall into a moment in which others compute:
-// it is taken again while a candidate would be quicker, and the best counts.
+// Peak of the machine, in products per second. A single measurement may fall into a moment of other load: it is repeated while
+// a candidate would exceed it, and the best counts.
 double products_in_a_second(const TimingJob &job, int threads, double seconds) {
     constexpr int most_measurements = 5;
     bench::Team team(threads);
@@ -93,7 +93,7 @@ double products_in_a_second(const TimingJob &job, int threads, double seconds) {
 
 Timings time_variants(const TimingJob &job, const std::vector<std::string> &variants) {
     Measurement measurement(job);
-    // First calls of each fault pages in and wake threads; the fastest then says how many calls a sample has.
+    // First calls fault pages in and wake threads; the fastest then gives the number of calls of a sample.
     double fastest = std::numeric_limits<double>::infinity();
     for (int trial = 0; trial < 3; trial++)
         for (const std::string &variant : variants) fastest = std::min(fastest, measurement.sample(variant, 1));
@@ -119,7 +119,7 @@ Timings time_variants(const TimingJob &job, const std::vector<std::string> &vari
         for (const std::vector<double> &seconds : timings.seconds)
             timings.products.push_back(job.shape.work() / least_of(seconds) / peak);
     }
-    // Of the peak's measurement, too: on a busy machine it comes out low.
+    // The load includes that of the peak's measurement, which comes out low on a busy machine.
     timings.foreign_load = std::max(0.0, bench::cpu_seconds_of_others() - others) / std::max(1e-9, now() - start);
     return timings;
 }

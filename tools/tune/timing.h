@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How long candidates take, measured in turns.
+// Times of candidates, measured in turns.
 #pragma once
 #include "bench/cases/shapes.h"
 #include "machine.h"
@@ -11,28 +11,28 @@
 namespace attune::tune {
 
 struct TimingJob {
-    std::string op;  // of the variants
+    std::string op;  // op of the variants
     bench::Shape shape;
     UserAttention user = {};
     int threads = 0;  // 0: all cores
     unsigned seed = 1;
     int rounds = 6;
-    double sample_seconds = 0.01;  // of a sample at least
-    // Operands change from call to call, through more of them than the last level of cache holds. Else they stay, and are read
-    // once before each sample.
+    double sample_seconds = 0.01;  // least time of a sample
+    // Cold caches: operands change from call to call, through more sets than the last level of cache holds. Otherwise they
+    // stay, and are read once before each sample.
     bool cold = false;
-    std::optional<std::string> peak_of = {};  // a schedule: what bounds its work is measured, too
+    std::optional<std::string> peak_of = {};  // a schedule: the peak for its work is measured, too
 };
 
 struct Timings {
-    std::vector<std::vector<double>> seconds;  // a call, of each round; a list a candidate
-    std::vector<double> products;  // of a candidate, as a share of the most that this machine makes; none where it is not known
-    PeakLimit limit;               // where it was asked for and is known
-    double foreign_load = 0;       // CPU seconds of others per second, from the first round to the last peak
+    std::vector<std::vector<double>> seconds;  // [candidate][round]: seconds of a call
+    std::vector<double> products;              // per candidate, as a share of the machine's peak; none where not known
+    PeakLimit limit;                           // where wanted and known
+    double foreign_load = 0;  // CPU seconds of other processes per second, from the first round to the last peak
 };
 
-// Each round takes every variant once, in an order of its own, and the peak; a sample of each variant has the same number of
-// calls. Threads are the library's. Throws MachineError where a call fails.
+// Times variants. Each round takes every variant once, in a random order, and the peak; a sample of each variant has the same
+// number of calls. Threads are the library's. Throws MachineError where a call fails.
 Timings time_variants(const TimingJob &, const std::vector<std::string> &variants);
 
 }  // namespace attune::tune

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune tune: what is tuned and against what, cell by cell; then the parameters files, the table and the picture.
+// attune tune: cells and their baselines, tuned one by one; then the parameter files, the table and the picture.
 #include "cell_tuner.h"
 #include "cells.h"
 #include "finalists.h"
@@ -24,11 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// A cell's share of the time is at least the first of these, even where there is then none left for others: in less a candidate
-// is hardly compiled, checked and decided on. In less than the second nothing is begun.
+// Least time of a cell, even where that leaves none for others: in less a candidate is hardly compiled, checked and decided on.
+// And the time in which nothing more is begun.
 constexpr double least_seconds_of_cell = 30, least_seconds_to_begin = 5;
 
-// What the candidates of one cell are made and tried with.
+// Generator program, space and maker of the candidates of one cell.
 struct Tools {
     Tools(const Cell &cell, const Generators &generators, const fs::path &cache, int threads)
         : program(generators.program(cell.op, cell.dtype, cell.target)),
@@ -49,7 +49,7 @@ struct Tools {
     std::string captures;
 };
 
-// All that one run shares.
+// One run of attune tune.
 class Tuner {
 public:
     explicit Tuner(const TuneArguments &arguments)
@@ -74,10 +74,10 @@ public:
         Context context(ContextOptions{.threads = threads_});
         std::vector<Cell> cells = cells_of(subject_, a_.variant, context);
         if (a_.identical > 0) return try_identical(cells.front());
-        // Said before an hour is spent, if there are none.
+        // Missing files are reported now, before an hour is spent.
         for (const Cell &cell : cells) parameters_file(cell), parameters_from(cell);
         end += make_programs(cells);
-        // What takes most of the time is tuned first: there may be none left for the rest.
+        // Cells with most of the time are tuned first: there may be no time left for the rest.
         std::stable_sort(cells.begin(), cells.end(), [](const Cell &a, const Cell &b) { return weight_of(a) > weight_of(b); });
         std::vector<CellReport> reports;
         {
@@ -108,7 +108,7 @@ public:
     }
 
 private:
-    // Those that the search begins at by --from.
+    // Parameters of --from, at which the search begins.
     Parameters parameters_from(const Cell &cell) const {
         if (!a_.from) return {};
         const Parameters from = parameters_in(generators_.schedules(), cell, *a_.from);
@@ -146,7 +146,7 @@ private:
         return weight;
     }
 
-    // The programs that make kernels are made before the time counts: they take a minute, once. How long it was.
+    // Makes the generator programs before the time counts, since they take a minute, once. Returns the time taken.
     Clock::duration make_programs(const std::vector<Cell> &cells) const {
         const auto start = Clock::now();
         for (const Cell &cell : cells) generators_.program(cell.op, cell.dtype, cell.target);
@@ -174,7 +174,7 @@ private:
         return report;
     }
 
-    // The search began elsewhere: what it chose has to be better than what is in use.
+    // Compares the choice of a search that began elsewhere with the parameters in use: it has to be better than they are.
     void compare_with_in_use(const Setting &of_cell, CellReport &report, Deadline deadline) {
         CellResult &result = report.result;
         if (!result.failure.empty() || !result.not_tried.empty()) return;
@@ -215,14 +215,14 @@ private:
         notes_ += cell.variant + ": written to " + file + "\n";
     }
 
-    // How often the decision would replace parameters by themselves, and how small a gain it can see.
+    // Measures how often the decision would replace parameters by themselves, and how small a gain it can see.
     std::string try_identical(const Cell &cell) {
         const Tools tools(cell, generators_, cache_, threads_);
         Setting setting = setting_of(cell, tools);
         const Limits &limits = setting.limits;
         const Candidate one = tools.maker.make({tools.space.completed(cell.shipped)}, 1, limits.compile_seconds).front();
         if (!one.verdict.empty()) throw program::MachineError(cell.variant, one.reason);
-        // Each is a file of its own, as different candidates are: loaded twice, one file would be one code.
+        // Each copy is a file of its own, as candidates are: one file loaded twice would be one code.
         std::list<program::TemporaryFile> files;
         std::vector<Candidate> copies;
         for (std::size_t n = 0; n <= limits.finalists; n++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune tune: the command.
+// The command attune tune.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,10 +11,10 @@ struct TuneArguments {
     std::string op;
     std::optional<std::string> build;    // folder of a build with generator programs
     std::optional<std::string> shapes;   // CSV
-    std::optional<std::string> out;      // folder <op>/<target>.json is written to
+    std::optional<std::string> out;      // folder for <op>/<target>.json
     std::optional<std::string> picture;  // SVG
-    std::optional<std::string> from;     // a target, whose parameters the search starts from
-    std::vector<std::string> records;    // files; the first is written to
+    std::optional<std::string> from;     // target whose parameters the search starts from
+    std::vector<std::string> records;    // files; the first one is also written
     std::vector<std::string> captures;   // name=file.npy or name=number
     std::string variant = "*";           // glob
     std::string strategy = "factored";
@@ -22,10 +22,10 @@ struct TuneArguments {
     int threads = 0, jobs = 0;
     std::uint64_t seed = 1;
     bool cold = false, dry = false;
-    int identical = 0;  // trials of the decision among identical candidates, in place of a search
+    int identical = 0;  // trials of the decision between identical candidates, without a search
 };
 
-// Says what it does on standard error and gives a table; throws InputError and MachineError.
+// Tunes, with progress on standard error; returns a table. Throws InputError and MachineError.
 std::string tune(const TuneArguments &);
 
 }  // namespace attune::tune

@@ -72,7 +72,7 @@ DType dtype_of(program::ElementType type) {
     }
 }
 
-// What a call says of a capture that it reads beyond its extents: the capture, the dimension, and how many elements are read.
+// A call's read beyond the extents of a capture: the capture, the dimension, and the extent that is read.
 struct Lack {
     std::size_t capture = 0, dimension = 0;
     std::int64_t extent = 0;
@@ -92,7 +92,7 @@ std::optional<Lack> lack_in(const std::string &message, const AttentionRecord &a
     return {};
 }
 
-// A file of made-up values, one for each type and shape.
+// File of made-up values, one per type and shape.
 std::string made_up_file(const program::Shape &shape, program::ElementType type, const std::string &folder) {
     std::string name = program::name_of(type);
     for (const std::int64_t extent : shape) name += "_" + std::to_string(extent);
@@ -178,7 +178,7 @@ Captures complete_captures(const std::string &op, const Captures &given, const s
         const program::Shape &shape = extents.emplace_back(c.rank, 1);
         if (!is_given(c)) all[std::string(c.name)] = c.rank == 0 ? "1" : made_up_file(shape, element_of(c), folder);
     }
-    // The call says what it lacks, one dimension at a time. What else may be wrong with it is said where it is run.
+    // The call's message says which extent is too small, one dimension at a time. Other faults show when the call is run.
     for (const bench::Shape &shape : shapes)
         while (true) {
             Context context;

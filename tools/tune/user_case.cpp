@@ -17,14 +17,14 @@ namespace {
 
 using bench::Row, bench::Shape;
 
-// A kind of kernels that knows the options.
+// Kinds of kernels that know the options.
 std::vector<std::string_view> kinds_for(const bench::Options &o) {
     if (o.dropout) return {"training"};
     if (o.mask || o.bias || o.alibi || o.softcap || o.sinks) return {"scored", "training"};
     return {"plain", "scored", "training"};
 }
 
-// The root kernel that says what is right. The module that the tuner loads has them all.
+// The root kernel that computes the reference. The module that the tuner loads has all root kernels.
 std::string root_of(std::string_view op, DType dtype, const bench::Options &options) {
     for (const std::string_view kind : kinds_for(options))
         for (const VariantInfo &v : variants())
@@ -42,7 +42,7 @@ template<typename To, typename From> void convert(const bench::MappedArray &to, 
     for (std::size_t n = 0; n < count; n++) to.as<To>()[n] = static_cast<To>(static_cast<bench::Sum<From>>(from.as<From>()[n]));
 }
 
-// The inputs of a case in another type, with the same values.
+// Inputs of a case in another type, with the same values.
 template<typename To, typename From> bench::AttentionInputs<To> inputs_as(const bench::AttentionInputs<From> &in) {
     bench::AttentionInputs<To> same(in.shape);
     convert<To, From>(same.query, in.query), convert<To, From>(same.key, in.key), convert<To, From>(same.value, in.value);
@@ -54,14 +54,14 @@ template<typename T> bench::MappedArray array_of(std::int64_t elements) {
     return bench::MappedArray(static_cast<std::size_t>(elements) * sizeof(T));
 }
 
-// What the two kinds of cases share: captures, and outputs of the references, computed when they are asked for.
+// Common part of the two kinds of cases: captures, and the outputs of the references, computed when they are asked for.
 class UserCase : public bench::Case {
 public:
     UserCase(const AttentionRecord &attention, const Shape &s, const Captures &captures)
         : Case(s, s.h), attention_(attention), captures_(attention, captures) {}
 
 protected:
-    using Values = std::vector<std::vector<double>>;  // of each output, in the order of its elements
+    using Values = std::vector<std::vector<double>>;  // one list per output, in the order of its elements
     virtual Values reference(DType) const = 0;
 
     void row(const Row &r, bool wide, std::vector<long double> &out) const final {
@@ -74,11 +74,11 @@ protected:
             for (std::int64_t c = 0; c < o.extent[3]; c++) out.push_back(values[n][static_cast<std::size_t>(first + c)]);
         }
     }
-    double row_operations() const final { return 1; }  // every row is computed with the first
+    double row_operations() const final { return 1; }  // the first row computes all rows
 
     const AttentionRecord &attention_;
     CaptureSet captures_;
-    mutable BlockMask blocks_;  // as programs keep it from call to call
+    mutable BlockMask blocks_;  // kept from call to call, as in programs
 
 private:
     mutable Values wide_, plain_;
@@ -131,7 +131,7 @@ private:
     bench::AttentionInputs<T> in_;
 };
 
-// Gradients by query, key and value, from the out and log-sum-exp of one forward call.
+// Gradients by query, key and value, from out and log-sum-exp of one forward call.
 template<typename T> class GradientCase final : public UserCase {
 public:
     GradientCase(const AttentionRecord &attention, const Shape &s, const Captures &captures)
@@ -210,7 +210,7 @@ std::unique_ptr<bench::Case> make(const AttentionRecord &attention, bool backwar
 }  // namespace
 
 void load_attention(const std::string &module) {
-    // Registers itself; it is never unloaded.
+    // The module registers itself, and is never unloaded.
     if (!dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL)) throw MachineError(module, dlerror());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A user's attention on a shape, or its gradients: the call that is timed, and what root kernels of the same struct say is
-// right.
+// Cases of a user's attention on a shape, or of its gradients: the timed call, and the reference by root kernels of the same
+// struct.
 #pragma once
 #include "attune/variants.h"
 #include "bench/cases/case.h"
@@ -11,29 +11,29 @@
 
 namespace attune::tune {
 
-// By the name of a capture: a number, or a .npy file.
+// Captures by name: a number, or a .npy file.
 using Captures = std::map<std::string, std::string>;
 
-// Of a user's attention: what a worker loads, and what its calls capture. Of the library's own ops: nothing.
+// A user's attention: the module that a worker loads, and the captures of its calls. Empty for the library's own ops.
 struct UserAttention {
     std::string module;  // Generators::module()
     Captures captures;
     explicit operator bool() const { return !module.empty(); }
 };
 
-// Loads what attune_add_attention() makes for the tuner (Generators::module()). Throws MachineError if it cannot be loaded.
+// Loads the module of attune_add_attention() for the tuner (Generators::module()). Throws MachineError if it cannot be loaded.
 void load_attention(const std::string &module);
 
-// `op` is an attention that is linked in or loaded, or its gradients ("recency_backward", by query, key and value); the shape
-// is as those of sdpa, whatever its op. Right is what root in f64 says, as near as twice the error of root in f32; so there is
-// no case for f64 itself. Throws InputError for that, and for captures that are missing, unknown or not as the struct has them.
+// Makes a case. `op` is an attention that is linked in or loaded, or its gradients ("recency_backward", by query, key and
+// value); the shape has the columns of sdpa. The reference is root in f64, the bound twice the error of root in f32; so f64
+// itself has no case. Throws InputError for f64, and for captures that are missing, unknown or do not match the struct.
 std::unique_ptr<bench::Case> make_user_case(const std::string &op, const bench::Shape &, const Captures &);
 
-// A case of a user's attention, which has been loaded, or of the library's own ops.
+// Makes a case of a user's attention, which has been loaded, or of the library's own ops.
 std::unique_ptr<bench::Case> make_case(const std::string &op, const bench::Shape &, const UserAttention &);
 
-// Sizes around a variant's tiles and KV blocks, masks and lengths, all within the shape that is tuned for: captures that serve
-// that one serve these. With a kind that knows more options, those too.
+// Awkward shapes: sizes around a variant's tiles and KV blocks, masks and lengths, all within the tuning shape, so that its
+// captures serve them. With the options that the kind knows.
 std::vector<bench::Shape> awkward_user_shapes(const VariantInfo &, const bench::Shape &);
 
 }  // namespace attune::tune

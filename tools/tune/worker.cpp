@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The job as JSON, and its answers.
+// Jobs of a worker as JSON, and its answers.
 #include "worker.h"
 #include "bench/cases/shapes.h"
 #include "candidate.h"
@@ -85,7 +85,7 @@ public:
     }
 
 private:
-    // At once: the next candidate may be the last.
+    // Writes a line at once: the next candidate may crash the process.
     void answer(const Json &line) { out_ << line.dump() << '\n' << std::flush; }
 
     template<typename T> T option(const char *name, T otherwise) const { return job_.given.value(name, otherwise); }

@@ -8,7 +8,7 @@
 namespace attune::tune {
 namespace {
 
-// The complete lines of a worker's answer: one that crashed may have left half of one.
+// The complete lines of a worker's answer: one that crashed may have left half a line.
 std::vector<nlohmann::json> answers_of(const std::string &output) {
     std::vector<nlohmann::json> answers;
     std::istringstream lines(output);
@@ -18,7 +18,7 @@ std::vector<nlohmann::json> answers_of(const std::string &output) {
     return answers;
 }
 
-// What the worker was doing when it ended without an answer.
+// What the worker was doing when it ended without an answer, in words.
 std::string failure_of(const ProcessResult &result, const std::vector<nlohmann::json> &answers, double limit) {
     std::string doing;
     for (const nlohmann::json &answer : answers) {
