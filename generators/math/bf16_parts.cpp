@@ -17,13 +17,13 @@ Expr rest_of(const Expr &x, int n) {
     return rest;
 }
 
-// The next bf16 below the magnitude of x, and 0 of 0.
+// The next bf16 below the magnitude of x; 0 for 0.
 Expr below(const Expr &x) {
     const Expr bits = bits_of(x);
     return reinterpret<float>(upper_half(select((bits << 1) == 0, bits, bits - 1)));
 }
 
-// Part n of a finite x, which is of `type`, not cut off yet.
+// Part n of a finite x of type `type`, before it is truncated.
 Expr part_of(const Expr &x, int n, const Type &type) {
     if (bf16_parts_of(type) == 3) return rest_of(x, n);
     return n == 0 ? below(x) : strict_float(x - below(x));

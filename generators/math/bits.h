@@ -7,12 +7,12 @@ namespace attune {
 
 inline Halide::Expr bits_of(const Halide::Expr &x) { return Halide::reinterpret(Halide::UInt(x.type().bits()), x); }
 
-// Of a floating-point type, as unsigned integer: the bits of -0.
+// The bits of -0 of a floating-point type, as unsigned integer.
 inline Halide::Expr sign_bit(const Halide::Type &type) {
     return Halide::Internal::make_const(Halide::UInt(type.bits()), uint64_t(1) << (type.bits() - 1));
 }
 
-// Whether a number is finite, by its bits: of bf16 Halide does not know it, of f32 code generation may conclude that it is.
+// Whether a number is finite, by its bits: Halide has no test for bf16, and for f32 code generation may assume that it is.
 inline Halide::Expr is_finite_float(const Halide::Expr &x) {
     const Halide::Expr infinity = Halide::cast<uint32_t>(0x7f800000);
     return (bits_of(x) & infinity) != infinity;

@@ -13,7 +13,7 @@ Expr exp2_by(const std::vector<double> &polynomial, const Expr &x, const Expr &f
     const bool narrow = t.bits() == 32;
     const int bias = narrow ? 127 : 1023, mantissa = narrow ? 23 : 52;
     const Type bits = Int(t.bits());
-    // Names, so that what is strict here is not how a number was computed, too.
+    // Named values: strict_float() on a name leaves the expression that computed the value as it is.
     const std::string x_name = Internal::unique_name("x"), sum_name = Internal::unique_name("rounded");
     const Expr named = Internal::Variable::make(t, x_name), rounded = Internal::Variable::make(t, sum_name);
     const auto polynomial_of = [&](const Expr &f) {
@@ -25,16 +25,16 @@ Expr exp2_by(const std::vector<double> &polynomial, const Expr &x, const Expr &f
         const Expr power = strict_float(named * factor), n = by.nearest(power);
         return Internal::Let::make(x_name, x, by.scaled(polynomial_of(strict_float(power - n)), n));
     }
-    // Both products are fused into the sum that follows, so that of the power nothing is rounded but what lies behind its
-    // integer. The factor that finds the integer is another number by a rounding: of one product of both LLVM fuses neither.
+    // Both products are fused with the sum that follows, so that only the fraction of the power is rounded. The factor that
+    // finds the integer differs from `factor` by a rounding: if both were one product, LLVM would fuse neither.
     const double unit = rounding_unit(t), other = narrow ? 1 + 0x1p-22 : 1 + 0x1p-50;
     const bool is_power = Internal::is_const_one(factor);
     const Expr sum = (is_power ? named : named * (factor * make_const(t, other))) + make_const(t, unit);
     const Expr n = strict_float(rounded - make_const(t, unit));
     const Expr p = polynomial_of(is_power ? strict_float(named - n) : named * factor - n);
-    // Its integer is not taken from the bits of the sum that rounds: those of a NaN would make a number of the polynomial's.
+    // The integer is not taken from the bits of the rounded sum: a NaN's bits would turn the polynomial's NaN into a number.
     const Expr power = reinterpret(t, reinterpret(bits, p) + (cast(bits, n) << mantissa));
-    // Strict, because of a NaN, and because x may be -inf.
+    // Strict comparison, because x may be NaN or -inf.
     const Expr vanishes = strict_float(rounded < make_const(t, unit - (bias - 1)));
     return Internal::Let::make(x_name, x, Internal::Let::make(sum_name, sum, select(vanishes, make_const(t, 0), power)));
 }

@@ -6,10 +6,10 @@
 
 namespace attune {
 
-// What a target may have instructions for, in f32.
+// Instructions that a target may have for f32.
 struct PowerInstructions {
-    std::function<Halide::Expr(Halide::Expr x)> nearest;                      // the integer, also where |x| is larger than 2^22
-    std::function<Halide::Expr(Halide::Expr factor, Halide::Expr n)> scaled;  // factor * 2^n; where n is -inf 0, also of NaN
+    std::function<Halide::Expr(Halide::Expr x)> nearest;                      // nearest integer, also where |x| > 2^22
+    std::function<Halide::Expr(Halide::Expr factor, Halide::Expr n)> scaled;  // factor * 2^n; 0 where n is -inf, also of NaN
 };
 
 // 2^(factor * x) for x <= 0 and a factor above 0, in the type of both (f32: relative error 1.8e-7, f64: 4e-16, where a product
@@ -17,8 +17,8 @@ struct PowerInstructions {
 // instructions -150, f64: -1022.5) gives exactly 0, -inf among them; x of 0 gives exactly 1; NaN gives NaN.
 Halide::Expr exp2_nonpositive(const Halide::Expr &x, const Halide::Expr &factor, const PowerInstructions & = {});
 
-// The same in f32 with relative error 2.9e-6, for weights that are rounded to bf16 (2e-3) before they multiply values. Their
-// sum is not rounded, and lse has the relative error of the sum as its absolute one.
+// exp2_nonpositive() in f32 with relative error 2.9e-6, for weights that are rounded to bf16 (2e-3) before they multiply
+// values. The sum of the weights is not rounded to bf16, and the absolute error of lse is the relative error of that sum.
 Halide::Expr exp2_nonpositive_for_bf16(const Halide::Expr &x, const Halide::Expr &factor, const PowerInstructions & = {});
 
 }  // namespace attune

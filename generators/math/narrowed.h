@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A result in the type that it is stored in. No target, no vector width.
+// Rounding of a result to its stored type. No target, no vector width.
 #pragma once
 #include "Halide.h"
 
 namespace attune {
 
-// x rounded to `stored`, f32, f64, bf16 or f16, ties to even; NaN stays NaN. Where Halide rounds by integer operations it makes
-// a zero of a NaN of all ones (bf16), such as memory filled with 0xff holds, and infinity of any (f16).
+// x rounded to `stored`: f32, f64, bf16 or f16, ties to even; NaN stays NaN. Where Halide rounds by integer operations, a NaN
+// of all ones, such as memory filled with 0xff holds, becomes zero (bf16), and any NaN becomes infinity (f16).
 inline Halide::Expr narrowed(const Halide::Type &stored, const Halide::Expr &x) {
     using namespace Halide;
     if (stored.bits() != 16) return cast(stored, x);

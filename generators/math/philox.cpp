@@ -5,8 +5,8 @@ namespace attune {
 using namespace Halide;
 
 std::array<Expr, 4> philox4x32_10(const std::array<Expr, 4> &counter, const std::array<Expr, 2> &key) {
-    // Words are the low halves of 64-bit lanes whose high halves hold anything: a 32 x 32 -> 64 bit multiplication reads
-    // low halves only, so a round is four multiplications, two shifts and four xors, and nothing is ever narrowed.
+    // Words are the low halves of 64-bit lanes whose high halves are arbitrary: a 32 x 32 -> 64 bit multiplication reads low
+    // halves only, so a round is four multiplications, two shifts and four xors, without any narrowing.
     const Type wide = UInt(64);
     auto word = [&](const Expr &x) { return cast(wide, cast(UInt(32), x)); };
     std::array<Expr, 4> c;

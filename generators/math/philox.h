@@ -9,7 +9,7 @@ namespace attune {
 // The four words of Philox4x32-10 (Salmon et al., 2011) for a counter and a key; all UInt(32).
 std::array<Halide::Expr, 4> philox4x32_10(const std::array<Halide::Expr, 4> &counter, const std::array<Halide::Expr, 2> &key);
 
-// The words that decide which of the keys 4 four + {0, 1, 2, 3} dropout keeps for a query: the counter of
+// The words that decide which of the keys 4 four + {0, 1, 2, 3} dropout keeps for a query, in the counter convention of
 // runtime/include/attune/dropout.h. head counts the query heads of all batch entries.
 std::array<Halide::Expr, 4> dropout_words(const Halide::Expr &four, const Halide::Expr &query, const Halide::Expr &head,
                                           const Halide::Expr &offset, const std::array<Halide::Expr, 2> &seed);

@@ -9,7 +9,7 @@ using Halide::Internal::make_const;
 namespace {
 
 Expr cosh_precise(Expr x) {
-    const Expr limit = make_const(x.type(), x.type().bits() == 32 ? 44 : 350);  // of exp_of
+    const Expr limit = make_const(x.type(), x.type().bits() == 32 ? 44 : 350);  // range of exp_of()
     Expr size = abs(x);
     size = strict_float(select(size > limit, limit, size));  // keeps NaN
     const Expr e = exp_of(size), one = make_const(x.type(), 1);

@@ -9,7 +9,7 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// Highest power first.
+// Horner's scheme, highest power first.
 Expr polynomial(const std::vector<double> &coefficients, const Expr &x) {
     Expr p;
     for (double c : coefficients) p = p.defined() ? p * x + make_const(x.type(), c) : make_const(x.type(), c);
@@ -30,7 +30,7 @@ Expr tanh_f32(Expr x) {
     static const std::vector<double> q = {7.776706826607485e-07, 0.0003285664177868615, 0.02587705508960278,
                                           0.46714357597031375, 1.0};
     const Expr limit = 9.01f;
-    // Comparisons that fail for NaN: min() and max() may drop it.
+    // Comparisons that are false for NaN: min() and max() may drop it.
     x = strict_float(select(x > limit, limit, x));
     x = strict_float(select(x < -limit, -limit, x));
     const Expr square = x * x;
@@ -39,7 +39,7 @@ Expr tanh_f32(Expr x) {
 
 Expr tanh_f64(Expr x) {
     // Near 0 the continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ... 15))), error 1.1e-17 for |x| <= 0.65, written as x plus
-    // a small part so that the rounding of the quotient counts little. Elsewhere 1 - 2 / (e^2|x| + 1), which cancels little.
+    // a small part to keep the quotient's rounding small. Elsewhere 1 - 2 / (e^2|x| + 1), with little cancellation.
     static const std::vector<double> p = {-1.0 / 2027025, -2.0 / 6825, -1.0 / 45, -1.0 / 3};
     static const std::vector<double> q = {1.0 / 2027025, 2.0 / 6435, 1.0 / 39, 7.0 / 15, 1.0};
     const Type t = x.type(), bits = UInt(64);
@@ -57,8 +57,8 @@ Expr tanh_f64(Expr x) {
 Expr tanh_precise(Expr x) { return x.type().bits() == 32 ? tanh_f32(x) : tanh_f64(x); }
 
 Expr exp_of(Expr x) {
-    // Minimax polynomials of e^r on +-ln 2 / 2 (2.0e-9, 3.4e-18). ln 2 is split so that n times its high part is exact: the
-    // rounding of x log2(e) alone would cost 4e-6 at 44. strict_float keeps the compiler from adding the parts up again.
+    // Minimax polynomials of e^r on +-ln 2 / 2 (2.0e-9, 3.4e-18). Cody-Waite reduction: ln 2 is split so that n times its high
+    // part is exact; rounding x log2(e) alone would cost 4e-6 at 44. strict_float keeps LLVM from adding up the parts.
     static const std::vector<double> r32 = {0.0013843629086919691,
                                             0.0083741631696836433,
                                             0.04166800285056708,

@@ -7,8 +7,8 @@
 namespace attune {
 using namespace Halide;
 
-// The vector by which a row goes in, or a column comes out; the other way round, too. Passes take the bits of a place in a
-// group from the last on.
+// The vector in which a row enters, or a column leaves, and the inverse of that map. Passes take the bits of a place in a group
+// from the last on.
 Expr BlockTranspose::vector_of(const Expr &row_or_column) const {
     const int group = 1 << group_bits;
     const Expr within = row_or_column % group;
@@ -25,7 +25,7 @@ static void require_block(int side, int unit) {
                            " so many elements cannot stay together: " + std::to_string(unit) + "\n");
 }
 
-// The sum that starts with `base` and goes on with the number that these bits stand for.
+// `base` plus the number that these bits represent.
 static Expr with_number(Expr base, const std::vector<Expr> &of_bits) {
     for (std::size_t bit = 0; bit < of_bits.size(); bit++) base += of_bits[bit] << int(bit);
     return base;
@@ -48,7 +48,7 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     for (int bit = 1; bit < side; bit *= 2) bits.emplace_back("bit" + std::to_string(bits.size()));
     if (by_halves && side > group) read_together = side / 2;
     const Expr piece = column / read_together, within = column % read_together, in_piece = vector % read_together;
-    // Where halves have several groups, the passes between these bring the other rows between the two of a vector.
+    // Where halves have several groups, the passes between groups bring in the other rows between the two rows of a vector.
     const Expr of_row =
         read_together < side ? piece * group + in_piece / group * (2 * group) + vector_of(in_piece % group) : vector_of(vector);
     rows = Func(name + (read_together < side ? row_halves : "_rows"));
@@ -56,8 +56,8 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
         source(row_block * vectors + of_row, column_block * side + vector / read_together * read_together + within);
 
     const int last = std::countr_zero(unsigned(read_together / unit)) - 1, size = int(bits.size());
-    // Which element of the stage before, in bits, and which of its vectors, comes to a place: one bit of the vector's number
-    // goes for one of the place, within groups for the last of their bits, and the others for the first.
+    // The element, in bits, and the vector of the previous stage that come to a place: one bit of the vector's number is
+    // exchanged for a bit of the place, the last bit of a group in passes within groups, the first bit in the others.
     auto before = [&](int pass, const std::vector<Expr> &to, const Expr &v) {
         std::vector<Expr> from = to;
         const auto units = from.begin() + unit_bits, groups_end = units + group_bits;
@@ -84,7 +84,7 @@ BlockTranspose::BlockTranspose(const std::string &name, int side, const std::vec
     block_bits = RDom(all, name + "_bits");
     std::vector<Expr> to;
     for (int bit = 0; bit < size; bit++) to.push_back(block_bits[bit]);
-    // What no pass has moved of a vector's number, which piece of the rows it has, is its lowest part now.
+    // The bits of a vector's number that no pass has moved (its piece of the rows) are the lowest now.
     const int pieces = side / read_together;
     const Expr of_last = block_bits[size], number = of_last % pieces * read_together + of_last / pieces;
     block = Func(name);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The structural masks (valid lengths, causal, sliding window) are one interval of keys for each query: query i sees the keys
-// from i + band begin to below min(its length, i + band end).
+// Structural masks (valid lengths, causal, sliding window) as one interval of keys for each query: query i sees the keys from i
+// + band begin to below min(its length, i + band end).
 #pragma once
 #include "Halide.h"
 
 namespace attune {
 
-// Of keys, or of queries or blocks of them.
+// Range of keys, of queries, or of blocks of either.
 struct Span {
     Halide::Expr begin, end;
 };
@@ -14,12 +14,12 @@ struct Band {
     Halide::Expr begin, end;
 };
 
-// Of one query.
+// Keys that one query sees.
 inline Span seen_by(const Halide::Expr &query, const Halide::Expr &length, const Band &band) {
     return {Halide::max(0, query + band.begin), Halide::min(length, query + band.end)};
 }
-// Of queries from first to last. The interval moves up with its query, so the ends are extreme at these two: the keys that
-// some of them see, and those that all of them see. longest, shortest: of their lengths.
+// Keys that some, and that all, of the queries first to last see. The interval moves up with its query, so its ends are extreme
+// at these two queries. longest and shortest are the extremes of the queries' lengths.
 inline Span seen_by_some(const Halide::Expr &first, const Halide::Expr &last, const Halide::Expr &longest, const Band &band) {
     return {Halide::max(0, first + band.begin), Halide::min(longest, last + band.end)};
 }

@@ -12,7 +12,7 @@ Expr masked_score(const Type &type) {
     return make_const(type,
                       type.bits() == 32 ? double(std::numeric_limits<float>::lowest()) : std::numeric_limits<double>::lowest());
 }
-// "Less": code generation makes "less or equal" of "not greater", which a NaN is.
+// "Less" and not "less or equal": code generation turns the latter into "not greater", which is true for NaN.
 Expr is_masked(const Expr &score) { return strict_float(score < lowest_score(score.type())); }
 
 Expr kept_or_marked(const Expr &kept, const Expr &x) {

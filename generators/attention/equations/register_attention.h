@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Included by the one file that attune_add_attention() writes of a user's struct: checks its members and registers it.
+// Registration of a user's struct, with a check of its members. Included by the one file that attune_add_attention() writes.
 #pragma once
 #include "generators/attention/equations/user_attention.h"
 #include <concepts>

@@ -12,8 +12,8 @@ using Halide::Internal::Variable;
 
 namespace {
 
-// Halide differentiates pipelines, and well only where nothing but one number depends on another. So an expression is taken out
-// of its loops: every buffer element and every index it reads becomes a constant of a pipeline without dimensions.
+// Expression taken out of its loops. Halide differentiates pipelines, and does so well only for a function of one number, so
+// every buffer element and every index that the expression reads becomes a constant of a pipeline without dimensions.
 class Detach : public Internal::IRMutator {
 public:
     struct Read {
@@ -21,10 +21,10 @@ public:
         Expr original;
     };
     std::vector<Read> reads;
-    std::map<std::string, Expr> originals;  // of scalars, by the name of what stands for them
+    std::map<std::string, Expr> originals;  // scalars, by the name of their stand-in
     explicit Detach(std::string score) : score_(std::move(score)) {}
     using Internal::IRMutator::mutate;
-    // Indices as a whole: nothing is differentiated by them.
+    // Integers are replaced as a whole: nothing is differentiated by an index.
     Expr mutate(const Expr &e) override {
         if (!e.type().is_int_or_uint() || e.type().is_bool() || is_const(e)) return IRMutator::mutate(e);
         Param<void> stand_in(e.type());
@@ -53,7 +53,7 @@ private:
     }
 };
 
-// The way back.
+// Inverse of Detach.
 class Attach : public Internal::IRMutator {
 public:
     std::map<std::string, Expr> calls, scalars;
@@ -69,7 +69,7 @@ private:
     }
 };
 
-// 1 / cosh^2 as 1 - tanh^2: the tanh is there already.
+// 1 / cosh^2 rewritten as 1 - tanh^2: the tanh is computed already.
 class BySquareOfTanh : public Internal::IRMutator {
     using Internal::IRMutator::visit;
     static const Call *cosh_of(const Expr &e) {

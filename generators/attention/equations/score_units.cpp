@@ -7,8 +7,8 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
-// Scaled here, if before the softmax at all, and not in the query: rounding the query would cost more accuracy than the product
-// saves time.
+// The scale is applied to the product, if before the softmax at all, and not to the query: rounding the query would cost more
+// accuracy than the product saves time.
 Expr ScoreUnits::scaled(const Expr &x) const {
     if (score.in_base2()) return x * cast(type, scale * make_const(Float(64), std::numbers::log2e));
     return score.scales_scores() ? x * cast(type, scale) : x;

@@ -12,7 +12,7 @@ using Halide::Internal::make_const;
 
 Func inverse_norms(const std::string &name, const std::function<Expr(const Expr &d)> &x, const std::vector<Var> &row,
                    const Expr &head_dim, Type type) {
-    // Squares of small and of large numbers have sums of their own, of numbers times 2^shift and 2^-shift (Blue, 1978).
+    // Separate sums for the squares of small and of large numbers, which are scaled by 2^shift and 2^-shift (Blue 1978).
     const bool narrow = type.bits() == 32;
     const int shift = narrow ? 58 : 500;
     const Expr zero = make_const(type, 0), up = make_const(type, std::ldexp(1, shift)),
@@ -33,7 +33,7 @@ Func inverse_norms(const std::string &name, const std::function<Expr(const Expr 
 
 namespace {
 
-// The power of two in front of the significand of a number that is not negative; at least the smallest normal number.
+// The power of two in front of the significand of a non-negative number; at least the smallest normal number.
 Expr power_of_two(const Expr &x) {
     const Type type = x.type(), bits = UInt(type.bits());
     const int mantissa = type.bits() == 32 ? 23 : 52;
@@ -84,8 +84,8 @@ PairTerm additive_separable_pair(const AdditiveInputs &additive, Type type) {
     const Expr one = make_const(type, 1), two = make_const(type, 2);
     PairTerm pair = additive_pair(additive, type);
     pair.query = pair.key = [=](Expr x) { return exp_of(x * two); };
-    // Not as 1 - 2 / (e + 1) with the ones summed apart: sums of terms of one sign round off more.
-    // A strict quotient of named numbers: code generation would multiply by the weight before it divides, which overflows.
+    // Not 1 - 2 / (e + 1) with the ones summed apart: sums of terms of one sign have larger rounding errors. The quotient is
+    // strict and of named numbers: code generation would multiply by the weight before it divides, which overflows.
     pair.computed = [=](Expr q, Expr k) {
         const std::string above = Internal::unique_name("above"), below = Internal::unique_name("below");
         const Expr quotient = strict_float(Internal::Variable::make(type, above) / Internal::Variable::make(type, below));

@@ -11,13 +11,13 @@ using namespace Halide;
 
 namespace {
 
-// Registered by a constructor, which may run before those of this file.
+// Function-local, because the constructor that registers the attention may run before this file's.
 std::function<UserAttention()> &maker() {
     static std::function<UserAttention()> make;
     return make;
 }
 
-// Of the names of inputs, apart from those of what every attention reads.
+// Prefix of captures' input names, to keep them apart from the inputs that every attention has.
 const std::string prefix = "capture_";
 
 [[noreturn]] void refuse(const std::string &why) { throw CompileError("attune: " + why); }
@@ -36,7 +36,7 @@ private:
     }
 };
 
-// Captures whose elements depend on the score: their derivatives are not those of the pair alone.
+// Captures whose elements depend on the score: the derivative by the pair alone is not theirs.
 class ReadsByScore : public Internal::IRVisitor {
 public:
     std::string capture;
@@ -53,7 +53,7 @@ private:
     }
 };
 
-// A call of the buffer itself and not of a Func that wraps it: of such a call intervals are known.
+// Read by a call of the buffer itself and not of a Func that wraps it: Halide bounds such a call.
 std::function<Expr(const std::vector<Expr> &)> reading(const Parameter &buffer, const Capture::State &capture) {
     return [buffer, is_bool = capture.type == Bool()](const std::vector<Expr> &at) {
         std::vector<Expr> indices;
@@ -67,7 +67,7 @@ void require_defined(const Expr &e, const std::string &what) {
     if (!e.defined()) refuse(what + " returns an undefined expression");
 }
 
-// Constants that a float holds, and whose shortest digits as one are another number. A double that was given as one is meant.
+// Constants that a float holds and whose shortest digits as a float are another double. Constants given as doubles are meant.
 class LostDigits : public Internal::IRVisitor {
 public:
     std::string digits, held;
@@ -242,7 +242,7 @@ void check_word(const std::string &name, const std::string &what) {
         "true",        "try",      "typedef",    "typeid",    "typename",  "typeof",       "union",
         "unsigned",    "using",    "virtual",    "void",      "volatile",  "wchar_t",      "while",
         "xor",         "xor_eq"};
-    // Of compilers and of the C library.
+    // Macros of compilers and of the C library.
     static const std::set<std::string> macros = {"linux", "unix", "i386",     "errno", "assert", "NULL",
                                                  "EOF",   "NAN",  "INFINITY", "stdin", "stdout", "stderr"};
     if (words.count(name)) refuse(what + " cannot be called " + name + ": that is a keyword of C++");

@@ -14,10 +14,10 @@ struct AmxBuilder {
     Builder &build;
     SdpaAmxStages &stages;
     const RoundPairs &round_pairs;
-    int depth;  // of an AMX tile
+    int depth;  // depth of an AMX tile
     Type type = build.in.query.type();
     int parts = bf16_parts_of(type);
-    Expr channels = (build.in.head_dim + depth - 1) / depth * depth;  // with those that are filled up
+    Expr channels = (build.in.head_dim + depth - 1) / depth * depth;  // padded to a multiple of depth
 
     Expr filled(Expr channel, const std::function<Expr(Expr channel)> &at) const {
         const Expr x = at(min(channel, build.in.head_dim - 1));
@@ -44,7 +44,7 @@ struct AmxBuilder {
         }
     }
 
-    // Keys and values as left factors.
+    // Left factors: keys and values.
     void rows() {
         const SdpaInputs &in = build.in;
         const SdpaStages &s = build.s;
@@ -56,8 +56,8 @@ struct AmxBuilder {
         stages.value_rows(k, d, u, c, h, b) = Tuple(bf16_parts(stages.value_blocks(u * depth + k, d, {c, h, b}), round_pairs));
     }
 
-    // Weights, their sum and the parts of them, all in one loop over pairs of keys: a weight is computed once, and only its
-    // parts are stored. Dropout takes the weights of four keys at a time, and so weights that are stored.
+    // Weights, their sum and their parts, all in one loop over pairs of keys: a weight is computed once, and only its parts are
+    // stored. Dropout draws words for four keys at a time, and so needs stored weights.
     void weigh(KvBlockStages &p, SdpaAmxStages::Factors &of, const std::string &suffix, bool masked) const {
         const SdpaStages &s = build.s;
         Var e = stages.e, r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
@@ -75,15 +75,15 @@ struct AmxBuilder {
             p.weight = weights;
             p.row_sum = Func("row_sum" + suffix);
             p.row_sum(r, c, t, h, b) = 0.0f;
-            // Strict, or two keys may be added up before they join the sum, in some of the loops over KV blocks and not in
-            // others.
+            // Strict: otherwise two keys may be summed before they join the row sum, in some of the loops over KV blocks and
+            // not in others.
             p.row_sum(r, c, t, h, b) = strict_float(p.row_sum(r, c, t, h, b) + weights(r, at.key(), c, t, h, b));
         }
         auto weight = [&](int e) { return weights(r, at.pair() * 2 + e, c, t, h, b); };
         for (int n = 0; n < parts; n++) {
             Func part("weight_part" + std::to_string(n) + suffix);
             part(e, r, k, c, t, h, b) = undef<bfloat16_t>();
-            // Halide joins loops if their order counts in all of them or in none. It cannot tell of an index that is likely().
+            // Halide fuses loops if their order matters in all or in none, and cannot tell for an index that is likely().
             part(at.dom.x, r, likely(at.pair()), c, t, h, b) =
                 parts > 1 ? element_of_pair(pair_of_finite_parts(weight(0), weight(1), n), at.dom.x)
                           : round_pairs(weights(r, at.key(), c, t, h, b));
@@ -91,13 +91,13 @@ struct AmxBuilder {
         }
     }
 
-    // Weights as the right factor.
+    // Right factor: weights.
     std::vector<Expr> weight_of(const SdpaAmxStages::Factors &of, Expr key) const {
         const SdpaStages &s = build.s;
         return parts_at(of.weight_parts, {key % 2, s.r, key / 2, s.c, s.t, s.h, s.b});
     }
 
-    // values: the parts of (k, d), of a tile u of the keys of the KV block.
+    // values: the parts of element (k, d) in tile u of the keys of the KV block.
     KvBlockStages block_stages(const std::string &suffix, bool masked, SdpaAmxStages::Factors &of,
                                const std::function<std::vector<Expr>(Expr k, Expr d, Expr u)> &values) const {
         const SdpaStages &s = build.s;
@@ -130,7 +130,7 @@ struct AmxBuilder {
         Var r = s.r, k = s.k, c = s.c, d = s.d, u = stages.u, t = s.t, h = s.h, b = s.b;
         const Expr key_head = build.rows(r, t, h).key_head;
         auto any = [&](Expr k, Expr d, Expr u) { return parts_at(stages.value_rows(k, d, u, c, key_head, b)); };
-        // Told by the last part: others always are.
+        // Decided by the last part: the other parts are always finite.
         auto is_finite = [](const std::vector<Expr> &of) { return is_finite_bf16(of.back()); };
         s.full = block_stages("", false, stages.full, any);
         s.partial = block_stages("_partial", true, stages.partial, any);
@@ -149,7 +149,7 @@ struct AmxBuilder {
         const std::vector<Expr> v = any(keys.key() % depth, d, keys.key() / depth);
         stages.sum_not_finite = Func("sum_not_finite");
         stages.sum_not_finite(r, d, c, t, h, b) = 0.0f;
-        // Strict, or code generation may conclude that the sum is no NaN.
+        // Strict: otherwise code generation may conclude that the sum is no NaN.
         stages.sum_not_finite(r, d, c, t, h, b) = strict_float(
             stages.sum_not_finite(r, d, c, t, h, b) + select(counts(w) && !is_finite(v), widened_product(w, v.back()), 0.0f));
     }

@@ -19,7 +19,7 @@ namespace {
 
 using Exp2 = BlockedSoftmax::Exp2;
 
-// From score and row_max: weights as pairs, and the sum of a row.
+// Weights as pairs and the sum of a row, from score and row_max.
 void weigh_pairs(KvBlockStages &p, SdpaBf16DotStages::Pairs &elements, const Var &e, const Builder &build,
                  const RoundPairs &round_pairs, Exp2 exp2, const std::string &suffix, bool masked) {
     if (build.in.dropout.threshold.defined()) throw CompileError("attune: products of bf16 know no dropout\n");
@@ -34,7 +34,7 @@ void weigh_pairs(KvBlockStages &p, SdpaBf16DotStages::Pairs &elements, const Var
     p.weight(e, r, k, c, t, h, b) = Tuple(undef<bfloat16_t>(), undef<float>());
     p.weight(at.dom.x, r, at.pair(), c, t, h, b) = Tuple(round_pairs(weight), weight);
 
-    // Of the weights as they were before they were rounded: lse is more accurate than bf16.
+    // Sum of the weights before they are rounded: lse is more accurate than bf16.
     PairKeys sum = pair_keys(build, "sum_key" + suffix, masked);
     p.sum_keys = sum.loop(), elements.sum = sum.dom.x;
     elements.pair_sum = Func("pair_sum" + suffix);
@@ -84,7 +84,7 @@ KvBlockStages bf16_dot_block_stages(const SdpaBf16DotStages &stages, const Build
     return p;
 }
 
-// All up to the partials of the KV blocks.
+// All stages up to the partials of the KV blocks.
 void up_to_block_stages(SdpaBf16DotStages &stages, Builder &build, const RoundPairs &round_pairs, Exp2 exp2) {
     if (build.score.probability) throw CompileError("attune: products of pairs know no factor of the weights\n");
     build.prepare();
@@ -118,7 +118,7 @@ SdpaBf16DotStages sdpa_bf16_dot_split_stages(const SdpaInputs &in, const SdpaNum
                                              const Score &score, const RoundPairs &round_pairs) {
     SdpaBf16DotStages stages;
     Builder build = group_rows(in, numerics, hints, score);
-    // A row has one weight for each key that it reads, so an accurate one costs nothing; lse is the better for it.
+    // A row has one weight for each key that it reads, so accurate exponentials cost nothing, and lse is the better for them.
     up_to_block_stages(stages, build, round_pairs, exp2_nonpositive);
     split_merge(build);
     stages.s = build.s;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which blocks of pairs a mask leaves out: of a block of queries by a block of keys, the span of keys that some query sees,
-// and whether every query sees every key. One int32 a block: the runtime hands it from the kernel that makes it to those that
-// read it (mask_blocks_stages.h).
+// Block mask: for a block of queries by a block of keys, the span of keys that some query sees, and whether every query sees
+// every key. One int32 a block: the runtime hands it from the kernel that makes it to the kernels that read it
+// (mask_blocks_stages.h).
 #pragma once
 #include "Halide.h"
 

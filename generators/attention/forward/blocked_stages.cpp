@@ -40,7 +40,7 @@ void split_merge(Builder &build) {
         s.block_packed(d, r, dom, t, h, b) = select(d < in.value_dim, p.pv(r, min(d, in.value_dim - 1), dom, t, h, b),
                                                     d == in.value_dim, p.row_sum(r, dom, t, h, b), p.row_max(r, dom, t, h, b));
     }
-    // Merged as tiles of one query of one query head: a row is merged for itself alone.
+    // Merged as tiles of one query of one query head: each row is merged on its own.
     const Expr n = (h % group) * in.queries + t;
     auto packed = [&](const Expr &d, const Expr &at) { return s.block_packed(d, n % tile, at, n / tile, h / group, b); };
     SdpaInputs of_queries = in;

@@ -60,7 +60,7 @@ Expr Builder::seen_keys(Expr c, Expr first, int width) const {
 BlockSpan Builder::block_span(Expr c) const { return BlockSpan::unpacked(in.blocks(c, s.t, s.h, s.b)); }
 
 KvBlockKeys Builder::kv_block_keys(const std::string &name, bool masked, Expr c, int width) const {
-    // Its keys lie apart: none of them is left out.
+    // The keys of a share lie apart: none is left out.
     if (share.keys) return {RDom(0, share.keys, 0, 1, name), share.keys};
     if (width == 0) width = masked && hints.rows_per_tile ? numerics.kv_subblock : numerics.kv_block;
     KvBlockKeys keys{RDom(0, width, 0, numerics.kv_block / width, name), width};
@@ -97,7 +97,7 @@ void Builder::queries() {
 
 Expr Builder::key_in_kv_block(Expr k) const { return share.keys ? share.key(k, s.r) : k; }
 
-// A masked KV block may reach beyond the last key; what is read there instead never counts. One that lies inside cannot.
+// A masked KV block may reach beyond the last key; the key read there instead never counts. A KV block that lies inside cannot.
 Expr Builder::key_at(Expr k, bool inside) const {
     Expr j = s.c * numerics.kv_block + key_in_kv_block(k);
     return inside ? unsafe_promise_clamped(j, 0, in.keys - 1) : min(j, in.keys - 1);
@@ -111,7 +111,7 @@ Index Builder::index(Expr k, bool inside) const {
     return at;
 }
 
-// Halide joins loops if their order counts in all of them or in none. It cannot tell of an index that is likely().
+// Halide fuses loops if their order matters in all or in none, and cannot tell for an index that is likely().
 Expr Builder::joined(const Expr &key) const { return hints.joins_passes ? likely(key) : key; }
 
 Expr Builder::existing(const Expr &channel) const { return hints.ragged_dims ? min(channel, in.value_dim - 1) : channel; }
@@ -162,8 +162,8 @@ void Builder::finish_scores(KvBlockStages &p, const std::string &suffix, bool ma
     auto scaled = [&](Expr k) { return softmax.s(p.qk(r, k, c, t, h, b), index(k, !masked)); };
     auto seen_only = [&](Expr k, Expr s) { return masked ? softmax.masked(kept(k), s) : s; };
     if (score.steps.empty() && where_read) {
-        // Rounded before the maximum is taken from it, as the maximum was: or the largest weight would be 1 but for a
-        // rounding, and others would depend on which loop over KV blocks computes them.
+        // Rounded before the maximum is subtracted, as the maximum was: otherwise the largest weight would differ from 1 by a
+        // rounding, and other weights would depend on which loop over KV blocks computes them.
         const Expr rounded = strict_float(scaled(k));
         p.score(r, k, c, t, h, b) = seen_only(k, rounded);
         return;
@@ -268,11 +268,11 @@ KvBlockStages Builder::block_stages(const std::string &suffix, bool masked) cons
         add_pv(true, false, {});
         return p;
     }
-    // Masked values are replaced, but not where all values are known to be finite, nor in blocks of keys of which every row
-    // sees all. These are the first of the KV block in both cases, so it changes no result.
+    // Masked values are replaced, except where all values are known to be finite and in blocks of keys that every row sees
+    // whole. The latter come first in the KV block in both cases, so leaving out the replacement changes no result.
     const bool apart = hints.whole_blocks && !share.keys;
     const Expr finite = in.finite_values.defined() ? in.finite_values(b) != 0 : const_false();
-    // Nor do they cut the keys of one sum: else its order would depend on which keys the other rows see.
+    // The whole blocks do not cut the keys of one sum: otherwise its order would depend on which keys the other rows see.
     auto whole = [&](const KvBlockKeys &keys) {
         const int of_sum = std::max(numerics.sum_keys / keys.width, 1);
         return whole_blocks(c, keys.width) / of_sum * of_sum;

@@ -24,7 +24,7 @@ void Builder::drop_out(KvBlockStages &p, const std::string &suffix, bool masked)
     }
     if (score.probability) {
         left *= cast(type, precise(score.probability(index(k, !masked))));
-        // A factor may have any sign.
+        // The factor may have any sign.
         if (masked) left = signed_kept_or_marked(counts(w), left);
     }
     p.dropped = Func("dropped" + suffix);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention: what leaves a KV block, the merge of KV blocks, and the output.
+// Results of a KV block, the merge of KV blocks, and the output.
 #include "generators/attention/forward/builder.h"
 
 namespace attune {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// The inputs of an attention, and what is known beforehand of a tile of queries.
+// Inputs of an attention, and facts known beforehand about a tile of queries.
 #pragma once
 #include "Halide.h"
 
 namespace attune {
 
-// Which weights are kept: conventions of runtime/include/attune/dropout.h. Not defined: all, and the kernel knows no dropout.
+// Dropout of weights in the conventions of runtime/include/attune/dropout.h. Not defined: the kernel has no dropout.
 struct Dropout {
     // uint32; first_head is b * Hq + h of the first head; kept iff the random word is at least threshold
     Halide::Expr seed_low, seed_high, offset, first_head, threshold;
     Halide::Expr keep_scale;  // double: 1 / (1 - p)
 };
 
-// The keys that query i of batch entry b may see are [max(0, i + band_begin(b)), min(lengths(i, b), i + band_end(b))):
+// Inputs. The keys that query i of batch entry b may see are [max(0, i + band_begin(b)), min(lengths(i, b), i + band_end(b))):
 // one interval for valid lengths, causal and window masks alike. shortest and longest are the extremes of lengths over the
-// queries of a tile. They are inputs and not a stage, because Halide lifts a condition out of the loops that it does not
-// name only if it calls no Func; so a KV block is skipped before anything of it is computed.
+// queries of a tile: inputs and not a stage, because Halide lifts a condition that names no variable of a loop out of that loop
+// only if it calls no Func; so a KV block is skipped before anything in it is computed.
 struct SdpaInputs {
     Halide::Func query, key, value;              // (d, s, h, b)
     Halide::Func band_begin, band_end, lengths;  // (b), (b), (i, b), int32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What authors of an attention of their own write with. A struct is the whole definition; attune_add_attention() (CMake) makes
-// a library of it, forward and backward (docs/write-your-own-attention.md):
+// Author's interface for an attention of one's own. A struct is the whole definition; attune_add_attention() (CMake) makes a
+// library from it, forward and backward (docs/write-your-own-attention.md):
 //
 //   struct Alibi {
 //       attune::Capture slopes{"slopes", 1};  // (Hq)
@@ -10,15 +10,15 @@
 //       Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
 //   };
 //
-// At least one of these members, none of them a template or overloaded (Expr is Halide's):
+// At least one of these members, each neither a template nor overloaded (Expr is Halide's):
 //   Expr score(Expr x, Index) const     the score that is normalised, from x = scale * q . k
 //   Expr mask(Index) const              true where key j takes part for query i; blocks of pairs without any are skipped
 //   Expr probability(Index) const       a factor of the weight behind the softmax, of indices and captures alone
 // Captures are read by index as they are declared, outermost first, as in C and NumPy. Scores may call Halide's tanh(), exp(),
-// log()... : they become expressions that vectorise, and derivatives, also by captured buffers, are taken from them. Scalars
-// that are not captured are constants of the library: a double, as in x * 0.1, takes the type of the scores, as
-// attune::number(0.1) does where no expression stands beside it; 0.1f has the digits of a float, and is refused for libraries
-// with f64.
+// log() and the like: such calls become expressions that vectorise, and derivatives, also by captured buffers, are taken from
+// the expressions. Scalars that are not captured are constants of the library: a double, as in x * 0.1, takes the type of the
+// scores, as attune::number(0.1) does where no expression stands beside it; 0.1f has a float's digits and is refused for
+// libraries with f64.
 #pragma once
 #include "attune/generator/constants.h"
 #include <Halide.h>
@@ -30,19 +30,19 @@
 
 namespace attune {
 
-// One (query, key) pair. All int32 but of_pair.
+// One (query, key) pair. All members but of_pair are int32.
 struct Index {
     Halide::Expr b, h, i, j;  // batch entry, query head, query, key
     Halide::Expr position;    // of the query among the keys: i + offset of the call (conventions of SdpaOptions::offset)
-    Halide::Expr key_head;    // that query head h uses
+    Halide::Expr key_head;    // key head that query head h uses
     Halide::Expr heads, queries, keys;  // Hq, Sq, Sk
-    // The element (j, i, h, b) of a table over pairs. For scores of the library alone: read through this and not as
-    // table(j, i, h, b), because a schedule whose lanes are queries wants such tables transposed.
+    // The element (j, i, h, b) of a table over pairs, for scores of the library alone. They read a table through of_pair and
+    // not as table(j, i, h, b), because a schedule whose lanes are queries wants such tables transposed.
     std::function<Halide::Expr(const Halide::Func &table)> of_pair;
 };
 
-// What a score or a mask reads and the caller gives: a buffer, or a scalar where it has no dimensions. It becomes a member of
-// the library's options under its name.
+// Input of a score or a mask that the caller gives: a buffer, or a scalar if it has rank 0. A capture becomes a member of the
+// library's options under its name.
 class Capture {
 public:
     struct State {
@@ -50,12 +50,12 @@ public:
         Halide::Type type;
         bool of_scores;  // the type is that of the scores: double for f64, else float
         int dimensions;
-        std::function<Halide::Expr(const std::vector<Halide::Expr> &)> read;  // innermost first; set by what makes the kernel
+        std::function<Halide::Expr(const std::vector<Halide::Expr> &)> read;  // innermost first; set by the kernel's maker
     };
 
-    // Of Halide::Float(32), Halide::Float(64), Halide::Int(32) or Halide::Bool().
+    // Capture of type Halide::Float(32), Halide::Float(64), Halide::Int(32) or Halide::Bool().
     Capture(const std::string &name, Halide::Type type, int dimensions) : Capture(State{name, type, false, dimensions, {}}) {}
-    // Of the type of the scores: what is computed with one of another type may take that type, and its time.
+    // Capture of the scores' type. An expression with a capture of a wider type may take that type, and its time.
     Capture(const std::string &name, int dimensions) : Capture(State{name, Halide::Float(32), true, dimensions, {}}) {}
 
     // The element at these indices, outermost first. The caller's buffer must hold every element that any pair reads: an index
@@ -69,7 +69,7 @@ public:
         return state_->read({args.rbegin(), args.rend()});
     }
 
-    // Where captures that are constructed now enroll themselves.
+    // List to which captures that are being constructed add themselves.
     static inline thread_local std::vector<std::shared_ptr<State>> *collector = nullptr;
 
 private:
@@ -80,8 +80,8 @@ private:
 };
 
 // 32 random bits of a pair: Philox4x32-10 in the convention of dropout (attune/dropout.h), so a function of the seed, batch
-// entry, head, query and key alone. A factor such as
-// Halide::select(attune::random_bits(at, seed_low, seed_high) < limit, 0, 2) drops weights.
+// entry, head, query and key alone. A factor such as Halide::select(attune::random_bits(at, seed_low, seed_high) < limit, 0, 2)
+// drops weights.
 Halide::Expr random_bits(const Index &at, const Halide::Expr &seed_low, const Halide::Expr &seed_high);
 
 }  // namespace attune

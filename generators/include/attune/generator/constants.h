@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Constants of an author's formula: a double of C++ beside Halide's expressions takes the type of the kernel, which Halide
-// leaves to a cast. 0.1 has all its digits in a kernel of f64, and makes none of f32 compute in f64.
+// Constants of an author's formula. A C++ double beside Halide's expressions takes the type of the kernel, where Halide would
+// ask for a cast: 0.1 has all its digits in a kernel of f64, and makes no kernel of f32 compute in f64.
 #pragma once
 #include <Halide.h>
 #include <concepts>
@@ -8,10 +8,10 @@
 
 namespace attune {
 
-// Of the scores of the kernel that is made: double for f64, else float.
+// Type of the scores of the kernel that is being made: double for f64, else float.
 inline thread_local Halide::Type type_of_scores = Halide::Float(32);
 
-// Doubles that were given as constants; a float that was is not among them.
+// Constants that were given as doubles; constants given as floats are not among them.
 inline std::set<double> &given_doubles() {
     static std::set<double> given;
     return given;
@@ -23,7 +23,7 @@ inline Halide::Expr number(double value, Halide::Type type) {
 }
 // A constant of the type of the scores.
 inline Halide::Expr number(double value) { return number(value, type_of_scores); }
-// Of the type of the expression beside it, where that has more digits.
+// A constant of the type of the expression beside it if that type has more digits than the scores', else of theirs.
 inline Halide::Expr number_beside(const Halide::Expr &other, double value) {
     const Halide::Type type = other.type();
     return number(value, type.is_float() && type.bits() > type_of_scores.bits() ? type : type_of_scores);
@@ -34,7 +34,7 @@ concept Double = std::same_as<T, double>;
 
 }  // namespace attune
 
-// Where argument-dependent lookup finds them.
+// Overloads in namespace Halide, where argument-dependent lookup finds them.
 namespace Halide {
 
 #define ATTUNE_OF_DOUBLE(name) \
