@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Gradients by products of whole AMX tiles of bf16. The left factor of a product lies in rows along its reduction, the
-// right one in pairs along it. Keys are the lanes of scores, as in all forms: so weights and their gradients become pairs of
-// queries, or rows of keys, as they are rounded or taken apart, and nothing of a tile is transposed. The gradients of key and
-// value have keys as lanes therefore.
+// Gradients by AMX tiles of bf16. The left factor of a product lies in rows along its reduction, the right factor in pairs
+// along it. Keys are the lanes of scores, as in all forms: so weights and their gradients become pairs of queries, or rows of
+// keys, as they are rounded or split into parts, and nothing of a tile is transposed. Therefore the gradients of key and value
+// have keys as lanes.
 #include "generators/attention/backward/builder.h"
 #include "generators/math/bf16_bits.h"
 
 namespace attune {
 using namespace Halide;
 
-// Neighbours x(0) and x(1), a Func for each part.
+// Pairs of neighbours x(0) and x(1), one Func per part.
 std::vector<Func> BackwardBuilder::pairs(const std::string &name, const std::vector<Var> &args,
                                          const std::function<Expr(Expr element)> &x) const {
     std::vector<Func> all;
@@ -57,7 +57,7 @@ void BackwardBuilder::amx_factors() {
     f.value_t = in_tiles("value", in.value, in.value_dim, f.value_blocks, f.value_columns);
     f.key_pairs = pairs("key_pairs", {e, d, j}, [&](const Expr &e) -> Expr { return in.key(d, min(j * 2 + e, in.keys - 1)); });
 
-    // The last part tells: others always are finite.
+    // Decided by the last part: the other parts are always finite.
     auto finite_of = [](std::vector<Expr> of) {
         const Expr finite = is_finite_bf16(of.back());
         for (Expr &part : of) part = select(finite, part, bfloat16_t(0.0f));
@@ -86,8 +86,8 @@ Func BackwardBuilder::amx_channel_product(const std::string &name, const std::ve
     return f;
 }
 
-// What is masked is multiplied, too, but by zero instead of NaN and Inf; of those what is not masked is added then. So a sum
-// has the same bits whatever is in rows that have no part in it.
+// Sum of a tile. Masked pairs are multiplied too, with 0 instead of NaN and Inf; the products of the NaN and Inf of unmasked
+// pairs are added afterwards. So a sum has the same bits whatever the rows that have no part in it hold.
 TileSum BackwardBuilder::amx_sum(const std::string &name, bool of_queries, bool masked, const Term &weight,
                                  const TermOf &row) const {
     const int extent = of_queries ? numerics.kv_block : numerics.tile_q;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients by products of pairs of bf16: what is read in pairs.
+// Gradients by bf16 dot products: the rows and the pairs that they read.
 #include "generators/attention/backward/builder.h"
 #include "generators/math/bf16_bits.h"
 
@@ -9,7 +9,7 @@ using namespace Halide;
 void BackwardBuilder::pair_rows() {
     Var d = s.d, i = s.i, j = s.j, h = s.h, r = s.r, t = s.t, e = s.e;
     s.in_pairs = true;
-    // An odd number of channels is one more, of zeros.
+    // An odd number of channels is padded with a channel of zeros.
     auto padded = [](const Expr &d, const Expr &extent, const Expr &x) { return select(d < extent, x, bfloat16_t(0.0f)); };
     auto at = [&](const Expr &d, const Expr &extent) { return min(d, extent - 1); };
     Expr query = min(i, in.queries - 1), key = key_at(r, false), pair = d * 2 + e;

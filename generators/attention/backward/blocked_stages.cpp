@@ -8,12 +8,12 @@ using namespace Halide;
 using Halide::Internal::make_const;
 
 namespace {
-// Bounds inference would draw conclusions about tiles from a condition on them, others for each of the Funcs of their loop.
+// A condition that bounds inference cannot read: it would infer bounds of tiles, different ones for each Func of fused loops.
 Expr opaque(const Expr &condition, const Expr &keys) { return (select(condition, keys, 0) & keys) > 0; }
 }  // namespace
 
-// Query and key of a pair of a tile. Of a tile that lies within both ends; else of the last ones instead. Where the promise
-// is broken it is not only the value that is wrong: stages are allocated by it, and read beyond their ends.
+// Query and key of a pair of a tile: promised to exist in a tile that lies within both ends, else clamped to the last ones. A
+// broken promise gives more than wrong values: stages are allocated by it, and read beyond their ends.
 Expr BackwardBuilder::query_at(Expr q, bool inside) const {
     Expr i = s.u * numerics.tile_q + q;
     return inside && !hints.every_tile_in_full ? unsafe_promise_clamped(i, 0, in.queries - 1) : min(i, in.queries - 1);
@@ -89,7 +89,7 @@ void BackwardBuilder::magnitudes() {
         s.largest_bits() = max(s.largest_bits(), of_channel(channel));
         s.channel_bits.push_back(of_channel);
     };
-    // Of the tiles that are computed: others are no part of any sum.
+    // Only the computed tiles: the others are no part of any sum.
     const Expr first_query = in.first_query_tile * numerics.tile_q, first_key = in.first_key_tile * numerics.kv_block;
     const Expr queries = min(in.query_tiles * numerics.tile_q, in.queries - first_query);
     const Expr keys = min(in.key_tiles * numerics.kv_block, in.keys - first_key);
@@ -112,17 +112,17 @@ Expr BackwardBuilder::all_finite() const {
     return s.largest_bits() < make_const(UInt(bits), ((uint64_t(1) << (bits - 1 - mantissa)) - 1) << mantissa);
 }
 
-// The gradient by a row of that by its unit row: what lies along the row changes nothing. One that nothing sees is 0, whatever
-// the row holds.
+// The gradient by a row from the gradient by its unit row: the component along the row has no effect. The gradient of a row
+// that nothing sees is 0, whatever the row holds.
 Expr BackwardBuilder::projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size,
                                 const Expr &inverse_norm) const {
-    // As bits: code generation may take the 0 for a factor of the norm, which is NaN where the row is.
+    // As bits: code generation may multiply the 0 by the norm, which is NaN where the row is.
     return reinterpret(
         type, select(strict_float(size == value_of(0)), bits_of(value_of(0)), bits_of((total - row * dot) * inverse_norm)));
 }
 
-// part(d, row) += weight(along) * row(d, along): what is masked may be multiplied with NaN, so it is left out where it may.
-// With pairs along is that of a pair, and both take the element too. Of a masked tile the seen blocks alone.
+// part(d, row) += weight(along) * row(d, along). Where pairs may be masked, masked rows are left out: they may hold NaN. With
+// pairs, `along` counts pairs, and weight and row take the element too. In a masked tile only the seen blocks are summed.
 TileSum BackwardBuilder::sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &weight,
                              const Row &row) const {
     Var x = of_queries ? s.q : s.r, block("block");
@@ -209,7 +209,7 @@ void BackwardBuilder::totals() {
         s.bias_out = Func("bias_out");
         s.bias_out(s.j, s.i, s.h) = undef(numerics.type);
     }
-    // Loops can be fused by their names alone, so all have the same number of them: key and query of a tile, and tiles.
+    // Loops are fused by their names alone, so all have the same dimensions: key and query of a tile, and tiles.
     struct Tiles {
         RDom all;
         Expr u, t;
@@ -218,7 +218,7 @@ void BackwardBuilder::totals() {
         RDom all({{0, keys}, {0, queries}, {0, in.query_tiles}, {0, in.heads}, {0, in.key_tiles}}, name);
         return Tiles{all, in.first_query_tile + all[2], in.first_key_tile + all[4]};
     };
-    // Of the tiles that are computed.
+    // The keys and queries of the computed tiles.
     const Expr keys = !bias ? Expr(0) : select(in.wants_bias, in.key_tiles * numerics.kv_block, 0);
     const Expr queries =
         !bias ? Expr(0)
@@ -239,7 +239,7 @@ void BackwardBuilder::totals() {
             take_tiles(x.all, x.u, x.all[3], x.t, full, wanted);
             return x;
         };
-        // Of AMX tiles, whose sums stand under no condition of their own.
+        // AMX tiles, whose sums stand under no condition of their own.
         const bool tiles = numerics.amx_tiles;
         const Tiles x = some_tiles(1, 1, tiles ? in.wants_query : Expr()), y = some_tiles(1, 1, tiles ? in.wants_key : Expr());
         const RVar query_tile = x.all[2], head = x.all[3], key_tile = x.all[4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the stages of the gradients of attention are made, shared by the forms of them (blocked_stages.cpp, bf16_dot.cpp,
-// amx.cpp, terms.cpp, captures.cpp, captured.cpp).
+// Builder of the gradients' stages, shared by their forms (blocked_stages.cpp, bf16_dot.cpp, amx.cpp, terms.cpp, captures.cpp,
+// captured.cpp).
 #pragma once
 #include "generators/attention/backward/blocked_stages.h"
 #include "generators/attention/equations/intervals.h"
@@ -32,23 +32,23 @@ struct BackwardBuilder {
     bool in_pairs() const { return bool(numerics.round_pairs); }
     Expr product(Expr x, Expr y) const { return Halide::cast(type, x) * Halide::cast(type, y); }
 
-    // Some query of tile u of head h sees some key of tile t; all see all.
+    // Whether some query of tile u of head h sees some key of tile t; whether all see all.
     Expr seen(Expr u, Expr h, Expr t) const;
     Expr whole(Expr u, Expr h, Expr t) const;
-    // Of an update's loops over tiles: those that are seen, and whole or not; none unless they are wanted.
+    // Restricts an update's loops over tiles to seen ones, full or partial; to none unless they are wanted.
     void take_tiles(RDom &, const Expr &u, const Expr &h, const Expr &t, bool full, const Expr &wanted = {}) const;
     Index index(Expr i, Expr j, Expr head) const;
 
-    // In this order.
+    // Called in this order.
     void rows();
     BackwardTile tile_of(const std::string &suffix, bool masked) const;
     void totals();
-    void term_totals();                     // instead, of a score that is not a product
+    void term_totals();                     // instead, for a score that is no product
     void captures(const CaptureInputs &);   // instead
     void captured(const CapturedInputs &);  // instead
     void outputs();
 
-    // Loops can be fused where both are reductions or neither is: x in terms of another loop is taken for a reduction.
+    // x as a reduction: loops are fused where both are reductions or neither is, and x in terms of another loop counts as one.
     static Expr reduced(const Expr &x, const RVar &other, const Expr &extent) { return x + Halide::max(other - extent, 0); }
 
 private:
@@ -59,7 +59,7 @@ private:
     void amx_factors();
     void magnitudes();
     Expr seen_block(Expr k, Expr m) const;  // some query of block m of a tile sees some key of block k
-    // Pure, or by the seen blocks of a tile, in the loops that are returned, and `elsewhere` in other blocks.
+    // Pure, or updated in the returned loops over a tile's seen blocks, with `elsewhere` in other blocks.
     using OfPair = std::function<Halide::Tuple(Expr r, Expr q)>;
     TileBlocks fill(Func &, const std::string &name, bool in_blocks, const OfPair &, const Halide::Tuple &elsewhere) const;
     std::pair<RDom, TileBlocks> seen_blocks(const std::string &name) const;
@@ -71,7 +71,7 @@ private:
     void apply(BackwardTile &, const std::string &suffix, const ScoreStep &, const std::vector<Expr> &conditions, bool inside,
                bool keys_inside) const;
     void weights(BackwardTile &, const std::string &suffix, bool masked) const;
-    // What dropout and the factor of the score leave of the weights, where there are such; and of dP.
+    // Weights after dropout and the factor of the score, where there are such; and dP after both.
     void drop_out(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr kept_gradient(const BackwardTile &, const Expr &r, const Expr &q) const;
     Expr is_kept(const BackwardTile &, const Expr &r, const Expr &q) const;
@@ -79,16 +79,16 @@ private:
     Expr all_finite() const;
     void sums(BackwardTile &, const std::string &suffix, bool masked) const;
     void terms(BackwardTile &, const std::string &suffix, bool masked) const;
-    Expr slope_of(const Expr &term) const;  // the derivative of what a term adds to the sum
+    Expr slope_of(const Expr &term) const;  // derivative of a term's contribution to the sum
     void unit_rows();
-    Halide::FuncRef of_key(Func &total, const Expr &row, const Expr &tile) const;  // of channel d
+    Halide::FuncRef of_key(Func &total, const Expr &row, const Expr &tile) const;  // channel d of a row
     Expr projected(const Expr &total, const Expr &row, const Expr &dot, const Expr &size, const Expr &inverse_norm) const;
-    Expr by_sum() const;  // the derivative of the number by the sum over channels, which must be a constant
+    Expr by_sum() const;  // derivative of the pair's number by the sum over channels, which must be a constant
 
     using Weight = std::function<Expr(Expr element, Expr along, Expr row)>;
     using Row = std::function<Expr(Expr element, Expr along)>;
     TileSum sum(const std::string &name, bool of_queries, bool masked, const Expr &wanted, const Weight &, const Row &) const;
-    // With AMX tiles; a number is its parts.
+    // AMX tiles: a number is given by its parts.
     using Parts = std::vector<Expr>;
     using Term = std::function<Parts(const Expr &along)>;
     using TermOf = std::function<Parts(const Expr &along, bool finite)>;

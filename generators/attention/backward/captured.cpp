@@ -7,7 +7,7 @@
 namespace attune {
 using namespace Halide;
 
-// What step n makes its score of.
+// The input of the score function of step n.
 Expr BackwardBuilder::score_before(std::size_t step, const Expr &scaled, const Index &at) const {
     Expr x = scaled;
     for (std::size_t n = 0; n < step; n++) {
@@ -26,7 +26,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
     const ScoreFunction function = score.steps.empty() ? ScoreFunction() : score.steps[last].score;
     const ScoreFunction factor = [this](const Expr &x, const Index &at) { return cast(x.type(), score.probability(at)); };
 
-    // Each place in the two functions that reads a buffer: its derivative, and the element, by the index of a pair.
+    // Each place in the two functions that reads a buffer: the derivative by it, and the element, in terms of a pair's index.
     struct Read {
         bool of_factor;
         std::size_t n;
@@ -73,7 +73,7 @@ void BackwardBuilder::captured(const CapturedInputs &captures) {
             const Expr derivative = derivatives(read.of_factor, before, at)[read.n].derivative;
             const Expr adds = by_result * precise(cast(type, derivative));
             Func contribution("contribution" + std::to_string(added.size()) + suffix);
-            // What is masked may be NaN, and is not computed where a block of pairs is not seen.
+            // A masked pair's term may be NaN, and is not computed where a block of pairs is not seen.
             contribution(r, q, u, h, t) = full ? adds : select(counts(by_score), adds, value_of(0));
             (full ? s.full : s.partial).contributions.push_back(contribution);
             added.push_back(contribution(pairs[1], pairs[2], x, 0, z));

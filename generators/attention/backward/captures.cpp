@@ -8,7 +8,7 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::is_const_one;
 
-// The derivative of the score by the buffer that a step reads, where x is its value before any step.
+// The derivative of the final score by the buffer that a step reads, where x is the score before any step.
 Expr BackwardBuilder::by_capture(const CaptureInputs &capture, const Expr &x, const Index &at) const {
     Expr chosen = value_of(0);
     for (std::size_t n = 0; n < score.steps.size(); n++) {

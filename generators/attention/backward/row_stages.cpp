@@ -18,7 +18,7 @@ BackwardRowsStages backward_rows_stages(const BackwardRowsInputs &in, Type type)
     s.product = Func("product");
     s.product(i, h, b) = make_const(type, 0);
     s.product(i, h, b) += cast(type, in.out(d, i, h, b)) * cast(type, in.grad_out(d, i, h, b));
-    // A query without keys, whose out is all zeros, has no part in its gradients: grad_out may hold NaN there.
+    // A query without keys, whose out is all zeros, has no part in the gradients: its grad_out may hold NaN.
     const Type stored = UInt(in.out.type().bits());
     RDom all(0, in.channels, "largest_channel");
     s.largest_channel = all.x;
@@ -43,7 +43,7 @@ CaptureSumStages capture_sum_stages(const Func &sums, Expr keys, Expr sums_keys,
     RDom key(0, select(sums_keys, keys, 1), "key");
     s.sum = Func("sum");
     s.sum(j, y) = make_const(sums.type(), 0);
-    // Strict, or code generation may conclude that the sum is no NaN.
+    // Strict: otherwise code generation may conclude that the sum is no NaN.
     s.sum(j, y) = strict_float(s.sum(j, y) + sums(min(j + key, keys - 1), y));
     s.out = Func("capture");
     s.out(j, y) = narrowed(type, s.sum(j, y));
@@ -56,7 +56,7 @@ SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
     const Type type = in.row_lse.type(), wide = Float(64);
     RDom rows(0, in.queries, 0, in.batch, "rows");
     Expr sink = cast(type, in.sinks(h)), lowest = lowest_score(type);
-    // A sink below every score that counts is none.
+    // A sink below every score that counts is masked.
     Expr none = strict_float(sink < lowest);
     Expr below = select(none, lowest, sink) - in.row_lse(rows.x, h, rows.y);
     Expr share = exp2_nonpositive(below, make_const(type, std::numbers::log2e));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is computed: what the gradients of attention need of each query alone, the gradient of sinks, which needs nothing else,
-// and the last sum of the gradients of other buffers. No vector width, no target.
+// Row stages of attention's gradients: the values that depend on a query alone, the gradient of sinks, which needs no others,
+// and the last sum of the gradients of captured buffers. No vector width, no target.
 #pragma once
 #include "Halide.h"
 
@@ -12,11 +12,11 @@ struct BackwardRowsInputs {
     Halide::Expr has_grad_lse, channels;
 };
 
-// row_lse: lse; of a query without keys far above every score, so that its weights are exactly 0.
-// row_delta: sum out grad_out - grad_lse; of a row of out that is all zeros the sum is 0, whatever grad_out holds.
+// row_lse: lse; for a query without keys a number far above every score, so that its weights are exactly 0. row_delta: sum out
+// grad_out - grad_lse; for a row of out that is all zeros the sum is 0, whatever grad_out holds.
 struct BackwardRowsStages {
     Halide::Func product;  // (i, h, b)
-    Halide::Func largest;  // (i, h, b) the largest magnitude of out, as bits
+    Halide::Func largest;  // (i, h, b): the largest magnitude of out, as bits
     Halide::RVar channel, largest_channel;
     Halide::Func out;  // (i, h, b) Tuple {row_lse, row_delta}
     Halide::Var i{"i"}, h{"h"}, b{"b"};
@@ -29,14 +29,14 @@ struct SinkGradientInputs {
     Halide::Expr queries, batch;
 };
 
-// - sum over b, i of exp(sink - lse) delta, in double.
+// Gradient of sinks: - sum over b, i of exp(sink - lse) delta, in double.
 struct SinkGradientStages {
     Halide::Func sum, out;  // (h)
     Halide::Var h{"h"};
 };
 SinkGradientStages sink_gradient_stages(const SinkGradientInputs &);
 
-// The gradient of a buffer as it leaves: (j, y) of the sums, or (0, y) where keys are summed too.
+// The output gradient of a buffer: (j, y) of the sums, or (0, y) where keys are summed too.
 struct CaptureSumStages {
     Halide::Func sum, out;  // (j, y)
     Halide::Var j{"j"}, y{"y"};

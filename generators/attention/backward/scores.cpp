@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of attention: scores, weights and gradients by the score of the pairs of a tile.
+// Scores, weights and gradients by the score of the pairs of a tile, for the gradients of attention.
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/score_derivative.h"
 #include "generators/math/philox.h"
@@ -11,7 +11,7 @@ using Halide::Internal::is_const_one;
 using Halide::Internal::make_const;
 using Halide::Internal::Variable;
 
-// Differences that are all negative, and not three comparisons: from those bounds inference would draw conclusions about tiles.
+// A test of three signs and not three comparisons, from which bounds inference would infer bounds of tiles.
 Expr BackwardBuilder::seen_block(Expr k, Expr m) const {
     Expr first = s.u * numerics.tile_q + m * hints.block_queries, last = min(first + hints.block_queries, in.queries) - 1;
     Expr key = s.t * numerics.kv_block + k * hints.block_keys;
@@ -41,7 +41,7 @@ TileBlocks BackwardBuilder::fill(Func &f, const std::string &name, bool in_block
     return loops;
 }
 
-// The product of a row of keys or values with one of queries or gradients, over the channels.
+// The product of a row of keys or values and a row of queries or gradients, over the channels.
 Func BackwardBuilder::channel_product(const std::string &name, const Func &keys, const Func &queries, const Expr &extent,
                                       RVar &along, RVar &element, const PairTerm *of_pair) const {
     Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
@@ -88,7 +88,7 @@ void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool ma
         const Expr x = keeps_scaled ? Expr(p.scaled(r, q, u, h, t)) : scaled(r, q);
         return bent ? Tuple(value_of(1), x) : Tuple(x);
     };
-    // Without steps it is computed where it is read.
+    // Without steps the score is computed where it is read.
     p.score_blocks = fill(p.score, "score" + suffix, p.in_blocks && !score.steps.empty(), score_of,
                           bent ? Tuple(nothing, nothing) : Tuple(nothing));
     for (const ScoreStep &step : score.steps) {
@@ -103,7 +103,7 @@ void BackwardBuilder::scores(BackwardTile &p, const std::string &suffix, bool ma
     }
 }
 
-// Some step does more than add to the score.
+// Whether some step does more than add to the score.
 bool BackwardBuilder::is_bent() const {
     const Expr x = Variable::make(type, "x");
     for (const ScoreStep &step : score.steps)
@@ -134,7 +134,7 @@ void BackwardBuilder::apply(BackwardTile &p, const std::string &suffix, const Sc
     if (bent) {
         Expr slope = score_value[0];
         if (step.score) slope *= precise(score_derivative(step.score, before, at));
-        score_value = Tuple(slope, x);  // in this order: values are stored one after the other, and both come of the old score
+        score_value = Tuple(slope, x);  // in this order: values are stored in turn, and both read the old score
     } else {
         score_value = x;
     }
@@ -207,7 +207,7 @@ void BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
         const Expr w = p.weight(r, q, u, h, t);
         Expr x = drops ? select(is_kept(p, r, q), w, marked_zero(w)) : w;
         if (!score.probability) return Tuple(x);
-        // A factor may have any sign.
+        // The factor may have any sign.
         x *= factor_at(r, q, masked);
         return Tuple(masked ? signed_kept_or_marked(counts(w), x) : x);
     };

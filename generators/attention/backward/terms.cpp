@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gradients of a score whose terms are no products: of query, key and the weights of the terms. A term is computed once for
-// all of them.
+// Gradients of a score whose terms are no products: of query, key and the weights of the terms. A term is computed once for all
+// three.
 #include "generators/attention/backward/builder.h"
 #include "generators/attention/equations/score_derivative.h"
 #include "generators/math/precise.h"
@@ -27,7 +27,7 @@ void BackwardBuilder::terms(BackwardTile &p, const std::string &suffix, bool mas
     Var d = s.d, r = s.r, q = s.q, u = s.u, h = s.h, t = s.t;
     Expr term =
         computed_term(score.pair, s.query_rows(d, u * numerics.tile_q + q, h), s.key_rows(d, t * numerics.kv_block + r));
-    // A masked key may be NaN.
+    // A masked key may hold NaN.
     if (masked) term = select(counts(p.score_gradient(r, q, u, h, t)), term, value_of(0));
     p.term = Func("term" + suffix);
     p.term(d, r, q, u, h, t) = term;
@@ -45,7 +45,7 @@ void BackwardBuilder::term_totals() {
         const BackwardTile &p = full ? s.full : s.partial;
         const std::string name = full ? "full" : "partial";
         Expr u, t;
-        // Loops can be fused by their names alone, so all have the same number of them.
+        // Loops are fused by their names alone, so all have the same dimensions.
         auto loops = [&](int keys, int queries, int key_blocks, int query_blocks) {
             RDom all({{0, keys},
                       {0, queries},

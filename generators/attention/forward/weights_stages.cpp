@@ -17,7 +17,7 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaNumerics &numerics,
     build.intervals();
     build.queries();
 
-    // Scores are kept as bits because of the -inf, and then sums mean nothing.
+    // Scores are kept as bits because of -inf; sums mean nothing for them.
     const Type bits = UInt(numerics.accumulator.bits());
     const Expr zero = build.value_of(0);
     const Expr masked_weight = reinterpret(
@@ -35,7 +35,7 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaNumerics &numerics,
         Expr made = reinterpret(numerics.accumulator, select(probabilities, weight, raw));
         if (masked) {
             Expr kept = !is_masked(score_value);
-            // Blocks of keys that no row of the tile sees are left out of a KV block's scores.
+            // Subblocks that no row of the tile sees are left out of a KV block's scores.
             if (tile) kept = build.seen_keys(c, k / numerics.kv_subblock * numerics.kv_subblock, numerics.kv_subblock) && kept;
             made = select(kept, made, masked_weight);
         }
@@ -66,7 +66,7 @@ WeightsStages weights_stages(const SdpaInputs &in, const SdpaNumerics &numerics,
     auto value = [&](Expr j, Expr i) {
         Expr r = tile ? i % tile : i, t = tile ? i / tile : Expr(0);
         Expr x = w.weight(r, j, t, h, b);
-        // Of the first key of the block: so Halide sees that a block has one KV block.
+        // KV block of the first key of the transposed block: so Halide sees that a transposed block lies in one KV block.
         Expr c = j / block * block / kv_block;
         Expr weight = reinterpret(bits, x * w.share(r, c, t, h, b));
         return reinterpret(numerics.accumulator, select(probabilities, weight, reinterpret(bits, x)));

@@ -15,7 +15,7 @@ Index GradientPairs::index(bool inside) const {
     return at;
 }
 
-// Some step does more than add to the score: then its slope is a factor.
+// Whether some step does more than add to the score: then its slope is a factor.
 bool GradientPairs::is_bent() const {
     if (of == GradientOf::value) return false;
     const Expr x = Internal::Variable::make(Float(32), "x");
@@ -45,7 +45,7 @@ void GradientPairs::apply(PairWeights &p, const ScoreStep &step, bool bent, cons
     }
     Expr slope = score_value[0];
     if (step.score) slope *= precise(score_derivative(step.score, before, at));
-    score_value = Tuple(slope, after);  // in this order: values are stored one after the other, both of the old score
+    score_value = Tuple(slope, after);  // in this order: values are stored in turn, and both read the old score
 }
 
 PairWeights GradientPairs::weights(const Expr &product, const Expr &weight_gradient, const Expr &lse, const Expr &delta,
@@ -63,7 +63,7 @@ PairWeights GradientPairs::weights(const Expr &product, const Expr &weight_gradi
 
     FuncRef of_pair = p.score(std::vector<Expr>(pair.begin(), pair.end()));
     const Expr score_value = bent ? Expr(of_pair[1]) : Expr(of_pair), i = query(!masked);
-    // Subtracted before it is multiplied: the difference is small where both are large.
+    // Subtracted before the product with log2(e): the difference is small where both are large.
     const Expr power = (score_value - lse) * Expr(static_cast<float>(std::numbers::log2e));
     Expr counted = exp2(power);
     if (of != GradientOf::value) {
@@ -81,7 +81,7 @@ PairWeights GradientPairs::weights(const Expr &product, const Expr &weight_gradi
     return p;
 }
 
-// Query i sees keys from i + band_begin to i + band_end.
+// Query i sees the keys from i + band_begin to i + band_end.
 Span GradientPairs::seen_rows() const {
     const auto &[first, end] = tile_rows;
     if (of_query()) {
@@ -93,7 +93,7 @@ Span GradientPairs::seen_rows() const {
             min(f.queries, select(first < f.longest(t, b), end_of_keys - f.band_begin(b), 0))};
 }
 
-// By the intervals of the rows.
+// Streamed rows that all rows see, by the intervals of the rows.
 Span GradientPairs::whole_rows() const {
     const auto &[first, end] = tile_rows;
     if (of_query()) {

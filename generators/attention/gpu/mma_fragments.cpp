@@ -7,7 +7,7 @@ using namespace Halide;
 
 namespace {
 
-// These, then those.
+// Concatenation.
 template<typename T> std::vector<T> joined(std::vector<T> of, const std::vector<Var> &rest) {
     of.insert(of.end(), rest.begin(), rest.end());
     return of;
@@ -53,12 +53,12 @@ Func block_words(const std::string &name, const MmaShape &shape, const MmaVars &
     Func words(name);
     const std::vector<Var> at = joined<Var>({v.e, v.l, v.n, v.m}, of);
     if (transposed && shape.in_word == 1) {
-        // Terms are distributed as a lane has columns of a product, whose words then are those of an operand.
+        // Terms are distributed over lanes as a product's columns are, so that its words are words of an operand.
         const Expr channel = (v.n * 2 + v.e / 2) * 8 + v.l % lanes_of_warp / lanes_of_row;
         words(at) = staged(joined<Expr>({channel, v.m * words_of_product + element_of_lane(v.e % 2, v.l), side}, of));
         return words;
     }
-    // Two groups of columns, and of each both halves of the terms.
+    // Two groups of columns, each with both halves of the terms.
     const Expr in_matrix = v.l % 8, half = v.l / 8 % 2, group = v.n * 2 + v.l % lanes_of_warp / 16;
     const std::vector<Expr> first = transposed ? std::vector<Expr>{group * 4, v.m * 16 + half * 8 + in_matrix, side}
                                                : std::vector<Expr>{v.m * 8 + half * 4, group * 8 + in_matrix, side};
@@ -81,7 +81,7 @@ MmaProduct product_of(const std::string &name, const MmaShape &shape, const MmaV
     RDom step(0, shape.channels / terms_together, name + "_channels");
     MmaProduct product{Func(name), step.x};
     const std::vector<Var> at = joined<Var>({v.e, v.l, v.p, v.n}, of);
-    // Registers do not hold what is taken from an f32 for all turns.
+    // The operands made from f32 words do not fit in registers for all turns.
     const bool resident_in_turn = shape.in_word == 1 && !shape.stage_resident;
     const auto of_resident = [&](int j) {
         const Expr words = resident.words(v.e, v.l, v.p, step * shape.together() + j, v.t, v.h, v.b);
@@ -112,7 +112,7 @@ RecomputedTotals recompute_nonfinite(const MmaVars &v, const NonfiniteRows &what
     for (std::size_t j = 0; j < count; j++) start.push_back(select(recomputed_rows > 0, what.begin[j], what.totals[j]));
     s.totals(r, t, h, b) = Tuple(start);
 
-    // In stretches, because a lane asks for each row of them whether it takes part.
+    // In stretches, because a lane tests for each row of a stretch whether it takes part.
     constexpr int stretch = 1024;
     RDom at(0, stretch, "recomputed_row");
     std::vector<Range> loops = {{0, (what.streamed_rows + stretch - 1) / stretch}};

@@ -17,7 +17,7 @@ struct MmaGradientBuilder {
     const MmaVars &v = s.v;
 
     bool of_value() const { return pairs.of == GradientOf::value; }
-    // Of query or key, or else of grad_out or value.
+    // Query or key, or, if `other`, grad_out or value.
     const RawInput &raw_of(bool of_queries, bool other) const {
         return of_queries ? (other ? raw.grad_out : raw.query) : (other ? raw.value : raw.key);
     }
@@ -33,7 +33,7 @@ struct MmaGradientBuilder {
                               });
     }
 
-    // What the query of a pair has. Of streamed rows, a lane's of a block are a stage, which can be loaded ahead.
+    // The total of a pair's query. For streamed queries, a lane's totals of a block are a stage, which can be loaded ahead.
     Expr total_of_row(MmaPairs &p, const Func &total, const std::string &name, bool masked) const {
         if (pairs.of_query()) return pairs.of_row(total, masked);
         GradientPairs of_lane = pairs;
@@ -50,7 +50,7 @@ struct MmaGradientBuilder {
         MmaPairs p;
         const Expr last = pairs.streamed_rows() - 1, j = v.c * shape.kv_block + v.k;
         const Expr row = masked ? min(j, last) : unsafe_promise_clamped(j, 0, last);
-        // What lies outside of the rows that the tile sees may be no number: it is left out here, once for all rows.
+        // Rows that the tile does not see may hold NaN: their words become 0 here, once for all rows.
         const Span seen = pairs.seen_rows();
         const Expr given = masked ? select(j >= seen.begin && j < seen.end, bytes_together, 0) : Expr(bytes_together);
         auto address = [&](bool other) {
@@ -86,7 +86,7 @@ struct MmaGradientBuilder {
     void accumulate(MmaPairs &p, const std::string &kind, bool masked) {
         std::vector<Range> loops = {{0, shape.kv_block / terms_together},
                                     {0, (pairs.streamed_rows() + shape.kv_block - 1) / shape.kv_block}};
-        // The heads that share a key head, one after the other.
+        // The query heads that share a key head, one after the other.
         p.has_heads = !pairs.of_query();
         if (p.has_heads) loops.emplace_back(0, pairs.group());
         RDom at(loops, "accumulator" + pairs.name() + kind);
@@ -102,7 +102,7 @@ struct MmaGradientBuilder {
         total = does.multiply(of_each_product(shape, weights), of_each_product(shape, summed), total);
     }
 
-    // Nor need what is rounded to 16 bits be finite where its sum is: such a row is computed once more in f32, too.
+    // A finite sum may round to a non-finite 16-bit number: such a row is recomputed in f32, too.
     static Expr is_finite(const Expr &x) { return (bits_of(x) & 0x7fffffff) < 0x7f800000; }
 
     void recompute_nonfinite_rows() {
@@ -169,7 +169,7 @@ struct MmaGradientBuilder {
         const Expr tiles = (rows + shape.rows - 1) / shape.rows;
         RDom at(0, shape.lane_channels(), 0, shape.slots(), 0, tiles, "out" + pairs.name());
         s.element = at.x, s.slot = at.y, s.tile = at.z;
-        // Under a diagonal the last queries and the first keys see most: they begin first.
+        // Under a diagonal the last queries and the first keys see most: their tiles begin first.
         const Expr tile = pairs.of_query() ? tiles - 1 - at.z : Expr(at.z), row = row_of_slot(shape, at.y, tile);
         at.where(unsolved(row < rows));
         std::vector<Expr> totals;
@@ -190,7 +190,7 @@ MmaGradient mma_gradient(GradientOf of, const GradientInputs &in, const RawGradi
                          const Score &score, const MmaInstructions &does, const std::function<Expr(Expr)> &stored) {
     const MmaVars v;
     const int lane_rows_together = terms_together / lanes_of_row;
-    // Or the distance of each streamed row to the end of each resident row would be kept in registers.
+    // Otherwise the distance of each streamed row to the end of each resident row would be kept in registers.
     const Expr streamed_of_lane = unfollowed(does, element_of_lane(v.k, v.r / shape.lane_rows), terms_together, v.c);
     const Expr first = v.t * shape.rows;
     const GradientPairs pairs{.of = of,
@@ -204,7 +204,7 @@ MmaGradient mma_gradient(GradientOf of, const GradientInputs &in, const RawGradi
                               .pair = {v.r, v.k, v.u, v.c, v.t, v.g, v.h, v.b},
                               .stepped = v.k,
                               .steps = lane_rows_together};
-    // The same rows, with blocks of one.
+    // The same rows with blocks of one streamed row.
     GradientPairs recomputed = pairs;
     recomputed.kv_block = 1, recomputed.streamed_at = v.c, recomputed.pair = {v.r, v.k, v.c, v.t, v.g, v.h, v.b},
     recomputed.steps = 1;

@@ -13,7 +13,7 @@ struct MmaBuilder {
     const MmaInstructions &does;
     Builder &build;
     MmaStages &stages;
-    int split_keys = 0;  // keys of a split; 0: they are in one
+    int split_keys = 0;  // keys of a split; 0: all keys in one
 
     Expr splits() const { return (build.in.keys + split_keys - 1) / split_keys; }
     Span of_split(const Builder &by) const {
@@ -25,7 +25,7 @@ struct MmaBuilder {
 
     const OnlineState held{shape};
 
-    // What the lane of a slot has of its online softmax; `at` says where for each row of a lane.
+    // A value of the online softmax's state for a slot; `at` is its place for each row of a lane.
     Expr of_slot(const Expr &r, const std::function<int(int row)> &at) const {
         const SdpaStages &s = build.s;
         std::vector<Expr> rows;
@@ -55,7 +55,7 @@ struct MmaBuilder {
         Var w = stages.v.w, k = s.k, side = stages.v.side, c = s.c, t = s.t, h = s.h, b = s.b;
         const Expr head = build.rows(0, t, h).key_head, last = build.in.keys - 1, j = c * shape.kv_block + k;
         const Expr key = masked ? min(j, last) : unsafe_promise_clamped(j, 0, last);
-        // What lies outside the tile's keys may be no number: it is left out here, once for all rows.
+        // Keys and values that the tile does not see may hold NaN: their words become 0 here, once for all rows.
         const Expr given = masked ? select(side == 0 || within_tile(j, build), bytes_together, 0) : Expr(bytes_together);
         f.rows = Func("rows" + suffix);
         f.rows(w, k, side, c, t, h, b) = does.copied(select(side == 0, raw.key.address(w * shape.in_word, key, head, b),
@@ -82,8 +82,8 @@ struct MmaBuilder {
         f.row_max(r, c, t, h, b) = over_row(f.lane_max(r, c, t, h, b), does.max);
     }
 
-    // An update of the online softmax by a KV block, 16 keys after the other: weights are relative to the maximum up to this KV
-    // block, so products of matrices add to what there is.
+    // Update of the online softmax by a KV block, 16 keys after the other. Weights are relative to the maximum up to this KV
+    // block, so that products of matrices add to the rescaled accumulator.
     void online_update(MmaBlockStages &f, const std::string &suffix, bool masked) const {
         Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
         RDom at(0, shape.kv_block / terms_together, 0, build.kv_block_count(), "online_softmax" + suffix);
@@ -106,7 +106,7 @@ struct MmaBuilder {
                     const Expr score = f.p.score(r, step * 4 + k, kv_block, t, h, b);
                     weight[n][k] = does.exp2(build.softmax.base2(score - new_max));
                     if (masked) weight[n][k] = select(is_masked(score), 0.0f, weight[n][k]);
-                    // Of the weights as they are before they are rounded: lse is more accurate than those.
+                    // Sum of the weights before they are rounded: lse is more accurate than rounded weights.
                     sum += weight[n][k];
                 }
                 set(held.sum(row), sum), set(held.max(row), new_max);
@@ -139,7 +139,7 @@ struct MmaBuilder {
         Var l = stages.v.l, t = build.s.t, h = build.s.h, b = build.s.b;
         stages.online_softmax = Func("online_softmax");
         std::vector<Expr> start(static_cast<std::size_t>(held.sum(0)), 0.0f);
-        // A sink is one more score, which has no value; the first lane of a row has it in its sum. Of splits it is the merge's.
+        // A sink is one more score without a value, in the sum of a row's first lane. With splits the merge adds it.
         const Expr lowest = lowest_score(Float(32)), sink = sink_of(build.rows(0, t, h).query_head);
         const auto rows = static_cast<std::size_t>(shape.lane_rows);
         start.insert(start.end(), rows, select(strict_float(sink == lowest) || l % lanes_of_row != 0, 0.0f, sink_sum(sink)));
@@ -153,10 +153,10 @@ struct MmaBuilder {
         }
     }
 
-    // Products of f32 make a NaN of a score that is infinite: its row's sum of weights is computed once more, too.
+    // f32 products give NaN for an infinite score: the row's sum of weights is then recomputed, too.
     bool recomputes_sums() const { return shape.in_word == 1; }
 
-    // A row is non-finite whose weighted values are no numbers; where its sum is no number either they need not be.
+    // A row is non-finite if its weighted values are NaN; a row whose sum is NaN as well need not be recomputed.
     void recompute_nonfinite_rows(Builder &by_key) {
         const SdpaStages &s = build.s;
         const SdpaInputs &in = build.in;
@@ -189,7 +189,7 @@ struct MmaBuilder {
         }
         const auto terms = [&](const Expr &key, const Expr &) {
             const Expr score = p.score(r, 0, key, t, h, b), masked = is_masked(score);
-            // The maximum may be without this score; an infinite one then makes a NaN, as everywhere.
+            // The maximum may leave out this score; an infinite score then gives NaN, as everywhere.
             const Expr weight = select(masked, 0.0f, does.exp2(build.softmax.base2(score - does.max(max, score))));
             std::vector<Expr> each;
             for (int j = 0; j < shape.lane_channels(); j++) {
@@ -210,7 +210,7 @@ struct MmaBuilder {
              .terms = terms});
     }
 
-    // Of the row of a slot in a tile.
+    // Weighted values of the row of a slot in a tile.
     Expr pv(const Expr &element, const Expr &slot, const Expr &tile) const {
         FuncRef totals = stages.recomputed.totals(slot, tile, build.s.h, build.s.b);
         std::vector<Expr> all;
@@ -231,7 +231,7 @@ struct MmaBuilder {
         recompute_nonfinite_rows(by_key);
     }
 
-    // The splits of a row as they are, and their merge.
+    // The states of a row's splits, and their merge.
     void finish_splits(Builder &by_key, const std::function<Expr(Expr)> &stored) {
         SdpaStages &s = build.s;
         Var h = s.h, b = s.b, row("row");
@@ -259,7 +259,7 @@ struct MmaBuilder {
         const Expr tiles = (in.queries + shape.rows - 1) / shape.rows;
         RDom at(0, shape.lane_channels(), 0, shape.slots(), 0, tiles, "out");
         stages.element = at.x, stages.slot = at.y, stages.tile = at.z;
-        // The last tile first: under a diagonal it sees most keys, and what begins last should not be the longest.
+        // The last tile first: under a diagonal it sees most keys, and the longest task should not begin last.
         const Expr tile = tiles - 1 - at.z, query = row_of_slot(shape, at.y, tile);
         at.where(unsolved(query < in.queries));
         const Expr weights = sum(at.y, tile);
@@ -283,7 +283,7 @@ MmaStages stages_of(const SdpaInputs &in, const RawInputs &raw, const MmaShape &
     const ScheduleHints hints{.rows_per_tile = shape.rows};
     Builder build{in, numerics, hints, score, rows, queries_of};
     build.share = {shape.lane_keys(), [shape, does, c = build.s.c](Expr k, Expr r) {
-                       // Or the distance of each key to the end of each row would be kept in registers.
+                       // Otherwise the distance of each key to the end of each row would be kept in registers.
                        return unfollowed(does, element_of_lane(k, r / shape.lane_rows), shape.kv_block, c);
                    }};
     MmaBuilder mma{raw, shape, does, build, stages, split_keys};

@@ -8,8 +8,8 @@ using namespace Halide;
 
 namespace {
 
-// Calls of Funcs as what they are defined as: Halide asks a condition that calls none once for a KV block, not for each of its
-// keys and rows.
+// Calls of Funcs replaced by their definitions: Halide evaluates a condition without calls once for a KV block, and not for
+// each of its keys and rows.
 class WithoutCalls : public Internal::IRMutator {
     using IRMutator::visit;
     Expr visit(const Internal::Call *op) override {
@@ -63,7 +63,7 @@ SdpaStages merge_splits(Builder &build, const Func &state, int split_keys, const
     const Expr splits = (build.in.keys + split_keys - 1) / split_keys;
     SdpaInputs in = build.in;
     in.keys = (splits + splits_together - 1) / splits_together * splits_together * split_keys;
-    // As KV blocks of so many keys, and one tile of all queries.
+    // Splits as KV blocks of `split_keys` keys, in one tile of all queries.
     const SdpaNumerics numerics{Float(32), split_keys, split_keys};
     const ScheduleHints hints;
     Builder merge = query_rows(in, numerics, hints, build.score);
@@ -92,11 +92,11 @@ Expr sink_sum(const Expr &sink) {
 
 Expr is_empty_sum(const Expr &sum) { return strict_float(sum == 0.0f); }
 
-// -inf as a bit pattern, because arithmetic on it would be undefined.
+// -inf as a bit pattern, because arithmetic on -inf would be undefined.
 Expr online_lse(const Builder &build, const Expr &max, const Expr &sum) {
     const Expr sum_bits = bits_of(sum);
     Expr lse = bits_of(build.softmax.natural(max) + log(sum));
-    // log() of a NaN may be a number; a NaN is told by its bits, because code generation may take it that there are none.
+    // log() of a NaN may be a number; the NaN is recognised by its bits, because code generation may assume that there is none.
     lse = select((sum_bits & 0x7fffffff) > 0x7f800000, sum_bits, lse);
     return reinterpret(Float(32), select(is_empty_sum(sum), minus_infinity_bits(Float(32)), lse));
 }

@@ -15,7 +15,7 @@ struct GradientBuilder {
     const SdpaInputs &f = in.forward;
 
     Expr channels_of(bool other) const { return other ? f.value_dim : f.head_dim; }
-    // A lane's channels of one row: of query or key, or else of grad_out or value.
+    // A lane's channels of one row of query or key, or, if `other`, of grad_out or value.
     Expr row_of(bool of_queries, bool other, const Expr &row, const Expr &head) const {
         const Func &from = of_queries ? (other ? in.grad_out : f.query) : (other ? f.value : f.key);
         return within_head(lanes, channel_of_lane(lanes, s.j, s.t), channels_of(other),
@@ -57,7 +57,7 @@ struct GradientBuilder {
     void accumulate(SimtPairs &p, bool masked) {
         const Expr kv_blocks = (pairs.streamed_rows() + pairs.kv_block - 1) / pairs.kv_block;
         std::vector<Range> loops = {{0, pairs.kv_block}, {0, kv_blocks}};
-        // The heads that share a key head, one after the other.
+        // The query heads that share a key head, one after the other.
         p.has_heads = !pairs.of_query();
         if (p.has_heads) loops.emplace_back(0, pairs.group());
         RDom at(loops, "accumulator" + pairs.name() + (masked ? "_partial" : ""));
