@@ -16,10 +16,10 @@ std::string group_of(const ArgumentChoice &choice, const ParameterValues &given)
     if (found == given.end()) return choice.groups[0][0];
     for (const std::vector<std::string> &group : choice.groups)
         if (std::find(group.begin(), group.end(), found->second) != group.end()) return group[0];
-    return found->second;  // a value that no list knows: of no condition
+    return found->second;  // a value in no list: meets no condition
 }
 
-// What the lists say for the given parameters.
+// Arguments by the lists, for the given parameters.
 std::vector<KernelArgument> declared_arguments(const ArgumentLists &lists, ParameterValues given) {
     const UserArguments user = user_arguments() ? user_arguments()() : UserArguments();
     given["user"] = !user_arguments() ? "none" : user.has_mask ? "masked" : "unmasked";
@@ -46,7 +46,7 @@ Type scalar_type(const Halide::Type &t) {
     return t.bits() == 64 ? Type::uint64 : Type::uint32;
 }
 
-// What the generator says: a Tuple's Func is as many buffers as it has values.
+// Arguments by the generator: a Tuple's Func is as many buffers as it has values.
 std::vector<KernelArgument> own_arguments(Halide::Internal::AbstractGenerator &generator) {
     std::vector<KernelArgument> all;
     for (const ArgInfo &info : generator.arginfos()) {
@@ -68,7 +68,7 @@ std::string at(const std::vector<KernelArgument> &list, std::size_t n) {
     return n < list.size() ? list[n].name + " (" + type_in_words(list[n]) + ")" : "none";
 }
 
-// The word behind an option, or nothing.
+// The word behind an option, or an empty one.
 std::string operand(const std::vector<std::string> &words, const std::string &option) {
     const auto found = std::find(words.begin(), words.end(), option);
     return found == words.end() || found + 1 == words.end() ? "" : *(found + 1);

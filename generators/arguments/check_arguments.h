@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether a kernel takes the arguments that the runtime passes.
+// Check that a kernel takes the arguments that the runtime passes.
 #pragma once
 #include "generators/arguments/kernel_arguments.h"
 
@@ -9,12 +9,12 @@ class AbstractGenerator;
 
 namespace attune {
 
-// Where the inputs and outputs of a generator, whose parameters are set to `given`, first differ from its list in
-// kernel_arguments.cpp, in a line; empty if nowhere, or if it has no list: the runtime calls no kernel of those.
+// The first difference, in one line, between the inputs and outputs of a generator, with parameters set to `given`, and its
+// list in kernel_arguments.cpp; empty if there is none, or no list: the runtime calls no kernel of a generator without one.
 std::string argument_mismatch(Halide::Internal::AbstractGenerator &, const ParameterValues &given);
 
-// The same for the generator and parameters of a command line of its program; says on stderr where they differ. Run behind the
-// emission: names that Halide gives the second generator are then not those of the kernel.
+// argument_mismatch() for the generator and parameters of its program's command line; prints a difference to stderr. Run after
+// the emission: Halide makes the second generator's names different from the kernel's.
 bool arguments_match(const std::vector<std::string> &command_line);
 
 }  // namespace attune

@@ -137,7 +137,7 @@ ArgumentLists attention_on_device() {
         "DeviceAttention"};
 }
 
-// Kernels that have one list each.
+// Kernels with one list each.
 ArgumentLists list(const std::string &generator, const std::string &name, const std::vector<Arguments> &arguments) {
     return {generator, {{name, join(arguments)}}};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune_print_arguments FILE: the lists of kernel_arguments.cpp as structs of the runtime.
+// attune_print_arguments FILE: prints the lists of kernel_arguments.cpp as structs of the runtime.
 #include "generators/arguments/kernel_arguments.h"
 #include <algorithm>
 #include <fstream>
@@ -24,7 +24,7 @@ std::string field_type(const KernelArgument &a) {
     return "BufferArgument";
 }
 
-// Choices that arguments depend on; others tell parts apart.
+// Choices that arguments depend on; other choices distinguish parts.
 std::vector<ArgumentChoice> choices_of_form(const ArgumentLists &lists) {
     std::set<std::string> used;
     for (const ArgumentPart &part : lists.parts)

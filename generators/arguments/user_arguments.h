@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arguments that a user's attention adds to a kernel's, which programs without one know nothing of.
+// Arguments that a user's attention adds to a kernel's; programs without such an attention have none.
 #pragma once
 #include "generators/arguments/kernel_arguments.h"
 #include <functional>
@@ -11,7 +11,7 @@ struct UserArguments {
     std::vector<KernelArgument> captures;  // in their order
 };
 
-// Empty where there is no user's attention. Static objects set it, so it is none itself.
+// Empty without a user's attention. A function-local object, because static objects set it.
 inline std::function<UserArguments()> &user_arguments() {
     static std::function<UserArguments()> make;
     return make;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is computed: which weights dropout keeps, the definition of runtime/include/attune/dropout.h. No tile, no vector
-// width, no target. Loop names: f four keys, word which of them, j key, i query, h head, b batch. Layout innermost first.
+// Dropout mask: the weights that dropout keeps (runtime/include/attune/dropout.h). No tile, no vector width, no target. Loop
+// names: f four keys, word key among the four, j key, i query, h head, b batch. Layout innermost first.
 #pragma once
 #include "Halide.h"
 

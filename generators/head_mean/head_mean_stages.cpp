@@ -14,7 +14,7 @@ HeadMeanStages head_mean_stages(const HeadMeanInputs &in, Type stored) {
     s.head = head.x;
     s.sum = Func("sum");
     s.sum(j, i, b) = Internal::make_const(type, 0);
-    // Strict: masked scores are -inf, which code generation assumes away, and a quotient is no product with 1 / heads.
+    // Strict: code generation assumes no -inf, as masked scores are, and would make the quotient a product with 1 / heads.
     s.sum(j, i, b) = strict_float(s.sum(j, i, b) + cast(type, in.x(min(likely(j), in.keys - 1), head, i, b)));
     s.out = Func("out_stage");
     s.out(j, i, b) = narrowed(stored, strict_float(s.sum(j, i, b) / cast(type, in.heads)));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What is computed: the mean over heads of weights or scores. No tile, no vector width, no target.
+// Mean of weights or scores over heads. No tile, no vector width, no target.
 //
-// Heads are added in order, in f32 where elements have 16 bits, and the sum is divided once and rounded once: a share of 1 / H,
-// rounded to 16 bits, would be off by up to half a percent.
+// Heads are added in order, in f32 for 16-bit elements, and the sum is divided once and rounded once: a factor 1 / H rounded to
+// 16 bits would be off by up to half a percent.
 // Loop names: j key, h head, i query, b batch. Layout innermost first.
 #pragma once
 #include "Halide.h"

@@ -7,8 +7,8 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
-// Which of all AMX tiles along the depth, of depth block c: its loops are partial_k, the terms of a tile, and partial_tile.
-// None is behind the last one, which Halide 21 does not see: it takes the bounds of both terms apart.
+// Number of an AMX tile along the depth, of depth block c: its loops are partial_k, the terms of a tile, and partial_tile. No
+// tile is behind the last one, which Halide 21 does not see: it bounds the two terms of the number separately.
 template<typename Stages>
 static Expr tile_along_depth(Stages &s, const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
     const int steps = shape.depth_block / depth_of_tile;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The form of a linear layer's sums, one of those that there are.
+// A linear layer's form: one of the structs of stages.
 #pragma once
 #include "generators/linear/amx_stages.h"
 #include "generators/linear/panel_stages.h"

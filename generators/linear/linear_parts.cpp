@@ -88,7 +88,7 @@ void add_pairs(PairSums &s, const PairGroups &of, const AddPair &add, const AddP
     rest.where(of.whole * of.accumulators < of.pairs);
     rest.where(of.whole / of.groups == s.c);
     s.rest_pair = rest.x;
-    // Twice clamped, so that a panel of all depth blocks is no deeper than they are.
+    // Clamped twice, so that a panel of all depth blocks is no deeper than all of them.
     const Expr last = of.last_pair / of.accumulators, in_depth_block = of.first + clamp(last - of.first, 0, of.groups - 1);
     const Expr last_group = unsafe_promise_clamped(in_depth_block, 0, last), pair = last_group * of.accumulators + of.u;
     add_rest({rest.x, last_group, min(pair, of.last_pair), pair < of.pairs});

@@ -7,8 +7,7 @@ using namespace Halide;
 LinearSimtStages linear_simt_stages(const LinearInputs &in, int tile_depth, const std::function<Expr(Expr)> &stored) {
     LinearSimtStages s;
     const Var n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
-    // A tile may reach beyond the last row or column: what is computed there instead is not stored. Beyond the depth both
-    // factors are 0.
+    // A tile may reach beyond the last row or column, where its results are not stored. Beyond the depth both factors are 0.
     const Expr row = min(m, in.rows - 1), column = min(n, in.columns - 1), at = min(k, in.depth - 1);
     s.x_tile = Func("x_tile"), s.weight_tile = Func("weight_tile");
     s.x_tile(m, k, h, b) = select(k < in.depth, in.x(at, row, h, b), 0.0f);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is computed: a weight in the places of packed_panels.h, zeros where it has no column or no k. No tile, no vector width,
-// no target. Loop names: n column in a panel, k depth (bf16: pair), p panel. Layout innermost first.
+// A weight packed in the places of packed_panels.h, with zeros where it has no column or no k. No tile, no vector width, no
+// target. Loop names: n column in a panel, k depth (bf16: pair), p panel. Layout innermost first.
 #pragma once
 #include "generators/linear/packed_panels.h"
 #include "generators/math/transpose.h"
@@ -9,8 +9,8 @@
 namespace attune {
 
 struct PackStages {
-    std::optional<BlockTranspose> transpose;  // where there are blocks
-    Halide::Func packed;                      // (n, k, p) words of one element, or in bf16 of a pair
+    std::optional<BlockTranspose> transpose;  // with blocks
+    Halide::Func packed;                      // (n, k, p): words of one element, or in bf16 of a pair
 
     Halide::Var n{"n"}, k{"k"}, p{"p"};
 };
@@ -18,7 +18,7 @@ struct PackStages {
 // The type of a word.
 inline Halide::Type packed_word(const PackedPanels &panels) { return panels.pair() == 1 ? panels.type : Halide::Int(32); }
 
-// Weight (k, n). It goes through square blocks of this side, as it lies along k; 0: element by element.
+// `weight` is (k, n) and transposed in square blocks of side `block`; 0: element by element.
 PackStages pack_stages(const Halide::Func &weight, const PackedPanels &, const Halide::Expr &columns, const Halide::Expr &depth,
                        int block);
 

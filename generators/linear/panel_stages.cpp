@@ -9,7 +9,7 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// Element (n, k) of the weight, widened. Beyond the last column or depth something else is read, and never stored.
+// Element (n, k) of the weight, widened. Beyond the last column or depth another element is read, and never stored.
 std::function<Expr(Expr, Expr)> widened_weight(const LinearSums &s, const LinearInputs &in, const LinearShape &shape) {
     const Var h = s.h, b = s.b;
     if (in.as_it_lies) return [=](const Expr &n, const Expr &k) { return cast(shape.type, in.weight(n, k, h, b)); };
@@ -18,7 +18,7 @@ std::function<Expr(Expr, Expr)> widened_weight(const LinearSums &s, const Linear
     };
 }
 
-// A panel of widened weights, in blocks where there are any.
+// A panel of widened weights, transposed in blocks if `block` is set.
 template<typename Stages> void add_panel(Stages &s, const LinearInputs &in, const LinearShape &shape) {
     const Var n = s.n, k = s.k, h = s.h, b = s.b;
     const auto weight = widened_weight(s, in, shape);
@@ -36,7 +36,7 @@ template<typename Stages> void add_panel(Stages &s, const LinearInputs &in, cons
 PanelStages linear_panel_stages(const LinearInputs &in, const LinearShape &shape) {
     PanelStages s;
     Var n = s.n, m = s.m, c = s.c, h = s.h, b = s.b;
-    // Pairs are taken apart once for all rows, and so is what lies beyond an end.
+    // Once for all rows, pairs are split and reads beyond an end are clamped.
     const bool panel = !in.read_once && (!in.as_it_lies || in.x.type().is_bfloat());
     if (panel) add_panel(s, in, shape);
     const auto weight = widened_weight(s, in, shape);
@@ -106,7 +106,7 @@ WidenedPanelStages linear_widened_panel_stages(const LinearInputs &in, const Lin
 // The panel and the partial sums.
 static void add_bf16_dot_sums(Bf16DotPanelStages &s, const LinearInputs &in, const LinearShape &shape) {
     Var e = s.e, n = s.n, m = s.m, k = s.k, u = s.u, c = s.c, h = s.h, b = s.b;
-    // Clamped as one number, which is a ramp of elements then: a block within the depth is read row by row.
+    // Clamped as one number, which is then a ramp of elements: a block within the depth is read row by row.
     auto weight = [&](Expr e, Expr n, Expr k) { return in.weight(min(n, in.columns - 1), min(k * 2 + e, in.depth - 1), h, b); };
     if (!in.as_it_lies) s.panel = Func("panel");
     if (shape.block) {

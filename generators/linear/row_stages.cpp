@@ -10,9 +10,8 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// The terms from begin to end, of which there are as many as a depth block has at most, in blocks that lie within the depth:
-// `sum` adds, of the block at `place`, those terms of r that are wanted. The first block ends where a cache line of the weight
-// does.
+// The terms from begin to end, at most a depth block, in blocks within the depth: `sum` adds the terms r of the block at
+// `place` that its conditions keep. The first block ends at the end of a cache line of the weight.
 std::vector<BlockSum> sum_by_blocks(const Expr &begin, const Expr &end, const Expr &depth, const Expr &ahead,
                                     const LinearShape &shape, const std::function<void(const RDom &, const Expr &place)> &sum) {
     const int block = shape.block;
@@ -61,7 +60,7 @@ void add_block_sums(RowStages &s, const LinearInputs &in, const LinearShape &sha
     });
 }
 
-// The sums of interleaved depth blocks. The rows of a block are those of all depth blocks of a column, then of the next column.
+// Sums of interleaved depth blocks. The rows of a block are those of all depth blocks of a column, then of the next column.
 InterleavedRowStages::Group interleaved_blocks(const LinearInputs &in, const LinearShape &shape) {
     const LinearSums s;
     Var n = s.n, m = s.m, k = s.k, c = s.c, t = s.t, u = s.u, h = s.h, b = s.b;
@@ -93,7 +92,7 @@ Expr pair_of_weight(const LinearSums &s, const LinearInputs &in, const Expr &n, 
     return pair_of(element(0), element(1));
 }
 
-// Where the group from pair t on is read: a whole one, and the last one, which may lack pairs.
+// The pair that a group from pair t on reads: in a whole group, and in the last one, which may be short.
 Expr whole_group(const PairSums &s, const PairGroups &of) {
     return unsafe_promise_clamped(s.t, 0, of.pairs - of.accumulators) + s.u;
 }
@@ -123,7 +122,7 @@ Bf16DotLineStages::Lines lines_of_pairs(const LinearInputs &in, const LinearShap
     return lines;
 }
 
-// The sums of whole depth blocks, in groups of so many.
+// Sums of whole depth blocks, in groups of `depth_blocks`.
 Bf16DotLineStages::WholeDepthBlocks whole_depth_blocks(const PairSums &s, const LinearInputs &in, const LinearShape &shape,
                                                        int depth_blocks) {
     const Var u = s.u, n = s.n, m = s.m, a = s.a, c = s.c, h = s.h, b = s.b;
@@ -140,14 +139,14 @@ Bf16DotLineStages::WholeDepthBlocks whole_depth_blocks(const PairSums &s, const 
     return whole;
 }
 
-// Adds their partials, from depth block `first` on; returns the first depth block behind them.
+// Adds the partials of whole depth blocks, from depth block `first` on; returns the first depth block behind them.
 Expr add_whole_depth_blocks(LinearSums &s, Bf16DotLineStages::WholeDepthBlocks &whole, const LinearInputs &in,
                             const LinearShape &shape, const Expr &first) {
     const Var n = s.n, m = s.m, h = s.h, b = s.b;
     const Expr end = in.depth / (whole.depth_blocks * shape.depth_block), begin = first / whole.depth_blocks;
     const RDom r(0, shape.accumulators, 0, whole.depth_blocks, begin, end - begin, "whole_depth_block");
     whole.product_accumulator = r.x, whole.product_depth_block = r.y, whole.product_group = r.z;
-    // Strict, since sums of all accumulators in one expression would be added in another order.
+    // Strict: sums of all accumulators in one expression would be added in another order.
     s.product(n, m, h, b) = strict_float(s.product(n, m, h, b) + whole.partial(r.x, n, m, r.y, r.z, h, b));
     return end * whole.depth_blocks;
 }
@@ -159,7 +158,7 @@ void add_bf16_dot(Bf16DotRowStages &s, const LinearInputs &in, const LinearShape
     s.partial(s.u, s.n, s.m, s.c, s.h, s.b) += cast(shape.type, term(x)) * cast(shape.type, term(weight));
 }
 
-// The groups of pairs of a depth block, in_lines of which are summed already, if that is given.
+// The groups of pairs of a depth block, without the first in_lines if that is given, as these are summed already.
 void add_bf16_dot_groups(Bf16DotRowStages &s, const LinearInputs &in, const LinearShape &shape, const PairGroups &of,
                          const Expr &in_lines = {}) {
     auto add_of = [&](const PairGroup &group) {
@@ -211,7 +210,7 @@ WidenedRowStages linear_widened_row_stages(const LinearInputs &in, const LinearS
     WidenedRowStages s;
     Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, u = s.u, h = s.h, b = s.b;
     const PairGroups of(s, in, shape);
-    // The elements of pairs apart, so that those of all accumulators are neighbours.
+    // The two elements of pairs apart, so that the elements of all accumulators are neighbours.
     auto x = [&](const Expr &e) { return element_of_row(s, in, min(likely(k), of.pairs - 1) * 2 + e); };
     s.x_rows = Func("x_rows"), s.x_rows(k, e, m, h, b) = cast(shape.type, element_of_pair(pair_of(x(0), x(1)), e));
     s.group = words_of_group(s, in, "group", whole_group(s, of)),

@@ -12,7 +12,7 @@ using Halide::Internal::Variable;
 
 namespace {
 
-// The mask of all pairs of a block: never true where `possible` is not, true everywhere where `certain`.
+// Bounds of the mask over all pairs of a block: nowhere true unless `possible`, everywhere true if `certain`.
 struct Bounds {
     Expr possible, certain;
 };
@@ -27,7 +27,7 @@ Bounds bounds_of(const MaskBlocksInputs &in, Expr c, Expr t, Expr h, Expr b) {
                                        {"pair_j", first_key, min(first_key + in.block_keys, in.keys) - 1},
                                        {"pair_h", first_head, last_head},
                                        {"pair_key_head", first_head / group, last_head / group}};
-    // Ends are symbols too, so that no simplification of the interval looks into them.
+    // The ends are symbols too, so that no simplification of the interval looks into them.
     Scope<Interval> scope;
     std::map<std::string, Expr> meaning = {{"pair_b", b},
                                            {"pair_offset", in.offset(b)},

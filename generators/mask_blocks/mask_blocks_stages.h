@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is computed: of each block of queries by a block of keys, which keys a mask lets some query see (block_mask.h). Where
-// the interval of the mask over the block tells, that is all; else every pair is asked.
+// Block mask: for each block of queries by a block of keys, the keys that a mask lets some query see (block_mask.h), as in
+// FlexAttention (Dong et al. 2024). Where the mask's interval over the block decides, no pair is evaluated; else every pair is.
 #pragma once
 #include "generators/attention/equations/score.h"
 
@@ -9,23 +9,23 @@ namespace attune {
 struct MaskBlocksInputs {
     MaskFunction mask;
     Halide::Func offset;                                  // (b), int32
-    Halide::Expr query_heads, key_heads, queries, keys;   // int32, as the sides of a block:
-    Halide::Expr block_heads, block_queries, block_keys;  // a block holds the queries of so many query heads
+    Halide::Expr query_heads, key_heads, queries, keys;   // int32, as are the sides of a block:
+    Halide::Expr block_heads, block_queries, block_keys;  // a block holds the queries of block_heads query heads
 };
 
 struct MaskBlocksStages {
-    Halide::Func column;          // (k, c, t, h, b): Tuple of whether some query, and every one, sees key k of block column c
-    Halide::Func span;            // (c, t, h, b): Tuple of begin, end, whole
+    Halide::Func column;          // (k, c, t, h, b): Tuple: some query, and every query, sees key k of block column c
+    Halide::Func span;            // (c, t, h, b): Tuple {begin, end, whole}
     Halide::RVar head, query;     // of column
-    Halide::RVar key, key_group;  // of span: keys are asked in groups
+    Halide::RVar key, key_group;  // of span: keys are tested in groups
     Halide::Func out;             // (c, t, h, b), int32
     Halide::Var k{"k"}, c{"c"}, t{"t"}, h{"h"}, b{"b"};
 };
 
-// `group`: keys that are asked together.
+// `group`: number of keys that are tested together.
 MaskBlocksStages mask_blocks_stages(const MaskBlocksInputs &, int group);
 
-// Whether a mask depends on the query head, and on the batch entry but through the offset.
+// Whether a mask depends on the query head, and on the batch entry other than through the offset.
 struct MaskDependence {
     bool on_head, on_batch;
 };

@@ -14,7 +14,7 @@ struct SimtBuilder {
     const SoftmaxLanes &lanes;
     SoftmaxSimtStages &s;
 
-    // What each lane of a group has, of all of them: exchanged in pairs, so that every lane has the same.
+    // Combination over a group of lanes, exchanged in pairs, so that every lane has the same bits.
     Func of_group(const std::string &name, const Func &of_lane, const Combine &combine) const {
         Func f(name);
         Expr x = of_lane(s.e, s.i, s.h, s.b);
@@ -48,7 +48,7 @@ SoftmaxSimtStages softmax_simt_stages(const MaskedSoftmaxInputs &in, const Softm
     s.row_length(i, b) = clamp(in.lengths(i, b), 0, in.keys);
     const Expr length = s.row_length(i, b), has_masked = in.seed && length < in.keys;
 
-    // Turns beyond the length of a row are left out; in its last turn a lane reads what it has no key of, and drops it.
+    // Turns beyond the length of a row are left out; in the last turn a lane drops scores read beyond its keys.
     const Expr step = lanes.keys * lanes.lanes, turns = (in.keys + step - 1) / step;
     auto key = [&](const Expr &n, const Expr &turn, const Expr &lane) { return (turn * lanes.keys + n) * lanes.lanes + lane; };
     auto score = [&](const Expr &n, const Expr &turn, const Expr &lane) {
@@ -60,8 +60,8 @@ SoftmaxSimtStages softmax_simt_stages(const MaskedSoftmaxInputs &in, const Softm
         return at;
     };
 
-    // Whatever max makes of a NaN, its weight is NaN, and with it the row; as is that of +inf. A row of -inf has the sum 0, and
-    // so is NaN, too.
+    // A NaN or +inf makes its own weight NaN and so the row, whatever max() makes of a NaN. A row of -inf has the sum 0, and so
+    // is NaN, too.
     RDom max_at = each_key("max_key");
     s.max_key = max_at.x, s.max_turn = max_at.y;
     s.lane_max = Func("lane_max");

@@ -9,22 +9,22 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// The bits of a number as an integer of the same order, and back again. Integers have a maximum across the lanes of a vector
-// that takes a few instructions; that of numbers that may be NaN is taken one by one.
+// The bits of a number as an integer of the same order, and the inverse map. The maximum of integers across the lanes of a
+// vector takes a few instructions; the maximum of numbers that may be NaN is taken one by one.
 Expr order(const Expr &x) {
     const Type bits = Int(x.type().bits());
     const Expr n = reinterpret(bits, x);
     return n ^ ((n >> (bits.bits() - 1)) & bits.max());
 }
 
-// x, and `other` is read, to no other effect but that it is in the cache afterwards.
+// x; reads `other` only to bring it into the cache.
 Expr touching(const Expr &x, const Expr &other, const Expr &no_bits) {
     const Type bits = Int(x.type().bits());
     return reinterpret(x.type(), reinterpret(bits, x) | (reinterpret(bits, other) & cast(bits, no_bits)));
 }
 
-// The maximum of a row: of each place over all blocks, the last one and `score` of the whole ones, and then over the places,
-// and of `masked`. None is below `lowest`.
+// The maximum of a row: for each place over the last block and `score` of the whole blocks, then over the places and `masked`.
+// Not below `lowest`.
 void add_row_max(MaskedSoftmaxStages &s, const Expr &score, const Expr &lowest, const Expr &masked, const RDom &place) {
     const Var e = s.e, i = s.i, h = s.h, b = s.b;
     s.place_max = Func("place_max");
@@ -52,7 +52,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     const Expr log2e = make_const(t, std::numbers::log2e);
     auto weight_of = [&](const Expr &x) { return exp2_nonpositive(strict_float(x - s.row_max(i, h, b)), log2e, in.powers); };
 
-    // Whole blocks are read where they lie, twice; the keys after them once, into a block filled up with what weighs nothing.
+    // Whole blocks are read in place, twice; the keys after them once, into a block padded with -inf.
     const Expr whole = clamp(length, 0, in.keys) / block, first = whole * block;
     RDom pad(0, block, "pad"), rest(0, block, "rest");
     rest.where(rest < length - first);
@@ -67,8 +67,8 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     const Expr score = in.scores(blocks * block + e, i, h, b), last_score = s.last_score(e, i, h, b);
     add_row_max(s, score, lowest, select(has_masked, seed, lowest), place);
 
-    // A NaN or +inf makes its weight NaN and with it the row, wherever max() may have lost it. A row of -inf has the sum 0,
-    // and so is NaN, too.
+    // A NaN or +inf makes its own weight NaN and so the row, even where max() lost it. A row of -inf has the sum 0, and so is
+    // NaN, too.
     s.weight = Func("weight");
     s.weight(e, c, i, h, b) = undef(t);
     Expr weight = weight_of(score);
@@ -93,7 +93,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
 
     const Expr scale = s.scale(i, h, b);
     s.out = Func("out_stage");
-    // It is the value that is likely(): Halide 21 does not see it of the condition, and then asks it of each key.
+    // likely() marks the value: on the condition Halide 21 does not see it, and tests each key.
     s.out(j, i, h, b) = select(j < length, likely(s.weight(j % block, j / block, i, h, b) * scale),  //
                                has_masked, s.masked_weight(i, h, b) * scale, zero);
     s.pad = pad, s.rest = rest, s.whole = blocks, s.last = last, s.all = all, s.place = place;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What is computed: the softmax of each row over its first keys. No tile, no vector width, no target.
+// Softmax of each row over its first keys. No tile, no vector width, no target.
 //
 // A row is cut in blocks of keys; maximum and sum are kept for each place in a block over all blocks, then combined. So a
-// result depends on `block` and on nothing else of the schedule. Blocks past the length of a row are neither read nor
-// computed: what their keys weigh is known, and with it what they add to the sum.
+// result depends on `block` and on no other choice of the schedule. Blocks past the length of a row are neither read nor
+// computed: the weight of their keys is known, and so is their part of the sum.
 // Loop names: e place in block, c block, j key, i query, h head, b batch. Layout innermost first.
 #pragma once
 #include "generators/math/exp2.h"
@@ -15,25 +15,25 @@ struct MaskedSoftmaxInputs {
     Halide::Func lengths;  // (i, b), int32
     Halide::Expr keys;     // extent of j
     Halide::Expr seed;     // bool: a masked score is -1e6, not -inf
-    // (j, i, h, b), what lies where out will. Where it is defined, its row and the next row of scores are read while weights
-    // are computed: out finds its lines in the cache when it is stored, and the next row its scores.
+    // (j, i, h, b), the memory of out. If defined, its row and the next row of scores are read while weights are computed, so
+    // that stores to out, and the next row's reads, find their lines in the cache.
     Halide::Func destination;
     Halide::Expr rows;              // extent of i
-    Halide::Expr no_bits;           // int32: 0, which a compiler does not know
-    PowerInstructions powers = {};  // of weights
+    Halide::Expr no_bits;           // int32: 0, unknown to the compiler
+    PowerInstructions powers = {};  // for the weights
 };
 
 struct MaskedSoftmaxStages {
-    Halide::Func last_score;     // (e, i, h, b) s of the keys after the whole blocks, filled up with what weighs nothing
-    Halide::Func place_max;      // (e, i, h, b) max s over the blocks
-    Halide::Func place_order;    // (e, i, h, b) the same as an integer of that order
-    Halide::Func row_order;      // (i, h, b) max over the places
-    Halide::Func row_max;        // (i, h, b) m = max s
-    Halide::Func weight;         // (e, c, i, h, b) e^(s - m)
-    Halide::Func place_sum;      // (e, i, h, b) sum of the weights over the blocks
-    Halide::Func row_sum;        // (i, h, b) their sum
-    Halide::Func masked_weight;  // (i, h, b) e^(s - m) of a masked score
-    Halide::Func scale;          // (i, h, b) 1 / (row_sum + masked keys * masked weight)
+    Halide::Func last_score;     // (e, i, h, b): s of the keys after the whole blocks, padded with -inf
+    Halide::Func place_max;      // (e, i, h, b): max s over the blocks
+    Halide::Func place_order;    // (e, i, h, b): place_max as an integer of the same order
+    Halide::Func row_order;      // (i, h, b): max over the places
+    Halide::Func row_max;        // (i, h, b): m = max s
+    Halide::Func weight;         // (e, c, i, h, b): e^(s - m)
+    Halide::Func place_sum;      // (e, i, h, b): sum of the weights over the blocks
+    Halide::Func row_sum;        // (i, h, b): sum of place_sum
+    Halide::Func masked_weight;  // (i, h, b): e^(s - m) of a masked score
+    Halide::Func scale;          // (i, h, b): 1 / (row_sum + masked keys * masked weight)
     Halide::Func out;            // (j, i, h, b)
     Halide::RVar pad, rest, whole, last, all, place;
 

@@ -6,13 +6,13 @@ using namespace Halide;
 
 MaxMagnitudeStages max_magnitude_stages(const MaxMagnitudeInputs &in, int block, int rows_per_tile) {
     MaxMagnitudeStages m;
-    // Bits without the sign compare as the magnitudes do, NaN above infinity.
+    // Bits without the sign are ordered as the magnitudes, NaN above infinity.
     const Type type = in.x.type(), bits = Int(type.bits());
     const Expr magnitude_bits = bits.max(), zero = Internal::make_const(bits, 0);
     const Var e = m.e, t = m.t, b = m.b;
     const Expr tiles = (in.rows + rows_per_tile - 1) / rows_per_tile;  // of a head
     RDom all(0, (in.channels + block - 1) / block, 0, rows_per_tile, "all");
-    // Past the end of a row its last channel counts again. min() says once more what where() says, for the bounds.
+    // Past the end of a row its last channel counts again. min() repeats the condition of where() for the bounds.
     const Expr row = t % tiles * rows_per_tile + all.y;
     all.where(row < in.rows);
     const Expr d = min(likely(all.x * block + e), in.channels - 1), s = min(row, in.rows - 1);

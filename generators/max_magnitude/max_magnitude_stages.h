@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What is computed: the largest magnitude of each batch entry, infinite if there is a NaN. No tile, no vector width, no target.
-// Loop names: d channel, e place in a block of channels, s row, h head, b batch,
-// t tile of rows, counted through all heads and batch entries. Layout innermost first.
+// Largest magnitude of each batch entry, infinite if there is a NaN. No tile, no vector width, no target. Loop names: d
+// channel, e place in a block of channels, s row, h head, b batch, t tile of rows, counted through all heads and batch entries.
+// Layout innermost first.
 #pragma once
 #include "Halide.h"
 
@@ -12,10 +12,10 @@ struct MaxMagnitudeInputs {
     Halide::Expr channels, rows, heads;  // extents of d, s, h
 };
 
-// Magnitudes are compared as the bits of |x|, as integers: their order is that of the numbers, and NaN comes last.
+// Magnitudes are compared as the bits of |x|, as integers, which have the order of the numbers, with NaN last.
 struct MaxMagnitudeStages {
-    Halide::Func tile_max;   // (e, t) over the rows of a tile and their blocks
-    Halide::Func place_max;  // (e, t) the same, all in one Func
+    Halide::Func tile_max;   // (e, t): over the rows of a tile and their blocks
+    Halide::Func place_max;  // (e, t): a copy of tile_max, all in one Func
     Halide::Func batch_max;  // (b)
     Halide::Func out;        // (b) f32
     Halide::RVar block, row, place;

@@ -11,8 +11,8 @@ using Halide::Internal::make_const;
 
 namespace {
 
-// What becomes of the lse of the two parts of a row. Infinities and NaN are told apart by their bits, and what may meet them is
-// strict: code generation takes other arithmetic for free of them.
+// Merge of a row's two lse. Infinities and NaN are recognised by their bits, and arithmetic that may meet them is strict: code
+// generation assumes that other arithmetic meets none.
 struct RowOfParts {
     Expr lse_a, lse_b;
     Type type = lse_a.type();
@@ -57,7 +57,7 @@ MergeStages merge_stages(const MergePart &part_a, const MergePart &part_b, Expr 
     s.share_a(i, h, b) = row.share_a();
     s.share_b(i, h, b) = row.share_b();
 
-    // The row of a part without keys may hold anything. Strict, so that 0 is not taken for 0 times it.
+    // The row of a part without keys may hold any values. Strict: 0 must not become 0 times the row.
     const Expr zero = make_const(row.type, 0), of_a = cast(row.type, part_a.out(d, i, h, b)),
                of_b = cast(row.type, part_b.out(d, i, h, b));
     s.out = Func("out_stage");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program that writes <name>.h and <name>.cpp of the user's attention that it is linked with.
+// NAME.describe: the program that writes <name>.h and <name>.cpp of the user's attention that it is linked with.
 // usage: NAME.describe NAME SOURCE BACKWARD(0|1) F64(0|1) FOLDER
 #include "generators/attention/equations/score_derivative.h"
 #include "generators/attention/equations/user_attention.h"
@@ -15,7 +15,7 @@ struct Known {
     bool has_gradient = false, by_batch = true, by_head = true;  // of a capture with a gradient
 };
 
-// What the derivatives tell of a capture: whether it has one, and what shares its elements.
+// Properties of a capture by its derivatives: whether it has a gradient, and which pairs share its elements.
 Known known_of(const attune::UserAttention &user, const attune::Capture::State &capture) {
     const Expr score = Internal::Variable::make(Float(32), "score");
     const attune::Index at = attune::symbolic_index();
@@ -127,7 +127,7 @@ std::string source_of(const attune::UserAttention &user, const std::string &name
     return s.str();
 }
 
-// Asks every member, so that what is wrong is said here, once, and not by each kernel.
+// Evaluates every member, so that errors are reported here, once, and not by each kernel.
 void ask(const attune::UserAttention &user, bool backward, bool f64) {
     const attune::Index at = attune::symbolic_index();
     for (const Type type : {Float(64), Float(32)}) {
@@ -167,7 +167,7 @@ int main(int argc, char **argv) {
             write(base + ".cpp", source_of(user, name, backward)))
             return 0;
         std::cerr << "cannot write " << base << ".h\n";
-    } catch (const Error &e) {  // Halide's, which is no std::exception
+    } catch (const Error &e) {  // Halide's error, which is no std::exception
         std::cerr << argv[2] << ": " << e.what() << "\n";
     } catch (const std::exception &e) {
         std::cerr << argv[2] << ": " << e.what() << "\n";

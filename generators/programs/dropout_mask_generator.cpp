@@ -8,7 +8,7 @@ enum class Schedule { root, rows };
 class DropoutMask : public Halide::Generator<DropoutMask> {
 public:
     GeneratorParam<Schedule> schedule_name{"schedule", Schedule::root, {{"root", Schedule::root}, {"rows", Schedule::rows}}};
-    GeneratorParam<Halide::Type> dtype{"dtype", Halide::UInt(8)};  // of a bool in memory; there is no other
+    GeneratorParam<Halide::Type> dtype{"dtype", Halide::UInt(8)};  // of a bool in memory, the only choice
     GeneratorParam<int> task_rows{"task_rows", 1, 1, 1 << 20};
 
     Input<uint32_t> seed_low{"seed_low"}, seed_high{"seed_high"}, offset{"offset"}, threshold{"threshold"};

@@ -32,9 +32,9 @@ public:
     GeneratorParam<int> interleaved_vectors{"interleaved_vectors", 0, 0, 4};  // PanelParameters
     GeneratorParam<int> prefetch_depth{"prefetch_depth", 0, 0, 1024};
     GeneratorParam<int> prefetch_runs{"prefetch_runs", 0, 0, 1};  // WeightPrefetch
-    GeneratorParam<int> full_tiles{"full_tiles", 0, 0, 1};  // 1: for columns and depths that fill AMX tiles, read as they lie
-    GeneratorParam<int> few_rows{"few_rows", 0, 0, 1};  // 1: weights are not packed for a tile of several rows, as for one row
-    GeneratorParam<bool> packed{"packed", false};       // the weight
+    GeneratorParam<int> full_tiles{"full_tiles", 0, 0, 1};        // 1: columns and depths fill AMX tiles, read as they lie
+    GeneratorParam<int> few_rows{"few_rows", 0, 0, 1};            // 1: weights are not packed for a tile of several rows
+    GeneratorParam<bool> packed{"packed", false};                 // whether the weight is
 
     Input<Buffer<void, 4>> x{"x"};        // (k, m, h, b)
     Input<Buffer<>> weight{"weight"};     // (k, n), or packed_panels.h
@@ -74,12 +74,11 @@ public:
                                                     tile_depth_blocks, accumulators, interleaved_vectors, task_tiles};
         std::visit([&](auto &stages) { schedule_stages(stages, parameters); }, form);
         const bool amx = schedule_name == Schedule::amx;
-        attune::Passes passes{
-            .join_amx_tiles = amx,
-            // Rows of a tile are in L1, where they were just laid; weights of a whole depth would drive them out.
-            .load_tiles_past_l1 = amx && tile_depth_blocks == 0,
-            .whole_vectors = true,
-            .masked_tail_loads = {x, weight}};
+        attune::Passes passes{.join_amx_tiles = amx,
+                              // The rows of a tile were just written and are in L1; weights of a whole depth would evict them.
+                              .load_tiles_past_l1 = amx && tile_depth_blocks == 0,
+                              .whole_vectors = true,
+                              .masked_tail_loads = {x, weight}};
         const attune::WeightPrefetch prefetch{weight, prefetch_depth, prefetch_runs == 1};
         std::visit([&](auto &stages) { attune::prefetch_weights(stages, out, passes, parameters, prefetch); }, form);
         attune::lower(get_pipeline(), passes, target);
@@ -90,7 +89,7 @@ public:
 private:
     attune::LinearForm form;
 
-    // One row, or a few, take weights from registers, as they come from memory: no other row wants them.
+    // One row, or a few, use weights as they are loaded to registers: no other row reads them.
     attune::LinearForm form_of(const attune::LinearInputs &in, const attune::LinearShape &shape) const {
         const bool for_few_rows = (tile_rows == 1 || few_rows == 1) && !packed, several = shape.accumulators > 1;
         require_form(for_few_rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Wiring only: products with a matrix in the form of linear_simt_stages.h. Its inputs differ from those of
-// linear_generator.cpp, because nothing of a call may be copied from host memory here: a bias is what the caller gave, or none.
+// Wiring only: products with a matrix in the form of linear_simt_stages.h. Inputs differ from linear_generator.cpp, because no
+// argument may be copied from host memory here: a bias is the caller's, or none.
 #include "generators/math/bf16_bits.h"
 #include "lowering/lower.h"
 #include "schedules/linear/simt_schedules.h"

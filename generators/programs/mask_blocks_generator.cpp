@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Wiring only: parameters, inputs, outputs. The blocks of a user's mask.
+// Wiring only: parameters, inputs, outputs. The block mask of a user's mask.
 #include "generators/attention/equations/user_attention.h"
 #include "generators/mask_blocks/mask_blocks_stages.h"
 #include "schedules/mask_blocks/mask_blocks_schedules.h"
@@ -9,7 +9,7 @@ using namespace Halide;
 
 class MaskBlocks : public Halide::Generator<MaskBlocks> {
 public:
-    GeneratorParam<Type> dtype{"dtype", Float(32)};  // of the scores: captures are of it
+    GeneratorParam<Type> dtype{"dtype", Float(32)};  // type of the scores, and so of the captures
     GeneratorParam<int> group{"group", 64, 1, 1024};
 
     Input<int32_t> query_heads{"query_heads"}, key_heads{"key_heads"}, queries{"queries"}, keys{"keys"};

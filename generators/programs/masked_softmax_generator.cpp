@@ -13,13 +13,13 @@ public:
     GeneratorParam<int> task_rows{"task_rows", 1, 1, 1 << 20};
     GeneratorParam<int> block{"block", 16, 1, 1 << 20};
     GeneratorParam<int> prefetch_rows{"prefetch_rows", 0, 0, 1 << 10};
-    GeneratorParam<int> read_ahead{"read_ahead", 0, 0, 1};  // 1: of out, before it is written, and of the next row of scores
+    GeneratorParam<int> read_ahead{"read_ahead", 0, 0, 1};  // 1: read out before it is written, and the next row of scores
 
     Input<Buffer<void, 4>> scores{"scores"};       // (j, i, h, b)
     Input<Buffer<int32_t, 2>> lengths{"lengths"};  // (i, b)
     Input<bool> seed{"seed"};
-    Input<int32_t> no_bits{"no_bits"};                  // 0, which a compiler does not know
-    Input<Buffer<void, 4>> destination{"destination"};  // (j, i, h, b), where out lies
+    Input<int32_t> no_bits{"no_bits"};                  // 0, unknown to the compiler
+    Input<Buffer<void, 4>> destination{"destination"};  // (j, i, h, b): the memory of out
     Output<Buffer<void, 4>> out{"out"};                 // (j, i, h, b)
 
     void configure() { scores.set_type(dtype), destination.set_type(dtype), out.set_type(dtype); }

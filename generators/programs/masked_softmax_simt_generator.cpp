@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Wiring only: masked softmax in the form of masked_softmax_simt_stages.h. Its inputs differ from those of
-// masked_softmax_generator.cpp, because nothing of a call may be computed or copied from host memory here: lengths are what the
-// caller gave, or none.
+// Wiring only: masked softmax in the form of masked_softmax_simt_stages.h. Inputs differ from masked_softmax_generator.cpp,
+// because no argument may be computed or copied from host memory here: lengths are the caller's, or none.
 #include "schedules/masked_softmax/simt_schedules.h"
 
 namespace {
@@ -12,7 +11,7 @@ public:
     GeneratorParam<Schedule> schedule_name{"schedule", Schedule::simt, {{"simt", Schedule::simt}}};
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> lanes{"lanes", 32, 32, 1024};
-    GeneratorParam<int> lane_keys{"lane_keys", 4, 1, 32};  // that a lane reads together
+    GeneratorParam<int> lane_keys{"lane_keys", 4, 1, 32};  // keys that a lane reads together
     GeneratorParam<int> block_rows{"block_rows", 1, 1, 32};
 
     Input<Buffer<float, 4>> scores{"scores"};  // (j, i, h, b)

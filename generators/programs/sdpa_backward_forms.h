@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of what `schedule=` of gradients may name: the form of the stages, their hints and the schedule.
+// Table of the values of `schedule=` for gradients: the form of the stages, their hints and the schedule.
 #pragma once
 #include "schedules/sdpa/backward_schedules.h"
 
@@ -7,7 +7,7 @@ namespace attune {
 
 struct BackwardForm {
     std::string schedule;
-    // Of types, tile and block of terms what the form adds.
+    // Adds the form's numerics to types, tile and block of terms.
     BackwardNumerics (*numerics)(BackwardNumerics, const Halide::Target &);
     BackwardHints (*hints)(const BackwardParameters &, const Halide::Type &accumulator, int head_dim);
     // The schedules of backward_stages(), capture_stages() and captured_stages().

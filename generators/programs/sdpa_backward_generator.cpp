@@ -28,8 +28,8 @@ public:
         "pair",
         Pair::product,
         {{"product", Pair::product}, {"cosine", Pair::cosine}, {"gaussian", Pair::gaussian}, {"additive", Pair::additive}}};
-    GeneratorParam<bool> captures{"captures", false};  // the gradient of bias or of slopes, and no others
-    GeneratorParam<bool> of_user{"of_user", false};    // the gradient of a capture of a user, and no others
+    GeneratorParam<bool> captures{"captures", false};  // the gradient of bias or of slopes alone
+    GeneratorParam<bool> of_user{"of_user", false};    // the gradient of a user's capture alone
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 1024};  // of query, key and value; 0: any sizes, known at run time
     GeneratorParam<int> tile_q{"tile_q", 64, 1, 1024};
@@ -40,7 +40,7 @@ public:
     GeneratorParam<int> channel_vectors{"channel_vectors", 2, 1, 16};
     GeneratorParam<int> term_queries{"term_queries", 4, 1, 64};  // of a block of terms that are no products
     GeneratorParam<int> term_keys{"term_keys", 4, 1, 64};
-    GeneratorParam<int> block_queries{"block_queries", 8, 1, 64};  // of a block of a tile that a mask touches
+    GeneratorParam<int> block_queries{"block_queries", 8, 1, 64};  // sides of a block of a partial tile
     GeneratorParam<int> block_keys{"block_keys", 16, 1, 64};
 
     Input<Buffer<void, 3>> query{"query"}, grad_out{"grad_out"};
@@ -92,7 +92,7 @@ public:
         grad_query = add_output<Buffer<>>("grad_query", static_cast<Type>(dtype), 3);
         grad_key = add_output<Buffer<>>("grad_key", static_cast<Type>(dtype), 2);
         grad_value = add_output<Buffer<>>("grad_value", static_cast<Type>(dtype), 2);
-        // (j, i, h) of the tiles
+        // (j, i, h), of the tiles
         if (gives_bias()) grad_bias = add_output<Buffer<>>("grad_bias", static_cast<Type>(dtype), 3);
         if (pair == Pair::additive) grad_weight = add_output<Buffer<>>("grad_weight", accumulator(), 2);  // (d, t)
     }
@@ -200,7 +200,7 @@ private:
                 channel_vectors, term_queries, term_keys,  block_queries, block_keys};
     }
 
-    // With the others, where pairs are computed once for all of them. Users' attention has captures instead.
+    // Computed with the other gradients, where pairs are computed once for all. Users' attention has captures instead.
     bool gives_bias() const {
         return kind != Kind::plain && !captures && (pair == Pair::product || pair == Pair::cosine) && !attune::user_attention();
     }
@@ -208,7 +208,7 @@ private:
         attune::Score score;
         const attune::UserAttention *user = attune::user_attention();
         user_inputs.connect();
-        // Here heads count from the first of the task.
+        // Heads of the kernel count from the first head of the task.
         const auto global = [this](const attune::Index &at) {
             attune::Index g = at;
             g.b = *entry, g.h = *head + at.h, g.key_head = *key_head, g.heads = *heads;

@@ -18,7 +18,7 @@ Func out_of(const SdpaBf16DotStages &stages) { return stages.s.out; }
 Func out_of(const SdpaAmxStages &stages) { return stages.s.out; }
 Func out_of(const WeightsStages &w) { return w.out; }
 
-// `make` gives the stages of numerics, hints and a score, `schedule` takes them.
+// A form from `make`, which gives the stages, and `schedule`, which takes them.
 template<typename Stages, typename Make, typename Schedule>
 SdpaForm form_of(const SdpaNumerics &numerics, const ScheduleHints &hints, Make make, Schedule schedule) {
     SdpaForm form{numerics, hints, {}, {}};
@@ -74,7 +74,7 @@ SdpaForm root_form(const SdpaKernel &kernel, const SdpaParameters &n, const Targ
                                [](SdpaStages &s, const Func &out, const SdpaTensors &, Passes &) { schedule_root(s, out); });
 }
 
-// Baselines of the benchmarks: the algorithm of root.
+// Baselines of the benchmarks: the stages of root, scheduled by Halide's autoschedulers.
 template<void (*schedule)(const Pipeline &, const Target &)>
 SdpaForm autoscheduled_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     return form_of<SdpaStages>(

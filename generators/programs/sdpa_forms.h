@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// The table of what `schedule=` may name: the form of the stages, their hints and the schedule.
+// Table of the values of `schedule=`: the form of the stages, their hints and the schedule.
 #pragma once
 #include "lowering/lower.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 
 namespace attune {
 
-// The parameters of all schedules; each takes its own.
+// Parameters of all schedules; each schedule reads its own.
 struct SdpaParameters {
     int kv_block, tile_q, key_tile, channel_tile, kv_subblock, value_block, value_rows, prefetch_keys;
     bool prefetch_tiles, prefetch_queries;
 };
 
-// The tensors of a kernel that prefetches and bounds name.
+// Tensors that prefetches and bounds name.
 struct SdpaTensors {
     Halide::ImageParam query, key, value;
     Halide::Expr value_dim;
-    // Over pairs, those that are prefetched: what the steps call one (ScoreUpdate), and whether a call gives it.
+    // A prefetched table over pairs: its name in steps (ScoreUpdate), and whether a call gives one.
     struct Table {
         Halide::ImageParam buffer;
         std::string name;
@@ -28,10 +28,10 @@ struct SdpaTensors {
 struct SdpaForm {
     SdpaNumerics numerics;
     ScheduleHints hints;
-    // Makes the stages and returns the one that the output copies; then the schedule takes them.
+    // Makes the stages and returns the one that the output copies; the schedule takes the stages afterwards.
     std::function<Halide::Func(const SdpaInputs &, const Score &)> stages;
     std::function<void(Halide::Func out, const SdpaTensors &, Passes &)> schedule;
-    bool fetches_tiles = false, fetches_tables = false;  // it knows prefetch_tiles and prefetch_queries; prefetch_tables
+    bool fetches_tiles = false, fetches_tables = false;  // supports prefetch_tiles and prefetch_queries; prefetch_tables
 };
 
 struct NamedForm {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Wiring only: parameters, inputs, outputs. Every kind of kernel of every attention of the library.
+// Wiring only: parameters, inputs, outputs. All kinds of kernels of all attentions of the library.
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/accumulator.h"
@@ -220,7 +220,7 @@ private:
         outputs[1].dim(0).set_stride(0);
     }
 
-    // The shape that the autoscheduled baselines are made for.
+    // The shape for which the autoscheduled baselines are made.
     void set_estimates() {
         const int d = head_dim == 0 ? 64 : int(head_dim), s = 1024, heads = 8, batch = 1;
         for (auto *in : {&query, &key}) in->set_estimates({{0, d}, {0, s}, {0, heads}, {0, batch}});

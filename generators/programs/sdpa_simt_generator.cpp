@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Wiring only: attention in the forms of simt_stages.h and mma_stages.h, and its gradients in that of simt_gradient_stages.h.
-// Its inputs differ from those of sdpa_generator.cpp, because nothing of a call may be computed or copied from host memory
-// here: bands are numbers, lengths and offsets what the caller gave.
+// Wiring only: attention in the forms of simt_stages.h and mma_stages.h, and its gradients in those of simt_gradient_stages.h
+// and mma_gradient_stages.h. Inputs differ from sdpa_generator.cpp, because no argument may be computed or copied from host
+// memory here: bands are numbers, lengths and offsets the caller's.
 #include "generators/attention/backward/row_stages.h"
 #include "generators/attention/equations/scores.h"
 #include "generators/math/bf16_bits.h"
@@ -11,13 +11,13 @@
 
 namespace {
 using namespace Halide;
-// A form, SIMT or MMA; and whether keys are split.
+// A form, SIMT or MMA, with or without splits of the keys.
 struct Form {
     const char *schedule;
     bool mma, splits;
 };
 constexpr Form forms[] = {{"simt", false, false}, {"split", false, true}, {"mma", true, false}, {"mma_split", true, true}};
-enum class Schedule {};  // a row of them
+enum class Schedule {};  // a row of `forms`
 std::map<std::string, Schedule> schedules() {
     std::map<std::string, Schedule> names;
     for (const Form &form : forms) names.emplace(form.schedule, Schedule(int(names.size())));
@@ -45,8 +45,8 @@ public:
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"}, value{"value"};
     Input<float> scale{"scale"};
-    // Keys of query i of batch entry b: [i + offset + band_begin, i + offset + band_end), offset that of the band and not of
-    // ALiBi; and below the length. Both tables plus a number, or without it the number alone.
+    // Keys of query i of batch entry b: [i + offset + band_begin, i + offset + band_end), where offset is the band's and not
+    // ALiBi's; and below the length. Offset and length are table element plus number, or the number alone without a table.
     Input<int32_t> band_begin{"band_begin"}, band_end{"band_end"}, offset{"offset"}, length{"length"};
     Input<bool> has_offsets{"has_offsets"}, has_lengths{"has_lengths"};
     Input<Buffer<int32_t, 1>> offsets{"offsets"};
@@ -83,7 +83,7 @@ public:
         }
         // lse is the second value of out: the runtime gives it stride 0 along d.
         out = add_output<Func>("out", {held(), Float(32)}, 4);
-        // So have the sums and maxima of state.
+        // Sums and maxima of state likewise.
         if (in_splits()) state = add_output<Func>("state", {Float(32), Float(32), Float(32)}, 4);
     }
 
@@ -156,13 +156,13 @@ public:
     }
 
 private:
-    // Of their first elements.
+    // Addresses of the first elements.
     Input<uint64_t> *key_address = nullptr, *value_address = nullptr, *query_address = nullptr, *grad_out_address = nullptr;
     Input<float> *softcap = nullptr, *pair_bias = nullptr;
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
     Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
-    // Of gradients.
+    // Inputs of gradients.
     Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
     Input<bool> *has_grad_lse = nullptr;
     Output<Func> *out = nullptr, *state = nullptr, *rows = nullptr, *of_query = nullptr, *of_key = nullptr, *of_value = nullptr;
@@ -185,10 +185,10 @@ private:
     attune::MmaShape mma_shape() const {
         return {tile_q, lane_rows, most_channels(), kv_block, 4 / held().bytes(), stage_resident != 0};
     }
-    // Elements of 16 bytes, as loads are widest.
+    // Elements in 16 bytes, the widest load.
     int together() const { return head_dim == 0 ? 1 : 16 / held().bytes(); }
 
-    // The same elements as f32.
+    // Elements as f32.
     Func in_f32(const Func &from, const std::string &name) const {
         Func f(name);
         const std::vector<Var> at = from.args();
@@ -204,12 +204,12 @@ private:
         return f;
     }
 
-    // `begin`: the address of its first element, where the kernel is given it.
+    // An input with its address, if the kernel has `begin`, the address of the first element.
     template<typename In> attune::RawInput raw(const In &in, const std::string &name, const Input<uint64_t> *begin) const {
         attune::RawInput input{in_bits(in, name + "_bits"), {}};
         if (!begin) return input;
         input.address = [this, &in, begin](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
-            // An index of an element has 32 bits, as everywhere: tensors are no larger.
+            // An element's index has 32 bits, as everywhere: tensors are no larger.
             const Expr index = d + s * in.dim(1).stride() + h * in.dim(2).stride() + b * in.dim(3).stride();
             return *begin + cast<uint64_t>(cast<int64_t>(index) * held().bytes());
         };
@@ -231,13 +231,13 @@ private:
         in.scale = cast<double>(scale);
         in.offset = Func("offset_of"), in.band_begin = Func("band_begin_of"), in.band_end = Func("band_end_of");
         in.lengths = Func("length_of");
-        // Nothing of what a buffer holds has been looked at: offsets are kept from overflow, lengths within the keys.
+        // Values in buffers are unchecked: offsets are clamped against overflow, lengths to the keys.
         constexpr int far = 1 << 29;
         const Expr own = select(has_offsets, clamp(offsets(b), -far, far), 0);
         in.offset(b) = own + offset, in.band_begin(b) = own + band_begin, in.band_end(b) = own + band_end;
         in.lengths(i, b) = min(select(has_lengths, clamp(lengths(i, b), 0, far), 0) + length, in.keys);
-        // Where every query has a length of its own, no KV block is left out for them: a maximum over a tile would be a stage,
-        // and a condition on it would not be asked once for a KV block.
+        // Where every query has its own length, no KV block is left out by lengths: a maximum over a tile would be a stage, and
+        // a condition on a stage would not be evaluated once for a KV block.
         const Expr own_lengths = has_lengths && lengths.dim(0).stride() != 0;
         in.shortest = Func("shortest_of"), in.longest = Func("longest_of");
         in.shortest(i, b) = select(own_lengths, 0, in.lengths(0, b));
@@ -249,7 +249,7 @@ private:
     attune::Score score() {
         attune::Score score;
         score.scaled_first = pair != Pair::dot_product;
-        score.scaled_to_base2 = by_mma() && held().bits() == 16 && most_channels() == 128;  // it spills on sm_80 else
+        score.scaled_to_base2 = by_mma() && held().bits() == 16 && most_channels() == 128;  // otherwise it spills on sm_80
         if (pair == Pair::additive) {
             Func weight("pair_weight_f32");
             Var d("d");
@@ -264,7 +264,7 @@ private:
     }
 
     void constrain_layout() {
-        // Rows of constant head sizes begin on 16 bytes; the runtime takes others to the variant of any size.
+        // Rows of constant head sizes begin on 16 bytes; the runtime calls the variant of any size for other rows.
         auto constrain = [&](auto &in) {
             for (int n = 0; n < 4; n++) in.dim(n).set_min(0);
             if (head_dim == 0) return;

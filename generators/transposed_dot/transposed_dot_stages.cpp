@@ -15,7 +15,7 @@ TransposedDotStages transposed_dot_stages(const TransposedDotInputs &in, const T
     s.tile = tile;
     const Type bits = UInt(in.a.type().bits());
 
-    // As bits, so that neither NaN nor the sign of a zero is a case of its own. Past the last element it is seen again.
+    // As bits, so that neither NaN nor the sign of a zero is a special case. Past the end the last element counts again.
     RDom blocks(0, (in.rows + count - 1) / count, "place_block"), places(0, count, "place");
     s.place_block = blocks.x, s.place = places.x;
     s.place_bits = Func("place_bits");

@@ -12,9 +12,9 @@ struct SimtBuilder {
     const SimtInstructions &does;
     Builder &build;
     SimtStages &stages;
-    int split_keys = 0;  // keys of a split; 0: they are in one
+    int split_keys = 0;  // keys of a split; 0: all keys in one
 
-    // What a lane keeps of the online softmax.
+    // A lane's state of the online softmax.
     FuncRef state_of(const Expr &r, const Expr &t, const Expr &p) const {
         const Var h = build.s.h, b = build.s.b;
         return split_keys ? stages.online_softmax(r, t, p, h, b) : stages.online_softmax(r, t, h, b);
@@ -59,7 +59,7 @@ struct SimtBuilder {
         return l;
     }
 
-    // An update of the online softmax by a key of a KV block; the first of them moves its maximum.
+    // Update of the online softmax by a key of a KV block; the block's first key moves the maximum.
     void online_update(SimtBlockStages &l, const std::string &suffix, bool masked) {
         const SdpaStages &s = build.s;
         Var r = s.r, t = s.t, h = s.h, b = s.b;
@@ -92,7 +92,7 @@ struct SimtBuilder {
         Var r = build.s.r, t = build.s.t, h = build.s.h;
         stages.online_softmax = Func("online_softmax");
         std::vector<Expr> start(lanes.lane_channels(), 0.0f);
-        // A sink is one more score, which has no value; of splits it is the merge's.
+        // A sink is one more score without a value; with splits the merge adds it.
         const Expr lowest = lowest_score(Float(32));
         const Expr sink = in.sinks.defined() && !split_keys ? build.sink(build.rows(r, t, h).query_head) : lowest;
         start.push_back(select(strict_float(sink == lowest), 0.0f, sink_sum(sink)));
@@ -111,7 +111,7 @@ struct SimtBuilder {
         run();
     }
 
-    // What lanes hold at the end, in the loops over them and their elements.
+    // Final state of the lanes, in the loops over lanes and their elements.
     struct Held {
         Expr lane, row, element, channel, sum, max;
     };
@@ -149,7 +149,7 @@ struct SimtBuilder {
         s.out(at_end.channel, at_end.row, h, b) = Tuple(result, stages.lse(stages.row, at_end.lane, h, b));
     }
 
-    // The splits of a row as they are, and their merge.
+    // The states of a row's splits, and their merge.
     void finish_splits(int tile_rows, const std::function<Expr(Expr)> &stored) {
         const SdpaInputs &in = build.in;
         SdpaStages &s = build.s;
@@ -178,7 +178,7 @@ Expr within_head(const SimtShape &lanes, const Expr &channel, const Expr &channe
 SimtStages simt_stages(const SdpaInputs &in, const SimtShape &lanes, int kv_block, int tile_q, const Score &score,
                        const SimtInstructions &does, const std::function<Expr(Expr)> &stored) {
     SimtStages stages;
-    // One subblock: a KV block is what is computed or left out. Steps that read tables read them as they lie.
+    // One subblock: KV blocks are computed or left out whole. Steps read their tables untransposed.
     const SdpaNumerics numerics{Float(32), kv_block, kv_block};
     const ScheduleHints hints{.rows_per_tile = lanes.rows};
     const Expr group = in.query_heads / in.key_heads, queries = in.queries;
@@ -213,7 +213,7 @@ SimtStages simt_split_stages(const SdpaInputs &in, const SimtShape &lanes, int k
                       Expr n = min(t / lanes.channel_lanes * lanes.rows + r, rows - 1);
                       return Rows{n % queries, h * group + n / queries, h};
                   },
-                  // Of lanes behind the last row none.
+                  // Lanes behind the last row have no queries.
                   [=](Expr t) { return std::pair(select(t / lanes.group * group_rows < rows, 0, queries), queries - 1); }};
     SimtBuilder lane{lanes, does, build, stages, split_keys};
     lane.all_stages();
