@@ -29,7 +29,7 @@ void schedule_amx_tiles(Func tiles, Func product, const TiledSide &x, const Tile
         .vectorize(line)
         .unroll(column)
         .unroll(row)
-        // Halide 21 does not know a tile whose rows lie one after the other.
+        // Halide 21 does not recognise a tile whose rows are contiguous.
         .align_storage(x.var, 2 * amx_tile_side);
     product.compute_at(tiles, column).store_in(MemoryType::AMXTile);
     for (const Var &v : product.args()) product.bound_extent(v, v.same_as(x.var) || v.same_as(y.var) ? amx_tile_side : 1);

@@ -7,8 +7,8 @@
 
 namespace attune {
 
-// The update of f is a sum over `lane`, of `width` numbers: halves are added until one lane is left, in vectors of at most
-// `lanes`. Code generation would add the lanes of a vector one after another.
+// Sum by halves: the update of f, a sum over `lane` of `width` numbers, adds halves until one lane is left, in vectors of at
+// most `lanes`. Code generation would add the lanes of a vector one after another.
 inline void sum_by_halves(Halide::Func f, Halide::RVar lane, int width, int lanes, const Halide::LoopLevel &at) {
     for (width /= 2; width > 1; width /= 2) {
         Halide::Var half_lane("lane" + std::to_string(width));

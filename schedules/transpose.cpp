@@ -26,7 +26,7 @@ void schedule_transpose(BlockTranspose transpose, const LoopLevel &block) {
     for (Func pass : transpose.passes) one_block(pass).bound(transpose.vector, 0, vectors).unroll(transpose.vector);
     one_block(transpose.block).bound(transpose.place, 0, side * vectors);
     Stage last = transpose.block.update();
-    // Each place once.
+    // Each place is written once.
     last.allow_race_conditions();
     const int bits = int(transpose.bits.size());
     for (int bit = 0; bit < bits; bit++) last.vectorize(transpose.block_bits[bit]);
@@ -35,7 +35,7 @@ void schedule_transpose(BlockTranspose transpose, const LoopLevel &block) {
 
 void schedule_blocks(Stage consumer, Func of, VarOrRVar row, VarOrRVar column, VarOrRVar column_block,
                      const std::vector<BlockTranspose> &tables) {
-    // Named after the block, which tells the stages of a Func apart: Halide finds the place of a table by name.
+    // Named after the block, which distinguishes the stages of a Func: Halide finds the place of a table by name.
     Var row_block(column_block.name() + "_row_block"), in_row("in_row");
     consumer.split(row, row_block, in_row, tables[0].side)
         .reorder({in_row, column, column_block, row_block})

@@ -19,8 +19,9 @@ public:
     GeneratorParam<int> tile_columns{"tile_columns", 0, 0, 1024};
     GeneratorParam<int> tile_depth_blocks{"tile_depth_blocks", 1, 0, 1 << 20};
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
-    GeneratorParam<int> full_tiles{"full_tiles", 0, 0, 1};       // 1: columns fill their tiles, which are then read as they lie
-    GeneratorParam<int> few_rows{"few_rows", 0, 0, 1};           // 1: x is not packed, whatever its columns: for few rows
+    GeneratorParam<int> full_tiles{"full_tiles", 0, 0,
+                                   1};                  // 1: for columns that fill their tiles, which are then read as they lie
+    GeneratorParam<int> few_rows{"few_rows", 0, 0, 1};  // 1: x is not packed, whatever its columns: for few rows
     GeneratorParam<int> update_depth{"update_depth", 1, 1, 64};  // LinearShape
 
     Input<Buffer<void, 4>> a{"a"}, x{"x"};  // (k, m, h, b), (n, k, h, b)

@@ -74,11 +74,12 @@ public:
                                                     tile_depth_blocks, accumulators, interleaved_vectors, task_tiles};
         std::visit([&](auto &stages) { schedule_stages(stages, parameters); }, form);
         const bool amx = schedule_name == Schedule::amx;
-        attune::Passes passes{.join_amx_tiles = amx,
-                              // The rows of a tile were just written and are in L1; weights of a whole depth would evict them.
-                              .load_tiles_past_l1 = amx && tile_depth_blocks == 0,
-                              .whole_vectors = true,
-                              .masked_tail_loads = {x, weight}};
+        attune::Passes passes{
+            .join_amx_tiles = amx,
+            // Rows of a tile are in L1, where they were just written; weights of a whole depth would evict these rows.
+            .load_tiles_past_l1 = amx && tile_depth_blocks == 0,
+            .whole_vectors = true,
+            .masked_tail_loads = {x, weight}};
         const attune::WeightPrefetch prefetch{weight, prefetch_depth, prefetch_runs == 1};
         std::visit([&](auto &stages) { attune::prefetch_weights(stages, out, passes, parameters, prefetch); }, form);
         attune::lower(get_pipeline(), passes, target);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How the mask of dropout is computed: one free function per schedule. No equation, no Func of its own but wrappers.
+// Schedules of the dropout mask, one free function each. No equation, no Func of their own except wrappers.
 #pragma once
 #include "generators/dropout_mask/dropout_mask_stages.h"
 
 namespace attune {
 
-// Every stage in full, one after the other: the oracle and the baseline of the others. Has no parameters.
+// Every stage in full, one after the other: the oracle and the baseline of the others. No parameters.
 void schedule_root(DropoutMaskStages &, Halide::Func out);
 
 struct DropoutMaskParameters {

@@ -19,7 +19,7 @@ void schedule_rows(HeadMeanStages &s, Func out, const HeadMeanParameters &parame
         .fuse(task, b, task)
         .parallel(task)
         .vectorize(place, lanes);
-    // All heads of a block, before the next one: its sums stay in registers.
+    // All heads of a block before the next block: its sums stay in registers.
     s.sum.compute_at(out, block)
         .bound_extent(j, parameters.block)
         .bound_extent(i, 1)

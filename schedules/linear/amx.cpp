@@ -25,22 +25,22 @@ void require_parameters(const AmxStages &s, const PanelParameters &parameters, i
     require_multiple("task_rows", parameters.task_rows, "tile_rows", parameters.tile_rows);
 }
 
-// Tiles of so many columns, computed and laid at the loops that are given.
+// Tiles of `columns` columns; of_tiles, of_rows and of_panel are the loops that compute them and lay their operands.
 void schedule_tiles(AmxStages &s, const LoopLevel &of_tiles, const LoopLevel &of_rows, const LoopLevel &of_panel, int columns,
                     const PanelParameters &parameters, int lanes) {
     schedule_pair_panel(s, s.panel, s.transpose, of_panel, parameters, lanes);
-    // A cache line more for each row: rows of an AMX tile that lie a power of two apart would share few sets of L1.
+    // A cache line more for each row: rows of an AMX tile a power of two apart would share few sets of L1.
     s.panel.align_storage(s.n, parameters.tile_columns + side);
     s.x_rows.align_storage(s.k, parameters.depth_block + amx_tile_depth);
     s.x_rows.compute_at(of_rows).vectorize(s.k, 2 * lanes, TailStrategy::RoundUp);
     Func tiles = s.partial.in(s.product);
     tiles.compute_at(of_tiles).bound_extent(s.n, columns).bound_extent(s.m, parameters.tile_rows);
-    // Few columns have one row of tiles, which gains nothing by being joined.
+    // Few columns have one row of tiles, which gains nothing by joining.
     const int together = parameters.tile_rows == side ? 1 : 4;
     schedule_amx_tiles(tiles, s.partial, {s.n, columns}, {s.m, parameters.tile_rows}, s.partial_k, s.partial_tile, together);
 }
 
-// All rows of a task take a depth block of its weights before the next; a tile of rows is laid in L1 for all columns.
+// All rows of a task use a depth block of its weights before the next; a tile of rows is laid in L1 for all columns.
 void schedule_depth_blocks(AmxStages &s, Func out, const PanelParameters &parameters, int lanes) {
     schedule_tasks(s, out, parameters, lanes);
     schedule_sums_of_task(s, out, parameters, lanes);
@@ -92,7 +92,7 @@ void schedule_form(AmxWeightStages &s, Func out, const PanelParameters &paramete
     require_multiple("tile_columns", parameters.tile_columns, "two sides of an AMX tile", width);
     const Var e = s.e, n = s.n, m = s.m, k = s.k, h = s.h, b = s.b;
 
-    // The last tile of weights that are read as they lie gives columns that the one before gave, too.
+    // The last tile of weights read in place shifts inwards and repeats columns of the tile before.
     out.split(n, tile, ni, width, s.panel.defined() ? TailStrategy::GuardWithIf : TailStrategy::ShiftInwards)
         .split(tile, no, tile, parameters.tile_columns / width, TailStrategy::GuardWithIf)
         .split(m, mo, mi, side, TailStrategy::GuardWithIf)
@@ -122,7 +122,7 @@ void schedule_form(AmxWeightStages &s, Func out, const PanelParameters &paramete
             .vectorize(k);
     Func tiles = s.partial.in(s.product);
     tiles.compute_at(depth_block).bound_extent(n, width).bound_extent(m, side).store_in(MemoryType::Stack);
-    // Tile by tile: weights that come from memory come slower by 32 rows at a time than by 16.
+    // Tile by tile: weights from memory arrive more slowly by 32 rows at a time than by 16.
     schedule_amx_tiles(tiles, s.partial, {m, side}, {n, width}, s.partial_k, s.partial_tile, 1);
 }
 

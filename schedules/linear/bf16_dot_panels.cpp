@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights in panels of bf16 pairs, read by register tiles of dot products.
+// Weights in panels of bf16 pairs, read by register tiles of bf16 dot products.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
 
@@ -9,8 +9,8 @@ using namespace linear_loops;
 
 namespace {
 
-// The register tile of a depth block's sums. One row takes all accumulators at a time, since neighbouring weights belong to
-// different ones.
+// The micro-kernel of a depth block's sums. One row sums all accumulators at a time, because neighbouring weights belong to
+// different accumulators.
 void schedule_micro_kernel(Bf16DotPanelStages &s, Func partial, const LoopLevel &at, const PanelParameters &parameters,
                            int lanes) {
     const bool one_row = parameters.tile_rows == 1;
@@ -31,8 +31,8 @@ void schedule_product(Bf16DotPanelStages &s, Func out, const PanelParameters &pa
     split_in_tiles(s, product, parameters);
     vectorize_product(s, product, lanes);
     if (parameters.accumulators == 1) return;
-    // Tiles take an accumulator of a depth block before the next, so that its weights stay in L1; one row all of them. In a
-    // loop: of one expression LLVM would make a sum in another order.
+    // Register tiles take an accumulator of a depth block before the next, so that its weights stay in L1; one row takes all.
+    // In a loop: sums in one expression LLVM would reorder.
     if (parameters.tile_rows == 1)
         product.reorder(s.n, mi, s.product_accumulator, mo, s.product_depth_block, s.h, s.b);
     else

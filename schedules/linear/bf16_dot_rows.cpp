@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Few rows of bf16 pairs: lanes are the accumulators of some columns, whose neighbouring pairs are read as they lie.
+// Few rows of bf16 pairs: lanes are the accumulators of some columns, whose neighbouring pairs are read in place.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
 #include "schedules/transpose.h"
@@ -11,12 +11,12 @@ using namespace linear_loops;
 
 namespace {
 
-// Vectors are the accumulators of so many columns, and so many vectors are interleaved, since a sum waits for the one before.
+// Vectors of the accumulators of `columns` columns, `interleaved_vectors` of them interleaved to hide the latency of a sum.
 struct Vectors {
     int lanes, columns, interleaved_vectors;
     Vectors(const PanelParameters &parameters, int lanes)
         : lanes(lanes), columns(lanes / parameters.accumulators), interleaved_vectors(parameters.interleaved_vectors) {
-        constexpr int columns_at_most = 8;  // more addresses would not stay in registers
+        constexpr int columns_at_most = 8;  // addresses of more columns would not stay in registers
         if (interleaved_vectors == 0) interleaved_vectors = std::max(columns_at_most / std::max(columns, 1), 1);
     }
     int interleaved_columns() const { return columns * interleaved_vectors; }
@@ -31,7 +31,7 @@ void require_pair_row_parameters(const PanelParameters &parameters, int lanes) {
                      Vectors(parameters, lanes).interleaved_columns());
 }
 
-// What a round reads of so many columns.
+// Reads of a round, of `columns` columns.
 Func in_registers(const LinearSums &s, Func pairs, const LoopLevel &at, const PanelParameters &parameters, int columns) {
     for (const Var &v : {s.t, s.h, s.b}) pairs.bound_extent(v, 1);
     return pairs.compute_at(at).store_in(MemoryType::Stack).bound(s.u, 0, parameters.accumulators).bound_extent(s.n, columns);
@@ -51,8 +51,8 @@ void start_sums(PairSums &s, const PanelParameters &parameters, const Vectors &v
         .unroll(no);
 }
 
-// The product of a task, one depth block after the other and in each accumulator by accumulator: in a loop, since of one
-// expression LLVM would make a sum in another order.
+// The product of a task, depth block by depth block and within each accumulator by accumulator: in a loop, because LLVM would
+// reorder sums in one expression.
 void schedule_row_product(PairSums &s, Func out, const PanelParameters &parameters, int lanes) {
     schedule_tasks(s, out, parameters, lanes);
     schedule_sums_of_task(s, out, parameters, lanes);
@@ -63,7 +63,7 @@ void schedule_row_product(PairSums &s, Func out, const PanelParameters &paramete
     schedule_odd(s, 1, lanes);
 }
 
-// The product and the partial sums of a task, which begin at 0; returns how their vectors lie.
+// The product and the partial sums of a task, which begin at 0; returns the layout of their vectors.
 Vectors schedule_row_sums(PairSums &s, Func out, const PanelParameters &parameters, const Target &target) {
     const int lanes = target.natural_vector_size(s.product.type());
     require_pair_row_parameters(parameters, lanes);
@@ -85,7 +85,7 @@ void schedule_dot_products(Bf16DotRowStages &s, Stage sums, const RVar &pair, Pa
     group.panel.unroll(s.e).vectorize(s.u).vectorize(s.n);
 }
 
-// The groups of a depth block, which partial has from this update on.
+// The groups of a depth block, in the updates of partial from `update` on.
 void schedule_groups(Bf16DotRowStages &s, int update, const PanelParameters &parameters, const Vectors &v) {
     Stage sums = in_lanes(s, s.partial.update(update), v)
                      .reorder(s.pair, s.u, ni, s.m, interleaved_vector, s.partial_k, no)
@@ -96,8 +96,8 @@ void schedule_groups(Bf16DotRowStages &s, int update, const PanelParameters &par
     schedule_dot_products(s, rest, s.rest_pair, s.rest, parameters, v);
 }
 
-// The sums of whole lines, whose columns are split in interleaved vectors; `round` is the loop that sums a line. What is read
-// of a few rows of x stays in registers for the next vector; of more rows, whose vectors are side by side, the weights.
+// The sums of whole lines, whose columns are split in interleaved vectors; `round` is the loop that sums a line. For a few
+// rows, x stays in registers for the next vector; for more rows, whose vectors are side by side, the weights do.
 void schedule_lines(const LinearSums &s, Bf16DotLineStages::Lines &lines, Func partial, Stage sums, const VarOrRVar &round,
                     const PanelParameters &parameters, const Vectors &v) {
     constexpr int rows_in_registers = 4;
@@ -124,7 +124,7 @@ void schedule_whole_depth_blocks(Bf16DotLineStages &s, Bf16DotLineStages::WholeD
     product.reorder(n, m, whole.product_accumulator, whole.product_depth_block, whole.product_group, s.h, s.b)
         .vectorize(n, v.interleaved_columns())
         .unroll(m);
-    // From registers; of the columns of more than one vector LLVM would take an accumulator element by element.
+    // From registers; with several vectors LLVM would extract an accumulator element by element.
     if (v.interleaved_vectors == 1) product.unroll(whole.product_accumulator).unroll(whole.product_depth_block);
     in_register_tile(s, whole.partial, LoopLevel(s.product, whole.product_group), v.interleaved_columns(), parameters);
     whole.partial.bound(u, 0, parameters.accumulators).bound(s.a, 0, whole.depth_blocks);
@@ -138,7 +138,7 @@ void schedule_whole_depth_blocks(Bf16DotLineStages &s, Bf16DotLineStages::WholeD
     sums.reorder(s.a, whole.lines.line).unroll(s.a);
 }
 
-// The columns of interleaved vectors go through the whole depth before the next: half as many lines on their way.
+// The columns of interleaved vectors take the whole depth before the next ones: half as many lines are in flight.
 void schedule_tasks_by_interleaved_columns(Bf16DotLineStages &s, Func out, const PanelParameters &parameters,
                                            const Vectors &v) {
     const int interleaved_columns = v.interleaved_columns();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A block computes a tile of the result. Tiles of x and of the weight are copied to shared memory, the depth outermost, so that
-// a lane reads side by side what it multiplies; its sums stay in registers from the first product to the last.
+// SIMT schedule: a block computes a tile of the result. Tiles of x and of the weight are copied to shared memory, the depth
+// outermost, so that a lane reads neighbouring operands; its sums stay in registers from the first product to the last.
 #include "lowering/require.h"
 #include "schedules/linear/simt_schedules.h"
 
@@ -9,8 +9,8 @@ using namespace Halide;
 
 namespace {
 
-// Columns side by side that a lane reads together, 16 bytes. Its other columns are those of as many lanes further on: so
-// neighbours read without gaps, and meet in no bank.
+// Neighbouring columns that a lane reads together, 16 bytes. Its next columns follow those of all lanes: so neighbouring lanes
+// read without gaps and without bank conflicts.
 constexpr int columns_together = 4;
 
 struct InBlock {
@@ -20,7 +20,7 @@ struct InBlock {
     int row_lanes() const { return parameters.tile_rows / parameters.lane_rows; }
     int column_lanes() const { return parameters.tile_columns / parameters.lane_columns; }
 
-    // Rows and columns of a tile, distributed to lanes; `within` are loops of each lane around them, `around` those around the
+    // Rows and columns of a tile, distributed to lanes; `within` are loops of each lane around them, `around` loops around the
     // lanes.
     void deal(Stage f, const Var &column, const Var &row, const std::vector<VarOrRVar> &within = {},
               const std::vector<VarOrRVar> &around = {}) const {
@@ -35,9 +35,9 @@ struct InBlock {
         f.reorder(order).gpu_threads(lane, row_lane).unroll(near).unroll(far).unroll(own).never_partition_all();
     }
 
-    // A tile of an operand: neighbours read along the depth, as it lies in memory, and write to shared memory transposed.
+    // A tile of an operand: neighbouring lanes read along the depth, as in memory, and write to shared memory transposed.
     void staged(Func f, const Var &across, int extent) const {
-        constexpr int gap = 4;  // words between rows of shared memory, which keep to 16 bytes
+        constexpr int gap = 4;  // words between rows of shared memory, which stay aligned to 16 bytes
         Var all("all"), rest("rest"), lane("lane"), row_lane("row_lane");
         f.compute_at(s.product, s.tile).store_in(MemoryType::GPUShared);
         for (const Var &v : f.args())

@@ -48,7 +48,7 @@ void fuse_tasks(const LinearSums &s, Func out) {
     out.fuse(no, mo, task).fuse(task, s.h, task).fuse(task, s.b, task).parallel(task);
 }
 
-// Constant extents, or stages would get strides known at run time only; lanes are columns.
+// Constant extents: otherwise stages would get strides known at run time only. Lanes are columns.
 static Func lanes_are_columns(const LinearSums &s, Func f, const PanelParameters &parameters, int lanes) {
     return f.bound_extent(s.n, parameters.tile_columns).vectorize(s.n, lanes);
 }
@@ -98,7 +98,7 @@ Func in_register_tile(const LinearSums &s, Func partial, const LoopLevel &at, in
         .bound_extent(s.m, parameters.tile_rows);
 }
 
-// In blocks of so much of k, whose loops are within, inside those over blocks: along k within a tile of columns, so that the
+// Packing in blocks of `depth_of_block` of k, whose `loops` are innermost: along k within a tile of columns, so that the
 // addresses of its rows in memory are found once.
 static void pack_blocks(const LinearSums &s, Func panel, const BlockTranspose &transpose, int depth_of_block,
                         std::vector<VarOrRVar> loops) {
@@ -108,7 +108,7 @@ static void pack_blocks(const LinearSums &s, Func panel, const BlockTranspose &t
     schedule_transpose(transpose, LoopLevel(panel, ko));
 }
 
-// Whole rows as they lie. Not unrolled: only the last vector of a loop has to look where the columns end.
+// Packing of whole rows in place. Not unrolled: only the last vector of a loop tests where the columns end.
 static void pack_rows(const LinearSums &s, Func panel, int lanes) { panel.split(s.n, no, ni, lanes).vectorize(ni); }
 
 void schedule_panel(const LinearSums &s, Func panel, const std::optional<BlockTranspose> &transpose, const LoopLevel &at,

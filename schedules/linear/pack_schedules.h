@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How weights are packed: no equation, no Func of its own.
+// Schedules that pack weights. No equation, no Func of their own.
 #pragma once
 #include "generators/linear/pack_stages.h"
 
 namespace attune {
 
-// Word by word: the oracle of the other. Has no parameters.
+// Word by word: the oracle of the other. No parameters.
 void schedule_root(PackStages &, Halide::Func packed);
 
 struct BlockParameters {

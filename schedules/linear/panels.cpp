@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights in panels: packed for a task, read by register tiles of rows by columns.
+// Weights in panels (Goto and van de Geijn 2008): packed for a task, read by register tiles of rows by columns.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
 
@@ -9,7 +9,7 @@ using namespace linear_loops;
 
 namespace {
 
-// The register tile of a depth block's sums.
+// The micro-kernel of a depth block's sums.
 void schedule_micro_kernel(PanelStages &s, const LoopLevel &at, const PanelParameters &parameters, int lanes) {
     in_register_tile(s, s.partial, at, parameters.tile_columns, parameters).vectorize(s.n, lanes).unroll(s.n).unroll(s.m);
     s.partial.update().reorder(s.n, s.m, s.partial_k).vectorize(s.n, lanes).unroll(s.n).unroll(s.m);
@@ -21,7 +21,7 @@ void schedule_operands(PanelStages &s, const LoopLevel &of_rows, const LoopLevel
     if (s.panel.defined()) schedule_panel(s, s.panel, s.transpose, of_panel, parameters, lanes);
 }
 
-// Each register tile takes the whole depth, and leaves for out before the next one begins.
+// Each register tile takes the whole depth, and is stored to out before the next one begins.
 void schedule_whole_depth(PanelStages &s, Func out, const PanelParameters &parameters, int lanes) {
     schedule_tasks_by_tiles(s, out, parameters, lanes);
     in_register_tile(s, s.product, LoopLevel(out, tile), parameters.tile_columns, parameters)
@@ -53,7 +53,7 @@ void schedule_several_depth_blocks(PanelStages &s, Func out, const PanelParamete
     Stage product = s.product.update();
     split_in_tiles(s, product, parameters);
     RVar group("group"), in_group("in_group");
-    // Not in whole groups and a last one: of a depth of less than one, every block of weights would be cut short.
+    // Never partitioned in whole groups and a last one: for a depth below one group, every block of weights would be cut short.
     product.split(s.product_depth_block, group, in_group, parameters.tile_depth_blocks)
         .reorder(s.n, mi, in_group, mo, group, s.h, s.b)
         .partition(group, Partition::Never);
@@ -63,8 +63,8 @@ void schedule_several_depth_blocks(PanelStages &s, Func out, const PanelParamete
     schedule_operands(s, depth_blocks, depth_blocks, parameters, lanes);
 }
 
-// The register tile of pairs that are added one after the other. One row takes all accumulators at a time, since neighbouring
-// weights belong to different ones.
+// The micro-kernel of pairs that are added one after the other. One row sums all accumulators at a time, because neighbouring
+// weights belong to different accumulators.
 void schedule_micro_kernel(WidenedPanelStages &s, const LoopLevel &at, const PanelParameters &parameters, int lanes) {
     const bool one_row = parameters.tile_rows == 1;
     in_register_tile(s, s.partial, at, parameters.tile_columns, parameters).vectorize(s.n, lanes).unroll(s.n).unroll(s.m);
@@ -101,7 +101,7 @@ void schedule_form(WidenedPanelStages &s, Func out, const PanelParameters &param
     if (s.transpose) require_blocks(parameters, lanes);
     schedule_tasks(s, out, parameters, lanes);
     schedule_sums_of_task(s, out, parameters, lanes);
-    // All accumulators of a tile before the next tile, in a loop: of one expression LLVM would make a sum in another order.
+    // All accumulators of a register tile before the next tile, in a loop: sums in one expression LLVM would reorder.
     Stage product = s.product.update(0);
     split_in_tiles(s, product, parameters);
     vectorize_product(s, product, lanes);

@@ -25,8 +25,8 @@ int lines_of(const ImageParam &input, int depth) { return depth * input.type().b
 
 LoweredLoop task_of(const LinearSums &s, Func out) { return {out, 0, s.n.name()}; }
 
-// Weights that are packed, step by step of the panel's depth. around_sums: the loops of the sums of a depth block, over which
-// runs are spread; register tiles and the loop of a register tile's sums are theirs, too.
+// Weights that are packed, step by step of the panel's depth. Runs are spread over the loops of the sums of a depth block,
+// `spread`, and over register tiles and the loop of a register tile's sums.
 void prefetch_panel(const LinearSums &s, Func panel, Func out, Passes &passes, const PanelParameters &parameters,
                     const WeightPrefetch &p, int step, int sums_of_depth_block, std::vector<PrefetchRuns::Spread> spread) {
     const LoweredLoop loop{panel, 0, s.k.name()};
@@ -45,7 +45,7 @@ LoweredLoop whole_blocks(Func partial, const std::vector<BlockSum> &sums) {
     return {partial, RowStages::whole_blocks + 1, sums[RowStages::whole_blocks].block.name()};
 }
 
-// Blocks of few rows, by the loop that sums whole ones.
+// Blocks of weights for few rows, by the loop that sums whole blocks.
 void prefetch_blocks(Passes &passes, const PanelParameters &parameters, const WeightPrefetch &p, const LoweredLoop &loop,
                      const std::vector<LoweredLoop> &around) {
     const int blocks = p.depth / parameters.block;
@@ -110,7 +110,7 @@ void prefetch_weights(InterleavedRowStages &s, Func out, Passes &passes, const P
                     {columns, depth_blocks, task_of(s, out)});
 }
 
-// The whole depth blocks of each row, or the lines of some rounds later.
+// The whole depth blocks of each row, or the lines of a few rounds later.
 void prefetch_weights(Bf16DotLineStages &s, Func out, Passes &passes, const PanelParameters &parameters,
                       const WeightPrefetch &p) {
     if (p.depth == 0) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Few rows whose sums stay in a first cache: rank-k updates by rows of weights, which are read as they lie.
+// Few rows whose sums stay in L1: rank-k updates by rows of weights, which are read in place.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
 
@@ -14,7 +14,7 @@ void schedule_form(RankKStages &s, Func out, const PanelParameters &parameters, 
     const Var n = s.n, m = s.m, h = s.h, b = s.b;
     Var task("task"), no("no"), ni("ni"), vector("vector"), mo("mo"), mi("mi");
 
-    // Vectors first: a task that has few columns should not go through its others, whose stores would be empty.
+    // Vectors first: a task with few columns should not loop over absent ones, with empty stores.
     out.split(n, vector, ni, lanes, TailStrategy::PredicateStores)
         .vectorize(ni)
         .split(vector, no, vector, parameters.tile_columns / lanes, TailStrategy::GuardWithIf)
@@ -25,7 +25,7 @@ void schedule_form(RankKStages &s, Func out, const PanelParameters &parameters, 
         .fuse(task, b, task)
         .parallel(task);
 
-    // As many columns as there are: the last task may have few.
+    // As many columns as exist: the last task may have few.
     auto lanes_are_columns = [&](Func f, const LoopLevel &at) {
         f.compute_at(at).store_in(MemoryType::Stack).align_bounds(n, lanes).bound_storage(n, parameters.tile_columns);
         f.vectorize(n, lanes, TailStrategy::RoundUp);

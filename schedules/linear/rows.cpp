@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Few rows: whole blocks of weights go through registers alone; one of which the depth block has a part is summed from where it
-// was transposed.
+// Few rows: whole blocks of weights pass through registers alone; a block of which the depth block has a part is summed from
+// the memory that it was transposed to.
 #include "lowering/require.h"
 #include "schedules/linear/linear_tasks.h"
 #include "schedules/transpose.h"
@@ -21,8 +21,8 @@ void require_row_parameters(const PanelParameters &parameters, int lanes) {
     require_one_depth_block(parameters);
 }
 
-// Blocks of neighbouring columns, `columns` of them to a vector, are interleaved: the sums of one wait for each other while the
-// next is transposed. within: the loops that are in a vector besides.
+// Blocks of neighbouring columns, `columns` to a vector, are interleaved: the sums of one block wait for each other while the
+// next is transposed. within: further loops of a vector.
 void schedule_blocks(const RowStages &s, Func partial, const std::vector<BlockSum> &block_sums, const BlockTranspose &transpose,
                      int columns, const std::vector<Var> &within = {}) {
     for (int update = 0; update < int(block_sums.size()); update++) {
@@ -35,15 +35,15 @@ void schedule_blocks(const RowStages &s, Func partial, const std::vector<BlockSu
     schedule_transpose(transpose, LoopLevel(partial, no));
 }
 
-// The sums of depth blocks one after the other, in register tiles of so many columns.
+// The sums of depth blocks one after the other, in register tiles of `columns` columns.
 void schedule_depth_blocks(RowStages &s, int columns, const PanelParameters &parameters, int lanes) {
     in_register_tile(s, s.partial, LoopLevel(s.product, mo), columns, parameters).vectorize(s.n, lanes).unroll(s.n).unroll(s.m);
     schedule_blocks(s, s.partial, s.block_sums, s.transpose, lanes);
     if (s.x_rows.defined()) s.x_rows.compute_at(s.product, s.product_depth_block).vectorize(s.k, lanes, TailStrategy::RoundUp);
 }
 
-// The columns of some vectors of sums take a group of depth blocks before the next ones do: rows of weights that lie apart by
-// no more lines than a first cache has room for.
+// The columns of some vectors of sums take a group of depth blocks before the next columns do: their rows of weights are no
+// more lines apart than L1 has room for.
 void schedule_interleaved_blocks(InterleavedRowStages &s, const PanelParameters &parameters, int lanes) {
     InterleavedRowStages::Group &g = s.group;
     const Var n = s.n, m = s.m, u = s.u, group_mo("group_mo"), column_group("column_group");
@@ -89,7 +89,7 @@ void schedule_form(InterleavedRowStages &s, Func out, const PanelParameters &par
     schedule_tasks(s, out, parameters, lanes);
     schedule_sums_of_task(s, out, parameters, lanes);
     schedule_interleaved_blocks(s, parameters, lanes);
-    // Vector by vector: the columns of one take the depth blocks behind the last group before the next.
+    // Vector by vector: the columns of a vector take the depth blocks behind the last group before the next vector.
     Stage product = s.product.update(1);
     split_in_tiles(s, product, parameters);
     product.unroll(mi);

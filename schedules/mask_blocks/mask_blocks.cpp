@@ -7,7 +7,7 @@ using namespace Halide;
 void schedule_mask_blocks(MaskBlocksStages &s, Func out, int group, const Target &target) {
     // A mask compares positions: lanes of its widest type.
     const int lanes = target.natural_vector_size(Int(32));
-    // Not fused with heads and entries: then Halide would not see that a task has one of each.
+    // Not fused with heads and entries: Halide would not see that a task has one of each.
     out.parallel(s.t);
     s.span.compute_at(out, s.c);
     s.span.update().reorder(s.key, s.key_group);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Schedule of the blocks of a mask.
+// Schedule of a block mask.
 #pragma once
 #include "generators/mask_blocks/mask_blocks_stages.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lanes of a row read it side by side: the first time from memory, then from the cache. What they have of it meets in exchanges
-// of a warp and, where several warps share a row, in shared memory.
+// SIMT schedule of masked softmax. The lanes of a row read it side by side: the first time from memory, then from the cache.
+// Their partial results are combined by exchanges in a warp and, where several warps share a row, in shared memory.
 #include "lowering/require.h"
 #include "schedules/masked_softmax/simt_schedules.h"
 
@@ -9,7 +9,7 @@ using namespace Halide;
 
 namespace {
 
-// Of the lane alone, in registers.
+// A lane's own values, in registers.
 void in_lane(const SoftmaxSimtStages &s, Func f, const LoopLevel &at) {
     f.compute_at(at).store_in(MemoryType::Register);
     for (const Var &v : f.args())
@@ -23,7 +23,7 @@ void schedule_softmax_simt(SoftmaxSimtStages &s, Func out, const SoftmaxLanes &l
     require(!meet || block_rows == 1, "lanes that meet in shared memory take block_rows=1");
     require_multiple("lanes", lanes.lanes, "the lanes that reach each other", lanes.reach);
 
-    // The pure stage defines nothing, but if it is not the device's the host is taken to write it.
+    // The pure stage computes nothing, but without a GPU loop Halide assumes that the host writes the result.
     Var block("block"), row("row");
     out.gpu_blocks(s.b).gpu_threads(s.j);
     out.update()
@@ -44,14 +44,14 @@ void schedule_softmax_simt(SoftmaxSimtStages &s, Func out, const SoftmaxLanes &l
             f.compute_at(out, block).store_in(MemoryType::GPUShared).bound_extent(s.e, lanes.lanes).gpu_threads(s.e);
         in_lane(s, s.lane_max, {s.group_max, s.e});
         in_lane(s, s.lane_sum, {s.group_sum, s.e});
-        // Each lane reads what the groups left, for its sum and for its results.
+        // Each lane reads the results of the groups, for its sum and for its output.
         in_lane(s, s.row_max.clone_in(s.lane_sum), {s.group_sum, s.e});
     } else {
         for (Func f : {s.lane_max, s.lane_sum, s.group_max, s.group_sum}) in_lane(s, f, lane);
     }
     s.lane_max.update().reorder(s.max_key, s.max_turn).unroll(s.max_key).never_partition_all();
     s.lane_sum.update().reorder(s.sum_key, s.sum_turn).unroll(s.sum_key).never_partition_all();
-    // All loads of a turn are under way before its first result is stored.
+    // All loads of a turn are issued before its first result is stored.
     in_lane(s, s.weight, {out, s.turn});
     s.weight.bound_extent(s.n, lanes.keys).unroll(s.n);
 }

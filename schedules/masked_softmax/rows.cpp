@@ -31,8 +31,8 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, Passes &passes, const Image
     for (Func f : {s.place_max, s.place_sum}) in_lanes(f.compute_at(out, row)).store_in(MemoryType::Stack);
     for (Func f : {s.place_max, s.weight}) block_of_lanes(f.update(0), s.whole);
     block_of_lanes(s.weight.update(1), s.last);
-    // A row below comes while this one's exponentials are computed, where a processor does not prefetch across pages by
-    // itself. Counted in vectors of a block, since what is prefetched in later blocks would be held to the condition on blocks.
+    // A later row is prefetched while the exponentials of a row are computed, for processors that do not prefetch across pages.
+    // The distance is in vectors of a block, because a prefetch of later blocks would be subject to the condition on blocks.
     if (parameters.prefetch_rows > 0) {
         const Expr ahead = parameters.prefetch_rows * scores.dim(1).stride() / lanes;
         passes.prefetches.push_back({scores, PrefetchRegion{s.weight.update(0), e, ahead, true}});

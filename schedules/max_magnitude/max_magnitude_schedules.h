@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How the largest magnitude is found: one free function per schedule. No equation, no Func of its own but wrappers.
+// Schedules of the largest magnitude, one free function each. No equation, no Func of their own except wrappers.
 #pragma once
 #include "generators/max_magnitude/max_magnitude_stages.h"
 
 namespace attune {
 
-// Every stage in full, one after the other: the oracle and the baseline of the others. Has no parameters.
+// Every stage in full, one after the other: the oracle and the baseline of the others. No parameters.
 void schedule_root(MaxMagnitudeStages &, Halide::Func out);
 
 struct MaxMagnitudeParameters {

@@ -18,7 +18,7 @@ void schedule_rows(MergeStages &s, Func out, Func lse, const MergeParameters &pa
     for (Func f : {s.empty_a, s.empty_b, s.share_a, s.share_b})
         f.compute_at(out, task).bound_extent(i, parameters.task_rows).bound_extent(h, 1).bound_extent(b, 1).vectorize(i, lanes);
 
-    // A row of it costs little, so its tasks are longer.
+    // A row of lse costs little, so its tasks are longer.
     lse.split(i, task, row, 16 * parameters.task_rows, TailStrategy::GuardWithIf)
         .fuse(task, h, task)
         .fuse(task, b, task)

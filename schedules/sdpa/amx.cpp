@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// As prefill, with products of AMX tiles. Scores of a KV block leave the tile registers once, and are scaled as they are
-// read. Keys, and values transposed, are laid in rows once for all queries.
+// Prefill with products by AMX tiles. The scores of a KV block leave the tile registers once, and are scaled as they are read.
+// Keys, and transposed values, are laid in rows once for all queries.
 #include "lowering/require.h"
 #include "schedules/amx_tiles.h"
 #include "schedules/sdpa/sdpa_schedules.h"
@@ -15,9 +15,9 @@ ScheduleHints hints_for_amx(const PrefillParameters &parameters, const SdpaKerne
     return hints;
 }
 
-// One loop over pairs of keys makes all parts of the weights, and their sum. Of pairs in one part, whose rounding takes both
-// elements of a vector of rows at once, the element is a lane; those of several parts are put together from what is left of
-// each.
+// The loop over pairs of keys that makes all parts of the weights, and their sum. With one part, whose rounding takes both
+// elements of a vector of rows at once, the element of a pair is a lane; several parts are assembled from the remainders of
+// both elements.
 static void schedule_weights(const SdpaStages &s, const KvBlockStages &partials, const SdpaAmxStages::Factors &factors,
                              const Var &e, const LoopLevel &kv_block, int lanes, int pair_width, const OneTask &one_kv_block) {
     const Var r = s.r, k = s.k;
@@ -46,8 +46,8 @@ static void schedule_weights(const SdpaStages &s, const KvBlockStages &partials,
     one_kv_block(p.weight.compute_at(first, keys.key)).bound_extent(k, 2).vectorize(r, lanes).unroll(r).unroll(k);
 }
 
-// Queries in pairs of channels, by each task. A cache line more for each pair of several parts: rows that lie a power of two
-// apart would share few sets of L1.
+// Width of the queries' pairs of channels, which each task lays. Several parts take a cache line more for each pair: rows a
+// power of two apart would share few sets of L1.
 static int pair_width_of(const SdpaAmxStages &stages, const PrefillParameters &parameters) {
     return parameters.tile_q + (stages.query_pairs.size() > 1 ? amx_tile_side : 0);
 }
@@ -63,7 +63,7 @@ static void schedule_query_pairs(SdpaAmxStages &stages, const LoopLevel &task, c
     }
 }
 
-// Keys, and values transposed in blocks, once for all queries.
+// Rows of keys, and of values transposed in blocks, once for all queries.
 static void schedule_key_and_value_rows(SdpaAmxStages &stages, const PrefillParameters &parameters, int head_dim) {
     const Var u = stages.u, k = stages.s.k, d = stages.s.d, h = stages.s.h, b = stages.s.b;
     Var panel("panel"), block("block"), channel("channel");
@@ -85,7 +85,7 @@ static void schedule_key_and_value_rows(SdpaAmxStages &stages, const PrefillPara
     schedule_blocks(value_rows, stages.value_rows, k, channel, block, {stages.value_blocks});
 }
 
-// The KV blocks that update `stage` of block_pv takes.
+// The KV blocks of update `stage` of block_pv.
 static void schedule_kv_blocks(SdpaAmxStages &stages, int stage, KvBlockStages p, const SdpaAmxStages::Factors &factors,
                                const RVar &block_loop, const PrefillParameters &parameters, int head_dim, int lanes) {
     SdpaStages &s = stages.s;
@@ -95,7 +95,7 @@ static void schedule_kv_blocks(SdpaAmxStages &stages, int stage, KvBlockStages p
     const LoopLevel kv_block(s.block_pv, block_loop);
     Stage pv = s.block_pv.update(stage);
     pv.reorder(r, d, block_loop, s.t, s.h, s.b).vectorize(r, lanes).unroll(r);
-    // Not stored where KV blocks are kept: that is conditional, and a tile would be spilled until the condition is known.
+    // Not stored where KV blocks are kept: that store is conditional, and a tile would be spilled until the condition is known.
     Func copied = p.pv.in(s.block_pv);
     one_kv_block(copied.compute_at(kv_block));
     schedule_amx_tiles(copied, p.pv, queries, {d, head_dim}, p.pv_keys[0].key);
@@ -103,7 +103,7 @@ static void schedule_kv_blocks(SdpaAmxStages &stages, int stage, KvBlockStages p
 
     schedule_weights(s, p, factors, stages.e, kv_block, lanes, pair_width_of(stages, parameters), one_kv_block);
     Func scores = p.qk.in(p.score);
-    // Where steps change scores, they are stored once more: some keys at a time then, which stay in the first cache.
+    // Where steps change scores, these are stored once more: then some keys at a time, whose scores stay in L1.
     const int keys_of_scores = p.steps.empty() ? parameters.kv_block : parameters.key_tile;
     one_kv_block(p.steps.empty() ? scores.compute_at(kv_block).bound(k, 0, parameters.kv_block)
                                  : scores.compute_at(p.score, p.score_keys.subblock).bound_extent(k, keys_of_scores));
@@ -111,7 +111,7 @@ static void schedule_kv_blocks(SdpaAmxStages &stages, int stage, KvBlockStages p
     if (!p.steps.empty()) schedule_scores(s, p, kv_block, lanes, one_kv_block);
 }
 
-// What a KV block needs of values that are not finite.
+// Stages of a KV block whose values are non-finite.
 static void schedule_not_finite(SdpaAmxStages &stages, const PrefillParameters &parameters, int lanes) {
     const Var r = stages.s.r;
     const OneTask one_kv_block = one_kv_block_of(stages.s, parameters.tile_q);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What Halide's autoschedulers found, kept as they wrote it but for the stages, which are addressed by name: a schedule holds
-// for every algorithm whose stages have these names and as many updates (scripts/autoschedule finds them again for others).
+// Schedules that Halide's autoschedulers found, unchanged except that stages are looked up by name: a schedule holds for every
+// algorithm whose stages have these names and as many updates (scripts/autoschedule finds new ones for others).
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <map>
 
 namespace attune {
 
-// The stage of that name. Halide makes names unique in a process: "weight$2" is a weight, too.
+// The stage with this name. Halide makes names unique in a process: "weight$2" is a weight, too.
 static Halide::Func stage_of(const Halide::Pipeline &pipeline, const std::string &name) {
     std::vector<Halide::Internal::Function> outputs;
     for (const Halide::Func &out : pipeline.outputs()) outputs.push_back(out.function());

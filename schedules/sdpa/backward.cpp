@@ -37,13 +37,13 @@ Func in_one_tile(const BackwardStages &s, Func f, const BackwardParameters &para
 
 Stage by_blocks(Func f, int update, const TileBlocks &loops, int lanes) {
     Stage stage = f.update(update);
-    // Two pairs of a block are never one: it is not seen that key and key block make different keys.
+    // Pairs of a block are distinct; Halide does not see that key and key block together give distinct keys.
     stage.allow_race_conditions();
     stage.reorder(loops.key, loops.query, loops.key_block, loops.query_block).vectorize(loops.key, lanes);
     return stage;
 }
 
-// What is computed of each pair, in register tiles or in blocks.
+// Stages of each pair, in register tiles or in blocks.
 void schedule_pairs_of_tile(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile,
                             const BackwardParameters &parameters, int lanes) {
     const int keys = parameters.key_vectors * lanes;
@@ -64,7 +64,7 @@ void schedule_pairs_of_tile(const BackwardStages &s, const BackwardTile &p, cons
     }
 }
 
-// The products over channels, scores and gradients of weights, where the register tiles of what reads them are.
+// Products over channels, for scores and gradients of weights, placed at the register tiles of their consumers.
 void schedule_products(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile,
                        const BackwardParameters &parameters, int lanes) {
     const Var r = s.r, q = s.q, ko("ko");
@@ -107,7 +107,7 @@ void schedule_random(const BackwardStages &s, Func random, const LoopLevel &tile
 
 }  // namespace
 
-// Steps are passes over the scores of a tile in L1, skipped as a whole where their option is not given.
+// Steps are passes over the scores of a tile in L1, and skipped as a whole where their option is not given.
 void schedule_backward_scores(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile,
                               const BackwardParameters &parameters, int lanes) {
     Func score = p.score;
@@ -147,7 +147,7 @@ void schedule_tile_sum(const BackwardStages &s, const TileSum &sum, const LoopLe
     }
 }
 
-// Of each query and key alone: small, and in full before or after all else.
+// Stages of each query and key alone: small, and computed in full before or after all others.
 void schedule_unit_rows(BackwardStages &s) {
     for (Func *f : {&s.query_norm, &s.query_dot, &s.query_size, &s.key_norm, &s.key_dot, &s.key_size})
         if (f->defined()) f->compute_root();
@@ -167,7 +167,7 @@ void schedule_key_columns(BackwardStages &s, const BackwardParameters &parameter
     }
 }
 
-// Read once, channels as lanes.
+// Read once, with channels as lanes.
 void schedule_magnitudes(BackwardStages &s, int lanes) {
     for (Func f : s.channel_bits) {
         f.compute_root().vectorize(s.d, lanes, TailStrategy::RoundUp);
@@ -179,7 +179,7 @@ void schedule_magnitudes(BackwardStages &s, int lanes) {
 void schedule_rounding(const BackwardStages &s, const BackwardTile &p, const LoopLevel &tile,
                        const BackwardParameters &parameters, int lanes) {
     const Var r = s.r, q = s.q, e = s.e;
-    // Rounded by vectors of two.
+    // Rounded two vectors at a time.
     auto one_tile = [&](Func f) -> Func {
         f.compute_at(tile).bound(r, 0, parameters.kv_block);
         for (const Var &v : {s.u, s.h, s.t}) f.bound_extent(v, 1);
@@ -199,7 +199,7 @@ void schedule_grad_bias(BackwardStages &s, int lanes) {
         const BackwardStages::PairLoops &loops = s.bias_loops[stage];
         Stage update = s.bias_out.update(int(stage));
         update.reorder(loops.key, loops.query, loops.query_tile, loops.head, loops.key_tile);
-        // Each pair has an element of its own, though loops are reductions to Halide.
+        // Each pair has its own element, though loops are reductions to Halide.
         update.allow_race_conditions().vectorize(loops.key, lanes).never_partition_all();
         if (stage < 2) update.compute_with(s.query_total.update(int(stage)), loops.query_tile);
     }
@@ -231,7 +231,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
         f.compute_root();
         if (f.name() != s.bias_out.name()) f.vectorize(d, lanes, TailStrategy::GuardWithIf);
     }
-    // Rows as the sums read them, where they are not read as they lie.
+    // Rows as the sums read them, where they are not read in place.
     for (Func f : {s.query_rows, s.grad_rows, s.key_rows})
         if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
     schedule_key_columns(s, parameters, lanes);
@@ -242,7 +242,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
 
     schedule_unit_rows(s);
 
-    // All totals in one loop over tiles, so that what a tile gives them is computed once.
+    // All totals in one loop over tiles, so that the results of a tile that they share are computed once.
     struct Total {
         Func total;
         Var row;
@@ -295,7 +295,7 @@ void schedule_captures(BackwardStages &s, Func out, const BackwardParameters &pa
 }
 
 void schedule_captured(BackwardStages &s, Func out, const BackwardParameters &parameters, const Target &target) {
-    // No buffer is read that has a gradient: the kernel does nothing.
+    // The score reads no buffer with a gradient: the kernel does nothing.
     if (!s.captured.has_update_definition()) return;
     const int lanes = target.natural_vector_size(s.full.qk.type());
     require_parameters(parameters, lanes);

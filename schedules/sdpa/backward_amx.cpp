@@ -7,7 +7,7 @@
 namespace attune {
 using namespace Halide;
 
-// What leaves the tile registers is `rows_together` rows of a total's sum at a time.
+// `rows_together` rows of a tile's sum, which leave the tile registers at a time.
 static void schedule_amx_sum(const BackwardStages &s, const TileSum &sum, const TiledSide &lane, const Var &row,
                              const LoopLevel &rows, int rows_together, int lanes) {
     Func part = sum.part;
@@ -17,7 +17,7 @@ static void schedule_amx_sum(const BackwardStages &s, const TileSum &sum, const 
     if (sum.along.size() > 1) part.update().reorder(lane.var, row, sum.along[1]).vectorize(lane.var, lanes);
 }
 
-// The factors, once for all tiles: rows are channels, or queries; pairs are of channels, or of keys.
+// The factors, once for all tiles: rows of channels or of queries; pairs of channels or of keys.
 static void schedule_factors(BackwardStages &s, const BackwardParameters &parameters, int lanes, int head_dim) {
     const Var r = s.r, q = s.q, d = s.d, e = s.e;
     const BackwardStages::AmxFactors &factors = s.factors;
@@ -47,7 +47,7 @@ static void schedule_factors(BackwardStages &s, const BackwardParameters &parame
         for (Func f : all) f.compute_root().bound(e, 0, 2).bound(d, 0, head_dim).reorder(e, d).vectorize(d, lanes).unroll(e);
 }
 
-// A total, the side of it that lanes are, and what a full tile and one that a mask touches add to it.
+// A total, its side along lanes, and the sums that full and partial tiles add to it.
 struct AmxTotal {
     Func total;
     TiledSide lane;
@@ -72,7 +72,7 @@ static std::vector<AmxTotal> amx_totals(const BackwardStages &s, const BackwardP
     return totals;
 }
 
-// All totals in one loop over the tiles that update `stage` takes, so that what a tile gives them is computed once. Returns it.
+// All totals in one loop over the tiles of update `stage`, so that a tile's shared results are computed once. Returns the loop.
 static LoopLevel schedule_totals(const BackwardStages &s, const std::vector<AmxTotal> &totals, int stage, int lanes) {
     const BackwardStages::Loops &loops = stage == 0 ? s.full_tiles : s.partial_tiles;
     const int rows_together = s.factors.key_t.size() > 1 ? 2 * amx_tile_side : amx_tile_side;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// As prefill, with products of pairs of bf16. The values of a KV block are packed in pairs of keys by each task that reads
-// them: beside the products of a tile that is little, and what is held follows the KV block and not the keys. A key's pairs of
-// channels lie in memory as they are.
+// Prefill with bf16 dot products. Each task packs the values of a KV block in pairs of keys: little work beside the products of
+// a tile, and the memory is proportional to the KV block and not to the keys. A key's pairs of channels are read in place.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A lane holds rows of queries or keys and what is summed for them, and takes the streamed rows one after the other:
-// what it loads of one is used for all of its rows, for both products and for the sum. As in cuda_simt.cpp nothing needs shared
-// memory or a barrier.
+// SIMT schedule of the gradients. A lane holds rows of queries or keys and their sums, and loops over the streamed rows: it
+// uses the loads of a streamed row for all of its rows, for both products and for the sum. As in cuda_simt.cpp there is no
+// shared memory and no barrier.
 #include "schedules/sdpa/simt_schedules.h"
 
 namespace attune {

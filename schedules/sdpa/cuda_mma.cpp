@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The warps of a block go over the keys together: one KV block after the other, keys and values are copied to shared memory,
-// where every warp reads them for its own rows. Scores, weights and weighted values are fragments in registers, and no lane
-// waits for another but where a KV block is staged.
+// MMA schedule of the forward. The warps of a block loop over the keys together: one KV block after the other, keys and values
+// are copied to shared memory, where every warp reads them for its own rows. Scores, weights and weighted values are fragments
+// in registers, and a lane waits for others only where a KV block is staged.
 #include "lowering/require.h"
 #include "schedules/sdpa/mma_schedules.h"
 #include "schedules/sdpa/simt_schedules.h"
@@ -28,7 +28,7 @@ void schedule_block_stages(MmaStages &stages, MmaBlockStages &f, const MmaBlock 
                   {.groups = shape.channels / 16, .terms = shape.together()});
 }
 
-// `result` is an update over what lanes hold in the end.
+// `result` is an update over the final state of the lanes.
 void schedule_online_softmax(MmaStages &stages, Func result, const MmaShape &shape) {
     SdpaStages &s = stages.s;
     const MmaBlock in_block{stages.v, shape};

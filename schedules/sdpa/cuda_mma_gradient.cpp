@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The warps of a block go over the streamed rows together, as those of cuda_mma.cpp over keys. Of a streamed block in shared
-// memory they take 16 rows at a time, for which a lane has scores, gradients of the weights and what the rows count in
-// registers.
+// MMA schedule of the gradients. The warps of a block loop over the streamed rows together, as in cuda_mma.cpp over keys. They
+// take a streamed block in shared memory 16 rows at a time, for which a lane has scores, gradients of the weights and the rows'
+// factors in registers.
 #include "schedules/sdpa/mma_schedules.h"
 
 namespace attune {
@@ -9,10 +9,10 @@ using namespace Halide;
 
 namespace {
 
-constexpr int lane_rows_of_product = 4;  // of 16 rows of a streamed block, that a lane has
+constexpr int lane_rows_of_product = 4;  // a lane's rows of 16 rows of a streamed block
 
 void schedule_pairs(MmaGradient &g, MmaPairs &p, const MmaBlock &block) {
-    constexpr int groups = 2;  // of 16 rows: of 8 columns
+    constexpr int groups = 2;  // groups of 8 columns in 16 rows
     const LoopLevel rows(g.accumulator, p.sum_rows);
     for (auto [words, product] : {std::pair(p.streamed_words, p.product), {p.streamed_other_words, p.weight_gradient}}) {
         if (!words.defined()) continue;

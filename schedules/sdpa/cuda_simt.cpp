@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Lanes of a warp hold the rows of a tile of queries and share the channels of a row, so a score costs a few shuffles, and
-// nothing needs shared memory or a barrier: K and V come through L1, where the lanes of a row read 16 bytes each, side by side.
-// Each lane uses what it loads for all of its rows; that number of rows decides whether loads or products are the limit.
+// SIMT schedule. Lanes of a warp hold the rows of a tile of queries and share the channels of a row, so a score costs a few
+// shuffles, without shared memory or barriers: K and V come through L1, where the lanes of a row read 16 bytes each, side by
+// side. A lane uses its loads for all of its rows, whose number decides whether loads or products are the limit.
 #include "lowering/require.h"
 #include "schedules/sdpa/simt_schedules.h"
 
@@ -36,7 +36,7 @@ void schedule_keys(SimtStages &stages, SimtBlockStages &l, const SimtParameters 
     load_in_lane(keep_in_lane(l.value, {stages.online_softmax, l.online_key}, parameters), parameters);
 }
 
-// Returns the loop over blocks of rows, outermost of those that the result's update has but for the others of its arguments.
+// Returns the loop over blocks of rows, the outermost loop of the result's update besides those over its other arguments.
 RVar schedule_online_softmax(SimtStages &stages, Func result, const SimtParameters &parameters) {
     SdpaStages &s = stages.s;
     RVar block("block");
@@ -68,8 +68,8 @@ RVar distribute_to_lanes(Func result, const LaneLoops &loops, const SimtParamete
                      lanes.channel_lanes * parameters.loaded);
     require_multiple("tile_q", parameters.tile_q, "the rows of a warp", warp_rows);
     RVar warp("warp"), row_lane("row_lane"), lane("lane");
-    // The pure stage defines nothing, but if it is not the device's the host is taken to write it. Not partitioned, or the
-    // whole body would be there twice.
+    // The pure stage computes nothing, but without a GPU loop Halide assumes that the host writes the result. Not partitioned:
+    // the whole body would be there twice.
     result.gpu_blocks(result.args().back()).gpu_threads(result.args().front());
     result.update()
         .allow_race_conditions()
@@ -124,8 +124,8 @@ void schedule_split_simt(SimtStages &stages, Func out, Func state, const SimtPar
     schedule_merge_of_splits(s, stages.merged, out);
 }
 
-// A lane takes the splits of one channel one after the other, and asks for what it reads of some of them together. What is read
-// of a split without channels the lanes of a warp read together.
+// A lane loops over the splits for one channel, and issues the loads of several splits together. The values of a split that
+// have no channels are read by the lanes of a warp together.
 void schedule_merge_of_splits(const SdpaStages &s, const SdpaStages &merged, Func out) {
     Var some_channels("some_channels"), lane("lane"), row("row");
     constexpr int lanes = 32;

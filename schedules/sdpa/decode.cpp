@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Split-KV: one task is one KV block of one key head, so that a single long sequence uses every core. The rows are the
-// queries of all heads that share the key head: K and V are read once for the group, in memory order. Lanes are channels.
+// Split-KV (Flash-Decoding): one task is one KV block of one key head, so that a single long sequence uses every core. Rows are
+// the queries of all heads that share the key head: K and V are read once, in memory order. Lanes are channels.
 #include "lowering/instructions/bf16.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/decode_parts.h"
@@ -11,7 +11,7 @@ using namespace decode_loops;
 
 void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
     const Var r = s.r, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
-    constexpr int rows_of_merge = 64;  // fewer are not worth waking other threads
+    constexpr int rows_of_merge = 64;  // fewer rows are not worth waking other threads
     Var task("task"), merge("merge"), row("row");
     schedule_prepared(s.prepared, lanes);
     out.split(i, t, row, 1)
@@ -39,7 +39,7 @@ ScheduleHints hints_for_decode(const DecodeParameters &parameters, const SdpaKer
             .ragged_dims = kernel.head_dim == 0,
             .pair_block = 1,
             .whole_blocks = true,
-            // Blocks of the keys of few queries are whole for the most part.
+            // For few queries most subblocks are seen whole.
             .asks_finite_values = decode_takes_pairs(kernel, target)};
 }
 
@@ -69,7 +69,7 @@ void schedule_packed(SdpaStages &s, Func out, const DecodeParameters &parameters
     s.query_t.vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 
-// The tasks of KV blocks that update `stage` takes: full ones, then those that a mask touches.
+// The tasks of update `stage`: full KV blocks, or partial ones.
 Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const RVar &kv_block, int lanes) {
     const RVar block_task("block_task");
     Func packed = s.block_packed;
@@ -82,7 +82,7 @@ Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const RVar &kv_blo
     return tasks;
 }
 
-// Scores, tile of keys by tile of keys, and the steps that follow.
+// Scores, tile of keys by tile of keys, and the steps after them.
 void schedule_decode_scores(const DecodeBlock &c, const ImageParam &key) {
     const SdpaStages &s = c.s;
     const KeyLoop &keys = c.p.score_keys;
@@ -99,7 +99,7 @@ void schedule_decode_scores(const DecodeBlock &c, const ImageParam &key) {
     for (const ScoreUpdate &step : c.p.steps) c.along_keys(score.update(step.update), step.keys);
 }
 
-// Four keys share the words of one random number.
+// Random words, one call for four keys.
 void schedule_decode_dropout(const DecodeBlock &c) {
     const SdpaStages &s = c.s;
     const Var r = s.r, k = s.k, four("four_of_keys"), in_four("in_four");
@@ -119,8 +119,8 @@ void schedule_decode_dropout(const DecodeBlock &c) {
         .bound(r, 0, c.parameters.row_tile);
 }
 
-// Scores are lanes of partial sums over the channels, `lane_qk`, added up across lanes at the end by the loop `across` of
-// the score: two vectors give one of sums of neighbours, until each sum is one lane. Returns the sums of a tile of keys.
+// Products as lanes of partial sums over the channels, `lane_qk`, added up across lanes at the end by the loop `across` of the
+// score: two vectors give one of sums of neighbours, until each sum is one lane. Returns the sums of a tile of keys.
 Func schedule_lane_qk(const DecodeBlock &c, Func lane_qk, const RVar &of_lane, const RVar &across) {
     const SdpaStages &s = c.s;
     const Var r = s.r, k = s.k;
@@ -140,8 +140,7 @@ Func schedule_lane_qk(const DecodeBlock &c, Func lane_qk, const RVar &of_lane, c
     return sums;
 }
 
-// Keys one after another, so that K is read in the order of memory; the sums of one are in registers. Returns the lanes of
-// sums.
+// Keys one after another, so that K is read in memory order; the sums of a key are in registers. Returns the lanes of sums.
 Func schedule_qk_of_one_size(const DecodeBlock &c) {
     Func qk = c.p.qk, lane_qk = qk.update().split(c.p.channel, co, ci, c.lanes).rfactor(ci, lane);
     Func sums = schedule_lane_qk(c, lane_qk, co, ci);
@@ -149,7 +148,7 @@ Func schedule_qk_of_one_size(const DecodeBlock &c) {
     return lane_qk;
 }
 
-// Keys take turns: a channel's sums of one key wait for each other.
+// Keys interleaved: a channel's sums of one key wait for each other.
 void schedule_qk_of_any_size(const DecodeBlock &c) {
     const Var k = c.s.k;
     Func qk = c.p.qk, lane_qk = qk.update().rfactor(c.p.channel, lane);
@@ -158,7 +157,7 @@ void schedule_qk_of_any_size(const DecodeBlock &c) {
     sums.unroll(k);
 }
 
-// A reduction over the keys of a row, in vectors of so many lanes, which are returned.
+// A reduction over the keys of a row, in vectors of `width` lanes, which are returned.
 Func reduced_in_lanes(const DecodeBlock &c, Func f, const KeyLoop &keys, int width) {
     Func lane_reduced = f.update().split(keys.key, mo, mi, width).rfactor(mi, lane);
     f.compute_at(c.level());
@@ -196,22 +195,22 @@ void schedule_decode_softmax(const DecodeBlock &c, const SdpaBf16DotStages &pair
     weight.update(0).reorder(of_kv_block.weight, c.p.weight_keys.key).vectorize(of_kv_block.weight);
 }
 
-// Of constant size: no allocation in a task that may be short. `elements` of a weight.
+// Constant sizes: no allocation in a task that may be short. `elements`: of a weight.
 void bound_decode_block(const DecodeBlock &c, int elements = 1) {
     for (Func f : {c.p.score, c.p.row_max, c.p.row_sum, c.p.weight, c.p.pv}) f.bound(c.s.r, 0, c.parameters.row_tile);
     Func score = c.p.score, weight = c.p.weight;
     score.bound(c.s.k, 0, c.parameters.kv_block), weight.bound(c.s.k, 0, c.parameters.kv_block / elements);
 }
 
-// What is small and of constant size, which of any head size it is not: Halide does not see that KV blocks are one. The stack
-// of others is freed as if it were heap where a later request for memory fails (Halide 21).
+// Small stages of constant size on the stack. For any head size Halide does not see that KV blocks have one size; and it frees
+// other stages on the stack as if they were on the heap where a later allocation fails (Halide 21).
 void keep_small_on_stack(const DecodeBlock &c) {
     constexpr int small = 16 * 1024;
     if (c.parameters.kv_block * c.parameters.row_tile * c.p.score.type().bytes() > small) return;
     for (Func f : {c.p.score, c.p.weight}) f.store_in(MemoryType::Stack);
 }
 
-// What stages of full and of masked KV blocks have in common: their tasks, scores without the products, and dropout.
+// Stages that full and partial KV blocks have in common: tasks, scores without the products, and dropout.
 DecodeBlock begin_kv_block(SdpaStages &s, int stage, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
                            int lanes) {
     const DecodeBlock c{s, stage == 0 ? s.full : s.partial, parameters, passes, lanes};
@@ -220,13 +219,13 @@ DecodeBlock begin_kv_block(SdpaStages &s, int stage, const DecodeParameters &par
     return c;
 }
 
-// One head size, whose sums are in registers.
+// One head size: the sums are in registers.
 void schedule_decode_of_one_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
                                  const ImageParam &value, int lanes) {
     const Var r = s.r, d = s.d;
     s.query_t.reorder_storage(d, r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
-        // Unrolled, the selects between the three fold away.
+        // Unrolled, so that the selects between the three fold away.
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, key, lanes);
         schedule_qk_of_one_size(c);
@@ -252,7 +251,7 @@ void schedule_decode_of_any_size(SdpaStages &s, const DecodeParameters &paramete
     }
 }
 
-// Products are bf16 dot products, of one head size.
+// bf16 dot products, for one head size.
 void schedule_decode_bf16_dot(SdpaBf16DotStages &pairs, const DecodeParameters &parameters, Passes &passes,
                               const ImageParam &key, const ImageParam &value, int lanes) {
     SdpaStages &s = pairs.s;

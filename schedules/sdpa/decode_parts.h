@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parts of the split-KV schedules of few rows: what they share, and what differs by head size and by the type of the products.
+// Parts of the split-KV schedules of few rows, shared or by head size and by the type of the products.
 #pragma once
 #include "schedules/sdpa/sdpa_schedules.h"
 
@@ -14,7 +14,7 @@ inline const Halide::Var lane("lane"), dO("do"), di("di"),
     vectors("vectors");  // channels in register tiles, and of these in vectors
 }  // namespace decode_loops
 
-// The partials of one KV block, in the loop over tiles of rows of the Func that gives all of them.
+// The partials of one KV block, in the loop over tiles of rows of the Func that holds all partials.
 struct DecodeBlock {
     const SdpaStages &s;
     KvBlockStages p;
@@ -24,14 +24,14 @@ struct DecodeBlock {
 
     Halide::LoopLevel level() const { return {s.block_packed, s.t}; }
     int tile_channels() const { return lanes * parameters.channel_tile; }
-    // No two keys of a block are one; Halide does not see it through the block.
+    // The keys of a block are distinct, which Halide does not see through the block.
     void along_keys(Halide::Stage f, const KeyLoop &keys) const {
         f.reorder(keys.key, s.r, keys.subblock).allow_race_conditions().vectorize(keys.key, lanes);
     }
 };
 
-// Weighted values of a KV block: the first of some channels streams a block of V in, the others find it in L1. Of one head
-// size, of any, and as bf16 dot products.
+// Weighted values of a KV block: the first register tile of channels streams a block of V in, the others find it in L1. For one
+// head size, for any, and as bf16 dot products.
 void schedule_decode_values(const DecodeBlock &, const Halide::ImageParam &value);
 void schedule_decode_values_of_any_size(const DecodeBlock &, const Halide::Expr &value_dim);
 void schedule_decode_values(const DecodeBlock &, const Halide::ImageParam &value, const SdpaBf16DotStages &,

@@ -14,9 +14,9 @@ void schedule_kv_block_values(const DecodeBlock &c) {
     pv.compute_at(c.level()).reorder_storage(s.d, s.r, s.c, s.t, s.h, s.b).vectorize(s.d, c.lanes);
 }
 
-// Sums of blocks of keys, each of them added to the weighted values of the KV block at its end: one key after another they
-// would round off as often as a KV block has keys. `pv` has the loop blocks over these; the loops in them are left to the sums,
-// which are returned.
+// Sums of blocks of keys, each added to the weighted values of the KV block at its end: one key after another they would be
+// rounded as often as a KV block has keys. `pv` has the loop `blocks`; the loops within a block belong to the sums, which are
+// returned.
 Func sum_in_blocks(const DecodeBlock &c, Func pv_func, Stage pv, const RVar &blocks) {
     const SdpaStages &s = c.s;
     const Var r = s.r, d = s.d, of_block("of_block");
@@ -28,7 +28,7 @@ Func sum_in_blocks(const DecodeBlock &c, Func pv_func, Stage pv, const RVar &blo
     return sums;
 }
 
-// Loops of a register tile of some rows, so many keys of a block at a time; around: loops around those over blocks.
+// Loops of a register tile of `value_rows` rows, `keys` keys of a block at a time; around: loops around the loop over blocks.
 void schedule_register_tile(const DecodeBlock &c, Stage pv, const RVar &key, int keys, const std::vector<RVar> &around,
                             const ImageParam &value) {
     const DecodeParameters &parameters = c.parameters;
@@ -87,7 +87,7 @@ void schedule_decode_values(const DecodeBlock &c, const ImageParam &value, const
         .unroll(pairs.e);
 }
 
-// Sums of a block's keys are made in registers, and then added to those in memory, whose places are known at run time only.
+// Sums of a block's keys are made in registers and then added to the sums in memory, whose places are known at run time only.
 void schedule_decode_values_of_any_size(const DecodeBlock &c, const Expr &value_dim) {
     schedule_kv_block_values(c);
     const SdpaStages &s = c.s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pieces of the schedules by MMA (mma_schedules.h).
+// Parts of the MMA schedules (mma_schedules.h).
 #include "lowering/require.h"
 #include "schedules/sdpa/mma_schedules.h"
 
@@ -14,7 +14,7 @@ void require_mma(const MmaShape &shape) {
 }
 
 LoopLevel MmaBlock::distribute_to_lanes(Func out, const RVar &element, const RVar &slot, const RVar &tile) const {
-    // The pure stage defines nothing, but if it is not the device's the host is taken to write it.
+    // The pure stage computes nothing, but without a GPU loop Halide assumes that the host writes the result.
     out.gpu_blocks(v.b).gpu_threads(out.args().front());
     RVar row("row"), lane("lane"), warp("warp");
     out.update()
@@ -83,8 +83,8 @@ void MmaBlock::products(const MmaProduct &product, const LoopLevel &at, int grou
         .unroll(product.term);
 }
 
-// Lanes side by side copy 16 bytes of a row each. Rows begin 4 words apart, modulo the 32 banks: eight that follow on each
-// other, which are read together as a matrix, meet in no bank.
+// Copy to shared memory: neighbouring lanes copy 16 bytes of a row each. Rows begin 4 words apart, modulo the 32 banks, so that
+// eight successive rows, which are read together as a matrix, have no bank conflict.
 void MmaBlock::staging(Func staged, int rows, const LoopLevel &at) const {
     constexpr int words_together = bytes_together / 4;
     const int words = shape.channel_words();

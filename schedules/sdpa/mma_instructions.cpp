@@ -9,7 +9,7 @@ using namespace Halide;
 
 MmaInstructions mma_instructions(const Target &target, const Type &type) {
     require(target.has_feature(Target::CUDA), "products of matrices are known for CUDA alone");
-    // Of lowering/instructions/nvptx.cl.
+    // Functions of lowering/instructions/nvptx.cl.
     const bool whole = type.bits() == 32;
     const std::string suffix = whole ? "f32" : type.is_float() ? "f16" : "bf16";
     auto call = [suffix](const Type &result, const std::string &name, const std::vector<Expr> &args) {

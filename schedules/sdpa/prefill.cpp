@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One task is one tile of queries of one head. Lanes are queries: K and V are read as scalars in their own layout, nothing
-// of them is packed, and the softmax of a row needs no operation across lanes. A KV block's scores stay in L1 or L2 between
-// the two products.
+// Prefill: one task is one tile of queries of one head. Lanes are queries: K and V are read as scalars in their own layout,
+// without packing, and the softmax of a row needs no operation across lanes. A KV block's scores stay in L1 or L2 between the
+// two products.
 #include "lowering/lower.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
@@ -10,7 +10,7 @@
 namespace attune {
 using namespace Halide;
 
-// The register tiles whose channels share a cache line of values.
+// Number of register tiles whose channels share a cache line of values.
 static int tiles_of_line(const Type &value, int channel_tile) {
     return std::max(cache_line_bytes / value.bytes() / channel_tile, 1);
 }
@@ -80,7 +80,7 @@ void fetch_tables(const SdpaStages &s, Passes &passes, const ImageParam &table, 
 void fetch_next_queries(const SdpaStages &s, Func out, Passes &passes, const ImageParam &query, int head_dim) {
     require(head_dim > 0, "prefetch_queries is for a head size that is known, head_dim is 0");
     require(s.query_blocks.has_value(), "prefetch_queries is for head sizes and tile_q that blocks divide");
-    constexpr int blocks_at_least = 8;  // of keys, over which they are fetched
+    constexpr int blocks_at_least = 8;  // of keys, during which they are fetched
     const LoweredLoop channels{s.query_t, 0, s.d.name()}, task{out, 0, s.i.name()};
     const int lines = (head_dim * query.type().bytes() + cache_line_bytes - 1) / cache_line_bytes;
     for (const bool full : {true, false}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the schedules whose lanes are queries share: the scores of one KV block.
+// Scores of one KV block, for the schedules whose lanes are queries.
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"
 
@@ -44,7 +44,7 @@ void schedule_qk_and_scores(const SdpaStages &s, const KvBlockStages &partials, 
     p.qk.update().reorder(r, k, p.channel).vectorize(r, lanes).unroll(r).unroll(k);
 }
 
-// One of them is joined to the other's loop.
+// Whether one loop over keys is fused with the other.
 static bool same_keys(const KeyLoop &a, const KeyLoop &b) { return a.key.name() == b.key.name(); }
 
 void schedule_row_max(const SdpaStages &s, const KvBlockStages &partials, const LoopLevel &kv_block, int lanes,
@@ -89,7 +89,7 @@ void schedule_softmax(const SdpaStages &s, const KvBlockStages &partials, const 
     }
 }
 
-// The sum of every key_blocks blocks of keys, which is added to that of the KV block at its end.
+// Sums of `subblocks` blocks of keys each, which are added to the KV block's sum at its end.
 static Func sum_in_blocks(const SdpaStages &s, Func pv_func, Stage pv, const RVar &block, int subblocks, int lanes,
                           const OneTask &one_task) {
     RVar sum_of_blocks("sum");

@@ -11,7 +11,7 @@ namespace {
 SimtInstructions of_cuda() {
     SimtInstructions does{true, {}, {}, {}, {}};
     does.exp2 = cuda_exp2, does.reciprocal = cuda_reciprocal, does.max = cuda_max;
-    // The lanes of a row are neighbours in their warp; exchanged in pairs, all of them have the same sum.
+    // The lanes of a row are neighbours in their warp; by exchanges in pairs, all of them get the same sum.
     does.sum = [](const std::function<Expr(Expr)> &term, const Expr &t, int lanes) {
         Expr sum = term(t);
         for (int n = 1; n < lanes; n *= 2) sum = sum + cuda_exchange(sum, n);
@@ -31,7 +31,7 @@ SimtInstructions simt_instructions(const Target &target) {
     does.sum = [](const std::function<Expr(Expr)> &term, const Expr &t, int lanes) {
         std::vector<Expr> terms;
         for (int n = 0; n < lanes; n++) terms.push_back(term(t / lanes * lanes + n));
-        // In the order in which pairs exchange them.
+        // The order of exchanges in pairs.
         for (int n = lanes; n > 1; n /= 2)
             for (int m = 0; m < n / 2; m++) terms[m] = terms[2 * m] + terms[2 * m + 1];
         return terms[0];

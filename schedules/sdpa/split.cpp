@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Split-KV for more rows than decode takes: one task is one KV block of one key head, and lanes are the rows, which are
-// the queries of all heads that share the key head. Within a task it is prefill.
+// Split-KV for more rows than decode takes: one task is one KV block of one key head, and lanes are the rows, the queries of
+// all heads that share the key head. Within a task the schedule is prefill's.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include <algorithm>
@@ -15,7 +15,7 @@ ScheduleHints hints_for_split(const PrefillParameters &parameters, const SdpaKer
             .widens_kv_blocks = true,
             .joins_passes = true,
             .whole_blocks = true,
-            // Blocks of the keys of few queries are whole for the most part.
+            // For few queries most subblocks are seen whole.
             .asks_finite_values = false};
 }
 
@@ -26,7 +26,7 @@ void schedule_split(SdpaStages &s, Func out, const PrefillParameters &parameters
     require_multiple("the keys of a sum", parameters.sum_keys, "key_tile", parameters.key_tile);
     const Var r = s.r, c = s.c, d = s.d, t = s.t, h = s.h, b = s.b;
     Var dO("do"), di("di");
-    // Of rows alone: with heads and batch bounded too, Halide 21 takes every KV block to be wanted in a task.
+    // Bounds of rows alone: with heads and batch bounded too, Halide 21 computes every KV block in each task.
     const OneTask one_task = [&](Func &f) -> Func & {
         for (const Var &v : f.args())
             if (v.same_as(r)) f.bound(r, 0, parameters.tile_q);
@@ -34,7 +34,7 @@ void schedule_split(SdpaStages &s, Func out, const PrefillParameters &parameters
     };
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_split_merge(s, out, lanes);
-    // A row's place in memory, found by a division, once for all its channels.
+    // The address of a row, found by a division, once for all its channels.
     Var rows("rows"), lane("lane");
     s.query_t.compute_root().bound(r, 0, parameters.tile_q).split(r, rows, lane, lanes).reorder(lane, d, rows).vectorize(lane);
 

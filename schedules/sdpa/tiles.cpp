@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the schedules with one task for a tile of queries share: tasks, merge, and the loop over KV blocks.
+// Tasks, merge, and the loop over KV blocks, for the schedules with one task for a tile of queries.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"
@@ -49,7 +49,7 @@ OneTask one_task_of(const SdpaStages &s, int tile_q) {
 Var schedule_tasks(SdpaStages &s, Func out, const PrefillParameters &parameters, int lanes, const OneTask &one_task) {
     const Var r = s.r, d = s.d, t = s.t, i = s.i, h = s.h, b = s.b;
     Var task("task"), row("row"), dO("do"), di("di");
-    // Constant extents, or stages would get heap storage and strides known at run time only.
+    // Constant extents: otherwise stages would get heap storage and strides known at run time only.
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_prepared(s.prepared, lanes);
 

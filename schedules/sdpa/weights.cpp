@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights or scores: all of a tile's rows at a time, all keys; lanes are queries, and what leaves is transposed in blocks.
+// Weights or scores: all rows of a tile and all keys; lanes are queries, and the output is transposed in blocks.
 #include "lowering/require.h"
 #include "schedules/sdpa/sdpa_schedules.h"
 #include "schedules/transpose.h"
@@ -37,7 +37,7 @@ void schedule_weights(WeightsStages &w, Func out, const WeightsParameters &param
         .parallel(task)
         .vectorize(key)
         .unroll(row);
-    // From registers to memory: no other row or key wants a block.
+    // From registers to memory: no other row or key reads a block.
     schedule_transpose(w.transposed[0], {out, key_block});
     schedule_query(s, {out, task}, lanes, one_task);
     for (Func f : {s.row_begin, s.row_end, s.total_max, s.total_sum, s.block_scale, w.share, w.kv_block})

@@ -14,7 +14,7 @@ void schedule_panels(TransposedDotStages &s, Func out, const PanelParameters &pa
     const int lanes = target.natural_vector_size(s.left.type());
     Var task("row_task"), row("row");
 
-    // Which rows take part is found once for all tasks.
+    // The rows that take part, found once for all tasks.
     constexpr int rows_of_a_task = 256;
     s.row_used.compute_root().vectorize(s.k, lanes, TailStrategy::GuardWithIf);
     s.row_used.update()
@@ -30,7 +30,7 @@ void schedule_panels(TransposedDotStages &s, Func out, const PanelParameters &pa
         .unroll(s.e);
     s.place_bits.update().reorder(s.e, s.place_block).vectorize(s.e, lanes).unroll(s.e);
 
-    // As much of a row as a line holds, for some register tiles: their depth block of the left matrix stays in L1.
+    // A cache line of a row, for some register tiles: their depth block of the left matrix stays in L1.
     s.left.compute_at(s.product.product, s.product.product_depth_block)
         .bound(s.t, 0, s.tile)
         .reorder(s.t, s.m, s.k)
