@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
     Array product({1, width});
     require(attune::batch_dot(context, weights, states, product));
     show("context, the sum of the states so weighted", product);
-    // The call above has made it already; step by step there are other roundings.
+    // The one call above has computed the context already; step by step it is rounded differently.
     double worst = 0;
     for (std::size_t d = 0; d < std::size_t(width); d++)
         worst = std::fmax(worst, std::abs(double(product.numbers[d]) - double(mixed.numbers[d])));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Document 003, attention in sequence-to-sequence models: a decoder that asks the encoder's states at each of its steps.
-// Made by hand, so that one can follow it: it reads a sentence from behind. usage: attune_bahdanau_decoder [PICTURE.svg]
+// Document 003, attention in sequence-to-sequence models: a decoder that attends to the encoder's states at each of its steps.
+// Its weights are set by hand: it reads a sentence backwards. usage: attune_bahdanau_decoder [PICTURE.svg]
 #include "draw.h"
 #include <algorithm>
 
@@ -11,12 +11,12 @@ int main(int argc, char **argv) {
     const std::vector<std::string> words = {"a", "decoder", "reads", "this", "sentence", "from", "behind"};
     const std::int64_t length = std::int64_t(words.size()), width = 1 + length;
 
-    // An encoder state h_j says where the word stands, and which it is. A decoder state s_i says where to look.
+    // An encoder state h_j has the position of a word, and the word. A decoder state s_i has the position to look at.
     Array states({length, width}), state({1, 1}, float(length - 1));
     for (std::int64_t j = 0; j < length; j++)
         states.numbers[std::size_t(j * width)] = float(j), states.numbers[std::size_t(j * width + 1 + j)] = 1;
 
-    // e_ij = 4 tanh(s_i - h_j + 1) - 4 tanh(s_i - h_j - 1) is a bump: it is largest where the word stands where s_i looks.
+    // e_ij = 4 tanh(s_i - h_j + 1) - 4 tanh(s_i - h_j - 1) is a bump: largest for the word at the position of s_i.
     const Array w_state({2, 1}, {1, 1}), b_state({2}), w_score({2}, {4, -4}), b_states({2}, {1, -1});
     Array w_states({2, width});
     w_states.numbers[0] = w_states.numbers[std::size_t(width)] = -1;
@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
     attune::Context context;
     Array alignment({1, length, length}), found({1, width});
     std::vector<std::string> read;
-    const auto word_of = [&](const Array &mixed) {  // the word that has most weight in it
+    const auto word_of = [&](const Array &mixed) {  // the word with the largest weight
         const auto word = mixed.numbers.begin() + 1;
         return words[std::size_t(std::max_element(word, mixed.numbers.end()) - word)];
     };
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
     for (const auto &word : read) sentence += (sentence.empty() ? "" : " ") + word;
     show("it has read", sentence, "behind from sentence this reads decoder a");
 
-    // v^T (W_s s_i + W_h h_j) is a sum of a part of i, which the softmax drops, and a part of j.
+    // v^T (W_s s_i + W_h h_j) is a sum of a term in i, which the softmax cancels, and a term in j.
     std::printf("mistake: the document's code leaves the tanh out; then no decoder state has any influence\n");
     Array scores({length, 1}), flat({1, length});
     require(attune::linear(context, projected, ConstView(w_score.numbers, {1, 2}), {}, scores));

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # cmake -DREADME=file -DEXAMPLE=file [-DPART=name] -P check_readme.cmake: fails unless README holds the example's text, as a C++
-# block. A part stands between the lines "// README: name" and "// README: end", and is shown without its indentation.
-# The line that names the licence is not shown.
+# block. A part stands between the lines "// README: name" and "// README: end", and is shown without its indentation. The line
+# that names the licence is not shown.
 file(READ ${README} readme)
 file(READ ${EXAMPLE} example)
 string(REGEX REPLACE "^// SPDX-License-Identifier: [^\n]*\n" "" example "${example}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A picture of attention weights (B, Sq, Sk): the one that the attune program draws.
+// A picture of attention weights (B, Sq, Sk), as the attune program draws it.
 #pragma once
 #include "../tools/picture/heatmap.h"
 #include "show.h"
@@ -8,8 +8,8 @@
 namespace examples {
 
 struct Labels {
-    std::vector<std::string> queries = {}, keys = {};  // words; numbers where there are none
-    std::vector<std::int32_t> valid_lens = {};         // of each batch entry; keys beyond are hatched
+    std::vector<std::string> queries = {}, keys = {};  // words; empty: numbers
+    std::vector<std::int32_t> valid_lens = {};         // one for each batch entry; later keys are hatched
 };
 
 inline void draw(const char *path, const Array &weights, const Labels &labels) {

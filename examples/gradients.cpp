@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A training step of one attention layer: the forward, a loss, and gradients by every input; then the gradients beside what the
-// loss does when the inputs move along them.
+// A training step of one attention layer: the forward, a loss, and gradients by every input; then a check of the gradients
+// against the change of the loss when the inputs move along them.
 #include "show.h"
 
 using namespace examples;
@@ -49,7 +49,7 @@ int main() {
     const double change = (before - loss()) / (step * squares);
     std::printf("one step of gradient descent\n");
     show("the loss falls as the gradients say, within a hundredth", std::abs(change - 1) < 0.01 ? "yes" : "no", "yes");
-    // Query 3 sees every key, query 0 the first three: what a mask hides has no gradient.
+    // Query 3 sees every key, query 0 the first three: masked pairs have no gradient.
     show("gradient by the bias of query 0 and the last keys",
          text_of(Array({3}, {grad_bias.numbers[3], grad_bias.numbers[4], grad_bias.numbers[5]})), "[0, 0, 0]");
     return exit_code();

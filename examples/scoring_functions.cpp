@@ -33,7 +33,7 @@ int main() {
     require(attune::batch_dot(context, Array({2, 1, 3}, 1), Array({2, 3, 2}, 1), product));
     show("product", product, "[[[3, 3]], [[3, 3]]]");
 
-    // All keys are alike, so each output is the mean of the values that take part, whatever the score function.
+    // All keys are alike, so each output is the mean of the unmasked values, whatever the score function.
     const Array keys({2, 10, 2}, 1), value = counting({1, 10, 4});
     const ConstView values(value.numbers.data(), {2, 10, 4}, {0, 4, 1});  // repeated over the batch by stride 0
     const std::int32_t valid_lens[] = {2, 6};
@@ -53,7 +53,7 @@ int main() {
     show("output", out, expected);
 
     std::printf("the same while training: half of the weights dropped, the others doubled\n");
-    // The values are the identity, so the output is the weights as they are after dropout.
+    // The values are the identity, so the output is the weights after dropout.
     Array identity({10, 10}), dropped({2, 1, 10});
     for (std::size_t n = 0; n < 10; n++) identity.numbers[n * 11] = 1;
     additive.attention.dropout = {.probability = 0.5, .seed = 7};

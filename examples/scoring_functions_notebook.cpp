@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Document 001, the same chapter as an older notebook. Its code has mistakes: each is shown beside what is right.
+// Document 001, the same chapter as an older notebook. Its code has mistakes: each is shown beside the correct result.
 #include "show.h"
 
 using namespace examples;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Serving: prompts of different lengths in one packed call, then a step at a time over caches, for two requests at once.
-// The model is made by hand, so that one can follow it: it looks for the last place where its last word stood, and says what
-// came after it. The key of a position is the word before it, its value the word itself, and a query the last word.
+// Serving: prompts of different lengths in one packed call, then a step at a time over caches, for two requests at once. The
+// model's weights are set by hand: it looks for the last place where its last word stood, and repeats the word after that
+// place. The key of a position is the word before it, its value the word itself, and a query the last word.
 #include "show.h"
 #include <algorithm>
 
@@ -59,7 +59,7 @@ int main() {
     show("first", text_of(requests[0]), "one two three four one two");
     show("second", text_of(requests[1]), "tick tock tick tock");
 
-    // Steps of one word: append it, and attend to all that is cached.
+    // Steps of one word: append it, and attend to all cached words.
     for (int step = 0; step < 6; step++) {
         Array q({batch, 1, 1, width}), k = q, v = q, o = q;
         for (std::size_t b = 0; b < requests.size(); b++) {
@@ -79,7 +79,7 @@ int main() {
     show("second", text_of(requests[1]), "tick tock tick tock tick tock tick tock tick tock");
     show("rows in the caches", std::to_string(held[0]) + " and " + std::to_string(held[1]), "11 and 9");
 
-    // A context in two parts, such as one shared by all requests and one of each: two calls, merged.
+    // A context in two parts, such as one shared by all requests and one of each request: two calls, merged.
     Array q = normal({batch, 1, 1, width}), whole = q, o[2] = {q, q}, merged = q;
     Array lse({batch, 1, 1}), lses[2] = {lse, lse};
     const std::int64_t split = 6;

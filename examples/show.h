@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the examples share: a dense f32 array, made-up numbers, and printing beside what a document prints.
+// Parts that the examples share: a dense f32 array, random numbers, and output beside a document's output.
 #pragma once
 #include <attune/attune.h>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace examples {
 
 using Shape = std::vector<std::int64_t>;
 
-// The library works on views of memory that the caller owns; this owns some, and is passed where a view is expected.
+// A dense f32 array that owns its memory and converts to a view: the library works on views of the caller's memory.
 struct Array {
     Shape shape;
     std::vector<float> numbers;
@@ -32,7 +32,7 @@ private:
     }
 };
 
-// The same numbers in every run.
+// Random numbers, the same in every run.
 inline std::mt19937 &random_engine() {
     static std::mt19937 engine(42);
     return engine;
@@ -56,7 +56,7 @@ inline Array counting(Shape shape) {
     return array;
 }
 
-// Every call is answered by a status; an example has nothing better to do than to stop.
+// Stops an example whose call returns an error.
 inline void require(const attune::Status &status) {
     if (status.ok()) return;
     std::printf("%s\n", status.message().c_str());
@@ -89,8 +89,8 @@ inline int &differences() {
     return count;
 }
 
-// One line or, for long arrays, one a row. Where `expected` is given, such as what the document prints, [ok] says that it
-// was compared; a difference is shown, and counted.
+// One line or, for long arrays, one line a row. Where `expected` is given, such as a document's output, [ok] says that it was
+// compared; a difference is shown, and counted.
 inline void show(const std::string &what, std::string text, const std::string &expected = {}) {
     const bool differs = !expected.empty() && text != expected;
     const char *verdict = expected.empty() ? "" : differs ? "  [WRONG]" : "  [ok]";
@@ -107,7 +107,7 @@ inline void show(const std::string &what, const Array &array, const std::string 
     show(what, text_of(array), expected);
 }
 
-// Weights are right where every row of keys sums to 1.
+// Checks that every row of weights sums to 1 over its keys.
 inline void show_sums(const Array &weights) {
     const std::size_t keys = std::size_t(weights.shape.back());
     double worst = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Document 003, attention in sequence-to-sequence models: its decoder, learned. A recurrent decoder asks the states of the
-// encoder at each step and is trained to write a sequence of numbers from behind; that it has to look from right to left is
-// told by the gradients alone.
+// Document 003, attention in sequence-to-sequence models: its decoder, learned. A recurrent decoder attends to the encoder's
+// states at each step and is trained to write a sequence of numbers backwards; the gradients alone teach it to look from right
+// to left.
 // usage: attune_train [PICTURE.svg]
 #include "draw.h"
 #include <algorithm>
@@ -17,7 +17,7 @@ attune::Context context;
 void add(const Array &from, Array &to) {
     for (std::size_t n = 0; n < to.numbers.size(); n++) to.numbers[n] += from.numbers[n];
 }
-// The same numbers in another shape.
+// A view of an array in another shape.
 View shaped(Array &x, Shape shape) {
     View v = x;
     v.rank = int(shape.size());
@@ -26,7 +26,7 @@ View shaped(Array &x, Shape shape) {
     return v;
 }
 
-// What is learned, and how: Adam (Kingma and Ba, 2015).
+// A learned parameter and its optimiser, Adam (Kingma and Ba, 2015).
 struct Parameter {
     Array value, gradient, mean, square;
     explicit Parameter(const Shape &shape, float deviation = 0)
@@ -56,7 +56,7 @@ struct Layer {
         require(attune::linear(context, x, weight.value, bias.value, out));
         return out;
     }
-    // The gradient by x; those by weight and bias are added to what is there.
+    // The gradient by x; the gradients by weight and bias are added to the parameters' gradients.
     Array backward(const Array &x, const Array &grad_out) {
         Array by_x(x.shape), by_weight(weight.value.shape), by_bias(bias.value.shape);
         require(attune::linear_backward(context, x, weight.value, grad_out, {by_x, by_weight, by_bias}));
@@ -71,7 +71,7 @@ void take_tanh(Array &x) {
 void through_tanh(Array &gradient, const Array &value) {
     for (std::size_t n = 0; n < value.numbers.size(); n++) gradient.numbers[n] *= 1 - value.numbers[n] * value.numbers[n];
 }
-// Rows of arrays (B, ...) beside each other, and apart again.
+// Rows of arrays (B, ...) side by side, and split again.
 Array beside(const std::vector<const Array *> &parts) {
     std::int64_t columns = 0;
     for (const Array *p : parts) columns += p->shape.back();
@@ -93,11 +93,11 @@ void add_columns(const Array &from, std::int64_t first, Array &to) {
 }
 
 struct Model {
-    Layer encoder{width, symbols + length}, keys{width, width};  // h_j = tanh(of symbol j and of j), W_h h_j + b_h
+    Layer encoder{width, symbols + length}, keys{width, width};  // h_j = tanh(f(symbol j, j)), W_h h_j + b_h
     Layer query{width, width};                                   // W_s s + b_s
     Parameter score{{width}, 1 / std::sqrt(float(width))};       // v
-    Layer state{width, width + symbols + width};                 // s_i = tanh(of s_(i-1), y_(i-1) and c_i)
-    Layer output{symbols, width + width};                        // symbol y_i, of s_i and c_i
+    Layer state{width, width + symbols + width};                 // s_i = tanh(f(s_(i-1), y_(i-1), c_i))
+    Layer output{symbols, width + width};                        // symbol y_i, from s_i and c_i
 
     void step(int count) {
         for (Layer *layer : {&encoder, &keys, &query, &state, &output}) layer->weight.step(count), layer->bias.step(count);
@@ -105,7 +105,7 @@ struct Model {
     }
 };
 
-// What one step of the decoder leaves for the way back.
+// Values of one decoder step that its backward pass needs.
 struct Step {
     Array state, context_vector, lse, state_input, next_state, output_input, by_logits;
 };
@@ -114,7 +114,7 @@ attune::AdditiveOptions options_of(const Model &model) {
     return {.w_query = model.query.weight.value, .b_query = model.query.bias.value, .w_score = model.score.value};
 }
 
-// The mean loss of a batch, and its gradients in the model. Where given, alignment (B, L, L) gets the weights of each step.
+// The mean loss of a batch, and its gradients in the model. If given, alignment (B, L, L) gets the weights of each step.
 float train(Model &model, const std::vector<int> &source, Array *alignment) {
     // The encoder's states are projected once, for all steps.
     Array marks({batch, length, symbols + length});
@@ -144,7 +144,7 @@ float train(Model &model, const std::vector<int> &source, Array *alignment) {
         Array output_input = beside({&next, &found});
         const Array logits = model.output.forward(output_input);
 
-        // Softmax and cross entropy against the symbol that is right; the decoder goes on from that one.
+        // Softmax and cross entropy against the correct symbol, with which the decoder goes on.
         Array by_logits({batch, symbols});
         require(attune::masked_softmax(context, logits, by_logits));
         std::fill(written.numbers.begin(), written.numbers.end(), 0.0f);
@@ -158,7 +158,7 @@ float train(Model &model, const std::vector<int> &source, Array *alignment) {
         state = next;
     }
 
-    // The way back, from the last step to the first.
+    // The backward pass, from the last step to the first.
     Array by_states(states.shape), by_keys(keys.shape), by_next({batch, width});
     while (!steps.empty()) {
         Step &s = steps.back();
@@ -198,7 +198,7 @@ std::vector<int> random_source() {
 
 int main(int argc, char **argv) {
     Model model;
-    constexpr float optimum = 0, enough = 0.005f;  // what is to be written is certain
+    constexpr float optimum = 0, enough = 0.005f;  // the output is certain, so the optimum is 0
     float loss = std::log(float(symbols)), smoothed = loss;
     std::printf("loss of a guess: %.3f\n", double(loss));
     int count = 0;
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
     std::printf("%d steps: loss %.4f\n", count, double(smoothed));
     show("the loss has fallen to the optimum, 0, but for 0.005", smoothed <= optimum + enough ? "yes" : "no", "yes");
 
-    // Sequences that it has not seen: step i looks at key length - 1 - i.
+    // Unseen sequences: step i should look at key length - 1 - i.
     Array alignment({batch, length, length});
     train(model, random_source(), &alignment);
     show_sums(alignment);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Main of the programs that make kernels for devices: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
-// given, a fat binary of code for GPUs of compute capability 8.0 and 9.0 and the PTX: nothing is compiled at the first call.
+// Main of the programs that make kernels for GPUs: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
+// given, a fat binary of code for compute capability 8.0 and 9.0 and the PTX, so that nothing is compiled at the first call.
 //
 // <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] [--instruction TEXT] target=TARGET [registers=N]
-// [parameter=value...] writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line says how much shared memory a
-// block takes. Fails where the PTX lacks that instruction, or has what would be slow or would not load. registers: the most
-// that a lane may have, so that a multiprocessor has room for more blocks; 0, as many as it likes.
+// [parameter=value...] writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line has the shared memory of a block.
+// Fails where the PTX lacks that instruction, or has code that would be slow or would not load. registers: the maximum of a
+// lane, so that a multiprocessor has room for more blocks; 0, no maximum.
 #include "generators/arguments/check_arguments.h"
 #include "lowering/halide_patches/private_runtime.h"
 #include "lowering/require.h"
@@ -65,7 +65,7 @@ void run(const std::string &command) {
     if (std::system(command.c_str())) throw std::runtime_error("attune: failed: " + command + "\n");
 }
 
-// Bytes of shared memory of a block, as kernels are launched with them.
+// Bytes of shared memory of a block, as kernels are launched with it.
 class SharedMemory : public Internal::IRVisitor {
     using IRVisitor::visit;
     void visit(const Internal::Call *op) override {
@@ -80,7 +80,7 @@ class SharedMemory : public Internal::IRVisitor {
     }
 
 public:
-    // That a GPU of any compute capability from 8.0 on gives a block, if asked to (runtime/src/device/cuda_backend.cpp).
+    // Maximum per block on GPUs from compute capability 8.0 on, by request (runtime/src/device/cuda_backend.cpp).
     static constexpr std::int64_t most = 99 * 1024;
     std::int64_t bytes = 0;
 };
@@ -93,7 +93,7 @@ std::int64_t shared_memory(const Module &module) {
     return shared.bytes;
 }
 
-// PTX whose kernels have no more registers. Halide has no word for it.
+// PTX with a maximum of registers for its kernels, which Halide has no option for.
 std::string with_registers(std::string ptx, int registers) {
     if (registers == 0) return ptx;
     for (std::size_t at = 0; (at = ptx.find(".entry ", at)) != std::string::npos;) {
@@ -122,7 +122,7 @@ std::string fat_binary(const std::string &ptx, const std::string &file, const st
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The module with its image for CUDA as it is to be embedded.
+// The module with its CUDA image in the form that is embedded.
 Module with_image(const Module &module, const Arguments &a) {
     Module result(module.name(), module.target());
     for (const Buffer<> &buffer : module.buffers()) {

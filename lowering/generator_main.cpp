@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// main() of the programs that make kernels for CPUs: Halide's, without a warning that says what is meant. Each object calls the
-// library's own copy of Halide's runtime (halide_patches/private_runtime.h) and takes the arguments that the runtime passes
+// main() of the programs that make kernels for CPUs: Halide's, without one of its warnings. Each object calls the library's own
+// copy of Halide's runtime (halide_patches/private_runtime.h) and takes the arguments that the runtime passes
 // (check_arguments.h).
 #include "generators/arguments/check_arguments.h"
 #include "lowering/halide_patches/private_runtime.h"
@@ -12,8 +12,8 @@
 
 namespace {
 
-// Tensors of 16 bits are stored as such and computed in f32: that their few conversions are emulated where the CPU has none is
-// no news, and would be said once for each function of each kernel.
+// Reporter without the warning that 16-bit conversions are emulated: 16-bit tensors are stored as such and computed in f32 on
+// purpose, and the warning would be repeated for each function of each kernel.
 class Reporter : public Halide::CompileTimeErrorReporter {
 public:
     void warning(const char *message) override {
@@ -22,7 +22,7 @@ public:
     [[noreturn]] void error(const char *message) override { throw Halide::CompileError(message); }  // as without a reporter
 };
 
-// The word behind an option, empty where there is none.
+// The word behind an option, or an empty one.
 std::string operand(int argc, char **argv, const char *option) {
     char **end = argv + argc, **at = std::find_if(argv, end, [&](const char *word) { return !std::strcmp(word, option); });
     return std::distance(at, end) > 1 ? at[1] : "";

@@ -12,13 +12,13 @@
 namespace attune {
 
 void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target &target) {
-    // Loop bounds first: the other passes for CUDA look at what an iteration does.
+    // Loop bounds first: the other passes for CUDA read the body of an iteration.
     if (passes.trim_gpu_loops) trim_gpu_loops(pipeline);
-    // Copies know an array of a thread by its indices, which are constants once it is the thread's own.
+    // Copies recognise an array of a thread by its indices, which are constants once it is the thread's own.
     if (passes.thread_local_registers) use_thread_local_registers(pipeline);
     if (passes.async_copies) pipeline_async_copies(pipeline);
     if (passes.join_amx_tiles) join_amx_tiles(pipeline);
-    // After the join, which knows the loads by Halide's name.
+    // After the join, which finds the loads by Halide's name.
     if (passes.load_tiles_past_l1) load_tiles_past_l1(pipeline);
     if (passes.whole_vectors) shuffle_whole_vectors(pipeline);
     // After whole_vectors, which makes indices constant.

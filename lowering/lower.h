@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The passes over Halide's intermediate code, applied in one order.
+// Passes over Halide's intermediate code, applied in one order.
 #pragma once
 #include "Halide.h"
 #include "lowering/passes/prefetch.h"
@@ -7,7 +7,7 @@
 
 namespace attune {
 
-// The passes of a kernel. A generator says which, lower() says when. The members stand in the order of application.
+// The passes of a kernel. A generator chooses them, lower() orders them. The members stand in the order of application.
 struct Passes {
     // CUDA.
     bool trim_gpu_loops = false;          // passes/trim_gpu_loops.h
@@ -16,15 +16,15 @@ struct Passes {
     // AMX.
     bool join_amx_tiles = false;      // passes/join_amx_tiles.h
     bool load_tiles_past_l1 = false;  // passes/load_tiles_past_l1.h
-    // Storage and loads. These apply wherever their pattern occurs, and a kernel without it stays as it is.
+    // Storage and loads. These passes apply wherever their pattern occurs, and leave a kernel without it as it is.
     bool whole_vectors = false;                         // passes/whole_vectors.h
     bool pin_stack_slots = false;                       // passes/pin_stack_slots.h
     std::vector<Halide::ImageParam> masked_tail_loads;  // passes/mask_tail_loads.h, of these inputs
-    // Prefetches, after all that changes the loads whose addresses they take: passes/prefetch.h.
+    // Prefetches, after all passes that change the loads whose addresses they take: passes/prefetch.h.
     std::vector<Prefetch> prefetches;
 };
 
-// Adds the passes to the pipeline, whose schedule is complete or is completed afterwards.
+// Adds the passes to the pipeline, whose schedule may be completed afterwards.
 void lower(Halide::Pipeline, const Passes &, const Halide::Target &);
 
 }  // namespace attune

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parameters come from files that users write: what does not fit a schedule is refused in their words, not by a failed bound.
+// Checks of parameters. Parameters come from users' files, so misfits are refused in users' words, not by a failed bound.
 #pragma once
 #include "Halide.h"
 #include <string>

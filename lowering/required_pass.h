@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A pass that a schedule relies on.
+// Base of the passes that a schedule relies on.
 #pragma once
 #include "lowering/require.h"
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace attune {
 
-// An IRMutator that refuses a kernel in which it finds nothing to do: a schedule asked for it, so either the schedule or the
-// pass no longer fits the code that Halide makes.
+// An IRMutator that refuses a kernel in which it finds nothing to do: a schedule requested the pass, so either the schedule or
+// the pass no longer fits Halide's code.
 class RequiredPass : public Halide::Internal::IRMutator {
     const std::string nothing_found_;
     bool begun_ = false;

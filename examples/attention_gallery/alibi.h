@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ALiBi, attention with linear biases (Press, Smith and Lewis, 2022): what lies further back counts less, in each head by a
-// slope of its own, which is learned here.
+// ALiBi, attention with linear biases (Press, Smith and Lewis, 2022): a score falls with its key's distance, by a slope of each
+// head, which is learned here.
 #pragma once
 #include <attune/generator/attention.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention within blocks of the same size, as blockwise local attention has it (Qiu et al., 2020).
+// Attention within blocks of equal size, as in blockwise local attention (Qiu et al., 2020).
 #pragma once
 #include <attune/generator/attention.h>
 

@@ -30,7 +30,7 @@ Call::Call(attune::Context &c, const Sizes &s, std::vector<Array> captured, std:
       lse(floats({s.batch, s.heads, s.queries})), grad_out(normal(query.shape, random)), captures(std::move(captured)),
       grad_query(out), grad_key(floats(key.shape)), grad_value(grad_key) {
     for (const Array &a : captures) grad_captures.push_back(a.learned() ? a : Array{});
-    // What a call does not write is no number.
+    // NaN, so that elements that a call fails to write are found.
     for (Array *a : {&out, &lse, &grad_query, &grad_key, &grad_value}) a->floats.assign(a->floats.size(), NAN);
     for (Array &a : grad_captures) a.floats.assign(a.floats.size(), NAN);
 }

@@ -23,7 +23,7 @@ gallery::Entry gallery::column_intervals() {
         for (std::int64_t n = 0; n < s.batch * s.key_heads * s.keys; n++) {
             const std::int64_t j = n % s.keys, head = n / s.keys % s.key_heads;
             const std::int64_t end = j < question ? s.keys : j + answer - (j - question) % answer;
-            // Of every second head, keys are seen again later on.
+            // In every second head, keys are seen again later on.
             rows.integers.push_back(std::int32_t(end));
             rows.integers.push_back(std::int32_t(head % 2 ? std::min(end + answer, s.keys) : s.keys));
         }

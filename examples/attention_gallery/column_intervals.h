@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Column intervals of FlashMask (Wang et al., 2025): causal, and each key says from which query on it is hidden, up to which.
+// Column intervals of FlashMask (Wang et al., 2025): causal, and each key is hidden from an interval of queries.
 #pragma once
 #include <attune/generator/attention.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dropout by distance: its random numbers are those of Philox4x32-10 (Salmon et al., 2011), written once more.
+// Dropout by distance. Its random numbers are Philox4x32-10's (Salmon et al., 2011), in an implementation of its own.
 #include "distance_dropout_attention.h"
 #include "gallery.h"
 #include <array>
@@ -24,7 +24,7 @@ gallery::Entry gallery::distance_dropout() {
     };
     Entry e{"distance_dropout"};
     e.probability = [](const Pair &at, const Captures &c) {
-        // In float as in the struct: it decides which weights are kept.
+        // In float as in the struct, because this number decides which weights are kept.
         const float reach = float(c[0]()), keep = reach / (reach + float(std::abs(at.i - at.j)));
         const std::uint32_t random =
             philox({std::uint32_t(at.j / 4), std::uint32_t(at.i), std::uint32_t(at.b * at.heads + at.h), 0},

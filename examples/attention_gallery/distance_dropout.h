@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Dropout of weights (Srivastava et al., 2014) that grows with the distance: a weight is kept with probability
-// reach / (reach + |i - j|), and divided by it, so that its expectation stays.
+// Dropout of weights (Srivastava et al., 2014) that grows with the distance: a weight is kept with probability reach / (reach +
+// |i - j|), and divided by that probability, so that its expectation stays.
 #pragma once
 #include <attune/generator/attention.h>
 

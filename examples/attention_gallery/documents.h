@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Documents packed into one sequence (Krell et al., 2021): each is causal and sees none of the others.
+// Documents packed into one sequence (Krell et al., 2021): each is causal and sees no other document.
 #pragma once
 #include <attune/generator/attention.h>
 

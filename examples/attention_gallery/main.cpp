@@ -27,8 +27,8 @@ bool ok(const attune::Status &status) {
     return status.ok();
 }
 
-// The largest error, in shares of what rounding may do: some roundings in each term, and in a weight exp(s - lse) as many times
-// that as its score, summed in float, is large.
+// The largest error, as a fraction of the error that rounding may cause: some roundings in each term, times, for a weight exp(s
+// - lse), the magnitude of its score, which is summed in float.
 double error_of(const std::vector<float> &found, const Judged &plain, double largest_score) {
     const double rounding = 0x1p-24, roundings = 8;
     double worst = 0;
@@ -41,7 +41,7 @@ double error_of(const std::vector<float> &found, const Judged &plain, double lar
     return worst;
 }
 
-// Forward and backward against the formula. The errors are printed in shares of those allowed.
+// Forward and backward against the formula. Errors are printed as fractions of the allowed ones.
 bool check(const Entry &entry, attune::Context &context) {
     std::mt19937 random(seed);
     Call call(context, entry.checked, entry.captures(entry.checked), random);
@@ -63,7 +63,7 @@ bool check(const Entry &entry, attune::Context &context) {
     return right;
 }
 
-// With the identity for values, what comes out are the weights.
+// With the identity as values, the output is the weights.
 bool draw(const Entry &entry, attune::Context &context, const std::string &folder) {
     const std::int64_t tokens = entry.pictures_scores ? 32 : channels;
     const Sizes sizes{1, entry.pictured_heads, entry.pictured_heads, tokens, tokens};
@@ -73,7 +73,7 @@ bool draw(const Entry &entry, attune::Context &context, const std::string &folde
     std::normal_distribution<float> normal;
     std::vector<float> token(channels);
     for (std::int64_t i = 0; i < tokens; i++) {
-        // Tokens that resemble those before them; where a picture shows the mask, all are alike.
+        // Tokens that resemble the tokens before them; where a picture shows the mask, all are alike.
         for (float &x : token) x = 0.8f * x + (entry.pictures_scores ? 0.6f * normal(random) : 0.0f);
         for (std::int64_t h = 0; h < sizes.heads; h++) {
             const auto row = std::ptrdiff_t((h * tokens + i) * channels);
@@ -98,8 +98,8 @@ double median(std::vector<double> x) {
     return x[x.size() / 2];
 }
 
-// Beside the library's plain attention over all keys, in turns; where there is a mask also with what it says kept from call to
-// call.
+// Times calls in turns with the library's plain attention over all keys; an entry with a mask also with a block mask kept from
+// call to call.
 bool time(const Entry &entry, attune::Context &context, int rounds) {
     std::vector<Workload> workloads = {{"", {1, 8, 8, 1024, 1024}, entry.captures}};
     workloads.insert(workloads.end(), entry.more_timings.begin(), entry.more_timings.end());
@@ -114,7 +114,7 @@ bool time(const Entry &entry, attune::Context &context, int rounds) {
             return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
         };
         std::vector<double> own, dense, ratio, kept_ratio;
-        for (int n = -1; n < rounds; n++) {  // the first is not counted
+        for (int n = -1; n < rounds; n++) {  // round -1 is not counted
             for (attune::BlockMask *mask : {static_cast<attune::BlockMask *>(nullptr), &kept}) {
                 const double all = timed(
                     [&] { return attune::scaled_dot_product_attention(context, call.query, call.key, call.value, call.out); });
@@ -156,7 +156,7 @@ bool parse(int argc, char **argv, Options &options) {
 }  // namespace
 
 int main(int argc, char **argv) {
-    const std::vector<Entry> all = {GALLERY_ENTRIES};  // of CMakeLists.txt
+    const std::vector<Entry> all = {GALLERY_ENTRIES};  // defined in CMakeLists.txt
     Options options;
     bool known = parse(argc, argv, options);
     for (const std::string &name : options.entries)

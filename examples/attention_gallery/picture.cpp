@@ -22,7 +22,7 @@ std::string colour(int shade) {
     return text;
 }
 
-// One head; what has no weight at all is left as the background.
+// One head; weights of 0 are left as the background.
 std::string panel(const float *weights, std::int64_t queries, std::int64_t keys) {
     std::array<std::string, shades> paths;
     for (std::int64_t i = 0; i < queries; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definition of an attention, pair by pair in double precision. Derivatives of the formula are differences.
+// Definition of an attention, pair by pair in double precision. Derivatives of the formula are finite differences.
 #include "gallery.h"
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-// The derivative of f(x) at x, of order 6: its error is some 1e-12, far below the rounding of a float.
+// Finite difference of order 6 for the derivative of f at x: its error is some 1e-12, far below the rounding of a float.
 template<typename F> double difference(const F &f, double x) {
     const double h = 1e-3 * std::max(1.0, std::abs(x));
     const auto pair = [&](int n) { return f(x + n * h) - f(x - n * h); };
@@ -21,7 +21,7 @@ struct Rows {
     }
 };
 
-// One query of one head: its weights, and what it adds to out and to the gradients.
+// One query of one head: its weights, and its terms of out and of the gradients.
 class Query {
 public:
     Query(const Entry &entry, const Call &call, Captures &captures, Plain &result)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prefix language model (Raffel et al., 2020): the prompt of each batch entry sees all of itself, what follows is causal.
+// Prefix language model (Raffel et al., 2020): the prompt of each batch entry sees all of the prompt, later tokens are causal.
 #pragma once
 #include <attune/generator/attention.h>
 

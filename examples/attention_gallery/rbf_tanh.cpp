@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A score made of an exponential and a tanh.
+// A score of an exponential and a tanh.
 #include "gallery.h"
 #include "rbf_tanh_attention.h"
 #include <cmath>

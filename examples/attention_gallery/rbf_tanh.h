@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A score made of an exponential and a tanh, to show that any will do: the Gaussian kernel exp(-rate |q - k|^2 / 2), which is
-// exp(rate (q.k - 1)) for vectors of length 1, saturated by a tanh and weighed by each head.
+// A score of an exponential and a tanh, as an example of any formula: the Gaussian kernel exp(-rate |q - k|^2 / 2), which is
+// exp(rate (q.k - 1)) for vectors of length 1, saturated by a tanh and weighted by a gain of each head.
 #pragma once
 #include <attune/generator/attention.h>
 

@@ -6,13 +6,13 @@
 #include <cmath>
 
 namespace {
-// Half of the 32 buckets are for keys ahead. In each half, eight are for a distance each, the others divide the logarithm up to
-// 128.
+// Bucket of a distance. Half of the 32 buckets are for keys ahead. In each half, eight are for a distance each, the others
+// divide the logarithm up to 128.
 std::int64_t bucket_of(std::int64_t ahead) {
     constexpr std::int64_t half = 16, exact = 8;
     const std::int64_t first = ahead > 0 ? half : 0, distance = std::abs(ahead);
     if (distance < exact) return first + distance;
-    // Distances that begin a bucket are powers of 2, where rounding must not decide.
+    // Distances at the begin of a bucket are powers of 2, where rounding must not decide.
     const double share = std::log2(double(distance) / exact) / std::log2(128.0 / exact);
     return first + std::min(exact + std::int64_t(std::floor(share * (half - exact))), half - 1);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// T5's relative position (Raffel et al., 2020): a learned bias for each of 32 buckets of distances, half of them ahead of the
-// query. Eight distances have a bucket of their own; from there on, buckets begin at 8 * 2^(n/2).
+// T5's relative position (Raffel et al., 2020): a learned bias for each of 32 buckets of distances, half of the buckets for
+// keys ahead of the query. Eight distances have a bucket each; further buckets begin at 8 * 2^(n/2).
 #pragma once
 #include <attune/generator/attention.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A causal window beside the first tokens.
+// A causal window and the first tokens.
 #include "gallery.h"
 #include "sink_window_attention.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A causal sliding window beside the first tokens, which all queries go on seeing (StreamingLLM: Xiao et al., 2024).
+// A causal sliding window and the first tokens, which all queries see (StreamingLLM: Xiao et al., 2024).
 #pragma once
 #include <attune/generator/attention.h>
 

@@ -11,8 +11,8 @@
 namespace attune {
 namespace {
 
-// Where it stands in a name: at the begin of a function of C, anywhere in others. The table of names may keep one as the end of
-// another, so each stays as long as it is.
+// A name's part to replace: at the begin of a C function's name, anywhere in others. The table of names may store one name as
+// the end of another, so the length stays.
 struct Renamed {
     std::string_view from, to;
 };
@@ -37,7 +37,7 @@ void rename(char *name) {
     }
 }
 
-// The symbols of an ELF file of this machine, in its bytes; false where it is none.
+// Renames the symbols in the bytes of an ELF file for this machine; false for any other file.
 bool rename_symbols(std::string &bytes) {
     Elf64_Ehdr header;
     if (bytes.size() < sizeof header) return false;

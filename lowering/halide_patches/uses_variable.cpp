@@ -7,7 +7,7 @@ using namespace Halide;
 using namespace Halide::Internal;
 
 namespace {
-// All that can be asked for: what ExprUsesVars compares.
+// All names in an expression that ExprUsesVars compares.
 class Names : public IRGraphVisitor {
 public:
     std::unordered_set<std::string> found;
@@ -25,17 +25,17 @@ private:
     }
 };
 
-// The names in an expression, which is kept, so that no other takes its address.
+// The names of an expression, which is kept so that its address is not reused.
 struct Known {
     Expr expression;
-    uint64_t bits = 0;  // one of each name: most answers are no, and need no more
+    uint64_t bits = 0;  // one bit for each name: most answers are no, and need no more
     std::unordered_set<std::string> names;
 };
 
 uint64_t bit_of(const std::string &name) { return uint64_t(1) << (std::hash<std::string>{}(name) % 64); }
 
 const Known &names_of(const Expr &expression) {
-    // A few hundred bounds of buffers are asked for each of thousands of variables; other expressions, once or twice.
+    // A few hundred bounds of buffers are looked up for each of thousands of variables; other expressions, once or twice.
     static thread_local std::vector<Known> table(1 << 14);
     const auto address = reinterpret_cast<uintptr_t>(expression.get());
     Known &known = table[(address >> 4 ^ address >> 18) % table.size()];

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
-// bf16 by instructions: which targets have dot products of pairs, and rounding.
+// bf16 instructions: targets with bf16 dot products, and rounding.
 #pragma once
 #include "Halide.h"
 #include <functional>
 
 namespace attune {
 
-// Has a dot product of pairs of bf16, and an instruction that rounds to them.
+// Whether the target has a bf16 dot product, and an instruction that rounds to bf16.
 inline bool takes_pairs_of_bf16(const Halide::Target &target) {
     return target.has_feature(Halide::Target::AVX512_Zen4) || target.has_feature(Halide::Target::AVX512_SapphireRapids);
 }
 
-// And does as many of those in a cycle as multiply-adds of f32. Sapphire Rapids does half as many: there, widening what is read
-// is no slower than the shuffles that pairs take.
+// Whether, besides, the target does as many bf16 dot products in a cycle as f32 multiply-adds. Sapphire Rapids does half as
+// many: there, widening operands is no slower than the shuffles that pairs take.
 inline bool gains_by_pairs_of_bf16(const Halide::Target &target) {
     return takes_pairs_of_bf16(target) && !target.has_feature(Halide::Target::AVX512_SapphireRapids);
 }
 
-// Rounds a float to bf16: the target's own instruction, where it has one for a vector of pairs.
+// Rounding of a float to bf16: by the target's own instruction, where it has one for a vector of pairs.
 inline std::function<Halide::Expr(Halide::Expr)> rounding_to_bf16(const Halide::Target &target) {
     using namespace Halide;
     // Halide 21 emulates its own cast by integer operations on every x86 target (halide/Halide#7219), but its AVX-512 runtime

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Functions of CUDA that kernels call by name, beside those of LLVM. Compiled by clang, as OpenCL because its functions are
-// convergent: what all lanes of a warp do together stays so. The programs that make kernels hold it instead of Halide's own
-// module, which knows no product of matrices (cmake/attune_cuda.cmake). <name>x4: what Halide calls for a vector of four.
+// CUDA functions that kernels call by name, besides LLVM's. Compiled by clang, as OpenCL because its functions are convergent:
+// operations of all lanes of a warp stay so. The programs that make kernels hold this module instead of Halide's, which has no
+// product of matrices (cmake/attune_cuda.cmake). <name>x4: Halide's call for a vector of four.
 typedef float Floats __attribute__((ext_vector_type(4)));
 typedef unsigned Words __attribute__((ext_vector_type(4)));
 #define ATTUNE_DEVICE __attribute__((always_inline, weak, const))
@@ -19,7 +19,7 @@ typedef unsigned Words __attribute__((ext_vector_type(4)));
 ATTUNE_MULTIPLY(f16)
 ATTUNE_MULTIPLY(bf16)
 
-// The same of 16 x 8 and 8 x 8 elements, of which the instruction takes the first 11 bits (a tf32).
+// a b + sum, of 16 x 8 and 8 x 8 elements of f32, whose first 11 bits the instruction reads (tf32).
 ATTUNE_DEVICE Floats attune_multiply_tf32(Words a, Words b, Floats sum) {
     float d0, d1, d2, d3;
     __asm__("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
@@ -28,10 +28,10 @@ ATTUNE_DEVICE Floats attune_multiply_tf32(Words a, Words b, Floats sum) {
             : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "f"(sum.x), "f"(sum.y), "f"(sum.z), "f"(sum.w));
     return (Floats){d0, d1, d2, d3};
 }
-// Of f32: a number is the nearest tf32 and what that leaves out, 12 bits. Their product is three: without that of what both
-// leave out, 2^-24 of it on average. Infinite numbers, and those within 2^-12 of them, leave out what makes a NaN of any
-// product.
-ATTUNE_DEVICE Words attune_nearest_tf32(Words x) { return x + 0x1000u; }  // and bits that the instruction does not take
+// f32 in two parts: the nearest tf32 and the remainder, 12 bits. A product is three products of parts, without that of the two
+// remainders, 2^-24 of the whole on average. Infinite numbers, and numbers within 2^-12 of them, have remainders that make a
+// NaN of any product.
+ATTUNE_DEVICE Words attune_nearest_tf32(Words x) { return x + 0x1000u; }  // with bits that the instruction ignores
 ATTUNE_DEVICE Words attune_behind_tf32(Words x) {
     union {
         Words as_words;
@@ -44,14 +44,14 @@ ATTUNE_DEVICE Floats attune_rest_f32(Words a, Words b, Floats sum) {
     sum = attune_multiply_tf32(attune_behind_tf32(a), attune_nearest_tf32(b), sum);
     return attune_multiply_tf32(attune_nearest_tf32(a), attune_behind_tf32(b), sum);
 }
-// Two products. The instruction cuts a sum off: theirs begins at 0, with what is small, and a long one is added to by another.
+// Two products. The instruction truncates sums: theirs begins at 0, with the small terms, and is then added to `sum`.
 ATTUNE_DEVICE Floats attune_multiply_f32x4(Words a0, Words a1, Words b0, Words b1, Floats sum) {
     Floats d = attune_rest_f32(a1, b1, attune_rest_f32(a0, b0, (Floats){0, 0, 0, 0}));
     d = attune_multiply_tf32(attune_nearest_tf32(a0), attune_nearest_tf32(b0), d);
     return sum + attune_multiply_tf32(attune_nearest_tf32(a1), attune_nearest_tf32(b1), d);
 }
 
-// One element of it: calls with the same operands become one.
+// One element of the product: calls with the same operands become one.
 #define ATTUNE_ELEMENT(type) \
     ATTUNE_DEVICE float attune_element_##type(unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, \
                                               float s0, float s1, float s2, float s3, int e) { \
@@ -69,10 +69,10 @@ ATTUNE_DEVICE float attune_element_f32(unsigned a0, unsigned a1, unsigned a2, un
     return e == 0 ? d.x : e == 1 ? d.y : e == 2 ? d.z : d.w;
 }
 
-// What is in shared memory changes: no reads of it are joined.
+// Functions that read or write shared memory, which changes: no two reads may become one.
 #define ATTUNE_OF_MEMORY __attribute__((always_inline, weak, convergent))
 
-// Four matrices of 8 x 8 elements of 16 bits, of rows of 16 bytes in shared memory. PTX ISA, "ldmatrix".
+// Four matrices of 8 x 8 elements of 16 bits, in rows of 16 bytes in shared memory. PTX ISA, "ldmatrix".
 #define ATTUNE_MATRICES(name, how) \
     ATTUNE_OF_MEMORY Words name##x4(Words address, Words of) { \
         unsigned d0, d1, d2, d3; \
@@ -85,8 +85,8 @@ ATTUNE_DEVICE float attune_element_f32(unsigned a0, unsigned a1, unsigned a2, un
 ATTUNE_MATRICES(attune_matrices, "")
 ATTUNE_MATRICES(attune_matrices_transposed, ".trans")
 
-// 16 bytes to shared from global memory, of which `given` are read and the others are 0; such copies as a group; and waiting
-// for all groups but the last. PTX ISA, "cp.async".
+// Copy of 16 bytes from global to shared memory, of which `given` are read and the others are 0; end of a group of copies; and
+// wait for all groups but the last. PTX ISA, "cp.async".
 ATTUNE_OF_MEMORY int attune_copy(unsigned to, unsigned long from, int given) {
     __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(given) : "memory");
     return 0;
@@ -100,7 +100,7 @@ ATTUNE_OF_MEMORY int attune_wait_for_copies(void) {
     return 0;
 }
 
-// x, of which nothing else is known than which turn of a loop it belongs to.
+// x as an unknown value of a turn of a loop.
 ATTUNE_DEVICE unsigned attune_opaque(unsigned x, unsigned turn) {
     unsigned same;
     __asm__("mov.b32 %0, %1; // %2" : "=r"(same) : "r"(x), "r"(turn));
@@ -121,7 +121,7 @@ ATTUNE_DEVICE Words attune_opaquex4(Words x, Words turn) {
 ATTUNE_PAIR(f16)
 ATTUNE_PAIR(bf16)
 
-// By the names that Halide calls.
+// Constants under the names that Halide calls.
 #define ATTUNE_CONSTANT(name, bits) \
     ATTUNE_DEVICE float name(void) { \
         union { \
@@ -133,5 +133,5 @@ ATTUNE_PAIR(bf16)
 ATTUNE_CONSTANT(nan_f32, 0x7fc00000)
 ATTUNE_CONSTANT(inf_f32, 0x7f800000)
 ATTUNE_CONSTANT(neg_inf_f32, 0xff800000)
-// Halide looks for the barrier among the functions of this module.
+// Halide looks the barrier up among the functions of this module.
 __attribute__((always_inline, weak, convergent)) void attune_barrier(void) { __syncthreads(); }

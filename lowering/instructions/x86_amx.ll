@@ -1,8 +1,8 @@
 ; SPDX-License-Identifier: MIT
-; Instructions of AMX that Halide 21 has no expression for, as functions that a Call names. The module takes the place of
-; Halide's own of that name in the programs that make kernels.
+; AMX instructions without an expression in Halide 21, as functions that a Call names. The module replaces Halide's own of that
+; name in the programs that make kernels.
 
-; Halide's tileloadd64_bf16 with tileloaddt1, which loads a tile of 512 bf16 without keeping its lines in L1.
+; tileloaddt1 in place of Halide's tileloadd64_bf16: loads a tile of 512 bf16 without keeping its lines in L1.
 declare x86_amx @llvm.x86.tileloaddt164.internal(i16, i16, i8*, i64)
 define weak_odr <512 x i16> @attune_tileloaddt1_bf16x512(i16 %rows, i16 %colbytes, i8* %ptr, i64 %off, i64 %stride) nounwind alwaysinline readonly {
   %1 = getelementptr i8, i8* %ptr, i64 %off
@@ -14,8 +14,8 @@ define weak_odr <512 x i16> @attune_tileloaddt1_bf16x512(i16 %rows, i16 %colbyte
 ; Functions that Halide's code generation calls by name for products of tiles; names and types are an interface of Halide
 ; 21.0.0.
 
-; Tiles are loaded, stored and zeroed. A zero is not readnone, or LLVM makes one and copies it, and no instruction copies a
-; tile.
+; Loads, stores and zeroing of tiles. A zero is not readnone: otherwise LLVM makes one and copies it, and no instruction copies
+; a tile.
 declare x86_amx @llvm.x86.tileloadd64.internal(i16, i16, i8*, i64)
 define weak_odr <1024 x i8> @tileloadd64_i8(i16 %rows, i16 %colbytes, i8* %ptr, i64 %off, i64 %stride) nounwind alwaysinline readonly {
   %at = getelementptr i8, i8* %ptr, i64 %off

@@ -1,23 +1,23 @@
 ; SPDX-License-Identifier: MIT
-; Instructions of AVX-512 that Halide 21 and LLVM 21 have no expression for, as functions that a Call names. The module takes
-; the place of Halide's own of that name in the programs that make kernels. A Call of vector type finds the function whose name
-; ends in x16 and calls it once for each 16 lanes; a scalar finds that without.
+; AVX-512 instructions without an expression in Halide 21 and LLVM 21, as functions that a Call names. The module replaces
+; Halide's own of that name in the programs that make kernels. A Call of vector type finds the function whose name ends in x16
+; and calls it once for each 16 lanes; a scalar Call finds the name without x16.
 
-; The nearest integer, ties to even, of a float of any size: vrndscaleps. 8: ties to even, and no exception for a lost fraction.
+; The nearest integer, ties to even, to a float of any size: vrndscaleps. 8: ties to even, and no exception for a lost fraction.
 declare <16 x float> @llvm.x86.avx512.mask.rndscale.ps.512(<16 x float>, i32, <16 x float>, i16, i32)
 define weak_odr <16 x float> @attune_nearestx16(<16 x float> %x) nounwind alwaysinline {
   %r = tail call <16 x float> @llvm.x86.avx512.mask.rndscale.ps.512(<16 x float> %x, i32 8, <16 x float> zeroinitializer, i16 -1, i32 4)
   ret <16 x float> %r
 }
 
-; factor * 2^floor(n): vscalefps. Where n is -inf it is 0, also of a factor that is NaN.
+; factor * 2^floor(n): vscalefps. Gives 0 where n is -inf, also for a factor that is NaN.
 declare <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(<16 x float>, <16 x float>, <16 x float>, i16, i32)
 define weak_odr <16 x float> @attune_scaledx16(<16 x float> %factor, <16 x float> %n) nounwind alwaysinline {
   %r = tail call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(<16 x float> %factor, <16 x float> %n, <16 x float> zeroinitializer, i16 -1, i32 4)
   ret <16 x float> %r
 }
 
-; The same of one float.
+; Both instructions for one float.
 declare <4 x float> @llvm.x86.avx512.mask.rndscale.ps.128(<4 x float>, i32, <4 x float>, i8)
 define weak_odr float @attune_nearest(float %x) nounwind alwaysinline {
   %v = insertelement <4 x float> zeroinitializer, float %x, i32 0
@@ -35,11 +35,11 @@ define weak_odr float @attune_scaled(float %factor, float %n) nounwind alwaysinl
   ret float %s
 }
 
-; Functions that Halide's code generation calls by name where a kernel has their patterns. Their names and types are an
-; interface of Halide 21.0.0 (test lowering.modules knows if one is missing); a function that is missing is an undefined symbol
-; of the first kernel with its pattern.
+; Functions that Halide's code generation calls by name where a kernel has their patterns. Names and types are an interface of
+; Halide 21.0.0 (test lowering.modules finds a missing one); a missing function is an undefined symbol of the first kernel with
+; its pattern.
 
-; Rounding to bf16, ties to even. Of two vectors the second is the lower half; of four floats there is a masked form alone.
+; Rounding to bf16, ties to even. With two vectors the second is the lower half; for four floats only a masked form exists.
 declare <32 x i16> @llvm.x86.avx512bf16.cvtne2ps2bf16.512(<16 x float>, <16 x float>)
 define weak_odr <32 x i16> @vcvtne2ps2bf16x32(<32 x float> %x) nounwind alwaysinline {
   %low = shufflevector <32 x float> %x, <32 x float> poison, <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>
@@ -54,7 +54,7 @@ define weak_odr <4 x i16> @vcvtneps2bf16x4(<4 x float> %x) nounwind alwaysinline
   ret <4 x i16> %low
 }
 
-; Dot products of 2 bf16, 4 bytes or 2 i16, added to each sum; ...s: saturated. The intrinsics take what is multiplied as i32.
+; Dot products of 2 bf16, 4 bytes or 2 i16, added to each sum; ...s: saturated. The intrinsics take the factors as i32.
 declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <16 x i32>, <16 x i32>)
 define weak_odr <16 x float> @dpbf16psx16(<16 x float> %sum, <32 x i16> %a, <32 x i16> %b) nounwind alwaysinline {
   %a.words = bitcast <32 x i16> %a to <16 x i32>

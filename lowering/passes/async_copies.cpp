@@ -13,7 +13,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-// Of lowering/instructions/nvptx.cl. The value of a copy stands for itself until its store is known.
+// Functions of lowering/instructions/nvptx.cl; `copied` is a placeholder for the value of a copy until its store is known.
 const std::string matrices = "attune_matrices", matrices_transposed = "attune_matrices_transposed";
 const std::string copied = "attune_copied", copy = "attune_copy", close_group = "attune_close_copies",
                   wait = "attune_wait_for_copies";
@@ -26,7 +26,7 @@ Stmt called(const std::string &name, const std::vector<Expr> &args) {
     return Evaluate::make(Call::make(Int(32), name, args, Call::Extern));
 }
 
-// Bytes of shared memory, whether anything is copied there, and whether a serial loop does.
+// Bytes of shared memory, whether copies go there, and whether a serial loop has copies.
 class SharedMemoryUse : public IRVisitor {
     using IRVisitor::visit;
     void visit(const Allocate *op) override {
@@ -58,13 +58,13 @@ SharedMemoryUse use_of(const Stmt &s) {
     return use;
 }
 
-// A new name for what a let defines, and its body under that name.
+// A new name for a let's variable, and the let's body under that name.
 template<typename Let> auto under_new_name(const Let *op) {
     const std::string name = unique_name(op->name);
     return std::pair(name, substitute(op->name, Variable::make(op->value.type(), name), op->body));
 }
 
-// Nothing but the copies of an iteration and what they depend on. Halide's code generation begins shared memory at address 0.
+// The copies of an iteration alone, with their dependencies. Halide's code generation begins shared memory at address 0.
 class OnlyCopies : public IRMutator {
     using IRMutator::visit;
     const Expr half_;
@@ -78,7 +78,7 @@ class OnlyCopies : public IRMutator {
     }
     Stmt visit(const Evaluate *) override { return Evaluate::make(0); }
     Stmt visit(const Allocate *op) override { return mutate(op->body); }
-    // They come to lie within an iteration that has the same names.
+    // The copies move into an iteration that has the same names.
     template<typename Op> auto renamed(const Op *op) {
         const auto [name, body] = under_new_name(op);
         return Op::make(name, mutate(op->value), mutate(body));
@@ -91,9 +91,9 @@ public:
     explicit OnlyCopies(Expr half) : half_(std::move(half)) {}
 };
 
-// An iteration, one statement after the other. A let holds for all that follows it, under a name of its own.
+// Steps of an iteration, one statement after the other. A let, under a name of its own, holds for all steps after it.
 struct Step {
-    std::string name;  // of a let
+    std::string name;  // name of a let
     Expr value;
     Stmt stmt;
 };
@@ -122,7 +122,7 @@ class WithoutCopies : public IRMutator {
     Stmt visit(const Store *op) override { return copied_value(op) ? Evaluate::make(0) : IRMutator::visit(op); }
 };
 
-// Of what a kernel allocates, which a statement reads and writes.
+// Arrays of a kernel's own allocations that a statement reads and writes.
 class ArraysUsed : public IRVisitor {
     using IRVisitor::visit;
     void visit(const Load *op) override {
@@ -138,9 +138,9 @@ public:
     std::set<std::string> read, written;
 };
 
-// An iteration without its copies: at the barrier behind them the next iteration's are asked for, and its own waited for. What
-// lies between this barrier and another and writes nothing but a lane's registers is moved before both, where its loads do not
-// wait behind the copies; the other barrier is for nothing then.
+// An iteration without its copies: at the barrier behind them the next iteration's copies are started, and its own awaited.
+// Code between this barrier and another that writes only a lane's registers moves before both, where its loads do not wait
+// behind the copies; the other barrier is then unnecessary.
 Stmt copying_ahead(const Stmt &iteration, const Stmt &ahead, const std::set<std::string> &arrays, const std::string &shared) {
     std::vector<Step> steps;
     list_steps(iteration, steps);
@@ -165,11 +165,11 @@ Stmt copying_ahead(const Stmt &iteration, const Stmt &ahead, const std::set<std:
     return joined(steps);
 }
 
-// What a loop loads again in each iteration although it does not change: conditions on lengths and the like. LLVM leaves such
-// loads where they are, because instructions that it cannot look into change memory.
+// Loads that a loop repeats in each iteration although their values do not change: conditions on lengths and the like. LLVM
+// does not move such loads, because instructions opaque to it change memory.
 class SameInEachIteration : public IRMutator {
     using IRMutator::visit;
-    const std::set<std::string> &arrays_;  // that the kernel writes
+    const std::set<std::string> &arrays_;  // arrays that the kernel writes
     Scope<void> changing_;
 
     template<typename Op> auto within(const Op *op) {
@@ -195,7 +195,7 @@ public:
     std::vector<std::pair<std::string, Expr>> loads;
 };
 
-// Where an array's index begins whose threads and loops begin at 0.
+// The begin of an array's index: the index where all threads and loops begin at 0.
 class AtBegin : public IRMutator {
     using IRMutator::visit;
     const std::map<std::string, Expr> &lets_;
@@ -214,7 +214,7 @@ public:
     }
 };
 
-// Where what a serial loop copies to begins: behind what is copied before it.
+// The begin of a serial loop's copies in shared memory: behind the copies before the loop.
 class CopiedByLoop : public IRVisitor {
     using IRVisitor::visit;
     std::map<std::string, Expr> lets_;
@@ -241,12 +241,12 @@ class SharedAddresses : public RequiredPass {
     using IRMutator::visit;
     std::map<std::string, Expr> lets_;
     std::set<std::string> arrays_;
-    // Of shared memory, where what is behind `begin_` is to be doubled.
+    // Of shared memory, whose part behind `begin_` is doubled.
     std::int64_t bytes_ = 0, begin_ = 0;
     std::string shared_;
-    Expr half_ = Expr(0);  // where in it this iteration reads
+    Expr half_ = Expr(0);  // offset of the half that this iteration reads
 
-    // What an index of this iteration is moved by: what was copied before the loop lies where it lies.
+    // The offset of an index in this iteration: 0 for copies before the loop, which stay in place.
     Expr half_of(const Expr &index, const Type &type) const {
         return AtBegin(lets_).bytes(index, type) < begin_ ? Expr(0) : half_;
     }
@@ -273,7 +273,7 @@ class SharedAddresses : public RequiredPass {
         found_ = true;
         return Call::make(op->type, op->name, {address(op->args[0]), op->args[1]}, Call::Extern);
     }
-    // What is copied before a loop is waited for in the loop, with its first copies.
+    // Copies before a loop are awaited in the loop, with its first copies.
     Stmt visit(const Store *op) override { return copied_value(op) ? OnlyCopies(0).mutate(Stmt(op)) : IRMutator::visit(op); }
     Expr visit(const Load *op) override {
         if (op->name != shared_) return IRMutator::visit(op);
@@ -296,14 +296,14 @@ class SharedAddresses : public RequiredPass {
     }
     Stmt visit(const For *op) override {
         const SharedMemoryUse use = use_of(op->body);
-        // The innermost of serial loops.
+        // The innermost serial loop.
         if (bytes_ == 0 || op->for_type != ForType::Serial || !use.copies || use.loop_copies) return IRMutator::visit(op);
         const Expr here = Variable::make(Int(32), op->name);
         ScopedValue<Expr> reads(half_, half_of_turn(here));
         SameInEachIteration same(arrays_, op->name);
         const Stmt body = same.mutate(op->body), copies = OnlyCopies(half_).mutate(body);
         const Stmt close = called(close_group, {});
-        // LLVM would keep an address of each copy in registers, from one iteration to the next.
+        // Opaque: LLVM would keep an address of each copy in registers, from one iteration to the next.
         auto copies_of = [&](const Expr &iteration) { return substitute(op->name, cuda_opaque(iteration), copies); };
         const Stmt ahead = IfThenElse::make(here + 1 < op->min + op->extent, copies_of(here + 1));
         const Stmt loop = For::make(op->name, op->min, op->extent, op->for_type, op->partition_policy, op->device_api,

@@ -9,10 +9,10 @@ using namespace Halide::Internal;
 
 namespace {
 
-// What Halide 21 makes of one tile: zeroed, added to in loops over steps, one for each update, copied.
+// Halide 21's code of one tile: zeroed, added to in loops over steps, one for each update, copied.
 struct LoweredTile {
     struct Sum {
-        Stmt loop, add;  // no loop where there is one step
+        Stmt loop, add;  // with one step there is no loop
     };
     std::string name;
     Type type;
@@ -139,7 +139,7 @@ class JoinTiles : public RequiredPass {
         end_of_tiles();
         return Block::make(result);
     }
-    // A tile that stands alone in its block.
+    // A tile without neighbours in its block.
     Stmt visit(const Allocate *op) override {
         found_ = found_ || op->memory_type == MemoryType::AMXTile;
         return RequiredPass::visit(op);

@@ -15,7 +15,7 @@ class PastL1 : public RequiredPass {
         if (op->name != "tile_load") return RequiredPass::visit(op);
         require(op->type.element_of() == BFloat(16), "AMX tiles are loaded past L1 in bf16 alone");
         found_ = true;
-        const Type types[] = {Int(16), Int(16), Handle(), Int(64), Int(64)};  // of instructions/x86_amx.ll
+        const Type types[] = {Int(16), Int(16), Handle(), Int(64), Int(64)};  // parameters in instructions/x86_amx.ll
         std::vector<Expr> args = op->args;
         for (std::size_t n = 0; n < args.size(); n++)
             if (!args[n].type().is_handle()) args[n] = cast(types[n], args[n]);

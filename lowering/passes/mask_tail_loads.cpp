@@ -10,7 +10,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-// min(ramp, broadcast) within an index, with the ramp in its place.
+// An index with its term min(ramp, broadcast) replaced by the ramp.
 class WithoutEnd : public IRMutator {
     using IRMutator::visit;
 
@@ -22,7 +22,7 @@ class WithoutEnd : public IRMutator {
 
 public:
     int found = 0;
-    Expr within;  // not defined where there is no such term, or another
+    Expr within;  // not defined without such a term, or with several
 };
 
 class MaskLoads : public IRMutator {

@@ -26,7 +26,7 @@ class ConstantPlaces : public IRVisitor {
         if (op->name == buffer_ && !is_constant_place(op->index)) all_ = false;
         IRVisitor::visit(op);
     }
-    void visit(const Variable *op) override {  // its address is taken
+    void visit(const Variable *op) override {  // the buffer's address is taken
         if (op->name == buffer_) all_ = false;
     }
     bool all_ = true;
@@ -42,7 +42,7 @@ public:
 class PinStackSlots : public IRMutator {
     using IRMutator::visit;
 
-    // Storage is taken over by what has the same type, which no other stage's storage has: its elements are vectors.
+    // Storage is reused by stages of the same type; no other stage's storage has elements that are vectors.
     static constexpr int lanes = 4;
 
     static bool is_in_vectors(const Allocate *op) {
@@ -62,7 +62,7 @@ class PinStackSlots : public IRMutator {
 }  // namespace
 
 void pin_stack_slots(Pipeline pipeline, const Target &target) {
-    // Of 16 registers a register tile takes all, and what else LLVM would keep there, sums of the tile make way for.
+    // A register tile takes all of 16 registers: LLVM would spill its sums to keep such arrays in registers.
     if (target.has_feature(Target::AVX512_Skylake)) pipeline.add_custom_lowering_pass(new PinStackSlots);
 }
 

@@ -7,7 +7,7 @@ using namespace prefetch_parts;
 
 namespace {
 
-// Halide's prefetches of some inputs, into all caches.
+// Halide's prefetches of some inputs, changed to fetch into all caches.
 class IntoCaches : public RequiredPass {
     using RequiredPass::visit;
     const std::set<std::string> inputs_;
@@ -19,7 +19,7 @@ class IntoCaches : public RequiredPass {
         const Variable *input = call->args[0].as<Variable>();
         return input && inputs_.count(input->name) ? call : nullptr;
     }
-    // The line that is `line` lines behind the place.
+    // Prefetch of the line that is `line` lines behind the place.
     static Stmt fetched(const Call *op, const Expr &place, const Expr &line) {
         const Expr bytes = cast<int64_t>(place) * op->type.bytes(), behind = cast<int64_t>(line) * cache_line_bytes;
         return fetch_into_all_caches(reinterpret(UInt(64), op->args[0]) + reinterpret(UInt(64), bytes) +
@@ -57,10 +57,10 @@ class FetchLines : public Fetch {
     using Fetch::visit;
     const LoweredLoop outer_;
     const int rounds_;
-    std::map<std::string, Expr> later_;  // what depends on the outer loop, as it will be
+    std::map<std::string, Expr> later_;  // values that depend on the outer loop, in its later round
 
-    // A let that depends on the outer loop is there once more, with its value of later: so what it divides is divided outside
-    // the inner loops.
+    // A let that depends on the outer loop is duplicated with its later value, so that its divisions stay outside the inner
+    // loops.
     Stmt visit(const LetStmt *op) override {
         const Expr value = substitute(later_, op->value);
         if (equal(value, op->value)) return IRMutator::visit(op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fetches of what loops read when those around them go on.
+// Prefetch of the reads of loops after the loops around them go on.
 #include "lowering/passes/prefetch_parts.h"
 #include <algorithm>
 #include <numeric>
@@ -9,13 +9,13 @@ using namespace prefetch_parts;
 
 namespace {
 
-// The loads of a buffer in the first round of a loop, for all rounds of those around it whose number is known.
+// The loads of a buffer in the first round of a loop, for all rounds of the loops around it that have a known number of rounds.
 class RunBegins : public IRVisitor {
     using IRVisitor::visit;
     const std::string &buffer_;
     const LoweredLoop &loop_;
-    std::vector<std::pair<std::string, Expr>> lets_;  // those around, and loops in their first round
-    std::vector<std::pair<std::string, int>> loops_;  // those of which all rounds count: their name and how many
+    std::vector<std::pair<std::string, Expr>> lets_;  // lets around, and loops in their first round
+    std::vector<std::pair<std::string, int>> loops_;  // loops of which all rounds count: name and number of rounds
 
     void visit(const LetStmt *op) override {
         lets_.emplace_back(op->name, op->value);
@@ -58,8 +58,8 @@ public:
     RunBegins(const std::string &buffer, const LoweredLoop &loop) : buffer_(buffer), loop_(loop) {}
 };
 
-// Puts a fetch before each statement that loads from a buffer: in one burst, a processor may find no free line buffer for some
-// of them.
+// Puts a fetch before each statement that loads from a buffer: in one burst of fetches, a processor may lack free line buffers
+// for some.
 class BesideLoads : public IRMutator {
     using IRMutator::visit;
     const std::string &buffer_;
@@ -87,21 +87,21 @@ public:
     BesideLoads(const std::string &buffer, const std::vector<Stmt> &fetches) : buffer_(buffer), fetches_(fetches) {}
     Stmt operator()(const Stmt &body) {
         std::vector<Stmt> all = {mutate(body)};
-        all.insert(all.end(), fetches_.begin() + next_, fetches_.end());  // of several loads in a statement
+        all.insert(all.end(), fetches_.begin() + next_, fetches_.end());  // rest, for statements with several loads
         return Block::make(all);
     }
 };
 
-// What loops read when those around them go on. Where the loads of a round will begin then is kept in a table.
+// Prefetch of the next reads of loops. A table holds the addresses at which the loads of the next first round begin.
 class FetchNext : public Fetch {
     using Fetch::visit;
     const std::vector<LoweredLoop> around_;
     struct Step {
         std::string name;
         int loop;              // of around_; -1: a let
-        Expr value, end = {};  // a loop's first one, and that behind its last
+        Expr value, end = {};  // first value and end of a loop
     };
-    std::vector<Step> path_;  // from the outermost loop to where we are
+    std::vector<Step> path_;  // from the outermost loop to the current one
 
     template<typename Node> Stmt body_after(const Step &step, const Node *op) {
         path_.push_back(step);
@@ -115,7 +115,7 @@ class FetchNext : public Fetch {
     }
     Stmt visit(const For *op) override {
         if (!table_.empty()) return inside(op);
-        // Of the first loop around that has one round only nothing is left.
+        // If the first loop around has one round only, Halide leaves no loop.
         if (!path_.empty() && begins_inside(op)) return with_table(op);
         const auto is_here = [&](const LoweredLoop &l) { return l.is(op->name); };
         const auto at = std::find_if(around_.begin(), around_.end(), is_here);
@@ -123,7 +123,7 @@ class FetchNext : public Fetch {
         return with_body(op, body_after({op->name, int(at - around_.begin()), op->min, op->min + op->extent}, op));
     }
 
-    // The place when loop `next` is one round further and those inside it begin.
+    // The place when loop `next` is one round further and the loops inside it begin.
     Expr place_later(Expr place, int next) const {
         for (auto step = path_.rbegin(); step != path_.rend(); step++) {
             if (step->loop < next)
@@ -150,16 +150,16 @@ class FetchNext : public Fetch {
     }
 
 protected:
-    std::string table_;  // where there is one
+    std::string table_;  // name of the table, if there is one
     int runs_of_table_ = 0, element_bytes_ = 1;
 
-    virtual Stmt inside(const For *) = 0;               // a loop inside those around
-    virtual bool begins_inside(const For *) const = 0;  // whether it may be the first of those that fetch
+    virtual Stmt inside(const For *) = 0;               // a loop inside the loops around
+    virtual bool begins_inside(const For *) const = 0;  // whether it may be the first loop that fetches
     virtual Stmt with_filled_table(const Stmt &fill, const Stmt &body) = 0;
-    // What the table has of a load that begins here in the first round.
+    // The table's entry for a load that begins here in the first round.
     virtual Expr place(const Expr &begin) const { return next_place(begin); }
 
-    // For the innermost loop that has another round.
+    // The place after the innermost loop that has another round goes on.
     Expr next_place(const Expr &place) const {
         Expr later;
         for (const Step &step : path_) {
@@ -177,12 +177,12 @@ protected:
         : Fetch(input, reads), around_(around) {}
 };
 
-// Run by run: a run is what one load reads in all rounds of a loop.
+// Prefetch run by run: a run is the reads of one load in all rounds of a loop.
 class FetchRuns : public FetchNext {
     const PrefetchRuns runs_;
-    // Of the loops over which the lines are spread: how many rounds there were, and whether those count.
+    // Number of rounds so far of the loops over which the lines are spread, and whether these rounds count.
     Expr round_, within_;
-    Expr step_;  // of lines, in parts of `whole_line`, a round; not defined where that is a constant
+    Expr step_;  // lines a round, in parts of `whole_line`; not defined where constant
     static constexpr int whole_line = 1 << 16;
 
     bool begins_inside(const For *op) const override { return runs_.spread.front().loop.is(op->name); }
@@ -236,7 +236,7 @@ class FetchRuns : public FetchNext {
         found_ = true;
         const int lines_of_round = (lines() + rounds() - 1) / rounds();
         const bool evenly = !step_.defined() && lines() % rounds() == 0;
-        const int neighbours = evenly ? std::gcd(lines_of_round, runs_.lines) : 1;  // whose address is computed once
+        const int neighbours = evenly ? std::gcd(lines_of_round, runs_.lines) : 1;  // lines whose address is computed once
         const Expr first = step_.defined() ? round_ * step_ / whole_line
                            : evenly        ? round_ * lines_of_round
                                            : round_ * lines() / rounds();
@@ -252,10 +252,10 @@ public:
     FetchRuns(const ImageParam &input, const PrefetchRuns &runs) : FetchNext(input, runs.reads, runs.around), runs_(runs) {}
 };
 
-// Row after row. Where the next line is goes on from round to round: a division in each would hold its fetches up.
+// Prefetch row after row. The next line's address is kept from round to round: computing it by a division would delay fetches.
 class FetchRows : public FetchNext {
     const PrefetchRows rows_;
-    std::string address_, left_, row_;  // of the next line, how many of its row are left, and which row that is
+    std::string address_, left_, row_;  // of the next line: its address, the lines left in its row, and its row
 
     static Stmt set(const std::string &name, const Expr &value) { return Store::make(name, value, 0, {}, const_true(), {}); }
     static Expr get(const Type &type, const std::string &name) { return Load::make(type, name, 0, {}, {}, const_true(), {}); }
@@ -285,10 +285,10 @@ class FetchRows : public FetchNext {
         std::vector<Stmt> fetches;
         for (int n = 0; n < lines; n++)
             fetches.push_back(fetch_into_all_caches(at + make_const(UInt(64), n * cache_line_bytes)));
-        // The table has a place for each load, and so for each row.
+        // The table has an entry for each load, and so for each row.
         const Expr left = get(Int(32), left_) - lines, next_row = min(get(Int(32), row_) + 1, runs_of_table_ - 1);
         const Stmt same_row = Block::make(set(address_, at + make_const(UInt(64), lines * cache_line_bytes)), set(left_, left));
-        // Before the body: LLVM would sum behind the branch what is loaded before it, and keep that in memory.
+        // Before the body: LLVM would otherwise keep values loaded before the branch in memory to sum them behind it.
         const Stmt go_on = IfThenElse::make(left > 0, same_row, begin_row(next_row));
         const Stmt round = Block::make(go_on, BesideLoads(input_, fetches)(op->body));
         return with_body(op, LetStmt::make(name, get(UInt(64), address_), round));

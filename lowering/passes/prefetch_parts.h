@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the passes that fetch share.
+// Parts that the prefetch passes share.
 #pragma once
 #include "lowering/passes/prefetch.h"
 #include "lowering/required_pass.h"
@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace attune {
-// prefetch_next.cpp.
+// Defined in prefetch_next.cpp.
 Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRuns &);
 Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRows &);
 }  // namespace attune
@@ -24,11 +24,11 @@ inline Stmt fetch_into_all_caches(const Expr &address) {
         Call::make(Int(32), "llvm.prefetch.p0", {reinterpret(Handle(), address), read, all_caches, data}, Call::Extern));
 }
 
-// Where the loads of a buffer begin, one of those that share a line.
+// Places where the loads of a buffer begin, one for loads that share a line.
 class Places : public IRVisitor {
     using IRVisitor::visit;
     const std::string &buffer_;
-    std::map<std::string, Expr> lets_;  // those around
+    std::map<std::string, Expr> lets_;  // lets around
 
     template<typename T> void visit_let(const T *op) {
         op->value.accept(this);
@@ -57,7 +57,7 @@ public:
     explicit Places(const std::string &buffer) : buffer_(buffer) {}
 };
 
-// What `inner` reads of an input is fetched for when loops around it are further.
+// Pass that fetches the reads of an input by `inner`, for later rounds of loops around it.
 class Fetch : public RequiredPass {
 protected:
     using RequiredPass::visit;

@@ -23,8 +23,8 @@ public:
 
 class ThreadLocalRegisters : public RequiredPass {
     using IRMutator::visit;
-    std::map<std::string, Expr> lets_;    // those that depend on the thread
-    std::map<std::string, Expr> arrays_;  // and the part of their indices that does
+    std::map<std::string, Expr> lets_;    // lets that depend on the thread
+    std::map<std::string, Expr> arrays_;  // arrays, and the part of their indices that depends on the thread
 
     Expr expanded(Expr e) const {
         for (;;) {
@@ -72,7 +72,7 @@ class ThreadLocalRegisters : public RequiredPass {
             return Load::make(of_element, op->name, element(index, n), op->image, op->param, const_true(), {});
         };
         if (op->type.is_scalar()) return load(0);
-        // As bits, or Halide would make one load of these.
+        // As bits: Halide would make one load of float loads.
         std::vector<Expr> bits;
         for (int n = 0; n < op->type.lanes(); n++) bits.push_back(reinterpret(Int(of_element.bits()), load(n)));
         return reinterpret(op->type, Shuffle::make_concat(bits));

@@ -7,8 +7,8 @@
 //
 //     sum[.thread_id_x + 96] = ...  ->  sum[96] = ...
 //
-// Vectors are loaded and stored element by element. It refuses indices whose part that depends on the thread differs between
-// two uses of an array, predicated vectors, and a kernel without such an array.
+// Vectors are loaded and stored element by element. Refused: indices whose part that depends on the thread differs between two
+// uses of an array, predicated vectors, and a kernel without such an array.
 #pragma once
 #include "Halide.h"
 

@@ -12,7 +12,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-// What unsolved() makes of a condition, undone.
+// The condition inside of unsolved().
 Expr solved(const Expr &e) {
     const NE *ne = e.as<NE>();
     if (!ne || !is_const_zero(ne->b)) return e;
@@ -31,7 +31,7 @@ template<typename Op> void flatten(const Expr &e, std::vector<Expr> &into) {
         into.push_back(of);
 }
 
-// Reads what a stage has written: no loop's end, since the loop may write it.
+// Whether an expression reads a stage's output: such a value bounds no loop, because the loop may write it.
 bool reads_stages(const Expr &e) {
     class Reads : public IRVisitor {
         using IRVisitor::visit;
@@ -47,19 +47,19 @@ bool reads_stages(const Expr &e) {
     return reads.found;
 }
 
-// What is known of the iterations that a loop takes: lower <= i < upper, but for those of [gap.first, gap.second).
+// Iterations that a loop takes: lower <= i < upper, except [gap.first, gap.second).
 struct Taken {
     std::string i;
     std::vector<Expr> lower, upper, always;
     std::optional<std::pair<Expr, Expr>> gap;
-    Expr no_gap;  // where there is none
+    Expr no_gap;  // condition under which the gap is absent
 
     bool free(const Expr &e) const { return !expr_uses_var(e, i) && !reads_stages(e); }
     bool is_i(const Expr &e) const {
         const Variable *v = e.as<Variable>();
         return v && v->name == i;
     }
-    // i < the first, or the second <= i; of neither both are undefined.
+    // Bounds by a condition: i < the first, or the second <= i; both undefined for other conditions.
     std::pair<Expr, Expr> end(const Expr &e) const {
         if (const LT *op = e.as<LT>()) {
             if (is_i(op->a) && free(op->b)) return {op->b, Expr()};
@@ -94,7 +94,7 @@ struct Taken {
         gap = {first, second}, no_gap = none;
         return true;
     }
-    // Whether the loop's new bounds say as much as the condition.
+    // Whether the loop's new bounds imply the condition.
     bool take(const Expr &condition) {
         const auto [above, below] = end(condition);
         if (above.defined())
@@ -109,7 +109,7 @@ struct Taken {
     }
 };
 
-// Takes the conditions off a statement that hold for all of it; a barrier behind it is none of its work.
+// Removes conditions that hold for all of a statement; a barrier behind the statement is not part of its work.
 Stmt without_conditions(const Stmt &s, Taken &taken, const std::map<std::string, Expr> &lets = {}) {
     if (const Block *block = s.as<Block>()) {
         if (!is_barrier(block->rest)) return s;
@@ -159,7 +159,7 @@ class TrimLoops : public RequiredPass {
             gap_size = Select::make(taken.no_gap, 0, max(min(taken.gap->second, end) - gap, 0));
             i += Select::make(i >= gap, skip, 0);
         }
-        // Op's own name stands for what it stood for.
+        // The old name keeps its meaning by a let.
         Stmt loop = For::make(name, 0, max(count, 0), op->for_type, op->partition_policy, op->device_api,
                               LetStmt::make(op->name, i, body));
         loop = LetStmt::make(skip_name, gap_size, loop);

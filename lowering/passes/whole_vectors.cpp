@@ -11,13 +11,13 @@ namespace {
 
 class WholeVectors : public IRMutator {
     using IRMutator::visit;
-    std::map<std::string, int> sizes_;  // of what is allocated, where it is a constant
+    std::map<std::string, int> sizes_;  // sizes of allocations, where constant
 
     Stmt visit(const Allocate *op) override {
         if (const int size = int(op->constant_allocation_size())) sizes_[op->name] = size;
         return IRMutator::visit(op);
     }
-    // Of rows that were stored by halves, two to a vector.
+    // Loads of rows that were stored by halves, two to a vector.
     Expr visit(const Load *op) override {
         const auto *ramp = op->index.as<Ramp>();
         if (!ramp || op->name.find(BlockTranspose::row_halves) == std::string::npos) return IRMutator::visit(op);
