@@ -7,8 +7,8 @@
 //
 //     allocate sum[float32 * 64] in Stack  ->  allocate sum[float32x4 * 16] in Stack
 //
-// For CPUs with 32 vector registers: a register tile takes all 16 of others. Refused: nothing; an array with a computed place
-// stays as it is.
+// For CPUs with 32 vector registers: where there are 16, a register tile takes all. Refused: nothing; an array with a computed
+// place stays as it is.
 #pragma once
 #include "Halide.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parts of the split-KV schedules of few rows, shared or by head size and by the type of the products.
+// Parts of the split-KV schedules of few rows: shared ones, and ones for a head size or a type of the products.
 #pragma once
 #include "schedules/sdpa/sdpa_schedules.h"
 

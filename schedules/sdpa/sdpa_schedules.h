@@ -131,7 +131,7 @@ Halide::Var schedule_tasks(SdpaStages &, Halide::Func out, const PrefillParamete
 // Transposed queries of a task: lanes are rows. In blocks where the stages have these.
 void schedule_query(SdpaStages &, const Halide::LoopLevel &task, int lanes, const OneTask &);
 void schedule_kv_block_sums(SdpaStages &, int stage, Halide::Stage pv, const Halide::RVar &kv_block, int lanes);
-// schedule_tasks() and schedule_query().
+// schedule_tasks() and schedule_kv_block_sums().
 struct TileLoops {
     Halide::Var task, channels;  // of out; of block_pv: a step is channel_tile channels
     Halide::Var lines;           // of block_pv: a step is line_channels channels, if set

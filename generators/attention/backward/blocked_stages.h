@@ -27,7 +27,7 @@ struct BackwardInputs {
     // The computed tiles, whose queries and keys alone the outputs hold; and the wanted gradients, bool: of query; of key and
     // value.
     Halide::Expr first_query_tile, query_tiles, first_key_tile, key_tiles, wants_query, wants_key;
-    // Defined: the gradient by the score of each pair is an output too, if wanted. It is the gradient by a bias where all steps
+    // Defined: the gradient by the score of each pair is an output too, if wanted: the gradient by a bias where all steps
     // only add to the score. Then all tiles of keys must be whole: vectors are not cut at the last key.
     Halide::Expr wants_bias;
     Dropout dropout;
@@ -63,11 +63,11 @@ struct BackwardNumerics {
     PowerInstructions powers = {};  // for the weights
 };
 
-// Hints of a schedule about how to cut the stages; the schedule's own file fills them in. They change no bit of a gradient.
+// Hints of a schedule about how to cut the stages; the schedule's own file fills them in. Hints change no bit of a gradient.
 struct BackwardHints {
     bool ragged_dims = false;  // head sizes are no multiples of the schedule's rounding of channels: clamp loads
-    // Sides of a block of queries and keys: in a partial tile only blocks are computed in which some query sees some key. They
-    // divide the sides of a tile.
+    // Sides of a block of queries and keys: in a partial tile only blocks are computed in which some query sees some key.
+    // Blocks divide the sides of a tile.
     int block_queries = 8, block_keys = 16;
     // Every tile is computed as a full one, too, for schedules that place each stage on its own. Then the reads of a full tile
     // are clamped to the last query and key as well.

@@ -15,7 +15,7 @@ struct SdpaNumerics {
     // Keys whose weighted values are summed before the sum joins the KV block's, which would otherwise be rounded once for each
     // key; a multiple of kv_subblock that divides kv_block. 0: one key after another. sum_weights: likewise for the weights.
     int sum_keys = 0, sum_weights = 0;
-    // Instructions for the weights, which are the results of most exponentials. They change denormal results only.
+    // Instructions for the weights, which are the results of most exponentials. Such instructions change denormal results only.
     PowerInstructions powers = {};
 };
 

@@ -5,7 +5,7 @@
 
 namespace attune {
 
-// A condition hidden from Halide's solver, whose bounds of a stage would then be an extent it cannot show to be one KV block.
+// Hides a condition from Halide's solver, which would narrow a stage's bounds by it to an extent not provably one KV block.
 Halide::Expr unsolved(const Halide::Expr &condition);
 
 // KV blocks of which some row of a tile sees some key: all, those that every row sees whole, or the others.
