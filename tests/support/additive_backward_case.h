@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of additive_attention_backward as data, after its forward: arrays, the call, and its judgement.
+// One call of additive_attention_backward as data, after its forward pass: arrays, the call, and its check.
 #pragma once
 #include "tests/reference/additive_backward_reference.h"
 #include "tests/support/additive_case.h"
@@ -10,7 +10,7 @@ namespace attune_test {
 inline constexpr std::string_view additive_backward_op = "additive_backward";
 
 struct AdditiveBackwardCase {
-    AdditiveCase forward;  // weights are not asked for
+    AdditiveCase forward;  // without weights
     bool grad_lse = false;
     Layout grad_layout = Layout::dense;  // of grad_out, and of the gradients of query, key and value
 };
@@ -58,7 +58,7 @@ template<typename T> struct AdditiveBackwardArrays {
                 the.grad_lse ? attune::ConstView(grad_lse.view()) : attune::ConstView()};
     }
 
-    // Calls visit(name, array, member of AdditiveGradients, member of AdditiveBackwardResult) for each gradient of this case.
+    // Calls visit(name, array, member of AdditiveGradients, member of AdditiveBackwardResult) for each gradient of the case.
     template<typename F> void each_gradient(const F &visit) {
 #define ATTUNE_VISIT(member, array, there) \
     if (there) \
@@ -78,7 +78,7 @@ template<typename T> struct AdditiveBackwardArrays {
         ATTUNE_VISIT(sinks, grad_sinks, f().sinks);
 #undef ATTUNE_VISIT
     }
-    // Bit n of `wanted` asks for gradient n of each_gradient.
+    // Views of the wanted gradients: bit n of `wanted` stands for gradient n of each_gradient.
     attune::AdditiveGradients gradients(unsigned wanted = every_gradient) {
         attune::AdditiveGradients g;
         unsigned n = 0;
@@ -96,7 +96,7 @@ template<typename T> struct AdditiveBackwardArrays {
         return additive_backward_reference<Real, T>(forward.base.query.view(), forward.base.key.view(),
                                                     forward.base.value.view(), results(), options(), parts);
     }
-    // Every wanted gradient as bits.
+    // Bits of every wanted gradient.
     std::vector<std::vector<unsigned char>> bits(unsigned wanted = every_gradient) {
         std::vector<std::vector<unsigned char>> all;
         unsigned n = 0;
@@ -116,7 +116,7 @@ private:
     }
 };
 
-// What is wrong with the gradients; empty if nothing is.
+// Fault of the gradients; empty if there is none.
 template<typename T> std::string defect(AdditiveBackwardArrays<T> &a, unsigned wanted = every_gradient) {
     const auto exact = a.template reference<Reference<T>>(), sizes = a.template reference<Reference<T>>(Parts::sizes);
     const auto steps = a.template reference<T>();
@@ -131,7 +131,7 @@ template<typename T> std::string defect(AdditiveBackwardArrays<T> &a, unsigned w
             return;
         }
         const auto values = array.values();
-        const std::vector<Sum<E>> plain(member(steps).begin(), member(steps).end());  // slopes and sinks of f64 are f32
+        const std::vector<Sum<E>> plain(member(steps).begin(), member(steps).end());  // in f64, slopes and sinks are f32
         const Verdict verdict = judge(member(exact), plain, values, member(sizes));
         if (!array.gaps_untouched())
             found = name + ": written beyond its elements";
@@ -143,7 +143,7 @@ template<typename T> std::string defect(AdditiveBackwardArrays<T> &a, unsigned w
     return found;
 }
 
-// Forward and backward of a case, the backward by a variant, and the judgement.
+// Runs forward and backward of a case, the backward by a variant, and checks the gradients.
 template<typename T> void check_additive(attune::Context &context, const AdditiveBackwardCase &c, std::string_view variant) {
     AdditiveBackwardArrays<T> a(c);
     INFO(describe(c));

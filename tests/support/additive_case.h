@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// One call of additive_attention as data, random arrays for it, and its judgement.
+// One call of additive_attention as data, random arrays for it, and its check.
 #pragma once
 #include "tests/reference/additive_reference.h"
 #include "tests/support/sdpa_arrays.h"
 
 namespace attune_test {
 
-// Sizes, masks and everything after the score are those of `attention`; its head_dim and key_dim are the widths of query and
-// key, which are `hidden` where they are taken as projected.
+// A case. `attention` has its sizes, masks and all after the score; its head_dim and key_dim are the widths of query and key,
+// or `hidden` where these are given projected.
 struct AdditiveCase {
     SdpaCase attention;
     std::int64_t hidden = 16;
@@ -62,8 +62,8 @@ template<typename T> struct AdditiveArrays {
     template<typename Real> SdpaResult<Real> reference() {
         return additive_reference<Real, T>(base.query.view(), base.key.view(), base.value.view(), options({}));
     }
-    // What the header allows a raw score to be off by, for f32 without projections: 2e-6 of the sum of |w_score|, and one
-    // rounding each of what is done with the sum: b_score, the scale.
+    // Bound on the error of a raw score from the header, for f32 without projections: 2e-6 of the sum of |w_score|, and one
+    // rounding for each of b_score and the scale.
     double promised_error() {
         double sum = 0, scale = std::abs(the.attention.scale.value_or(1));
         w_score.each([&](T &x) { sum += std::abs(double(x)); });
@@ -81,7 +81,7 @@ private:
     }
 };
 
-// Without projections in f32: what errors of the scores up to `promised` let outputs be off by, and four roundings.
+// Fault of outputs beyond the error that scores off by `promised` allow, and four roundings; without projections in f32.
 template<typename Real, typename T>
 std::string promise_defect(const SdpaResult<Real> &reference, AdditiveArrays<T> &a, double promised) {
     const SdpaCase &c = a.the.attention;
@@ -99,7 +99,7 @@ std::string promise_defect(const SdpaResult<Real> &reference, AdditiveArrays<T> 
         }
         return std::string();
     };
-    // A weight is off by a factor of exp(2 e) at most, if the scores are by e each; dropout enlarges weights.
+    // If each score is off by e at most, a weight is off by a factor of exp(2 e) at most; dropout enlarges weights.
     const double kept = 1 - c.dropout.probability, factor = std::expm1(2 * promised) / (kept > 0 ? kept : 1);
     std::string found = worst("out", reference.out, a.base.out.values(), (factor + unit) * largest_value);
     if (found.empty()) found = worst("lse", reference.lse, a.base.lse.values(), promised);

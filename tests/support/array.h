@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Arrays in memory of any layout, with a poisoned surrounding: every element of the storage that is not an element of the
-// array (between rows, and before and after it) holds a NaN, or for integers a large number, that must not be touched. Beside a
-// fence (fenced.h) nothing is before and after it.
+// Arrays of any memory layout, with poison around them: storage that is no element of the array (between rows, before and after
+// it) holds a NaN, or for integers a large number, which must stay. Beside a fence (fenced.h) there is no storage before and
+// after the array.
 #pragma once
 #include "tests/support/fenced.h"
 #include "tests/support/half_elements.h"
@@ -20,7 +20,7 @@
 
 namespace attune_test {
 
-// Of (B, H, S, D). All but dense stand for something that users do.
+// Layouts of (B, H, S, D). All but dense stand for a use in practice.
 enum class Layout {
     dense,
     bshd,       // (B, S, H, D) in memory
@@ -75,10 +75,10 @@ inline std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t> &
     return strides;
 }
 
-// Values that a generator drew, by its state before: tests draw the same arrays again, for each variant, context and repeat.
+// Cache of drawn values by the generator's state: tests draw the same arrays again, for each variant, context and repeat.
 template<typename T> class Drawn {
 public:
-    // The next values of the generator, which goes on behind them: uniform in +-spread.
+    // The next values of the generator, uniform in +-spread, which also advances it.
     const std::vector<T> &next(std::mt19937 &random, double spread, std::size_t count) {
         for (const Entry &e : entries_) {
             if (e.values.size() != count || e.spread != spread || e.before != random) continue;
@@ -88,7 +88,7 @@ public:
         Entry &e = entries_[oldest_++ % std::size(entries_)];
         e.before = random, e.spread = spread;
         e.values.resize(count);
-        // As std::uniform_real_distribution draws in libstdc++, bit for bit, but not in long double.
+        // The values of std::uniform_real_distribution of libstdc++, bit for bit, but without long double.
         for (T &x : e.values) {
             const double low = std::uint32_t(random()), high = std::uint32_t(random());
             const double unit = std::min((low + high * 0x1p32) * 0x1p-64, 1 - 0x1p-53);
@@ -109,7 +109,7 @@ private:
 };
 
 template<typename T> class Array {
-    // A byte where T is bool: a vector of bool is none, and a byte that is neither false nor true shows what was not written.
+    // Stored type: a byte where T is bool: a vector of bool has no data(), and another value shows an unwritten element.
     using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
 
 public:
@@ -148,9 +148,9 @@ public:
         return v;
     }
 
-    // All of the storage.
+    // All of the storage, as bytes.
     std::span<const std::byte> bytes() const { return std::as_bytes(std::span(storage_)); }
-    // As before anything was written.
+    // Restores the fill, as before anything was written.
     void forget() { std::fill(storage_.begin(), storage_.end(), fill_); }
 
     // Calls f with each element, in logical order.
@@ -158,7 +158,7 @@ public:
         if (!storage_.empty()) each(f, 0, 0);
     }
 
-    // Uniform in +-spread, variance spread^2 / 3.
+    // Draws all elements, uniform in +-spread, with variance spread^2 / 3.
     void randomise(std::mt19937 &random, double spread) {
         thread_local Drawn<T> drawn;
         std::size_t count = 1;

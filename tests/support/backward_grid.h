@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The variants of the gradients of attention that a case can be run by, and the judgement of all of them at once: what is right
-// is computed once.
+// Variants of the gradients of attention that can run a case, and the check of all of them against references that are computed
+// once.
 #pragma once
 #include "tests/support/sdpa_backward_case.h"
 #include "tests/support/variant_grid.h"
@@ -12,13 +12,13 @@ inline constexpr std::string_view backward_op = "sdpa_backward";
 
 template<typename F> void for_each_backward(const F &f) { for_each_variant(backward_op, any_kind, f); }
 
-// The op of the gradients of a score.
+// The op of a score's gradients.
 inline std::string_view backward_op_of(attune::Score score) {
     if (score == attune::Score::cosine) return "cosine_backward";
     return score == attune::Score::gaussian ? "gaussian_backward" : backward_op;
 }
 
-// Whether a variant knows every option of a case, and its head sizes.
+// Whether a variant takes every option of a case, and its head sizes.
 inline bool fits(const attune::VariantInfo &v, const SdpaCase &c) {
     const bool scored = c.softcap > 0 || !c.bias.empty() || c.alibi != Alibi::none || !c.mask.empty() || c.sinks;
     const bool training = c.dropout.probability > 0 && c.dropout.probability < 1;
@@ -33,17 +33,17 @@ template<typename T> std::vector<attune::VariantInfo> backward_variants(std::str
     return all;
 }
 
-// Head sizes of query and key, and of value: those that variants are for, and one for those that take any.
+// Head sizes of query and key, and of value: those with variants of their own, and one for variants of any size.
 template<typename T> std::vector<std::pair<std::int64_t, std::int64_t>> backward_head_sizes() {
     std::set<std::pair<std::int64_t, std::int64_t>> all;
     for (const attune::VariantInfo &v : backward_variants<T>()) all.insert(head_size(v));
     return {all.begin(), all.end()};
 }
 
-// Calls f(T{}) for every type of elements.
+// Calls f(T{}) for every element type.
 template<typename F> void for_each_type(const F &f) { f(float{}), f(double{}), f(BFloat16{}), f(Float16{}); }
 
-// Runs a case by every variant of its type that can, and judges everything that each wrote.
+// Runs a case by every variant of its type that can, and checks everything that each wrote.
 template<typename T> void check_backward(attune::Context &context, const SdpaBackwardCase &c) {
     SdpaBackwardArrays<T> clean(c);
     INFO(describe(c));
@@ -64,7 +64,7 @@ template<typename T> void check_backward(attune::Context &context, const SdpaBac
     CHECK(ran > 0);
 }
 
-// The same for what dispatch chooses.
+// Runs a case by the variant that dispatch chooses, and checks it.
 template<typename T> void check_dispatched(attune::Context &context, const SdpaBackwardCase &c) {
     SdpaBackwardArrays<T> a(c);
     INFO(describe(c));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Catch2, of either major version. The tuner judges its candidates by these headers, too: there a broken requirement throws.
+// Catch2, of major version 2 or 3. The tuner checks its candidates with these headers, too: there a failed REQUIRE throws.
 #pragma once
 #if defined(ATTUNE_JUDGE_WITHOUT_CATCH)
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Derivatives by differences, for gradients to be compared with.
+// Derivatives by central differences, to compare gradients with.
 #pragma once
 #include "tests/support/catch.h"
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace attune_test {
 
-// Of loss() by x, by five points: the error is about 1e-14 times the fifth derivative, and the rounding error 1e-12 of the
-// loss. A float has to hold what is added to it exactly: a multiple of 2^-12 that is not large.
+// Derivative of loss() by x from five points, with an error of about 1e-14 times the fifth derivative and a rounding error of
+// 1e-12 of the loss. A float must hold x plus each step exactly: a multiple of 2^-12 that is not large.
 template<typename T> double central_difference(T &x, const std::function<double()> &loss) {
     constexpr double step = 1.0 / 4096;
     const T at = x;
@@ -26,12 +26,12 @@ template<typename T> double central_difference(T &x, const std::function<double(
     return (8 * near - far) / (12 * step);
 }
 
-// One input of a function, each element with its place in the gradient.
+// One input of a function, with gradient and difference of each element.
 struct DifferencedInput {
     std::string name;
     std::size_t count = 0;
-    std::function<double(std::size_t)> gradient;    // as computed
-    std::function<double(std::size_t)> difference;  // as it is
+    std::function<double(std::size_t)> gradient;    // as the library computed it
+    std::function<double(std::size_t)> difference;  // central difference
 };
 template<typename Array, typename Gradient>
 DifferencedInput differenced(const std::string &name, Array &array, const std::vector<Gradient> &gradient,
@@ -44,9 +44,9 @@ DifferencedInput differenced(const std::string &name, Array &array, const std::v
             [places, loss](std::size_t n) { return std::isfinite(*places[n]) ? central_difference(*places[n], loss) : 0.0; }};
 }
 
-// Empty if the gradient agrees within 1e-6 of each element, of which none counts as less than a thousandth of the largest, nor
-// as less than 1e-4: that is how well differences of a loss of a hundred know a gradient of 0. `most`: of how many elements,
-// chosen at random.
+// Fault of a gradient; empty if it agrees within 1e-6 of each element, where no element counts as less than a thousandth of the
+// largest, nor as less than 1e-4: the accuracy of differences of a loss of a hundred at a gradient of 0. `most`: number of
+// elements, chosen at random.
 inline std::string difference_defect(const DifferencedInput &input, std::size_t most, std::mt19937 &random) {
     double largest = 0;
     std::vector<std::size_t> all(input.count);
@@ -65,7 +65,7 @@ inline std::string difference_defect(const DifferencedInput &input, std::size_t 
     return {};
 }
 
-// The loss of arrays of a backward is the sum of all out and lse by random numbers; lse of a row without keys is no number.
+// Loss of a backward pass's arrays: the sum of all out and lse times random numbers, without the lse of rows without keys.
 template<typename Arrays> double loss_of(Arrays &a, const std::vector<double> &out, const std::vector<double> &lse) {
     long double loss = 0;
     std::size_t n = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An attune::Allocator that counts, fills what it gives, checks what comes back, and can refuse one request.
+// An attune::Allocator that counts, fills its blocks, checks releases, and can refuse one request.
 #pragma once
 #include "attune/context.h"
 #include "tests/support/catch.h"
@@ -15,11 +15,11 @@ namespace attune_test {
 
 class CountingAllocator {
 public:
-    // Set between calls only.
+    // Members below are set between calls only.
     unsigned char fill = 0xff;     // a NaN in either type
-    int requests = 0;              // since it was last set to 0
-    int fail_at = -1;              // the request that is refused, counted from 0
-    std::size_t limit = SIZE_MAX;  // bytes that may live at a time; what would exceed them is refused
+    int requests = 0;              // requests since the last reset to 0
+    int fail_at = -1;              // number of the refused request, from 0
+    std::size_t limit = SIZE_MAX;  // most live bytes; requests beyond are refused
 
     std::size_t live = 0, peak = 0;  // bytes
     int defects = 0;                 // requests or releases against the rules
@@ -60,9 +60,9 @@ private:
     }
 };
 
-// Calls run() with one request refused until none is left to refuse: each of the first ones, then every so many, because the
-// later ones come of tasks that repeat the requests of the first (how many there are depends on the threads). Each failure is
-// an out_of_memory with a message and gives everything back; after() follows each call.
+// Calls run() with one request refused, until no request is left: each of the first ones, then every so many, because later
+// requests come from tasks that repeat those of the first (their number depends on the threads). Each failure is an
+// out_of_memory with a message and gives all memory back; after() follows each call.
 template<typename Run, typename After>
 void refuse_requests(CountingAllocator &allocator, int one_by_one, const Run &run, const After &after) {
     int failed = 0;

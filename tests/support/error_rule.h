@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one rule by which a result is called right. Nothing else in the tests compares floating-point results loosely.
+// The error rule: the one definition of a right result. No other test compares floating-point results with a tolerance.
 #pragma once
 #include "tests/support/half_elements.h"
 #include <algorithm>
@@ -11,25 +11,25 @@
 
 namespace attune_test {
 
-// The error against the reference, in the maximum and in the mean, is at most twice that of the plain computation in the
-// same type, plus a floor for the cases where the plain computation is exact or lucky (one key, equal keys, a sum of two).
-// There a weight still carries about one rounding each of: scale times log2(e), 2^x, the KV block's scale, the product with
-// the value, the quotient. Four units of the largest (for the mean: of the mean) reference value cover them: epsilon is
-// two half-units, so each rounding may cost all of its half-unit.
+// Rule: the error against the reference, in the maximum and in the mean, is at most twice that of the plain computation in the
+// same type, plus a floor for cases where the plain computation is exact or lucky (one key, equal keys, a sum of two). There a
+// weight still has about one rounding each from scale times log2(e), 2^x, the KV block's scale, the product with the value, and
+// the quotient. Four units of the largest (for the mean: of the mean) reference value cover these: epsilon is two half-units,
+// so each rounding may cost all of its half-unit.
 inline constexpr double rounding_floor = 4;
-// Of 16 bits only the weight and the result are rounded; the rest is done in f32. One unit covers both.
+// For 16-bit types one unit: only the weight and the result are rounded, all else is computed in f32.
 template<typename T> constexpr double floor_of() {
     return (is_half<T> ? 1 : rounding_floor) * double(std::numeric_limits<T>::epsilon());
 }
 
 struct Verdict {
     bool right = false;
-    std::string why;   // the figures, for the message of a failed test
-    double ratio = 0;  // the error over what is allowed, in the maximum or in the mean
+    std::string why;   // figures for the message of a failed test
+    double ratio = 0;  // error over the bound, in the maximum or in the mean
 };
 
-// Elements that are NaN or infinite in the reference have to be the same here; they are not counted in the norms. The floor is
-// in units of `sizes`: of the reference, or, where it is a difference of what is larger, of that.
+// Judges a result. Elements that are NaN or infinite in the reference must be the same in the result, and are left out of the
+// norms. The floor is in units of `sizes`: the reference, or, where it is a difference of larger terms, those terms.
 template<typename Real, typename T>
 Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &plain, const std::vector<T> &result,
               const std::vector<Real> &sizes) {
@@ -72,7 +72,7 @@ Verdict judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &pla
     return judge(reference, plain, result, reference);
 }
 
-// A result that is mostly zeros where the reference is not was not computed, however small the reference happens to be.
+// Whether a result is mostly zeros where the reference is not: then it was not computed, however small the reference is.
 template<typename Real, typename T> bool suspiciously_empty(const std::vector<Real> &reference, const std::vector<T> &result) {
     std::size_t expected = 0, zeros = 0;
     for (std::size_t n = 0; n < result.size() && n < reference.size(); n++)

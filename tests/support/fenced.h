@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory beside pages that must not be touched: one element read or written beyond it is a crash.
+// Memory beside protected pages: an access one element beyond it is a crash.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace attune_test {
 
-// Where the page that must not be touched begins at once; there is one on the other side, too, behind what fills a page.
+// Side of the block on which a protected page begins at once; on the other side there is one, too, behind the rest of a page.
 enum class Fence { none, before, behind };
 
 struct FencedBlock {
@@ -32,7 +32,7 @@ inline void release_fenced(void *data, std::size_t bytes, Fence fence) noexcept 
     munmap(static_cast<char *>(data) - block.page - (fence == Fence::behind ? block.inside - bytes : 0), block.size());
 }
 
-// Fence of the arrays (array.h) that are made from now on.
+// Fence of the arrays (array.h) that are made next.
 inline Fence fence_of_arrays = Fence::none;
 
 template<typename T> struct FencedAllocator {
@@ -57,7 +57,7 @@ template<typename T> struct FencedAllocator {
     bool operator==(const FencedAllocator &) const = default;
 };
 
-// Dense elements with an inaccessible page right before the first or right after the last.
+// Dense elements with a protected page right before the first or right after the last.
 template<typename T> class Fenced {
 public:
     Fenced(const std::vector<T> &values, bool at_end)

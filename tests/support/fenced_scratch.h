@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scratch memory that shows what is read or written beyond it: a page that must not be touched begins where a block ends, or,
-// of every other block, ends where it begins. Blocks are full of NaN, and none is kept for a later request, which it might not
-// end with.
+// Scratch memory that shows accesses beyond it: a protected page begins where a block ends or, for every other block, ends
+// where the block begins. Blocks are full of NaN, and none is kept for a later request, which might not end with it.
 #pragma once
 #include "attune/context.h"
 #include "tests/support/fenced.h"
@@ -22,7 +21,7 @@ public:
     }
 
 private:
-    // Pages with a fence on both sides. They are mapped once for many blocks: a kernel asks for some in every task.
+    // Pages with a fence on both sides, mapped once for many blocks: a kernel asks for blocks in every task.
     struct Pages {
         void *first;
         std::size_t bytes;
@@ -64,7 +63,7 @@ private:
     }
 };
 
-// Options of a Context whose kernels work in such memory.
+// Options of a Context whose kernels use fenced scratch.
 inline attune::ContextOptions in_fenced_scratch(int threads = 2) {
     static FencedScratch scratch;
     return {.threads = threads, .scratch_bytes_per_thread = 0, .allocator = scratch.hook()};

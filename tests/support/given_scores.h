@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cases whose scores are given one by one: far from 0, up to the ends of the range (docs/conventions.md row 52).
+// Cases with given scores: far from 0, up to the ends of the range (docs/conventions.md row 52).
 #pragma once
 #include "tests/support/sdpa_arrays.h"
 #include <cmath>
@@ -7,8 +7,8 @@
 
 namespace attune_test {
 
-// One query head whose every score of key j is score(j), at scale 1; channel c of its value is 1 where class_of(j) is c, else
-// 0. So channel c of the output is the weight of class c.
+// One query head whose score of key j is score(j), at scale 1; channel c of its value is 1 where class_of(j) is c, else 0. So
+// channel c of the output is the weight of class c.
 struct GivenScores {
     std::int64_t queries, keys;
     std::function<double(std::int64_t j)> score;
@@ -27,7 +27,7 @@ inline SdpaCase case_of(const GivenScores &given, std::int64_t head_dim, std::in
             .scale = 1.0};
 }
 
-// Arrays of such a case. Queries are the first unit vector, and the first channel of a key is its score.
+// Fills arrays of such a case. Queries are the first unit vector, and the first channel of a key is its score.
 template<typename T> void fill(SdpaArrays<T> &a, const GivenScores &given) {
     for (std::int64_t i = 0; i < given.queries; i++)
         for (std::int64_t d = 0; d < a.the.head_dim; d++) a.query(0, 0, i, d) = T(d == 0);
@@ -37,8 +37,8 @@ template<typename T> void fill(SdpaArrays<T> &a, const GivenScores &given) {
     }
 }
 
-// The largest difference of what a call wrote from the softmax of its scores as they are stored: of a class's weight, and of
-// lse in units of its rounding.
+// Largest differences of a call's outputs from the softmax of its stored scores: of a class's weight, and of lse in units of
+// its rounding.
 template<typename T> struct Differences {
     double weight = 0, lse = 0;
 
@@ -77,10 +77,10 @@ template<typename T> std::vector<double> bases() {
     return std::is_same_v<T, Float16> ? std::vector<double>{0, 1003, 2040, -1003} : std::vector<double>{0, 131, 250, -131};
 }
 
-// A score that counts and lies near the end of the range, and one further from 0 than half of the range.
+// A score near the end of the range that is not masked, further from 0 than half of the range.
 template<typename T> double far() { return std::is_same_v<T, double> ? 9.3e307 : 2.8e38; }
 
-// A call, a.run(context, variant), of arrays that hold the given scores.
+// Checks a call, a.run(context, variant), on arrays of the given scores.
 template<typename T, typename Arrays>
 void check_given_scores(attune::Context &context, Arrays &a, const GivenScores &given, std::string_view variant) {
     INFO(describe(a.the) << ", the first scores " << given.score(0) << ", " << given.score(1));

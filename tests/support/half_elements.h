@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Elements of 16 bits that tests compute with: they turn into float by themselves, and from a number by rounding.
+// 16-bit elements for computations in tests: they convert to float implicitly, and from a number by rounding.
 #pragma once
 #include "attune/half.h"
 #include <limits>
@@ -34,7 +34,7 @@ using Float16 = Half<attune::float16>;
 
 template<typename T> inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-// What sums over elements of type T are kept in: lse is of this type, and the plain computation takes its steps in it.
+// The type in which sums over elements of type T are kept: lse has it, and the plain computation takes its steps in it.
 template<typename T> using Sum = std::conditional_t<is_half<T>, float, T>;
 
 }  // namespace attune_test
@@ -46,7 +46,7 @@ template<> constexpr DType dtype_of<attune_test::BFloat16>() { return DType::bf1
 template<> constexpr DType dtype_of<attune_test::Float16>() { return DType::f16; }
 }  // namespace attune
 
-// The members that tests ask for.
+// The members of numeric_limits that tests use.
 template<typename Bits> class std::numeric_limits<attune_test::Half<Bits>> {
     using T = attune_test::Half<Bits>;
     static constexpr int fraction_bits = std::is_same_v<Bits, attune::bfloat16> ? 7 : 10;

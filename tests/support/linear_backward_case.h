@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of linear_backward as data, a LinearCase: random arrays for it, and its judgement.
+// One call of linear_backward as data, a LinearCase: random arrays for it, and its check.
 #pragma once
 #include "tests/reference/linear_backward_reference.h"
 #include "tests/support/linear_case.h"
@@ -37,7 +37,7 @@ template<typename T> struct LinearBackwardArrays {
     bool untouched() { return grad_x.untouched() && grad_weight.untouched() && grad_bias.untouched(); }
 };
 
-// What is wrong with the wanted gradients, or nothing; `ratio` becomes the largest error over what is allowed.
+// Fault of the wanted gradients, empty if there is none; `ratio` becomes the largest error over its bound.
 template<typename T> std::string defect(LinearBackwardArrays<T> &a, unsigned wanted = want_layer, double *ratio = nullptr) {
     const auto exact = a.template reference<Reference<T>>();
     const auto plain = a.template reference<Sum<T>, T>();

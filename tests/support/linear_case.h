@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of linear or batch_dot as data: extents and layout; random arrays for it; and its judgement.
+// One call of linear or batch_dot as data: extents and layout, random arrays for it, and its check.
 #pragma once
 #include "attune/attune.h"
 #include "tests/reference/linear_reference.h"
@@ -11,7 +11,7 @@
 
 namespace attune_test {
 
-// dense; rows with gaps; rows that go backwards; leading dimensions outside in, as heads are in a (B, S, H, D) array
+// Orders: dense; rows with gaps; reversed rows; leading dimensions swapped, as heads are in a (B, S, H, D) array
 enum class Order { dense, padded, reversed, swapped };
 
 inline std::vector<std::int64_t> strides_of(Order order, const std::vector<std::int64_t> &extents) {
@@ -31,7 +31,7 @@ template<typename T> Array<T> array_of(Order order, const std::vector<std::int64
 }
 
 struct LinearCase {
-    std::vector<std::int64_t> leading = {5};  // of x and out; of batch_dot all but the rows are a batch
+    std::vector<std::int64_t> leading = {5};  // of x and out; for batch_dot all but the rows are a batch
     std::int64_t columns = 7, depth = 9;
     bool bias = true;
     bool packed = false;  // the weight of linear
@@ -54,7 +54,7 @@ inline std::vector<std::int64_t> with(std::vector<std::int64_t> extents, std::in
     return extents;
 }
 
-// out = x weight^T + bias, or out = x weight for each entry, where weight is natural, (..., K, N).
+// Arrays of out = x weight^T + bias, or of out = x weight for each entry, with the weight as (..., K, N).
 template<typename T> struct LinearArrays {
     LinearCase c;
     bool batched;
@@ -72,7 +72,7 @@ template<typename T> struct LinearArrays {
         for (Array<T> *a : {&x, &weight, &bias}) a->randomise(random, c.spread);
     }
     attune::ConstView bias_view() { return c.bias && !batched ? attune::ConstView(bias.view()) : attune::ConstView(); }
-    // Packs the weight as it is now, where the case says so.
+    // The weight, packed if the case says so, with its present elements.
     attune::ConstView weight_view(attune::Context &context) {
         if (!c.packed) return weight.view();
         const auto [panels, depth, width] = attune::packed_weight_extents(attune::dtype_of<T>(), c.columns, c.depth);
@@ -92,7 +92,7 @@ template<typename T> struct LinearArrays {
     }
 };
 
-// What is wrong with the result, or nothing; `ratio` becomes the error over what is allowed.
+// Fault of the result, empty if there is none; `ratio` becomes the error over its bound.
 template<typename T> std::string defect(LinearArrays<T> &a, double *ratio = nullptr) {
     if (!a.out.gaps_untouched()) return "out was written outside its elements";
     if (!a.out.all_written()) return "out has elements that were not written";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One call of masked_softmax_backward as data, a SoftmaxCase: the forward's weights, random gradients of them, and its
-// judgement. Where a weight is 0 its gradient is NaN, which must not show.
+// One call of masked_softmax_backward as data, a SoftmaxCase: weights of the forward pass, random gradients of them, and the
+// check. Where a weight is 0 its gradient is NaN, which must have no effect.
 #pragma once
 #include "attune/masked_softmax_backward.h"
 #include "tests/reference/masked_softmax_backward_reference.h"
@@ -8,10 +8,10 @@
 
 namespace attune_test {
 
-// Whose memory the gradient of the scores is written to.
+// The memory into which the gradient of the scores is written.
 enum class Into { its_own, grad_out, out };
 
-// Scores and grad_scores have scores_layout, weights and their gradient out_layout; in place there is only one.
+// Arrays: scores and grad_scores have scores_layout, weights and their gradient out_layout; in place there is one layout.
 template<typename T> struct SoftmaxBackwardArrays {
     SoftmaxArrays<T> forward;
     Array<T> grad_out, grad_scores;
@@ -39,7 +39,7 @@ template<typename T> struct SoftmaxBackwardArrays {
     }
 };
 
-// Runs the case and judges it.
+// Runs the case and checks it.
 template<typename T>
 void check_backward(attune::Context &context, const SoftmaxCase &c, std::string_view variant = {}, Into into = Into::its_own) {
     INFO(c << " into " << int(into));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of masked_softmax as data; random scores for it; and its judgement. Masked scores hold NaN, which must not show.
+// One call of masked_softmax as data, random scores for it, and its check. Masked scores are NaN, which must have no effect.
 #pragma once
 #include "attune/masked_softmax.h"
 #include "tests/reference/masked_softmax_reference.h"
@@ -21,7 +21,7 @@ struct SoftmaxCase {
     double spread = 4;  // scores are uniform in +-spread
     Layout scores_layout = Layout::dense, out_layout = Layout::dense;
     bool in_place = false;
-    attune::Place place = attune::Place::host;  // that its tensors are said to be at
+    attune::Place place = attune::Place::host;  // given place of its tensors
     unsigned seed = 1;
 };
 inline std::ostream &operator<<(std::ostream &o, const SoftmaxCase &c) {
@@ -42,7 +42,7 @@ template<typename T> struct SoftmaxArrays {
         scores.randomise(random, c.spread);
         int n = 0;
         lens.each([&](std::int32_t &x) {
-            // The first rows have no key and every key.
+            // The first row has no key, the second every key.
             x = n == 0 ? 0 : n == 1 ? std::int32_t(c.keys) : std::int32_t(random() % unsigned(c.keys + 1));
             n++;
         });
@@ -65,7 +65,7 @@ template<typename T> struct SoftmaxArrays {
     }
 };
 
-// Runs the case and judges it; checks that inputs and gaps are as they were.
+// Runs the case and checks it; inputs and gaps must be unchanged.
 template<typename T> void check_case(attune::Context &context, const SoftmaxCase &c, std::string_view variant = {}) {
     INFO(c);
     SoftmaxArrays<T> a(c);

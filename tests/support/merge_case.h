@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of merge_attention as data, its arrays, and the judgement of what it wrote.
+// One call of merge_attention as data, its arrays, and the check of its outputs.
 #pragma once
 #include "attune/merge.h"
 #include "tests/reference/merge_reference.h"
@@ -18,7 +18,7 @@ struct MergeCase {
     Layout layout_a = Layout::dense, layout_b = Layout::dense, out_layout = Layout::dense;
     bool strided_lse = false;  // (Sq, B, H) in memory, with gaps
     double lse_spread = 4;
-    int in_place = 0;  // 1: out is out_a, and lse lse_a; 2: of b
+    int in_place = 0;  // 1: out is out_a and lse is lse_a; 2: out_b, lse_b
     bool wants_lse = true;
     unsigned seed = 1;
 };
@@ -51,7 +51,7 @@ template<typename T> struct MergeArrays {
         return attune::merge_attention(context, out_a.view(), lse_a.view(), out_b.view(), lse_b.view(), to.view(),
                                        the.wants_lse ? lse_to.view() : attune::View());
     }
-    // Makes the part of some rows empty, with a NaN where its values would be.
+    // Makes one part of some rows empty, with NaN as its values.
     void empty_some_rows() {
         const Sum<T> minus_infinity = -std::numeric_limits<Sum<T>>::infinity();
         const T nan = std::numeric_limits<T>::quiet_NaN();
@@ -75,7 +75,7 @@ private:
     }
 };
 
-// Runs a case and judges everything that it wrote.
+// Runs a case and checks everything that it wrote.
 template<typename T> void check_case(attune::Context &context, const MergeCase &c, bool some_empty = false) {
     INFO(describe(c));
     MergeArrays<T> a(c);

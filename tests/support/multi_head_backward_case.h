@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// One call of multi_head_attention_backward as data, a MultiHeadCase: random arrays for it, and its judgement.
+// One call of multi_head_attention_backward as data, a MultiHeadCase: random arrays for it, and its check.
 #pragma once
 #include "tests/reference/multi_head_backward_reference.h"
 #include "tests/support/multi_head_case.h"
 
 namespace attune_test {
 
-// Each gradient with its bit in a set of wanted ones.
+// Sets of wanted gradients, one bit each.
 enum WantedOfHeads : unsigned {
     want_inputs = 7,          // query, key, value
     want_weights = 0x78,      // query, key, value, out
     want_biases = 0x780,      // as weights
     want_options = 0x7800,    // bias, slopes, sinks, score weight
-    want_everything = 0x7fff  // that the case has
+    want_everything = 0x7fff  // all that the case has
 };
 
 template<typename T> struct MultiHeadBackwardArrays {
@@ -48,8 +48,8 @@ template<typename T> struct MultiHeadBackwardArrays {
         o.attention.lse = {}, o.attention.weights = {}, o.attention.average_weights = false;
         return o;
     }
-    // Calls visit(name, bit, array, member of MultiHeadGradients, vector of MultiHeadBackwardResult) for each gradient that
-    // this case has.
+    // Calls visit(name, bit, array, member of MultiHeadGradients, vector of MultiHeadBackwardResult) for each gradient of the
+    // case.
     template<typename F> void each_gradient(const F &visit) {
         using G = attune::MultiHeadGradients;
         const auto layer_gradient = [&](const char *name, int n, Array<T> &array, auto place, auto member) {
@@ -119,7 +119,7 @@ private:
     }
 };
 
-// What is wrong with the gradients, or nothing.
+// Fault of the gradients, empty if there is none.
 template<typename T> std::string defect(MultiHeadBackwardArrays<T> &a, unsigned wanted = want_everything) {
     auto exact = a.template reference<Reference<T>>(), sizes = a.template reference<Reference<T>>(Parts::sizes);
     auto plain = a.template reference<Sum<T>, T>();

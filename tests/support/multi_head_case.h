@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// One call of multi_head_attention as data, random arrays for it, and its judgement.
+// One call of multi_head_attention as data, random arrays for it, and its check.
 #pragma once
 #include "tests/reference/multi_head_reference.h"
 #include "tests/support/sdpa_arrays.h"
 
 namespace attune_test {
 
-// Heads, sizes, masks and everything after the projections are those of `attention` (head_dim and value_dim a head).
+// A case. `attention` has heads, sizes, masks and all after the projections (head_dim and value_dim per head).
 struct MultiHeadCase {
     SdpaCase attention;
     std::int64_t query_width = 24, key_width = 20, value_width = 28, out_width = 17;
     bool query_bias = false, key_bias = false, value_bias = false, out_bias = false;
     bool self = false;    // query, key and value are one tensor of query_width
-    bool packed = false;  // the weights of query, key and value follow each other in memory, and so do their biases
+    bool packed = false;  // weights of query, key and value are one array, and so are biases
     bool strided = false;
 };
 inline std::string describe(const MultiHeadCase &c) {
@@ -56,7 +56,7 @@ template<typename T> struct MultiHeadArrays {
         }
     }
 
-    // Of query, key and value: rows of the weights, and channels of the input.
+    // hidden: rows of the weights of query, key or value; width: channels of the input.
     std::int64_t hidden(int n) const {
         const SdpaCase &a = the.attention;
         return n == 0 ? a.query_heads * a.head_dim : n == 1 ? a.key_heads * a.head_dim : a.key_heads * a.value_dim;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A call of each function of the library, on inputs that are the same in every process: what such a call writes, as bytes. For
-// tests of what happens around calls: floating-point state, memory that runs out, processes that fork or end.
+// A call of each function of the library, on inputs that are the same in every process, and its outputs as bytes. For tests of
+// the circumstances of calls: floating-point state, lack of memory, processes that fork or end.
 #pragma once
 #include "attune/attune.h"
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace attune_test {
 
-// Bytes of everything that calls wrote.
+// Outputs of calls, as bytes.
 class Outputs {
 public:
     template<typename T> attune::View make(std::initializer_list<std::int64_t> extents) {
@@ -32,7 +32,7 @@ private:
     std::deque<std::vector<char>> all_;
 };
 
-// Inputs of at most so many elements of a type; a number in sixteen is subnormal in f32.
+// An input of at most 50000 elements of a type; one number in sixteen is subnormal in f32.
 template<typename T> const T *input(int seed, double spread = 1.7) {
     static auto &all = *new std::array<std::vector<T>, 16>;  // for calls at exit
     std::vector<T> &values = all[std::size_t(seed)];
@@ -50,7 +50,7 @@ template<typename T> const T *input(int seed, double spread = 1.7) {
     return values.data();
 }
 
-// Where they must be there before the calls.
+// Makes all inputs, for tests that need them before the calls.
 inline void make_inputs() {
     for (int seed = 0; seed < 10; seed++)
         input<float>(seed), input<double>(seed), input<attune::bfloat16>(seed), input<attune::float16>(seed);
@@ -61,7 +61,7 @@ struct OpCall {
     std::function<attune::Status(attune::Context &, Outputs &)> run;
 };
 
-// Attention of (B, H, Sq, D) over (B, H, Sk, D).
+// Sizes of attention of (B, H, Sq, D) over (B, H, Sk, D).
 struct OpSizes {
     std::int64_t b = 2, h = 4, q = 40, k = 110, d = 24;
 };
@@ -80,7 +80,7 @@ template<typename T> OpCall attention_call(const std::string &name, const OpSize
             }};
 }
 
-// With masks that hide some keys of some queries, all of others.
+// Options with masks that hide some keys of some queries, and all keys of others.
 inline attune::SdpaOptions scored_options(const OpSizes &s, bool dropout = false) {
     static const std::int32_t lengths[] = {100, 0};
     attune::SdpaOptions o;
@@ -196,7 +196,7 @@ inline attune::Status packed_and_cached(attune::Context &context, Outputs &outpu
 
 inline std::vector<OpCall> op_calls(const OpSizes &s) {
     attune::SdpaOptions average, cosine, gaussian, general;
-    average.weights_mode = attune::WeightsMode::masked;  // attention_call() asks for the mean of the weights
+    average.weights_mode = attune::WeightsMode::masked;  // attention_call() wants the mean of the weights
     cosine.score = attune::Score::cosine, gaussian.score = attune::Score::gaussian;
     general.score = attune::Score::general, general.score_weight = {input<float>(9), {s.d, s.d}};
     std::vector<OpCall> all = {attention_call<float>("sdpa f32", s, {}),

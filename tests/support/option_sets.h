@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sets of options for cases of attention: what acts on which keys take part, and on their scores. Sizes of a case are set
-// before an option is; it has two batch entries, and in those of scores four query heads on two key heads.
+// Sets of options for cases of attention: masks, and steps on scores. The sizes of a case are set before its options; it has
+// two batch entries, and for score options four query heads on two key heads.
 #pragma once
 #include "tests/support/sdpa_case.h"
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A packed batch as data: the lengths of its sequences, the arrays, the call, and the same sequences one by one.
+// A packed batch as data: lengths of its sequences, arrays, the call, and the same sequences one by one.
 #pragma once
 #include "attune/varlen.h"
 #include "tests/support/array.h"
@@ -35,7 +35,7 @@ inline std::vector<std::int32_t> ends_of(const std::vector<std::int32_t> &length
     return ends;
 }
 
-// Lengths that differ in everything a choice of variants may look at: none, one, short, long.
+// Lengths that differ in all that a choice of variants may depend on: none, one, short, long.
 inline std::vector<std::int32_t> random_lengths(std::mt19937 &random, std::size_t count, std::int32_t most) {
     std::vector<std::int32_t> lengths;
     for (std::size_t n = 0; n < count; n++) {
@@ -45,7 +45,7 @@ inline std::vector<std::int32_t> random_lengths(std::mt19937 &random, std::size_
     return lengths;
 }
 
-// Rows [first, first + count) of (T, H, D) as the batch entry (1, H, count, D), or of (H, T) as (1, H, count).
+// View of rows [first, first + count) of (T, H, D) as the batch entry (1, H, count, D), or of (H, T) as (1, H, count).
 inline attune::View sequence_of(attune::View packed, std::int64_t first, std::int64_t count) {
     attune::View v = packed;
     const bool lse = packed.rank == 2;
@@ -82,7 +82,7 @@ template<typename T> struct PackedArrays {
         return attune::variable_length_attention(context, query.view(), key.view(), value.view(), cu_seqlens_q(),
                                                  cu_seqlens_k(), out.view(), options);
     }
-    // Sequence s alone, into `to`, which is of the same case.
+    // Runs sequence s alone, into `to`, which is of the same case.
     attune::Status run_alone(attune::Context &context, std::int64_t s, attune::SdpaOptions options, PackedArrays &to) {
         const auto n = std::size_t(s);
         const auto of_queries = [&](attune::View v) { return sequence_of(v, query_ends[n], the.queries[n]); };
@@ -104,7 +104,7 @@ private:
     }
 };
 
-// Runs the batch, and each of its sequences alone: every bit is the same, and nothing else is written.
+// Runs the batch, and each of its sequences alone: all bits must agree, and nothing else be written.
 template<typename T> void check_packed(attune::Context &context, const PackedCase &c, const attune::SdpaOptions &options = {}) {
     INFO(describe(c));
     PackedArrays<T> all(c), alone(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a plan is asked for, of a case.
+// The problem of a case, for a plan.
 #pragma once
 #include "tests/support/sdpa_case.h"
 

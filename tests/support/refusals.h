@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A small legal call whose parts a test spoils, and the check of how it is refused.
+// A small legal call whose parts a test spoils, and the check of its refusal.
 #pragma once
 #include "tests/support/sdpa_arrays.h"
 #include <cctype>
@@ -24,7 +24,7 @@ struct SpoiledCall {
     attune::Status run() { return attune::scaled_dot_product_attention(context, query, key, value, out, options); }
 };
 
-// A message starts with the argument's name and contains each of `parts` (numbers as whole numbers).
+// Fault of a message: it must start with the argument's name and contain each of `parts` (numbers as whole numbers).
 inline std::string message_defect(const std::string &message, const std::string &argument,
                                   const std::vector<std::string> &parts) {
     if (message.rfind(argument + ":", 0) != 0) return "does not start with \"" + argument + ":\": " + message;
@@ -43,7 +43,7 @@ inline std::string message_defect(const std::string &message, const std::string 
     return {};
 }
 
-// The call is refused in the expected words, has written nothing, and the Context still serves a right one.
+// Checks that the call is refused in the expected words and writes nothing, and that the Context still serves a legal call.
 inline void check_refused(SpoiledCall &call, attune::StatusCode code, const std::string &argument,
                           const std::vector<std::string> &parts = {}) {
     const attune::Status status = call.run();
@@ -60,7 +60,7 @@ inline void check_refused(SpoiledCall &call, attune::StatusCode code, const std:
     CHECK(defect(right.arrays) == "");
 }
 
-// A call spoiled by f has to be refused.
+// Checks that a call spoiled by f is refused.
 inline void refused(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts,
                     const std::function<void(SpoiledCall &)> &f) {
     SpoiledCall call;
@@ -69,15 +69,15 @@ inline void refused(attune::StatusCode code, const std::string &argument, const 
 }
 using Call = SpoiledCall;
 
-// Memory for arguments of any size that is refused.
+// Memory for spoiled arguments of any size.
 inline const std::vector<float> floats(4000, 0.5f);
 inline const std::vector<double> doubles(4000, 0.5);
 
 inline constexpr auto invalid = attune::StatusCode::invalid_argument;
 inline constexpr auto unsupported = attune::StatusCode::unsupported;
 
-// A Call spoiled by f is refused, in the words asked for, with nothing written; and the call as it was still works.
-// Compiled once for all the ways to spoil it.
+// Checks that a Call spoiled by f is refused in the given words, with nothing written, and that the unspoiled call still works.
+// Compiled once for all ways to spoil it.
 template<typename Call>
 void refuses(attune::StatusCode code, const std::string &argument, const std::vector<std::string> &parts,
              const std::function<void(Call &)> &f) {

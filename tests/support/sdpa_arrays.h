@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Random arrays for a case of scaled_dot_product_attention, the call, and the judgement of what it wrote.
+// Random arrays for a case of scaled_dot_product_attention, the call, and the check of its outputs.
 #pragma once
 #include "tests/reference/sdpa_reference.h"
 #include "tests/support/catch.h"
@@ -51,7 +51,7 @@ template<typename T> struct SdpaArrays {
         }
     }
 
-    // Points into this object and into variant.
+    // Options that point into this object and into variant.
     attune::SdpaOptions options(std::string_view variant) {
         attune::SdpaOptions o;
         o.score = the.score, o.scale = the.scale, o.softcap = the.softcap;
@@ -87,14 +87,14 @@ private:
     template<typename E> Array<E> rows_array(const std::vector<std::int64_t> &extents) {
         return the.strided_masks ? Array<E>(extents, padded_strides(extents)) : Array<E>(extents);
     }
-    // "b1ij" and the like as extents.
+    // Extents of a shape such as "b1ij".
     std::vector<std::int64_t> extents_of(const std::string &shape) const {
         const std::int64_t full[] = {the.batch, the.query_heads, the.queries, the.keys};
         std::vector<std::int64_t> extents;
         for (std::size_t n = 0; n < shape.size(); n++) extents.push_back(shape[n] == '1' ? 1 : full[4 - shape.size() + n]);
         return extents;
     }
-    // Where the last query's last row starts, for shapes where every query and key has its own element; else the end.
+    // Index of the last query's last row, for shapes where every query and key has its own element; else the end.
     std::int64_t first_of_last_row(const std::string &shape) const {
         std::int64_t count = 1;
         for (std::int64_t extent : extents_of(shape)) count *= extent;
@@ -142,7 +142,7 @@ template<typename T> bool same_row(SdpaArrays<T> &a, SdpaArrays<T> &other, std::
     return same;
 }
 
-// What is wrong with the outputs as memory; empty if nothing is.
+// Fault of the outputs as memory; empty if there is none.
 template<typename T> std::string untouched_defect(SdpaArrays<T> &a) {
     if (!a.out.gaps_untouched()) return "out: written beyond its elements";
     if (!a.lse.gaps_untouched()) return "lse: written beyond its elements";
@@ -153,7 +153,7 @@ template<typename T> std::string untouched_defect(SdpaArrays<T> &a) {
     if (!a.weights.all_written()) return "weights: not all elements written";
     return {};
 }
-// What is wrong with their values; `ratio` becomes the largest error over what is allowed.
+// Fault of the outputs' values; `ratio` becomes the largest error over its bound.
 template<typename Real, typename T>
 std::string value_defect(const SdpaResult<Real> &reference, const SdpaResult<Sum<T>> &plain, SdpaArrays<T> &a,
                          double *ratio = nullptr) {
@@ -179,7 +179,7 @@ template<typename T> std::string defect(SdpaArrays<T> &a) {
     return value_defect(sdpa_reference<Reference<T>, T>(q, k, v, options), plain_sdpa<T>(q, k, v, options), a);
 }
 
-// Runs a case of any attention and judges everything that it wrote. False if it was refused.
+// Runs a case of any attention and checks everything that it wrote. False if it was refused.
 template<typename Arrays> bool check_arrays(attune::Context &context, Arrays &&arrays, std::string_view variant) {
     const attune::Status status = arrays.run(context, variant);
     INFO(describe(arrays.the));

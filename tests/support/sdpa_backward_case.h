@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One call of scaled_dot_product_attention_backward as data, after its forward: arrays, the call, and its judgement.
+// One call of scaled_dot_product_attention_backward as data, after its forward pass: arrays, the call, and its check.
 #pragma once
 #include "tests/reference/sdpa_backward_reference.h"
 #include "tests/support/sdpa_arrays.h"
@@ -7,7 +7,7 @@
 namespace attune_test {
 
 struct SdpaBackwardCase {
-    SdpaCase forward;  // weights are not asked for
+    SdpaCase forward;  // without weights
     bool grad_lse = false;
     Layout grad_layout = Layout::dense;  // of grad_out, and of the gradients of query, key and value
 };
@@ -15,7 +15,7 @@ inline std::string describe(const SdpaBackwardCase &c) {
     return describe(c.forward) + (c.grad_lse ? " grad_lse" : "") + " gradients " + name_of(c.grad_layout);
 }
 
-// Which gradients a call is asked for.
+// Sets of wanted gradients, one bit each.
 enum Wanted : unsigned {
     want_query = 1,
     want_key = 2,
@@ -77,13 +77,13 @@ template<typename T> struct SdpaBackwardArrays {
                                                              forward.value.view(), results(), gradients(wanted),
                                                              options(variant));
     }
-    // After run_forward().
+    // Reference gradients, after run_forward().
     template<typename Real, typename Stored = Real> SdpaBackwardResult<Real> reference(Parts parts = Parts::signed_parts) {
         return sdpa_backward_reference<Real, T, Stored>(
             {forward.query.view(), forward.key.view(), forward.value.view(), results(), options()}, parts);
     }
 
-    // Calls visit(name, which, array, member of SdpaBackwardResult) for each gradient that this case has.
+    // Calls visit(name, which, array, member of SdpaBackwardResult) for each gradient of the case.
     template<typename F> void each_gradient(const F &visit) {
         visit(
             "query", want_query, grad_query, [](auto &r) -> auto & { return r.query; });
@@ -104,7 +104,7 @@ template<typename T> struct SdpaBackwardArrays {
             visit(
                 "score_weight", want_score_weight, grad_score_weight, [](auto &r) -> auto & { return r.score_weight; });
     }
-    // Every gradient as bits, in the order of each_gradient.
+    // Bits of every gradient, in the order of each_gradient.
     std::vector<std::vector<unsigned char>> bits(unsigned wanted = want_all) {
         std::vector<std::vector<unsigned char>> all;
         each_gradient([&](const char *, unsigned which, auto &array, auto) {
@@ -122,7 +122,7 @@ private:
     }
 };
 
-// What a case's gradients ought to be; computed once for all variants.
+// Reference gradients of a case, computed once for all variants.
 template<typename T> struct ExpectedGradients {
     SdpaBackwardResult<Reference<T>> exact, sizes;
     SdpaBackwardResult<Sum<T>> plain;
@@ -132,7 +132,7 @@ template<typename T> struct ExpectedGradients {
           plain(a.template reference<Sum<T>, T>()) {}
 };
 
-// What is wrong with the gradients, empty if nothing is; `ratio` becomes the largest error over what is allowed.
+// Fault of the gradients, empty if there is none; `ratio` becomes the largest error over its bound.
 template<typename T>
 std::string defect(SdpaBackwardArrays<T> &a, const ExpectedGradients<T> &expected, unsigned wanted = want_all,
                    double *ratio = nullptr) {
@@ -146,7 +146,7 @@ std::string defect(SdpaBackwardArrays<T> &a, const ExpectedGradients<T> &expecte
         }
         const auto values = array.values();
         const auto &steps = member(expected.plain);
-        const std::vector<Sum<E>> plain(steps.begin(), steps.end());  // slopes and sinks of f64 are f32
+        const std::vector<Sum<E>> plain(steps.begin(), steps.end());  // in f64, slopes and sinks are f32
         const auto &sizes = member(expected.sizes);
         const Verdict verdict = judge(member(expected.exact), plain, values, sizes);
         if (ratio) *ratio = std::max(*ratio, verdict.ratio);
@@ -156,7 +156,7 @@ std::string defect(SdpaBackwardArrays<T> &a, const ExpectedGradients<T> &expecte
             found = name + ": not all elements written";
         else if (!verdict.right)
             found = name + ": " + verdict.why;
-        // Differences of equal numbers may well be 0, as may what the type does not hold.
+        // Differences of equal numbers may be 0, and so may numbers that the type does not hold.
         double largest = 0;
         for (const auto &x : sizes) largest = std::max(largest, double(std::abs(x)));
         auto clear = member(expected.exact);

@@ -22,18 +22,18 @@ struct SdpaCase {
     std::optional<std::int64_t> offset = {};
     std::vector<std::int32_t> offsets = {};  // empty, or one per batch entry
     attune::Window window = {};
-    std::vector<std::int32_t> valid_lens = {};  // empty, or B, or B * Sq of them
+    std::vector<std::int32_t> valid_lens = {};  // empty, or B, or B * Sq lengths
     Layout query_layout = Layout::dense, key_layout = Layout::dense, value_layout = Layout::dense, out_layout = Layout::dense;
     bool strided_lse = false;  // (Sq, B, Hq) in memory, with gaps
     double spread = 1.7;       // of query and key: variance about 1
-    // If given, the keys of a head lie this close around a random row and its opposite: scores are nearly tied however large
-    // they are. Among independent large scores a tie is rare, and the largest error is that of whoever met the one tie.
+    // If given, the keys of a head lie this close to a random row and its opposite, so that scores are nearly tied however
+    // large they are. Independent large scores are rarely tied, and a tie decides the largest error.
     std::optional<double> key_noise = {};
     unsigned seed = 1;
     double softcap = 0;
     // Shapes aligned on the right: "ij" is (Sq, Sk), "b11j" is (B, 1, 1, Sk); empty: not given.
     std::string bias = {}, mask = {};
-    std::optional<double> hole = {};  // what a third of the bias's elements hold, and its last row where it masks
+    std::optional<double> hole = {};  // value of a third of the bias's elements, and of its last row where it masks
     Alibi alibi = Alibi::none;
     bool sinks = false;
     attune::Dropout dropout = {};

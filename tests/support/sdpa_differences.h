@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of attention beside central differences of its forward, of the definition or of the library, in f64.
+// Gradients of attention against central differences of its forward pass, by the definition or the library, in f64.
 #pragma once
 #include "tests/support/central_differences.h"
 #include "tests/support/option_sets.h"
@@ -7,7 +7,7 @@
 
 namespace attune_test {
 
-// Two entries, four query heads on two key heads.
+// A case of two entries, four query heads on two key heads.
 inline SdpaCase small_case(unsigned seed) {
     return {.query_heads = 4, .key_heads = 2, .queries = 5, .keys = 7, .head_dim = 3, .value_dim = 5, .seed = seed};
 }
@@ -29,7 +29,7 @@ inline void check_differences(SdpaBackwardArrays<double> &a, const SdpaBackwardR
     INFO(describe(a.the));
     for (const DifferencedInput &input : inputs) CHECK(difference_defect(input, most, random) == "");
 }
-// So that central_difference can move them exactly.
+// Rounds slopes and sinks so that central_difference can move them exactly.
 inline void round_floats(SdpaBackwardArrays<double> &a) {
     for (auto *array : {&a.forward.slopes, &a.forward.sinks}) array->each([](float &x) { x = std::round(x * 4096) / 4096; });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A small call of some function on tensors of f32, with every view that it takes. Outputs hold a pattern, so that what a
-// refused call wrote shows.
+// A small call of some function on tensors of f32, with every view that it takes. Outputs hold a pattern, so that writes of a
+// refused call show.
 #pragma once
 #include <algorithm>
 #include <attune/attune.h>
@@ -22,7 +22,7 @@ public:
     virtual ~SmallCall() = default;
     SmallCall(const SmallCall &) = delete;
     virtual attune::Status run(attune::Context &) = 0;
-    // Where the call takes the name of a variant; null where it takes none.
+    // The variant's name in the call's options; null where it takes none.
     virtual std::string_view *variant() { return nullptr; }
 
     const std::string name;
@@ -34,7 +34,7 @@ public:
             return std::all_of(m.begin(), m.end(), [](char c) { return c == pattern; });
         });
     }
-    // All that outputs hold, and what is around them.
+    // Contents of all outputs and of the memory around them.
     const std::deque<std::vector<char>> &written() const { return written_; }
 
 protected:
@@ -49,7 +49,7 @@ protected:
         place(v, integers_.emplace_back(count(extents), each).data(), attune::DType::i32, extents);
         inputs.push_back(&v);
     }
-    // All keys but one, where there are two.
+    // A length: all keys but one, where there are two.
     static std::int32_t length(const SmallSizes &s) { return std::int32_t(s.keys > 1 ? s.keys - 1 : s.keys); }
     void mask(attune::ConstView &v, const Extents &extents) {
         place(v, masks_.emplace_back(count(extents), char(1)).data(), attune::DType::boolean, extents);

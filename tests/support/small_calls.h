@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A small call of every function: what tests spoil, force or lay out in another way.
+// A small call of every function, which tests spoil, force or lay out in another way.
 #pragma once
 #include "tests/support/small_call.h"
 #include <memory>
@@ -62,7 +62,7 @@ struct PackedLinear : SmallCall {
     }
 };
 
-// Every option that goes together.
+// Attention with every option that may be combined.
 struct Sdpa : SmallCall {
     ConstView query, key, value;
     View out;
@@ -93,7 +93,7 @@ struct Sdpa : SmallCall {
     std::string_view *variant() override { return &options.variant; }
 };
 
-// The weights are wanted and no lse: the values may be computed from them.
+// Attention with weights and without lse: the values may be computed from the weights.
 struct SdpaWeights : SmallCall {
     ConstView query, key, value;
     View out;
@@ -144,7 +144,7 @@ struct SdpaBackward : SmallCall {
     std::string_view *variant() override { return &options.variant; }
 };
 
-// `far` keys are beyond what the separable form takes, in the last batch entry alone.
+// Additive attention. `far` keys are beyond the range of the separable form, in the last batch entry alone.
 struct Additive : SmallCall {
     ConstView query, key, value;
     View out;
@@ -242,7 +242,7 @@ struct MultiHeadBackward : SmallCall {
     std::string_view *variant() override { return &options.attention.variant; }
 };
 
-// Sequences of one query and of all others, which take other variants.
+// A packed batch of sequences of one query and of many, which take different variants.
 struct VariableLength : SmallCall {
     ConstView query, key, value, query_ends, key_ends;
     View out;

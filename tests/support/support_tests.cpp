@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tests' own tools: the reference against numbers worked out by hand, and the error rule, which has to be able to fail.
+// Tests of the tests' tools: the reference against numbers worked out by hand, and the error rule, which must be able to fail.
 #include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;
@@ -9,7 +9,7 @@ struct Judged {
     std::vector<double> reference;
     std::vector<float> plain, result;
 };
-// A computation in float with the errors that one expects of it.
+// A computation in float with ordinary errors.
 Judged right_result() {
     SdpaArrays<float> a({.queries = 9, .keys = 200});
     const auto q = a.query.view(), k = a.key.view(), v = a.value.view();

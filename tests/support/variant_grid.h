@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The variants that run on this machine, and sizes that are awkward for each: made from its own parameters.
+// Variants that run on this machine, and sizes that are awkward for each, from its own parameters.
 #pragma once
 #include "attune/variants.h"
 #include "tests/support/catch.h"
@@ -16,12 +16,12 @@
 
 namespace attune_test {
 
-// Kinds of attention's variants that compute the output; those of kind "weights" join them where weights are asked for.
+// Kinds of attention's variants that compute the output; kind "weights" joins them where weights are wanted.
 inline const std::vector<std::string_view> any_kind = {"plain", "scored", "training"};
 inline const std::vector<std::string_view> knows_scores = {"scored", "training"};
 inline const std::vector<std::string_view> knows_dropout = {"training"};
 inline const std::vector<std::string_view> writes_weights = {"weights"};
-inline const std::vector<std::string_view> no_kind = {""};  // of ops other than attention
+inline const std::vector<std::string_view> no_kind = {""};  // for ops other than attention
 
 // Whether this is a run of scripts/test --all.
 inline bool tests_all() {
@@ -29,9 +29,9 @@ inline bool tests_all() {
     return all;
 }
 
-// Whether another variant is the same but for its head size, and stands for this one in the tests of masks, options, layouts,
-// bits and memory: that of 64, or of the smallest size. Those around tiles and KV blocks are of all, with scripts/test --all
-// every test.
+// Whether another variant, the same but for its head size of 64 or else the smallest, represents this one in the tests of
+// masks, options, layouts, bits and memory. Tests around tiles and KV blocks run for all; with scripts/test --all every test
+// does.
 inline bool another_stands_for(const attune::VariantInfo &v) {
     if (tests_all() || v.head_dim == 0 || v.head_dim == 64) return false;
     return std::ranges::any_of(attune::variants(), [&](const attune::VariantInfo &other) {
@@ -43,9 +43,9 @@ inline bool another_stands_for(const attune::VariantInfo &v) {
 }
 enum class HeadSizes { one, all };
 
-// Calls f(variant, T{}) for the variants of an op and of some kinds that run here, T the type of its elements: one of Types,
-// those that the op has. The autoschedulers' baselines are for the benchmarks, which check them before timing: they refuse many
-// sizes, and dispatch never chooses them.
+// Calls f(variant, T{}) for the variants of an op and of some kinds that run here; T is the element type, one of Types, the
+// types that the op has. The autoschedulers' baselines are left out: they refuse many sizes, dispatch never chooses them, and
+// the benchmarks check them before timing.
 template<typename... Types, typename F>
 void for_each_variant_of(std::string_view op, const std::vector<std::string_view> &kinds, HeadSizes sizes, const F &f) {
     int ran = 0;
@@ -70,12 +70,12 @@ void for_each_variant_and_head_size(std::string_view op, const std::vector<std::
     for_each_variant_of<float, double, BFloat16, Float16>(op, kinds, HeadSizes::all, f);
 }
 template<typename F> void for_each_variant_and_head_size(const F &f) { for_each_variant_and_head_size("sdpa", any_kind, f); }
-// Of ops that compute in f32 and f64 only.
+// Calls f for variants of ops that compute in f32 and f64 only.
 template<typename F> void for_each_wide_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
     for_each_variant_of<float, double>(op, kinds, HeadSizes::one, f);
 }
 
-// The parameter called `name` in "kv_block=128 tile_q=64 ...".
+// The parameter `name` of "kv_block=128 tile_q=64 ...".
 inline int parameter_of(const attune::VariantInfo &v, std::string_view name, int otherwise) {
     const std::string key = " " + std::string(name) + "=", all = " " + std::string(v.parameters);
     const auto at = all.find(key);
@@ -84,8 +84,8 @@ inline int parameter_of(const attune::VariantInfo &v, std::string_view name, int
     std::from_chars(all.data() + at + key.size(), all.data() + all.size(), found);
     return found;
 }
-// Of linear and batch_dot: variants whose weights are not packed for other rows, and of linear take whole blocks; and how many
-// columns a class takes multiples of: 256 bytes of sums, or 512.
+// Variants of linear and batch_dot: those that pack no weights for other rows (in linear such take whole blocks), those of full
+// tiles, and the number of columns, 256 or 512 bytes of sums, of which these take multiples.
 inline bool is_for_few_rows(const attune::VariantInfo &v) {
     return parameter_of(v, "tile_rows", 0) == 1 || parameter_of(v, "few_rows", 0) == 1;
 }
@@ -93,7 +93,7 @@ inline bool takes_full_tiles(const attune::VariantInfo &v) { return v.shape_clas
 inline int columns_of_full_tiles(const attune::VariantInfo &v) {
     return (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "rows1_full_tile_pairs" ? 2 : 1);
 }
-// The root schedule has no parameters of its own; these are the algorithm's defaults.
+// Parameters, or for root the algorithm's defaults.
 inline int kv_block_of(const attune::VariantInfo &v) { return parameter_of(v, "kv_block", 128); }
 inline int tile_of(const attune::VariantInfo &v) { return parameter_of(v, "tile_q", 1); }
 
@@ -113,7 +113,7 @@ inline std::vector<std::int64_t> awkward_keys(const attune::VariantInfo &v) {
         {1, tile - 1, tile + 1, 31, 61, kv_block - 1, kv_block, kv_block + 1, 2 * kv_block - 1, 3 * kv_block + 5});
 }
 
-// Every number of queries and every number of keys, in pairs that change on every round.
+// Pairs of every number of queries and every number of keys, shifted in each round.
 inline std::vector<std::pair<std::int64_t, std::int64_t>> awkward_sizes(const attune::VariantInfo &v) {
     const auto queries = awkward_queries(v), keys = awkward_keys(v);
     std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
@@ -130,7 +130,7 @@ inline std::vector<std::pair<std::int64_t, std::int64_t>> head_sizes(const attun
     if (v.head_dim != 0) return {{v.head_dim, v.head_dim}};
     return {{1, 1}, {2, 3}, {3, 2}, {16, 16}, {17, 40}, {40, 17}, {64, 64}, {75, 1}, {1, 75}, {80, 80}, {96, 96}, {96, 80}};
 }
-// One that stands for them in the tests of masks and layouts.
+// One pair of head sizes, for the tests of masks and layouts.
 inline std::pair<std::int64_t, std::int64_t> head_size(const attune::VariantInfo &v) {
     return v.head_dim != 0 ? std::pair<std::int64_t, std::int64_t>(v.head_dim, v.head_dim)
                            : std::pair<std::int64_t, std::int64_t>(17, 21);
