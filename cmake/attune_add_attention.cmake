@@ -3,17 +3,16 @@
 #                      [DTYPES f32...] [HEAD_DIMS any|n...] [KINDS plain|scored|training|weights...] [BACKWARD]
 #                      [SCHEDULES prefill|decode|split|bf16_dot|amx|root...] [TARGETS native|all|target...])
 #
-# The static library NAME of the attention that the struct defines (attune/generator/attention.h), and its header <NAME.h>:
-# forward, with BACKWARD the gradients too. DTYPES of the tensors, default f32. HEAD_DIMS: kernels for query, key and value of
-# that size, and with `any` (the default) for all sizes. KINDS: what calls may ask for beside the struct; plain (the default)
-# causal masks, windows and lengths; scored also softcap, bias, ALiBi, boolean masks and sinks; training also dropout; weights
-# the output of weights. SCHEDULES: default prefill and decode; amx is for head sizes that are given, where the target has
-# AMX tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and
-# without it native.
-# Parameters come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where there is one, else they are those of sdpa.
-# Ops, variants and symbols are named user_<NAME>..., as none of the library is.
+# The static library NAME of the attention that the struct defines (attune/generator/attention.h), and its header <NAME.h>: the
+# forward pass, with BACKWARD its gradients too. DTYPES of the tensors, default f32. HEAD_DIMS: sizes of query, key and value
+# with kernels of their own; `any` (the default): kernels for all sizes. KINDS: options of calls beside the struct; plain (the
+# default) causal masks, windows and lengths; scored also softcap, bias, ALiBi, boolean masks and sinks; training also dropout;
+# weights the output of weights. SCHEDULES: default prefill and decode; amx is for given head sizes, where the target has AMX
+# tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
+# it native. Parameters come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where that exists, else they are those
+# of sdpa. Ops, variants and symbols are named user_<NAME>..., a prefix that the library does not use.
 #
-# Needs Halide 21.0.0, its CMake package and llvm-as, in an installed attune too; programs that link the library do not.
+# Needs Halide 21.0.0, its CMake package and llvm-as, also with an installed attune; programs that link the library do not.
 function(attune_add_attention name)
   attune_load_ops()
   cmake_parse_arguments(PARSE_ARGV 1 A "BACKWARD" "SOURCE;TYPE" "DTYPES;HEAD_DIMS;KINDS;SCHEDULES;TARGETS")
@@ -22,7 +21,7 @@ function(attune_add_attention name)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention)
   file(MAKE_DIRECTORY ${folder})
 
-  # The user's struct, in a program that makes kernels and one that writes the C++ of the library.
+  # The user's struct, in a program that makes kernels and in one that writes the C++ of the library.
   file(CONFIGURE OUTPUT ${folder}/definition.cpp CONTENT
 "#include \"${source}\"
 #include \"generators/attention/equations/register_attention.h\"
@@ -37,7 +36,7 @@ static const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");
   attune_add_generator(${name}.generator ${generators} ${objects})
   add_executable(${name}.describe ${describe} ${objects})
   target_link_libraries(${name}.describe PRIVATE Halide::Halide)
-  set(f64 0)  # constants of f64 keep their digits, or are refused
+  set(f64 0)  # 1: constants must be exact in f64
   if("f64" IN_LIST A_DTYPES)
     set(f64 1)
   endif()
@@ -46,7 +45,7 @@ static const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");
     DEPENDS ${name}.describe COMMENT "library ${name}" VERBATIM)
 
   add_library(${name} STATIC ${folder}/${name}.cpp)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # as libattune.a
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # as in libattune.a
   target_link_libraries(${name} PUBLIC attune::attune)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${folder}>)
   add_custom_target(${name}_header DEPENDS ${folder}/${name}.h)
@@ -65,8 +64,8 @@ static const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");
   attune_add_tuned_module(${name})
 endfunction()
 
-# What the tuner loads: the library as a shared object, with root kernels in f32 and f64, which say what is right. Made when it
-# is asked for. The program that loads it has all else: Halide's runtime and that of attune.
+# The module that the tuner loads: the library as a shared object, with root kernels in f32 and f64 as references. Built on
+# demand. The program that loads it has the rest: Halide's runtime and that of attune.
 macro(attune_add_tuned_module name)
   attune_list_program(${name}.generator sdpa_generator sdpa_backward_generator mask_blocks_program mask_blocks_generator
     attention_generator generator_math SOURCES ${source})
@@ -99,7 +98,7 @@ macro(attune_add_tuned_module name)
   endif()
 endmacro()
 
-# Arguments with their defaults, in the caller.
+# Checks arguments and sets defaults, in the caller.
 macro(attune_check_attention name)
   if(A_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "attune_add_attention(${name}): what is ${A_UNPARSED_ARGUMENTS}?")
@@ -149,7 +148,7 @@ macro(attune_argument argument default known)
   endforeach()
 endmacro()
 
-# Halide and targets.
+# Finds Halide, and the targets.
 macro(attune_prepare_attention)
   attune_find_halide("attune_add_attention(${name})")
   if(NOT DEFINED ATTUNE_TARGETS)
@@ -165,9 +164,9 @@ macro(attune_prepare_attention)
   set(A_TARGETS ${ATTUNE_BUILT_TARGETS})
 endmacro()
 
-# Kernels of one type and target, in `library` of the caller.
+# Adds the kernels of one type and target, to `library` of the caller.
 function(attune_add_user_kernels name dtype target)
-  # What is wrong with the struct is said where this is made.
+  # Errors in the struct are reported when this header is made.
   set(header ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention/${name}.h)
   set(sums_f64 f32)
   if(dtype STREQUAL "f64")
@@ -221,7 +220,7 @@ function(attune_add_user_kernels name dtype target)
     endforeach()
   endforeach()
 
-  # The blocks of the mask, for captures of the type of the scores.
+  # The kernel of the mask's blocks, for captures of the type of the scores.
   set(kernel user_${name}_mask_blocks_${sums_f64}_${target})
   if(NOT ATTUNE_USER_SYMBOLS MATCHES "${kernel}_argv")
     attune_add_kernel(${kernel} LIBRARY ${library} GENERATOR ${name}.generator AFTER ${header} REGISTERED mask_blocks
@@ -234,8 +233,8 @@ function(attune_add_user_kernels name dtype target)
   set(ATTUNE_USER_ROWS "${ATTUNE_USER_ROWS}" PARENT_SCOPE)
 endfunction()
 
-# One kernel of dtype, head_dim, kind and target of the caller: `schedule/class`, of the generator `registered`, with the
-# parameters of `op` or else of `like`, of another kind where this one has none. Nothing where there are no parameters: such a
+# Adds one kernel of dtype, head_dim, kind and target of the caller: `schedule/class`, of the generator `registered`, with the
+# parameters of `op` or else of `like`, of another kind where this kind has none. Without parameters there is no kernel: such a
 # target has no such schedule.
 macro(attune_add_user_kernel name registered op like schedule_and_class generator_parameters)
   string(REPLACE "/" ";" fields "${schedule_and_class};")
@@ -246,7 +245,7 @@ macro(attune_add_user_kernel name registered op like schedule_and_class generato
     set(from generic)
   endif()
   set(found "")
-  string(REGEX REPLACE "^user_" "" own "${op}")  # as its parameters file is named
+  string(REGEX REPLACE "^user_" "" own "${op}")  # the name of its parameters file
   set(ATTUNE_OP_ATTENTION_${op} TRUE)
   foreach(parameters_of ${own} ${like})
     set(ATTUNE_OP_ATTENTION_${parameters_of} TRUE)

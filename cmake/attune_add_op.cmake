@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# attune_add_op(op): one kernel for each variant of the op (cmake/attune_ops.cmake), compiled into libattune.a, and a row of the
-# dispatcher's table for each.
+# attune_add_op(op): a kernel for each variant of the op (cmake/attune_ops.cmake), compiled into libattune.a, with a row of the
+# dispatcher's table.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_parameters.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/attune_programs.cmake)
 
-# The names of an element type in JSON, for Halide and in attune::DType.
+# Names of element types in JSON, in Halide and in attune::DType.
 set(attune_halide_dtype_f32 float32)
 set(attune_halide_dtype_f64 float64)
 set(attune_halide_dtype_bf16 bfloat16)
@@ -25,7 +25,7 @@ function(attune_add_op op)
       attune_describe_variant(KEY "${key}" OP ${op} TARGET ${target})
       if(NOT target IN_LIST ATTUNE_BUILT_TARGETS AND NOT schedule STREQUAL "root")
         continue()
-      elseif(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES AND NOT op MATCHES "^(sink_gradient|capture_sum.*)$")  # for all types
+      elseif(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES AND NOT op MATCHES "^(sink_gradient|capture_sum.*)$")  # built for all types
         continue()
       endif()
       attune_add_kernel(${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
@@ -39,7 +39,7 @@ function(attune_add_op op)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${op}_variants.txt CONTENT "${list}")
 endfunction()
 
-# attune_add_table_row(variant OP op ...): a row of the op's table in the library, with the arguments of attune_table_row().
+# attune_add_table_row(variant OP op ...): adds a row to the library's table of the op; arguments as for attune_table_row().
 function(attune_add_table_row name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "OP" "")
   attune_table_row(row ${name} OP ${A_OP} ${A_UNPARSED_ARGUMENTS})
@@ -86,8 +86,8 @@ function(attune_table_row result name)
 endfunction()
 
 # attune_describe_variant(KEY key OP op TARGET target)
-# A key of attune_list_variants() as variables of the caller: variant (its name), dtype, head_dim, schedule, class, kind,
-# generator_parameters (of the generator), and line (for print_loop_nests).
+# Describes a key of attune_list_variants() in variables of the caller: variant (its name), dtype, head_dim, schedule, class,
+# kind, generator_parameters, and line (for print_loop_nests).
 function(attune_describe_variant)
   cmake_parse_arguments(PARSE_ARGV 0 A "" "KEY;OP;TARGET" "")
   set(op ${A_OP})
@@ -114,8 +114,8 @@ function(attune_describe_variant)
   endforeach()
 endfunction()
 
-# attune_list_shipped_variants(op target file regex): lines for print_loop_nests of the parameters of this tree, whatever
-# ATTUNE_SCHEDULE_PATH says and whichever targets are built; of variants whose name matches.
+# attune_list_shipped_variants(op target file regex): lines for print_loop_nests of variants whose name matches, with the
+# parameters of this tree, whatever ATTUNE_SCHEDULE_PATH and the built targets are.
 function(attune_list_shipped_variants op target file regex)
   set(ATTUNE_SCHEDULE_PATH "")
   attune_list_variants(${op} ${target})
@@ -130,8 +130,8 @@ function(attune_list_shipped_variants op target file regex)
 endfunction()
 
 # attune_add_kernel(name GENERATOR program TARGET halide-target PARAMETERS k=v... [REGISTERED generator] [LIBRARY library]
-# [AFTER file]): one object of libattune.a or the library, made after the file. add_halide_library() would add an archive,
-# headers and an interface library for each; nothing here needs them.
+# [AFTER file]): one object of libattune.a or the library, made after the file. add_halide_library() would also add an archive,
+# headers and an interface library, which nothing here needs.
 function(attune_add_kernel name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY;AFTER" "PARAMETERS")
   if(NOT A_LIBRARY)
@@ -151,9 +151,9 @@ function(attune_add_kernel name)
   set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endfunction()
 
-# attune_write_tables(): a table for each op, of its variants that are linked in, each an object that the linker takes where
-# code names the op. Symbols are declared here and not by the kernels' headers, so that a changed parameter recompiles one table
-# and nothing else of the runtime.
+# attune_write_tables(): a table of each op's linked variants, each an object that the linker takes where code names the op.
+# Symbols are declared in the table, not in headers of kernels, so that a changed parameter recompiles one table and nothing
+# else of the runtime.
 function(attune_write_tables)
   set(folder ${PROJECT_BINARY_DIR}/tables)
   set(sources ${folder}/shape_classes.cpp)
@@ -182,8 +182,8 @@ function(attune_write_tables)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/shape_classes.cpp.in ${folder}/shape_classes.cpp @ONLY)
   target_sources(attune PRIVATE ${sources})
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # In the archive that the linker looks into last: attune_fallback stands before it, if it is linked. Weak for programs that
-  # take all of both archives.
+  # Part of the archive that the linker searches last: attune_fallback stands before it, if it is linked. Weak for programs that
+  # link both archives whole.
   configure_file(${PROJECT_SOURCE_DIR}/cmake/no_fallback.cpp.in ${folder}/no_fallback.cpp @ONLY)
   target_sources(attune_halide_runtime PRIVATE ${folder}/no_fallback.cpp)
   target_include_directories(attune_halide_runtime PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)

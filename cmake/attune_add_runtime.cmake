@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# attune_add_runtime(name halide-target): the static library <name> of Halide's runtime as kernels of the library call it, under
-# names of its own (lowering/halide_patches/private_runtime.h).
+# attune_add_runtime(name halide-target): the static library <name> of Halide's runtime for the library's kernels, under names
+# of its own (lowering/halide_patches/private_runtime.h).
 add_executable(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp
   lowering/halide_patches/private_runtime.cpp)
 target_include_directories(attune_private_runtime PRIVATE ${ATTUNE_SOURCE_DIR})
@@ -16,6 +16,6 @@ function(attune_add_runtime name target)
   add_library(${name} STATIC ${object})
   set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
-  # Not Halide::Runtime, which is only an include path: every user of attune would need Halide.
+  # Halide::Runtime is only an include path, for which every user of attune would need Halide.
   target_link_libraries(${name} INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

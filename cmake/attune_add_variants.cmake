@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 # attune_add_variants(NAME FOLDERS folder... [OPS op...] [TARGETS target...])
 #
-# The static library NAME of a kernel for each record of <folder>/<op>/<target>.json, as `attune tune --out folder` writes them:
-# where it is linked, each takes the place of the library's variant of its name, and attune::variants() and `ATTUNE_VERBOSE=1`
-# show its parameters. Of records with one name in several folders the first counts. OPS and TARGETS: default all that the
-# folders have.
+# The static library NAME of a kernel for each record of <folder>/<op>/<target>.json, as written by `attune tune --out folder`:
+# where it is linked, each kernel replaces the library's variant of its name, and attune::variants() and `ATTUNE_VERBOSE=1` show
+# its parameters. If several folders have a record with one name, the first counts. OPS and TARGETS: default all of the folders.
 #
 # Needs Halide 21.0.0, its CMake package and llvm-as; programs that link the library do not.
 function(attune_add_variants name)
@@ -39,8 +38,8 @@ function(attune_add_variants name)
         continue()
       endif()
       attune_describe_variant(KEY "${key}" OP ${op} TARGET ${target})
-      # The library's own kernel of that name stands beside it, and so may that of another such library: a symbol says of which
-      # it is, and no symbol of the library begins so.
+      # The library's own kernel of that name is linked beside this one, and so may be that of another such library: the symbol
+      # names the library, by a prefix that libattune does not use.
       set(symbol variants_${variant}_in_${name})
       list(APPEND linked ${symbol})
       string(APPEND symbols "int ${symbol}_argv(void **);\n")
@@ -57,14 +56,14 @@ function(attune_add_variants name)
   add_library(${name} STATIC ${source})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${name} PUBLIC attune::attune)
-  # Nobody calls the registration: without a symbol that is asked for, the linker would leave it out of the archive.
+  # The linker would leave the registration out of the archive, since nothing refers to a symbol of it.
   target_link_options(${name} INTERFACE "LINKER:--undefined=attune_variants_of_${name}")
   foreach(kernel IN LISTS linked)
     attune_add_kernel(${kernel} LIBRARY ${name} ${generator_parameters_${kernel}})
   endforeach()
 endfunction()
 
-# A_FOLDERS as absolute ones; found: <op>/<target> of each file of them that A_OPS and A_TARGETS let in, in the caller.
+# A_FOLDERS made absolute; found: <op>/<target> of each of their files that A_OPS and A_TARGETS allow, in the caller.
 macro(attune_choose_records)
   foreach(op IN LISTS A_OPS)
     if(NOT op IN_LIST ATTUNE_OPS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# kernel_arguments.h in the build folder: the arguments of kernels as structs, which the runtime fills in.
+# kernel_arguments.h in the build folder: structs of the kernels' arguments, which the runtime fills in.
 add_executable(attune_print_arguments generators/arguments/print_arguments.cpp generators/arguments/kernel_arguments.cpp)
 target_include_directories(attune_print_arguments PRIVATE ${ATTUNE_SOURCE_DIR})
 target_compile_options(attune_print_arguments PRIVATE ${ATTUNE_WARNINGS})

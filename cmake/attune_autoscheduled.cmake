@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The baselines that a schedule has to beat, for the first target built: found by Halide's autoschedulers, kept as files.
+# Baselines for schedules, for the first target built: schedules found by Halide's autoschedulers, kept as files.
 list(GET ATTUNE_BUILT_TARGETS 0 target)
 foreach(schedule mullapudi2016 adams2019)
   set(file ${PROJECT_SOURCE_DIR}/schedules/sdpa/autoscheduled/${schedule}.schedule.h)

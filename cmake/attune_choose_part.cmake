@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# attune_choose_part(PART noun package/versions/debian...): ATTUNE_BUILD_<PART> as ON or OFF in the caller, from the cache's ON,
-# OFF or AUTO, and its packages found. ON insists on its packages; AUTO, the default, leaves the part out where one is missing,
-# and in the build of another project. Versions: alternatives, the first that is found; none means any.
+# attune_choose_part(PART noun package/versions/debian...): sets ATTUNE_BUILD_<PART> to ON or OFF in the caller, from the
+# cache's ON, OFF or AUTO, and finds its packages. ON requires its packages; AUTO, the default, leaves the part out where one is
+# missing, and in the build of another project. Versions: alternatives, the first that is found; none means any.
 macro(attune_choose_part part noun)
   set(ATTUNE_BUILD_${part} AUTO CACHE STRING
     "${noun}: ON, OFF, or AUTO: unless its packages are missing or this is part of another project")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# attune_choose_targets(): ATTUNE_BUILT_TARGETS from ATTUNE_TARGETS. `native` asks this machine with the very code that
-# dispatch uses.
+# attune_choose_targets(): ATTUNE_BUILT_TARGETS from ATTUNE_TARGETS. `native` runs the code by which dispatch knows this
+# machine.
 function(attune_choose_targets)
   if(ATTUNE_TARGETS STREQUAL "all")
     set(built ${ATTUNE_ALL_TARGETS})

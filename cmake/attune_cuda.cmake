@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# Kernels for devices, and the programs that make them. No part of a default build: preset cuda and the tests of CUDA name them.
+# Kernels for devices, and the programs that make them. Not in a default build: preset cuda and the tests of CUDA name them.
 attune_add_generator_objects(attune_device_kernel lowering/device_generator_main.cpp
   lowering/halide_patches/private_runtime.cpp)
 set_target_properties(attune_device_kernel PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
-# What kernels call that Halide's own module does not have. Without clang there are no variants of it.
+# Instructions that Halide's own module lacks. Without clang there are no variants with these.
 find_program(ATTUNE_CLANG NAMES clang clang-14 clang-15 clang-16 clang-17 clang-18 clang-19 clang-20 clang-21)
 if(ATTUNE_CLANG)
   set(device_module ${CMAKE_CURRENT_BINARY_DIR}/device_module)
@@ -20,7 +20,7 @@ else()
   message(STATUS "attune: no clang: no variants for tensor cores")
 endif()
 
-# attune_add_device_program(name part...): the program <name>.generator, which holds a generator of that name, of the part
+# attune_add_device_program(name part...): the program <name>.generator with a generator of that name, linked from the part
 # <name>_generator and others of cmake/attune_ops.cmake.
 function(attune_add_device_program name)
   attune_need_parts(objects ${name}_generator argument_check lowering ${ARGN})
@@ -32,7 +32,7 @@ function(attune_add_device_program name)
   set_target_properties(${name}.generator attune_${name}_generator PROPERTIES EXCLUDE_FROM_ALL TRUE)
 endfunction()
 
-# Ops that have variants for devices, and the program of each: lanes and warps are other forms than the CPU's.
+# Ops with variants for devices, and the program of each: lanes and warps need other forms than the CPU's.
 set(attune_part_sdpa_simt_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
   generators/attention/gpu/mma_stages.cpp generators/attention/gpu/online_softmax.cpp
   generators/attention/gpu/gradient_pairs.cpp generators/attention/gpu/simt_gradient_stages.cpp
@@ -56,14 +56,14 @@ set(attune_part_linear_simt_generator generators/linear/linear_simt_stages.cpp
 attune_add_device_program(linear_simt generator_math)
 set(ATTUNE_DEVICE_PROGRAM_linear linear_simt)
 
-# Where they are installed, kernels hold code for GPUs beside the PTX.
+# Tools for GPU code: where both are installed, kernels hold it beside the PTX.
 find_program(ATTUNE_PTXAS ptxas HINTS /usr/local/cuda/bin)
 find_program(ATTUNE_FATBINARY fatbinary HINTS /usr/local/cuda/bin)
 
 # attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of a
-# target of "device_targets", of every op that has a program for devices, joined to the library. In the library attune they are
-# rows of its table, elsewhere a source registers them. AS: the same schedules and parameters for another device, under another
-# name, and without code for GPUs. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names,
+# target of "device_targets", of every op with a program for devices, joined to the library. In the library attune the variants
+# are rows of its table, elsewhere a source registers them. AS: the same schedules and parameters for another device, under
+# another name, and without GPU code. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names,
 # ATTUNE_DEVICE_KERNELS_LEFT_OUT, those that do not match, and ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.ptx beside the
 # objects.
 function(attune_add_device_kernels library)
@@ -94,7 +94,7 @@ function(attune_add_device_kernels library)
     attune_list_variants(${op} ${A_TARGET})
     foreach(key IN LISTS ATTUNE_KEYS)
       attune_describe_variant(KEY "${key}" OP ${op} TARGET ${target})
-      # Without clang, none for tensor cores.
+      # Without clang there are no kernels for tensor cores.
       if(NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR (schedule MATCHES "^mma" AND NOT ATTUNE_CLANG))
         continue()
       endif()

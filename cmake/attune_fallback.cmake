@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# attune_fallback: kernels of the target avx2 for an installed library that comes to another CPU than it was built for, where
-# only the root schedule would run, slowly and on one thread. For each op and type one or two that take any sizes and options;
-# of keys that the built targets have, too, so that on their CPUs dispatch chooses as without. No part of a default build:
-# `cmake --install` makes it, and the program that is installed with it.
+# attune_fallback: kernels of the target avx2 for an installed library on another CPU than it was built for, where only the root
+# schedule would run, slowly and on one thread. Each op and type has one or two kernels for any sizes and options; their keys
+# are among those of the built targets, too, so that on these CPUs dispatch chooses as without. Not in a default build: `cmake
+# --install` builds it, and the program that is installed with it.
 option(ATTUNE_FALLBACK "an installed library also has kernels of avx2, for CPUs other than those it was built for"
   ${PROJECT_IS_TOP_LEVEL})
 set(attune_fallback_keys
@@ -11,7 +11,7 @@ set(attune_fallback_keys
 list(JOIN attune_fallback_keys "|" attune_fallback_keys)
 set(attune_fallback_keys "/0/(${attune_fallback_keys})$")
 
-# Sets ATTUNE_HAS_FALLBACK: whether some built target is above avx2, and avx2 not built.
+# Sets ATTUNE_HAS_FALLBACK: whether some built target is above avx2, and avx2 is not built.
 macro(attune_choose_fallback)
   set(ATTUNE_HAS_FALLBACK OFF)
   if(ATTUNE_FALLBACK AND NOT ATTUNE_SANITIZE AND NOT avx2 IN_LIST ATTUNE_BUILT_TARGETS)
@@ -23,8 +23,8 @@ macro(attune_choose_fallback)
   endif()
 endmacro()
 
-# attune_install_after_building(target): the target, which `all` leaves out, is made before what follows is installed. Tests,
-# which install side by side, have made it before: ATTUNE_INSTALL_AS_BUILT=1 in the environment.
+# attune_install_after_building(target): builds the target, which `all` leaves out, before what follows is installed. Tests,
+# which install side by side, have built it before: ATTUNE_INSTALL_AS_BUILT=1 in the environment.
 function(attune_install_after_building target)
   install(CODE "
     if(NOT \"\$ENV{ATTUNE_INSTALL_AS_BUILT}\")
@@ -73,8 +73,8 @@ function(attune_add_fallback)
   foreach(kernel IN LISTS kernels)
     attune_add_kernel(${kernel} LIBRARY ${name} ${kernel_${kernel}})
   endforeach()
-  # The tables of ops name those of the fallback, whose kernels call the runtime; the runtime's archive has empty ones in their
-  # place.
+  # The ops' tables refer to those of the fallback, whose kernels call the runtime; without the fallback, the runtime's archive
+  # has empty tables in their place.
   target_link_libraries(${name} INTERFACE attune_halide_runtime)
   if(NOT BUILD_SHARED_LIBS)
     target_link_libraries(attune INTERFACE $<INSTALL_INTERFACE:attune::fallback>)

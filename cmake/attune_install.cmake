@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # cmake --install: libattune.a and Halide's runtime, or libattune.so, which holds it; headers, CMake package, attune.pc for
-# pkg-config. A consumer needs neither Halide nor Python. Beside them, for attune_add_attention(), attune_add_variants() and the
-# tuner, what programs that make kernels are built from; those do need Halide.
+# pkg-config. A consumer needs neither Halide nor Python. For attune_add_attention(), attune_add_variants() and the tuner, the
+# sources of the programs that make kernels are installed, too; these do need Halide.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
@@ -16,7 +16,7 @@ if(NOT BUILD_SHARED_LIBS)
 endif()
 if(ATTUNE_HAS_FALLBACK)
   list(APPEND attune_libraries attune_fallback)
-  # Behind the tables that name its own, and before the runtime, which has empty ones for programs without it.
+  # Behind the tables that refer to it, and before the runtime, which has empty tables for programs without it.
   list(INSERT attune_pc_libs 1 -lattune_fallback)
   attune_install_after_building(attune_fallback)
 endif()
@@ -28,7 +28,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake
   DESTINATION ${attune_cmake_dir})
 
-# attune.pc. An archive needs what it calls behind it whether --static is given or not, so there is nothing that is private.
+# attune.pc. An archive's dependencies follow it with --static and without, so there are no private libraries.
 list(JOIN attune_pc_libs " " attune_pc_libs)
 set(attune_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 foreach(dir libdir includedir)
@@ -46,7 +46,7 @@ endif()
 configure_file(cmake/attune.pc.in ${PROJECT_BINARY_DIR}/attune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/attune.pc DESTINATION ${attune_pc_dir})
 
-# In the folders that they have here, so that includes and CMake read the same.
+# Sources keep their folders, so that includes and CMake find them as in this tree.
 foreach(folder generators lowering schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# The library: checks, dispatch, memory, threads. Included and not a subdirectory, because the kernels join it as objects
-# made by custom commands, and CMake wants those in the directory of the target.
+# The library: checks, dispatch, memory, threads. This file is included, not a subdirectory, because kernels join the library as
+# objects of custom commands, which CMake wants in the directory of the target.
 
 # attune_add_sources(group file...): sources of runtime/src that are one object of the archive. A program that calls one
-# function links the objects that define its symbols, and theirs in turn: so a group holds functions that every caller of one
-# of them needs, and no function that names another op's kernels. A name in one file is that of its group's others, too.
+# function links the objects that define its symbols, and theirs in turn: so a group holds functions that every caller of one of
+# them needs, and none that names another op's kernels. The group's files are one translation unit, with one set of names.
 function(attune_add_sources group)
   list(TRANSFORM ARGN PREPEND runtime/src/ OUTPUT_VARIABLE files)
   list(TRANSFORM files APPEND .cpp)
@@ -30,7 +30,7 @@ endif()
 add_library(attune::attune ALIAS attune)
 # Before 1.0 a minor version may change the API.
 set_target_properties(attune PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-# A clean build reads headers longer than it compiles this.
+# Headers take longer to parse than the library to compile, hence the unity build.
 set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 attune_add_sources(core dispatch/cpu_features dispatch/lengths_column dispatch/op_call dispatch/shape_record
   dispatch/variant_table device/device_backend device/device_call execution/constant_pages execution/context
@@ -63,9 +63,8 @@ attune_add_sources(multi_head layers/multi_head layers/multi_head_checks)
 attune_add_sources(multi_head_backward layers/multi_head_backward)
 attune_add_sources(masked_softmax softmax/masked_softmax)
 attune_add_sources(masked_softmax_backward softmax/masked_softmax_backward)
-# The archive becomes part of a shared object wherever a user makes one that calls it. There nothing is hidden: a program and
-# its plug-ins that hold copies of the library and share names share all of it, so that none calls into a copy that was
-# unloaded.
+# The archive becomes part of a shared object of any user who makes one that calls it. Symbols there are not hidden: a program
+# and its plug-ins with copies of the library share all of it by name, so that none calls into a copy that was unloaded.
 set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include ${PROJECT_BINARY_DIR}/include FILES ${attune_headers})
 # The headers are C++17, so that a project's own standard stays as it is.

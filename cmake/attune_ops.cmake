@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: MIT
-# The ops of the library: which program makes the kernels of each, of which sources, with which parameters. Read by the
-# library's own build, and by projects that make kernels with an installed one.
+# Ops of the library: for each the program that makes its kernels, its sources and its parameters. Read by the library's own
+# build, and by projects that make kernels with an installed one.
 
-# Parts: sources that are compiled once, for every program that has them.
+# Parts: sources that are compiled once, for all programs that link them.
 set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
   schedules/amx_tiles.cpp)
-# Of every program.
+# Parts of every program.
 set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp
   lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/load_tiles_past_l1.cpp
   lowering/passes/join_amx_tiles.cpp lowering/passes/mask_tail_loads.cpp lowering/passes/pin_stack_slots.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
-set(attune_instruction_modules x86_avx512 x86_amx)  # of lowering/instructions
+set(attune_instruction_modules x86_avx512 x86_amx)  # in lowering/instructions
 set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
 set(attune_part_attention_generator generators/attention/equations/masked.cpp generators/attention/equations/score.cpp
   generators/attention/equations/score_units.cpp generators/attention/equations/scores.cpp
@@ -63,7 +63,7 @@ foreach(program backward_rows sink_gradient capture_sum)
   set(attune_part_${program}_generator generators/programs/${program}_generator.cpp)
 endforeach()
 
-# Programs: <name>.generator, which holds a generator of that name, and its parts.
+# Programs: <name>.generator holds a generator of that name and these parts.
 set(attune_program_sdpa sdpa_generator attention_generator generator_math)
 set(attune_program_sdpa_backward sdpa_backward_generator attention_generator generator_math)
 foreach(program backward_rows sink_gradient capture_sum)
@@ -76,9 +76,9 @@ foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropou
   set(attune_program_${program} ${program}_generator generator_math)
 endforeach()
 
-# Ops. A generator gets schedule=, dtype=, those of the record and PARAMETERS; one of ATTENTION also head_dim= and kind=.
+# Describes an op. Its generator gets schedule=, dtype=, a record's parameters, PARAMETERS; with ATTENTION head_dim= and kind=.
 macro(attune_describe_op op program)
-  if("${op}" MATCHES "^(user|variants)_")  # of attune_add_attention() and attune_add_variants()
+  if("${op}" MATCHES "^(user|variants)_")  # prefixes of attune_add_attention() and attune_add_variants()
     message(FATAL_ERROR "attune_describe_op(${op}): no op of the library may begin with ${CMAKE_MATCH_0}")
   endif()
   cmake_parse_arguments(A "ATTENTION" "" "PARAMETERS" ${ARGN})
@@ -108,7 +108,7 @@ foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax mas
   attune_describe_op(${op} ${op})
 endforeach()
 
-# Ops whose kernels a call of an op runs, too.
+# Ops whose kernels a call of the op runs, too.
 set(attune_needs_backward backward_rows sink_gradient capture_sum capture_sum_of_f64)
 set(attune_needs_additive additive_separable max_magnitude linear)
 set(attune_needs_additive_separable additive)
@@ -123,7 +123,7 @@ set(attune_needs_linear_packed linear pack_linear_weight)
 set(attune_needs_pack_linear_weight linear_packed)
 set(attune_needs_transposed_dot batch_dot)
 
-# attune_choose_ops(result_ops result_dtypes): of ATTUNE_ONLY_OPS and what they need, and of ATTUNE_ONLY_DTYPES; all where
+# attune_choose_ops(result_ops result_dtypes): ATTUNE_ONLY_OPS and the ops that they need, and ATTUNE_ONLY_DTYPES; all where
 # these are empty.
 function(attune_choose_ops result_ops result_dtypes)
   set(ops ${ATTUNE_ONLY_OPS})

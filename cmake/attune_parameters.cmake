@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Reads schedules/targets.json and the tuned parameters, and decides which variants there are. No build rules here.
+# Reader of schedules/targets.json and the tuned parameters, which decides which variants exist. No build rules here.
 #
-# Parameters of a target come from the first of these that has a record for (dtype, head size, schedule, class): the target
-# itself, then each of its fallbacks in order; for each of them first the folders of ATTUNE_SCHEDULE_PATH, then this tree.
+# Parameters of a target come from the first file with a record for (dtype, head size, schedule, class): the target's own, then
+# those of its fallbacks in order; for each, first the folders of ATTUNE_SCHEDULE_PATH, then this tree.
 
 # attune_read_targets(): ATTUNE_ALL_TARGETS, ATTUNE_HALIDE_TARGET_<t>, ATTUNE_FALLBACK_<t> in the caller.
 function(attune_read_targets)
@@ -28,14 +28,14 @@ function(attune_read_targets)
   set(ATTUNE_TARGETS_JSON "${json}" PARENT_SCOPE)
 endfunction()
 
-# attune_read_parameters(op target [file...]): every record of <folder>/<op>/<target>.json (in this tree: schedules/<op>/tuned),
-# or of the files that are given, becomes
+# attune_read_parameters(op target [file...]): reads every record of <folder>/<op>/<target>.json (in this tree:
+# schedules/<op>/tuned), or of the given files, into
 #   ATTUNE_KEYS_<op>_<target>              list of keys "<dtype>/<head size>/<schedule>/<class>/<kind>"
 #   ATTUNE_PARAMETERS_<op>_<target>_<key>     "kv_block=128;tile_q=64;..."
 #   ATTUNE_PROVENANCE_<op>_<target>_<key>  one line
-# in the caller. A record of attention stands for each of its "kinds", ["plain"] if it names none. The first file that has a
-# key wins. Parameters of a record with "absent": true are "absent": the target, and those that fall back to it, have no such
-# variant although one of its own fallbacks may.
+# in the caller. A record of attention stands for each of its "kinds", ["plain"] if it names none. The first file that has a key
+# wins. A record with "absent": true has the parameters "absent": the target, and targets that fall back to it, have no such
+# variant although a fallback may.
 function(attune_read_parameters op target)
   set(files ${ARGN})
   if(NOT files)
@@ -46,7 +46,7 @@ function(attune_read_parameters op target)
     endforeach()
     list(APPEND files ${ATTUNE_SOURCE_DIR}/schedules/${op}/tuned/${target}.json)
   endif()
-  # Attention that users write asks for the same files for each kernel; they are parsed once.
+  # Users' attention reads the same files for each kernel; they are parsed once.
   string(MD5 read "${op} ${target} ${ATTUNE_OP_ATTENTION_${op}} ${files}")
   get_property(parsed GLOBAL PROPERTY ATTUNE_KEYS_${read} SET)
   if(NOT parsed)
@@ -62,7 +62,7 @@ function(attune_read_parameters op target)
   set(ATTUNE_KEYS_${op}_${target} "${keys}" PARENT_SCOPE)
 endfunction()
 
-# attune_parse_parameters(read op target file...): the same as global properties ATTUNE_KEYS_<read>,
+# attune_parse_parameters(read op target file...): the records as global properties ATTUNE_KEYS_<read>,
 # ATTUNE_PARAMETERS_<read>_<key> and ATTUNE_PROVENANCE_<read>_<key>.
 function(attune_parse_parameters read op target)
   set(files ${ARGN})
@@ -129,7 +129,7 @@ function(attune_json_pairs record member separator result)
       string(JSON name MEMBER "${record}" ${member} ${i})
       string(JSON value GET "${record}" ${member} ${name})
       string(JSON type TYPE "${record}" ${member} ${name})
-      if(type STREQUAL "BOOLEAN")  # which CMake reads as ON or OFF
+      if(type STREQUAL "BOOLEAN")  # CMake reads it as ON or OFF
         if(value)
           set(value true)
         else()
@@ -142,7 +142,7 @@ function(attune_json_pairs record member separator result)
   set(${result} "${pairs}" PARENT_SCOPE)
 endfunction()
 
-# The kinds of a record; "none" for an op that is no attention.
+# The kinds of a record; "none" for an op other than attention.
 function(attune_json_kinds record op result)
   set(kinds none)
   if(ATTUNE_OP_ATTENTION_${op})
@@ -170,13 +170,13 @@ function(attune_check_parameters_file file json op target)
   endforeach()
 endfunction()
 
-# attune_check_records(file op): records that a user wrote; an error has a line for each that is wrong. Tests check this tree's.
+# attune_check_records(file op): checks records of a user; an error has a line for each wrong one. Tests check this tree's.
 function(attune_check_records file op)
   if(NOT EXISTS ${ATTUNE_SOURCE_DIR}/schedules/targets.json)
-    return()  # a tree of the tests, without spaces
+    return()  # a tree of the tests without space.json
   endif()
   set(like ${op})
-  if(NOT EXISTS ${ATTUNE_SOURCE_DIR}/schedules/${op})  # an attention of a user
+  if(NOT EXISTS ${ATTUNE_SOURCE_DIR}/schedules/${op})  # a user's attention
     set(like sdpa)
     if(op MATCHES "_backward$")
       set(like sdpa_backward)
@@ -197,8 +197,8 @@ function(attune_check_records file op)
   endif()
 endfunction()
 
-# attune_schedule_path(result): the folders of ATTUNE_SCHEDULE_PATH, absolute. One that does not exist is an error, and so is a
-# parameters file in them that nothing asks for, when the whole project has been read.
+# attune_schedule_path(result): the folders of ATTUNE_SCHEDULE_PATH, absolute. A folder that does not exist is an error, and so
+# is a parameters file in these folders that is unused when the whole project has been read.
 function(attune_schedule_path result)
   set(folders "")
   foreach(folder IN LISTS ATTUNE_SCHEDULE_PATH)
@@ -217,8 +217,8 @@ function(attune_schedule_path result)
   set(${result} "${folders}" PARENT_SCOPE)
 endfunction()
 
-# attune_check_schedule_path(source_dir folders): every <op>/<target>.json of the folders is of an op of the project and a
-# target.
+# attune_check_schedule_path(source_dir folders): checks that every <op>/<target>.json of the folders names an op of the project
+# and a target.
 function(attune_check_schedule_path source_dir folders)
   set(ATTUNE_SOURCE_DIR ${source_dir})
   attune_read_targets()
@@ -241,7 +241,7 @@ function(attune_check_schedule_path source_dir folders)
 endfunction()
 
 # attune_list_variants(op target): all keys of the target's chain in ATTUNE_KEYS, and for each ATTUNE_PARAMETERS_<key> and
-# ATTUNE_PROVENANCE_<key>, in the caller. A root schedule has no parameters and depends on no target: it belongs to generic.
+# ATTUNE_PROVENANCE_<key>, in the caller. Schedule root has no parameters and depends on no target: it belongs to generic.
 function(attune_list_variants op target)
   set(all "")
   set(absent "")
@@ -265,8 +265,8 @@ function(attune_list_variants op target)
   set(ATTUNE_KEYS "${all}" PARENT_SCOPE)
 endfunction()
 
-# The one place where a variant's name is made: <op>_<dtype>[_d<head size>]_<target>_<schedule>[_<class>][_<kind>]. Attention
-# has a head size; its kind "plain" goes without saying.
+# The name of a variant, made here only: <op>_<dtype>[_d<head size>]_<target>_<schedule>[_<class>][_<kind>]. Attention has a
+# head size; its kind "plain" is left out.
 function(attune_variant_name result op dtype head_dim target schedule class kind)
   set(name ${op}_${dtype})
   if(ATTUNE_OP_ATTENTION_${op})
@@ -285,7 +285,7 @@ function(attune_variant_name result op dtype head_dim target schedule class kind
   set(${result} ${name} PARENT_SCOPE)
 endfunction()
 
-# attune_hash_algorithm(op file...): ATTUNE_ALGORITHM_<op>, a hash of the equations, for the provenance of what was found for
+# attune_hash_algorithm(op file...): ATTUNE_ALGORITHM_<op>, a hash of the equations, for the provenance of parameters found for
 # them. Licence lines do not count.
 function(attune_hash_algorithm op)
   set(all "")

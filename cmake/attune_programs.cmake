@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-# The programs that make kernels, built of the parts that cmake/attune_ops.cmake lists; each once for a project, where it is
-# first needed. And attune_generators.json in the build folder, from which the tuner knows them.
+# Programs that make kernels, built from the parts of cmake/attune_ops.cmake; each once per project, where it is first needed.
+# And attune_generators.json in the build folder, which lists them for the tuner.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_ops.cmake)
 
-# attune_load_ops(): ATTUNE_SOURCE_DIR and the variables of the files of CMake, in a function that any folder may call: also one
-# beside that which has added Attune, or found it.
+# attune_load_ops(): ATTUNE_SOURCE_DIR and the variables of these CMake files, in a function that any folder may call: also a
+# folder outside the one that added or found Attune.
 macro(attune_load_ops)
   cmake_path(GET CMAKE_CURRENT_FUNCTION_LIST_DIR PARENT_PATH ATTUNE_SOURCE_DIR)
   include(${ATTUNE_SOURCE_DIR}/cmake/attune_add_op.cmake)
 endmacro()
 
 # attune_add_generator_objects(library source...): objects of such programs. Halide.h takes seconds to compile, so it is
-# compiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
+# precompiled once, with attune_generator_math; and a program that runs for a second is not worth optimising.
 function(attune_add_generator_objects library)
   set(sources ${ARGN})
   list(TRANSFORM sources PREPEND ${ATTUNE_SOURCE_DIR}/ REGEX "^(generators|lowering|schedules)/")
@@ -27,8 +27,8 @@ function(attune_add_generator_objects library)
   endif()
 endfunction()
 
-# attune_need_parts(result part...): the objects of the parts. The sources of a part are compiled as one, in half the time: a
-# name in one file is that of its neighbours, too.
+# attune_need_parts(result part...): the objects of the parts. A part's sources are one translation unit, compiled in half the
+# time, with one set of names.
 function(attune_need_parts result)
   set(objects "")
   foreach(part generator_math ${ARGN})
@@ -43,8 +43,8 @@ function(attune_need_parts result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
-# attune_need_instruction_modules(result): the objects of lowering/instructions that take the place of Halide's modules for
-# AVX-512 and AMX in a program.
+# attune_need_instruction_modules(result): the objects of lowering/instructions that replace Halide's modules for AVX-512 and
+# AMX in a program.
 function(attune_need_instruction_modules result)
   if(NOT TARGET attune_instruction_modules)
     find_program(ATTUNE_LLVM_AS NAMES llvm-as llvm-as-21 llvm-as-20 llvm-as-19 llvm-as-18 llvm-as-17 llvm-as-16 llvm-as-15
@@ -70,7 +70,7 @@ function(attune_need_instruction_modules result)
   set(${result} $<TARGET_OBJECTS:attune_instruction_modules> PARENT_SCOPE)
 endfunction()
 
-# attune_add_generator(program source...): a program that makes kernels, of sources and objects.
+# attune_add_generator(program source...): a program that makes kernels, from sources and objects.
 function(attune_add_generator program)
   attune_need_parts(main lowering generator_main argument_check)
   attune_need_instruction_modules(modules)
@@ -87,7 +87,7 @@ function(attune_need_program program)
   endif()
 endfunction()
 
-# attune_need_op(op): the program that makes its kernels, listed for the tuner.
+# attune_need_op(op): the program that makes the op's kernels, listed for the tuner.
 function(attune_need_op op)
   set(program ${ATTUNE_OP_PROGRAM_${op}})
   attune_need_program(${program})
@@ -115,8 +115,8 @@ macro(attune_find_halide who)
   endif()
 endmacro()
 
-# attune_use_jemalloc(): programs of Halide take it, where there is one. They allocate small nodes by the million, and walk
-# through them again and again: with the allocator of glibc kernels for CPUs take 1.1 times as long, those for devices 1.5.
+# attune_use_jemalloc(): links programs of Halide with jemalloc where it is installed. They allocate small nodes by the million
+# and visit them again and again: with glibc's allocator kernels for CPUs take 1.1 times as long, kernels for devices 1.5.
 function(attune_use_jemalloc)
   find_library(ATTUNE_JEMALLOC jemalloc)
   get_target_property(libraries Halide::Halide INTERFACE_LINK_LIBRARIES)
@@ -126,8 +126,8 @@ function(attune_use_jemalloc)
 endfunction()
 
 # attune_list_program(target part... [SOURCES file...]) and attune_list_op(op PROGRAM target GENERATOR name [ATTENTION]
-# [PARAMETERS k=v...] [LIKE op] [MODULE target]): what attune_generators.json says. LIKE: an op whose parameters serve where
-# there are none of this one.
+# [PARAMETERS k=v...] [LIKE op] [MODULE target]): entries of attune_generators.json. LIKE: an op whose parameters serve where
+# this op has none.
 function(attune_list_program target)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "" "SOURCES")
   set(sources "")
@@ -172,8 +172,7 @@ endfunction()
 function(attune_list_generator list line)
   get_property(given GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
   if(NOT given)
-    # A deferred call, its arguments too, reads variables in the scope of that folder, which may know neither of Halide nor of
-    # us.
+    # A deferred call and its arguments read variables in the scope of that folder, which may know neither Halide nor Attune.
     set_property(GLOBAL PROPERTY ATTUNE_LISTED_HALIDE "${Halide_VERSION}")
     cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL attune_write_generators)
   endif()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# cmake -DMODULE=ptx_dev -DBITCODE=module.bc -DOUT=module.cpp -P: the bitcode as the symbols by which Halide's library asks for
-# its module of that name. A program that defines them is asked first.
+# cmake -DMODULE=ptx_dev -DBITCODE=module.bc -DOUT=module.cpp -P: the bitcode under the symbols by which Halide's library looks
+# up its module of that name. Definitions in the program come first.
 file(READ ${BITCODE} hex HEX)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
 set(symbol halide_internal_initmod_${MODULE}_ll)
