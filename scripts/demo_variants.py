@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The variants side by side, on the sentence pair of demo_sentences.py and on one large shape.
+"""Variants side by side, on the sentence pair of demo_sentences.py and on one large shape.
 
-demo_variants.py ATTUNE_BENCH FOLDER    times them, prints the tables and writes them to FOLDER/variants.md; does not time
-                                        again while the program, the shapes and this file are the ones of the last run on an
-                                        idle machine
+demo_variants.py ATTUNE_BENCH FOLDER    times them, prints the tables and writes them to FOLDER/variants.md; does not time again
+                                        while the program, the shapes and this file are those of the last run on an idle
+                                        machine
 """
 import hashlib
 import json
@@ -15,7 +15,7 @@ import sys
 import numpy as np
 
 HEADER = "name,dtype,b,h,kv,q,k,d,dv,causal,left,right,length,quick"
-BUSY = 0.2  # cores of other programs beyond which times are not kept
+BUSY = 0.2  # cores used by other programs above which times are not kept
 LARGE = "large,f32,1,8,8,1024,1024,64,64,0,-1,-1,,0"
 
 
@@ -27,7 +27,7 @@ def shapes(folder):
 
 
 def measure(bench, folder, csv):
-    """Google Benchmark's JSON, and whether it is of an earlier run."""
+    """Google Benchmark's JSON, and whether an earlier run made it."""
     report, stamp = folder / "variants.json", folder / "variants.measured"
     key = hashlib.sha256(bench.read_bytes() + csv.encode() + pathlib.Path(__file__).read_bytes()).hexdigest()
     if report.exists() and stamp.exists() and stamp.read_text() == key:
@@ -47,7 +47,7 @@ def measure(bench, folder, csv):
 
 
 def cores_of_others(rows):
-    """What other programs used meanwhile; the median, because a short benchmark is measured in a few ticks of the clock."""
+    """Cores used by other programs meanwhile; the median, because a short benchmark spans a few ticks of the clock."""
     return statistics.median([r.get("cores_of_others", 0) for r in rows if not failed(r)] or [0])
 
 
@@ -63,7 +63,7 @@ def in_words(seconds):
 
 
 def table(title, rows, peak):
-    """Lines of Markdown; root last. Times are the best of several calls, of one call where a call takes over a second."""
+    """Lines of Markdown, root last. Times are the best of several calls; of one call where a call takes over a second."""
     timed = [r for r in rows if not failed(r) and not r["name"].startswith("dispatched_")]
     root = next((r["best_s"] for r in timed if "_root/" in r["name"]), None)
     lines = [title, "", f"| {'variant':38} | {'time':>8} | {'root / it':>9} | {'of FMA peak':>11} |",
@@ -84,7 +84,7 @@ def main(bench, folder):
     timed = [r for r in rows if not failed(r)]
     if not timed:
         sys.exit(f"demo: no variant ran: {rows[0]['error_message']}")
-    # One peak for all rows: the best that was measured anywhere in the run.
+    # One peak for all rows: the best of the run.
     peak = max(r["fma_peak"] for r in timed)
     large = [r for r in rows if "/q:1024/" in r["name"]]
     pair = [r for r in rows if r not in large]

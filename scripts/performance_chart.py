@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A machine's run as a small SVG: a bar for each cell, from 1 up where we are ahead and down where a peer is."""
+"""Chart of a machine's run as a small SVG: a bar per cell, up from 1 where we are ahead and down where a peer is."""
 
 import math
 from xml.sax.saxutils import escape
@@ -17,7 +17,7 @@ def text(x, y, words, anchor="start", size=11, weight="normal", turn=""):
 
 
 def chart(title, groups, is_behind):
-    """groups: (short name, [(cell, speed)]). A speed beyond the axis ends at its end, and its title says it."""
+    """groups: (short name, [(cell, speed)]). A speed beyond the axis ends at its end, and its title gives the number."""
     speeds = [speed for _, cells in groups for _, speed in cells]
     low = max((t for t in TICKS if t <= min(0.5, *speeds)), default=TICKS[0])
     high = min((t for t in TICKS if t >= max(2, *speeds)), default=TICKS[-1])

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares the tuner's strategies on recorded spaces: how far from the best each is, by the number of candidates.
+"""Compares the tuner's strategies on recorded spaces: distance of each from the best, by the number of candidates.
 
     tools/tune/compare_strategies.py build/native/tools/attune RECORDS.jsonl... [--page docs/tuning-strategies.md]
 
-Each key of the records (a variant, a shape, a machine) is searched again and again, from the parameters that its ratios are
-against and from recorded points that the seeds choose. Nothing is timed: the answers are the recorded medians. With --page the
-tables replace what stands between the markers of that page; without it they are printed.
+Each key of the records (a variant, a shape, a machine) is searched again and again, from the baseline of its ratios and from
+recorded points that the seeds choose. Nothing is timed: the answers are the recorded medians. With --page the tables replace
+the text between the markers of that page; without it they are printed.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- tables: tools/tune/compare_strategies.py -->", "<!-- end of tables -->"
-STRATEGIES = ["factored", "descent", "random"]  # exhaustive is the record itself
+STRATEGIES = ["factored", "descent", "random"]  # exhaustive gives the record itself
 COUNTS = [10, 20, 40, 60, 100, 150, 200]
 
 
@@ -40,13 +40,13 @@ def name_of(key):
 
 
 def regret_after(run, count):
-    """Of the search after so many candidates, or at its end; infinite until one was timed."""
+    """Regret of the search after so many candidates, or at its end; infinite until one was timed."""
     regret = run["regret"][:count]
     return regret[-1] if regret and regret[-1] is not None else float("inf")
 
 
 def candidates_within(run, share):
-    """After how many candidates the search is within a share of the best; None: never."""
+    """Number of candidates after which the search is within a share of the best; None: never."""
     return next((n + 1 for n, regret in enumerate(run["regret"]) if regret is not None and regret <= 1 + share), None)
 
 
@@ -73,7 +73,7 @@ def tables(program, files, schedules, seeds, budget):
         facts = {}
         for strategy in STRATEGIES:
             for random_start in (False, True):
-                # From given parameters, a search by descent is the same for every seed.
+                # From given parameters, descent makes the same search for every seed.
                 for seed in range(1, (1 if strategy == "descent" and not random_start else seeds) + 1):
                     for run in replayed(program, records, schedules, strategy, seed, budget, random_start):
                         key = json.dumps(run["key"])
