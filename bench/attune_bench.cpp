@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// attune_bench: every variant on every shape of shapes/*.csv, beside what this machine can do at most, measured in the same
-// run. A benchmark is named <variant>/<sizes>; dispatched_<dtype>/<sizes>, for ops other than sdpa dispatched_<op>_<dtype>, is
-// the call that a user writes, its label the variant that dispatch chose.
+// attune_bench: every variant on every shape of shapes/*.csv, beside peaks of this machine that are measured in the same run. A
+// benchmark is named <variant>/<sizes>; dispatched_<dtype>/<sizes>, for ops other than sdpa dispatched_<op>_<dtype>, is the
+// call that a user writes, with the variant that dispatch chose as its label.
 #include "attune/attune.h"
 #include "session.h"
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Flags {
     bool quick = false;
 };
 
-// A variant that is never dispatched is run where this rate, about that of root, makes a call of at most this length.
+// Rate, about that of root, at which a call of a variant that is never dispatched must take at most this many seconds.
 constexpr double slow_flops = 0.5e9, longest_call = 5.0;
 
 void register_cell(Session &session, const Shape &shape, const std::string &variant, const std::string &not_run = {}) {
@@ -35,7 +35,7 @@ void register_cell(Session &session, const Shape &shape, const std::string &vari
         ->Unit(shape.work() < 1e8 ? benchmark::kMicrosecond : benchmark::kMillisecond);
 }
 
-// Dispatch first, then its variants, and last what is only there to compare with.
+// Registers the dispatched call first, then the op's variants, and last the baselines.
 void register_shape(Session &session, const Shape &shape, const std::vector<attune::VariantInfo> &variants, bool quick) {
     register_cell(session, shape, {});
     std::string_view target;
@@ -43,7 +43,7 @@ void register_shape(Session &session, const Shape &shape, const std::vector<attu
         for (const attune::VariantInfo &v : variants) {
             const bool baseline = !v.dispatched || v.schedule == "root";
             if (baseline != compared || !shape.takes(v, variants)) continue;
-            // A short run takes this machine's target only, and no decode schedule for a prefill.
+            // A short run has this machine's target only, and no decode schedule for a prefill.
             if (target.empty()) target = v.target;
             if (quick && !baseline && (v.target != target || (v.schedule == "decode" && shape.q > 16))) continue;
             const double estimate = shape.work_unmasked() / slow_flops;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attune_plain: what a user's program gets. No benchmark library, an ordinary allocator that nothing has warmed, a fresh
+// attune_plain: the speed of a user's program, without benchmark library and with an ordinary, cold allocator in a fresh
 // process: about a second of 1x8x1024x1024x64, f32. Prints one line of JSON.
 #include "attune/attune.h"
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An attune::Allocator, the default one but for a count: how much scratch was in use at most.
+// An attune::Allocator that counts: the default one, with the peak of scratch in use.
 #pragma once
 #include "attune/context.h"
 #include <atomic>

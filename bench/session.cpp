@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Samples of a cell: what is called, how often, and what is said of it.
+// Samples of a cell: the calls, their number, and the reported counters.
 #include "session.h"
 #include <algorithm>
 #include <chrono>
@@ -31,7 +31,7 @@ double Session::measure_peak(attune::DType dtype) {
     return peak;
 }
 
-// Data of a new shape, the peak of the moment, and a checked call.
+// Sets up a cell: data of a new shape, the present peak, and a checked call.
 void Session::enter(const Shape &shape, const std::string &variant, const std::string &name) {
     if (cell_.name == name) return;
     cell_ = {};
@@ -56,20 +56,20 @@ void Session::enter(const Shape &shape, const std::string &variant, const std::s
     cell_.scratch = static_cast<double>(meter_.peak());
     cell_.ran = context_.last_variant();
     cell_.error = case_->check_output();
-    // A forced kernel of the weights runs beside a dispatched one of the output, which is the one that is named.
+    // A forced kernel of the weights runs beside a dispatched kernel of the output, whose name is reported.
     if (cell_.error.empty() && !variant.empty() && !shape.options.weights && cell_.ran != variant)
         cell_.error = "ran " + cell_.ran + " instead";
-    // A first call of well under a millisecond was mostly page faults and threads that slept: its length sizes the batches.
+    // A first call of well under a millisecond was mostly page faults and waking threads: a repeat sizes the batches.
     for (int n = 0; n < 10 && cell_.warm_up < 1e-3; n++)
         cell_.warm_up = std::min(cell_.warm_up, timed([&] { status = case_->call(context_, variant); }));
 }
 
-// Seconds a call, averaged over a batch of calls that are too short for the clock, into cell_.calls.
+// Takes a sample: seconds per call, averaged over a batch of calls too short for the clock, into cell_.calls.
 bool Session::sample(const std::string &variant, int batch) {
     const Shape &shape = case_->shape();
     if (shape.decode()) cell_.sums.push_back(timed([&] { plain_sum(team_, shape.dtype, case_->operands()); }));
     attune::Status status;
-    // What takes over a second is called once: the checked call is the sample.
+    // A call of over a second is made once: the checked call is the sample.
     const bool once = cell_.warm_up > 1.0 && cell_.calls.empty();
     const double seconds = once ? cell_.warm_up * batch : timed([&] {
         for (int n = 0; n < batch && status.ok(); n++) status = case_->call(context_, variant);
@@ -86,7 +86,7 @@ void Session::report(benchmark::State &state, const Shape &shape, const std::str
     const double others = (cpu_seconds_of_others() - cell_.others) / (now() - cell_.start);
     cell_.peak_after = measure_peak(shape.dtype);
     const double peak = best_peak_[shape.dtype];
-    // FLOPs have a peak to be a share of; others are only counted.
+    // FLOPs have a peak; other units are only counted.
     const std::string unit = shape.unit();
     if (unit == "FLOP") {
         state.counters["FLOPS"] = Counter(shape.work(), Counter::kIsIterationInvariantRate);
@@ -114,7 +114,7 @@ void Session::report(benchmark::State &state, const Shape &shape, const std::str
 void Session::run(benchmark::State &state, const Shape &shape, const std::string &variant, const std::string &name) {
     enter(shape, variant, name);
     if (!cell_.error.empty()) return state.SkipWithError(cell_.error.c_str());
-    // A plain sum stands before every single call of a decode shape.
+    // In a decode shape a plain sum precedes every single call.
     const int batch = shape.decode() ? 1 : static_cast<int>(std::clamp(50e-6 / cell_.warm_up, 1.0, 1000.0));
     while (state.KeepRunningBatch(batch)) {
         if (!sample(variant, batch)) {
@@ -123,7 +123,7 @@ void Session::run(benchmark::State &state, const Shape &shape, const std::string
         }
         state.SetIterationTime(cell_.calls.back() * batch);
     }
-    // Long calls: some more of them, so that there is a median.
+    // Long calls get a few more samples, for a median.
     const std::size_t enough = quick_ ? 5 : 9;
     const double longest = quick_ ? 0.6 : 2.5;
     const double start = now();

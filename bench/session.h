@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Measuring: one variant on one shape at a time, its samples kept over the runs that Google Benchmark asks for.
+// Measurement of one variant on one shape at a time, with samples kept over the runs of Google Benchmark.
 #pragma once
 #include "cases/case.h"
 #include "cases/machine.h"
@@ -12,15 +12,15 @@
 
 namespace bench {
 
-// One variant on one shape. Google Benchmark enters it several times, with more iterations each time; all of them add up.
+// One variant on one shape. Google Benchmark enters it several times, with more iterations each time; the samples add up.
 struct Cell {
     std::string name, error, ran;
     double warm_up = 0;                       // seconds of the checked first call
     double peak = 0;                          // FLOP/s of multiply-adds, measured just before
-    double peak_after = 0;                    // and just after
-    double scratch = 0;                       // bytes that the checked call took at most
-    double start = 0, others = 0;             // when measuring began, and the CPU seconds of others by then
-    std::vector<double> calls, sums, ratios;  // seconds a call; of a plain sum just before it; sum / call
+    double peak_after = 0;                    // the same, measured just after
+    double scratch = 0;                       // peak bytes of the checked call
+    double start = 0, others = 0;             // start of the measurement, and CPU seconds of others by then
+    std::vector<double> calls, sums, ratios;  // seconds of calls; of plain sums just before them; sum / call
 };
 
 class Session {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention by any score and with any option of a shape: its call, and its definition, one row at a time.
+// Attention by any score and with any option of a shape: its call, and its reference, one row at a time.
 #include "attention_inputs.h"
 #include "attune/additive.h"
 #include "tests/reference/philox_reference.h"
@@ -30,7 +30,7 @@ protected:
     void row(const Row &r, bool wide, std::vector<long double> &out) const override {
         wide ? row_in<Wider<T>>(r, out) : row_in<Sum<T>>(r, out);
     }
-    // A tanh of the additive score may be off by 2e-6 (runtime/include/attune/additive.h), a weight by twice that.
+    // A tanh of the additive score may be off by 2e-6 (runtime/include/attune/additive.h), a weight by twice as much.
     double documented_error() const override {
         if (shape().op != "additive" || sizeof(T) == 8) return 0;
         double sum = 0;
@@ -66,7 +66,7 @@ template<typename T> attune::Status AttentionCase<T>::call(attune::Context &cont
     return attune::scaled_dot_product_attention(context, query, key, value, output(0), o);
 }
 
-// q is the query, for the general score already multiplied by W.
+// Score of a query and a key; for the general score q is already multiplied by W.
 template<typename T> template<typename W> W AttentionCase<T>::score(const W *q, const T *k) const {
     const Shape &s = shape();
     W dot = 0, of_query = 0, of_key = 0, apart = 0, additive = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Inputs of attention on a shape, and its options; attention itself and its gradients have the same.
+// Inputs of attention and of its gradients on a shape, and its options.
 #pragma once
 #include "attune/sdpa.h"
 #include "case.h"
@@ -17,7 +17,7 @@ template<typename T> struct AttentionInputs {
           mask(static_cast<std::size_t>(s.options.mask ? s.q * s.k : 0)), lengths(s.lengths.size() * sizeof(std::int32_t)),
           slopes(s.options.alibi ? attune::alibi_slopes(s.h) : std::vector<float>()) {
         std::copy(s.lengths.begin(), s.lengths.end(), lengths.template as<std::int32_t>());
-        // One key in eight takes no part, the first one always does.
+        // One key in eight is masked, never the first.
         for (std::size_t n = 0; n < mask.bytes(); n++)
             mask.template as<bool>()[n] = n % static_cast<std::size_t>(s.k) == 0 || (n * 2654435761u >> 8) % 8 != 0;
     }
@@ -47,7 +47,7 @@ template<typename T> struct AttentionInputs {
     }
 
     bool kept(std::int64_t i, std::int64_t j) const { return !shape.options.mask || mask.template as<bool>()[i * shape.k + j]; }
-    // What bias and ALiBi add to a score.
+    // Sum of bias and ALiBi for a score.
     template<typename W> W added(std::int64_t h, std::int64_t i, std::int64_t j) const {
         W x = shape.options.bias ? static_cast<W>(bias.data()[i * shape.k + j]) : W(0);
         if (shape.options.alibi)

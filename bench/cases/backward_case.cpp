@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gradients of attention, also of cosine, Gaussian and additive scores, by query, key and value, and by the bias where there is
-// one: their call, and their definition from the forward's out and log-sum-exp, one row at a time.
+// one: their call, and their reference from out and log-sum-exp of the forward pass, one row at a time.
 #include "attention_inputs.h"
 #include "attune/additive_backward.h"
 #include "attune/sdpa_backward.h"
@@ -65,10 +65,10 @@ protected:
     void sizes(const Row &r, std::vector<long double> &out) const override { row_in<Sum<T>, true>(r, out); }
 
 private:
-    // What one pair of a query and a key gives: its weight behind dropout, and the gradients by its score after all steps and
-    // by its scaled product.
+    // Terms of one pair of a query and a key: its weight behind dropout, and the gradients by its score after all steps and by
+    // its scaled product.
     template<typename W> struct Pair { W weight = 0, by_score = 0, by_product = 0; };
-    // With `sizes` no parts of a sum cancel but those of scores.
+    // With `sizes`, the terms of sums are absolute values, except within scores.
     template<typename W, bool sizes> Pair<W> pair(const Row &query, std::int64_t j) const;
     template<typename W, bool sizes> void row_in(const Row &, std::vector<long double> &out) const;
 
@@ -110,7 +110,7 @@ private:
         }
         return sum;
     }
-    // Adds the gradient by one side of a score, where `other` is the other side.
+    // Adds the gradient by one side of a score, `own`; `other` is the other side.
     template<typename W, bool sizes> void add_by_side(std::vector<W> &sum, W by_score, const T *own, const T *other) const {
         const W norms = cosine() ? norm<W>(own) * norm<W>(other) : std::sqrt(static_cast<W>(shape().d)),
                 by_own = cosine() ? score<W>(own, other) / dot<W, false>(own, own, shape().d) : W(gaussian());

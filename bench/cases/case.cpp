@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sample of rows, and what is expected of them.
+// The sample of rows, and their reference.
 #include "case.h"
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ template<typename T> void fill_with_nan(const MappedArray &array) {
 }  // namespace
 
 Case::Case(const Shape &shape, std::int64_t heads) : shape_(shape), heads_(heads) {
-    // The corners, where tiles and masks end, and some anywhere.
+    // The corners, where tiles and masks end, and some random rows.
     for (std::int64_t i : {std::int64_t(0), shape.q / 2, shape.q - 1})
         rows_.push_back({0, 0, i}), rows_.push_back({shape.b - 1, heads - 1, i});
     std::mt19937 random(1);
@@ -28,7 +28,7 @@ Case::Case(const Shape &shape, std::int64_t heads) : shape_(shape), heads_(heads
 
 void Case::sample(double operations, std::int64_t tile) {
     const Shape &s = shape_;
-    // Both in the wider type and in the type itself, and neither in vectors.
+    // Each row is computed in the wider type and in the type itself, without vectors.
     const auto most = static_cast<std::int64_t>(operations / std::max(1.0, 2 * row_operations()));
     std::set<Row> rows(rows_.begin(), rows_.end());
     std::mt19937 random(2);
@@ -87,7 +87,7 @@ void Case::forget_output() {
         case attune::DType::f32: fill_with_nan<float>(o->data); break;
         case attune::DType::bf16: fill_with_nan<BFloat16>(o->data); break;
         case attune::DType::f16: fill_with_nan<Float16>(o->data); break;
-        default: std::fill_n(o->data.as<unsigned char>(), o->data.bytes(), static_cast<unsigned char>(2));  // no bool
+        default: std::fill_n(o->data.as<unsigned char>(), o->data.bytes(), static_cast<unsigned char>(2));  // no value of bool
         }
     }
 }

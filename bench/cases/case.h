@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A shape's tensors, the call that is timed, and a check of what it wrote against a wider type, on a sample of rows.
+// A shape's tensors, the timed call, and a check of its outputs against a wider type, on a sample of rows.
 #pragma once
 #include "attune/context.h"
 #include "machine.h"
@@ -21,8 +21,8 @@ struct Region {
     Bytes bytes;
 };
 
-// What an output ought to be on the sampled rows, one row after another: in the next wider type, as the plain computation has
-// it, and how large that is of which it is a difference. A list an output.
+// Reference of the sampled rows, one row after another, one list per output: in the next wider type, by the plain computation,
+// and the size of the terms of which a result is a difference.
 struct Expected {
     std::vector<std::vector<long double>> wide, plain, sizes;
 };
@@ -33,47 +33,47 @@ public:
 
     const Shape &shape() const { return shape_; }
     virtual attune::Status call(attune::Context &, std::string_view variant) const = 0;  // empty: dispatch
-    // What a decode step must read at least.
+    // Operands that a decode step must read at least once.
     virtual std::vector<Bytes> operands() const { return {}; }
     virtual std::vector<Region> inputs() const = 0;
     std::vector<Region> outputs() const;
 
-    // Before a call whose output is to be checked: NaN everywhere, so that rows which are not written show.
+    // Sets outputs to NaN before a call that is checked, so that unwritten rows show.
     void forget_output();
-    // The rule of the tests (tests/support/error_rule.h) on the sampled rows.
+    // Judges the sampled rows by the rule of the tests (tests/support/error_rule.h).
     attune_test::Verdict judge_output();
-    // Empty if the outputs are right, else what is wrong.
+    // Fault of the outputs; empty if they are right.
     std::string check_output();
 
-    // Takes as many rows into the sample as can be defined in about so many operations: all, or those where tiles of queries
-    // begin and end, and others anywhere. Without it the sample is some 30 rows.
+    // Enlarges the sample to as many rows as the reference computes in about so many operations: all, or those where tiles of
+    // queries begin and end, and random ones. Without this call the sample has some 30 rows.
     void sample(double operations, std::int64_t tile);
-    // Of the sample; computed once, or given by whoever kept it.
+    // Reference of the sample; computed once, or given by a caller that kept it.
     const Expected &expected();
     void expect(Expected);
     std::size_t sampled_rows() const { return rows_.size(); }
 
 protected:
-    // Rows are sampled over batch entries, `heads` and queries.
+    // The sample is taken over batch entries, `heads` and queries.
     Case(const Shape &, std::int64_t heads);
     Case(const Case &) = delete;
     Case &operator=(const Case &) = delete;
 
-    // An output (b, heads, q, width), or of other extents, and a view of it. Its rows are checked in the order in which outputs
-    // are added; of other extents that one which stands where the sampled row does.
+    // Adds an output (b, heads, q, width), or of other extents; output() is a view of it. Rows are checked in the order in
+    // which outputs are added; for other extents the row in the relative place of the sampled one.
     const MappedArray &add_output(const char *name, std::int64_t width, attune::DType);
     const MappedArray &add_output(const char *name, const Row &extents, std::int64_t width, attune::DType);
     Row row_of(std::size_t output, const Row &) const;
     attune::View output(std::size_t n) const;
 
-    // The definition of each output's row, one after the other, computed in the type of the shape's sums or in the next wider
-    // one. Of 16 bits the rule rounds the plain ones itself.
+    // Reference of each output's row, one after the other, computed in the type of the shape's sums or in the next wider one.
+    // For 16-bit types the rule itself rounds the plain ones.
     virtual void row(const Row &, bool wide, std::vector<long double> &out) const = 0;
-    // Operations of that.
+    // Operations of a reference row.
     virtual double row_operations() const;
-    // Where a result is a difference of what is larger: how large that is. The floor is a share of it.
+    // Sizes of the terms of results that are differences; the floor is a share of them.
     virtual void sizes(const Row &, std::vector<long double> &) const {}
-    // An error that the op's documentation allows beside the rule.
+    // An error that the op's documentation allows in addition to the rule.
     virtual double documented_error() const { return 0; }
 
 private:
@@ -98,7 +98,7 @@ private:
 inline Region region(const char *name, const MappedArray &array) { return {name, {array.as<char>(), array.bytes()}}; }
 
 std::unique_ptr<Case> make_case(const Shape &);
-// The families of make_case().
+// Families of cases, for make_case().
 std::unique_ptr<Case> make_attention_case(const Shape &);
 std::unique_ptr<Case> make_backward_case(const Shape &);
 std::unique_ptr<Case> make_packed_case(const Shape &);
@@ -110,7 +110,7 @@ using attune_test::Float16;
 using attune_test::is_half;
 using attune_test::Sum;
 
-// Uniform in [-1, 1), by a generator that fills hundreds of megabytes in no time.
+// Fills an array uniformly in [-1, 1), by a generator that takes little time for hundreds of megabytes.
 template<typename T> void fill(const MappedArray &array, std::uint64_t seed) {
     T *const x = array.as<T>();
     for (std::size_t n = 0; n < array.bytes() / sizeof(T); n++) {
@@ -120,7 +120,7 @@ template<typename T> void fill(const MappedArray &array, std::uint64_t seed) {
     }
 }
 
-// An input that is filled like that.
+// An input filled with fill().
 template<typename T> struct Filled : MappedArray {
     Filled(std::int64_t elements, std::uint64_t seed) : MappedArray(static_cast<std::size_t>(elements) * sizeof(T)) {
         fill<T>(*this, seed);
@@ -132,7 +132,7 @@ template<typename T> struct WiderOf { using Type = double; };
 template<> struct WiderOf<double> { using Type = long double; };
 template<typename T> using Wider = typename WiderOf<T>::Type;
 
-// A case for the type of a shape's elements.
+// A case for the element type of a shape.
 template<template<typename> typename SomeCase> std::unique_ptr<Case> case_of_wide_type(const Shape &s) {
     if (s.dtype == attune::DType::f64) return std::make_unique<SomeCase<double>>(s);
     return std::make_unique<SomeCase<float>>(s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The ops around attention: linear, batch_dot, masked_softmax, dropout_mask and the multi-head layer.
+// Cases of the ops around attention: linear, batch_dot, masked_softmax, dropout_mask and the multi-head layer.
 #include "attune/dropout.h"
 #include "attune/linear.h"
 #include "attune/masked_softmax.h"
@@ -78,7 +78,7 @@ protected:
 
 private:
     Filled<T> x_, weight_, bias_;
-    mutable std::optional<Filled<T>> packed_;  // by the first call, which is not timed
+    mutable std::optional<Filled<T>> packed_;  // packed in the first call, which is not timed
 };
 
 template<typename T> class BatchDotCase final : public Case {
@@ -145,7 +145,7 @@ private:
 class DropoutMaskCase final : public Case {
 public:
     explicit DropoutMaskCase(const Shape &s) : Case(s, s.h) { add_output("mask", s.k, attune::DType::boolean); }
-    // It takes no name of a variant.
+    // dropout_mask() takes no name of a variant.
     attune::Status call(attune::Context &context, std::string_view) const override {
         return attune::dropout_mask(context, dropout, output(0));
     }
@@ -162,7 +162,7 @@ private:
     static constexpr attune::Dropout dropout = {.probability = 0.1, .seed = 2026};
 };
 
-// Self-attention where queries and keys are as many, else attention over another sequence.
+// Self-attention where there are as many queries as keys, else attention over another sequence.
 template<typename T> class MultiHeadCase final : public Case {
 public:
     explicit MultiHeadCase(const Shape &s)
@@ -170,7 +170,7 @@ public:
           memory_(s.q == s.k ? 0 : s.b * s.k * width_, 2), packed_((width_ + 2 * key_width_) * width_, 3),
           packed_bias_(width_ + 2 * key_width_, 4), out_(width_ * width_, 5), out_bias_(width_, 6) {
         add_output("out", width_, s.dtype);
-        // Rows of the weights of length about 1, as trained layers have.
+        // Rows of the weights have length about 1, as in trained layers.
         for (const MappedArray *weight : {static_cast<const MappedArray *>(&packed_), static_cast<const MappedArray *>(&out_)})
             for (T *w = weight->as<T>(); w != weight->as<T>() + weight->bytes() / sizeof(T); w++)
                 *w = static_cast<T>(static_cast<Sum<T>>(*w) / std::sqrt(static_cast<Sum<T>>(width_)));
@@ -211,7 +211,7 @@ protected:
 private:
     // Projected keys and values of a batch entry, (k, 2 * key_width), computed once.
     template<typename W> using Projected = std::map<std::int64_t, std::vector<std::vector<W>>>;
-    // As the plain computation keeps what lies between two steps.
+    // Rounds an intermediate result as the plain computation stores it.
     template<typename W> static std::vector<W> stored(std::vector<W> x) {
         if (std::is_same_v<W, Sum<T>>)
             for (W &v : x) v = static_cast<W>(static_cast<T>(v));

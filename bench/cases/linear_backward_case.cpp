@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of a linear layer by x, weight and bias: their call, and their definition, one row at a time.
+// Gradients of a linear layer by x, weight and bias: their call, and their reference, one row at a time.
 #include "attune/linear_backward.h"
 #include "case.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels of the machine's own figures, one per instruction set, and the machine's description.
+// Kernels of the machine's peaks, one per instruction set, and the description of the machine.
 #include "machine.h"
 #include "mapped_array.h"
 #include <algorithm>
@@ -18,12 +18,12 @@
 namespace bench {
 namespace {
 
-// A result that the compiler must take for used.
+// Sink of results, so that the compiler cannot drop them.
 std::atomic<float> sink;
 
 #if defined(__x86_64__)
-// 12 chains hide the latency of 4 cycles at up to 3 multiply-adds a cycle, and leave registers for both constants. The
-// empty asm says the accumulators change, so that the loop is neither folded nor vectorised over rounds.
+// 12 chains hide a latency of 4 cycles at up to 3 multiply-adds a cycle, and leave registers for both constants. The empty asm
+// modifies the accumulators, so that the loop is neither folded nor vectorised over rounds.
 #define ATTUNE_BENCH_FMA(NAME, ISA, VECTOR, SET, MULTIPLY_ADD) \
     __attribute__((target(ISA), noinline)) double NAME(std::int64_t rounds) { \
         constexpr int chains = 12; \
@@ -48,7 +48,7 @@ ATTUNE_BENCH_FMA(fma_avx2_f64, "avx2,fma", __m256d, _mm256_set1_pd, _mm256_fmadd
 ATTUNE_BENCH_FMA(fma_sse2_f32, "sse2", __m128, _mm_set1_ps, ATTUNE_BENCH_MUL_ADD_PS)
 ATTUNE_BENCH_FMA(fma_sse2_f64, "sse2", __m128d, _mm_set1_pd, ATTUNE_BENCH_MUL_ADD_PD)
 
-// As above, with pairs of bf16 as factors: each lane of the accumulator takes two multiply-adds.
+// Peak of the bf16 dot product: as above, with pairs of bf16 as factors; each lane of an accumulator takes two multiply-adds.
 __attribute__((target("avx512f,avx512bf16"), noinline)) double dot_avx512_bf16(std::int64_t rounds) {
     constexpr int chains = 12;
     const __m512bh m = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.5f));
@@ -67,9 +67,9 @@ __attribute__((target("avx512f,avx512bf16"), noinline)) double dot_avx512_bf16(s
     return 4.0 * chains * 16 * static_cast<double>(rounds);
 }
 
-// AMX tiles of bf16: four accumulators of 16 by 16, to each of which an instruction adds 32 terms.
+// Peak of AMX tiles of bf16: four accumulators of 16 by 16, to each of which an instruction adds 32 terms.
 __attribute__((target("amx-tile,amx-bf16"), noinline)) double tile_amx_bf16(std::int64_t rounds) {
-    // Static, for the compiler is told that the instruction reads its first bytes only.
+    // Static, because the compiler believes that the instruction reads only its first bytes.
     struct alignas(64) Configuration {
         std::uint8_t palette = 1, start = 0, reserved[14] = {};
         std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -94,13 +94,13 @@ __attribute__((target("amx-tile,amx-bf16"), noinline)) double tile_amx_bf16(std:
     return 4.0 * 2 * 16 * 16 * 32 * static_cast<double>((rounds + 15) / 16);
 }
 
-// Linux lends the tiles' registers to a process that asks.
+// Asks Linux for the registers of AMX tiles, which a process has on request only.
 bool has_tiles() {
     constexpr int ask_for_state = 0x1023, tile_data = 18;
     return __builtin_cpu_supports("amx-bf16") && syscall(SYS_arch_prctl, ask_for_state, tile_data) == 0;
 }
 
-// Eight accumulators: the additions never wait for each other, only for memory. The tail below a block is a few elements.
+// Sum with eight accumulators: additions wait for memory only, never for each other. The tail below a block is a few elements.
 #define ATTUNE_BENCH_SUM(NAME, ISA, ELEMENT, VECTOR, LOAD, ADD, ZERO) \
     __attribute__((target(ISA), noinline)) float NAME(const void *data, std::size_t bytes) { \
         constexpr std::size_t lanes = sizeof(VECTOR) / sizeof(ELEMENT), block = 8 * lanes; \
@@ -146,8 +146,8 @@ template<typename T> float sum_scalar(const void *data, std::size_t bytes) {
 #endif
 
 struct Kernels {
-    double (*fma)(std::int64_t);              // runs that many rounds, returns the FLOPs of it
-    float (*sum)(const void *, std::size_t);  // of so many bytes
+    double (*fma)(std::int64_t);              // runs so many rounds, returns their FLOPs
+    float (*sum)(const void *, std::size_t);  // sum of so many bytes
 };
 struct Isa {
     const char *name;
@@ -229,7 +229,7 @@ double product_peak(Team &team, attune::DType dtype) {
 }
 
 void plain_sum(Team &team, attune::DType dtype, const std::vector<Bytes> &arrays) {
-    // Several parts a thread, as a kernel has several tasks: a thread that wakes late costs little.
+    // Several parts per thread, as a kernel has several tasks: a thread that wakes late costs little.
     const int parts = 8 * team.threads();
     const std::size_t element = attune::size_of(dtype);
     team.run(parts, [&](int part) {

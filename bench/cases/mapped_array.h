@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Memory of the measured tensors, straight from the system: freeing a large block of malloc's would raise glibc's trim
-// threshold, and every kernel timed after it would find a warmer allocator than a plain program does. Before the first page and
-// behind the last one is a page that must not be touched.
+// Memory of the measured tensors, mapped directly: freeing a large block of malloc's would raise glibc's trim threshold, and
+// every kernel timed later would find a warmer allocator than in a plain program. A protected page lies before the first page
+// and one behind the last.
 #pragma once
 #include "tests/support/fenced.h"
 #include <cstddef>

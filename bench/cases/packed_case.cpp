@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A packed batch: sequences one after another in (T, H, D).
+// Case of a packed batch: sequences one after another in (T, H, D).
 #include "attune/varlen.h"
 #include "case.h"
 #include <algorithm>

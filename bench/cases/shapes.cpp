@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a shape costs, and which variants it is for.
+// Cost of a shape, and its variants.
 #include "shapes.h"
 #include <algorithm>
 #include <set>
@@ -9,7 +9,7 @@
 namespace bench {
 namespace {
 
-// Kinds of attention kernels in the order of what they offer; weights apart.
+// Kinds of attention kernels, in the order of their options; weights apart.
 constexpr const char *kinds[] = {"plain", "scored", "training"};
 
 int rank_of(std::string_view kind) {
@@ -31,9 +31,9 @@ bool Shape::backward() const {
 }
 
 bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::VariantInfo> &all) const {
-    // What is made of several kernels, or takes no name of one, is called as a whole.
+    // Ops of several kernels, or without a variant's name in their options, are called as a whole.
     const bool whole = op == "general" || op == "multi_head" || op == "dropout_mask" || op == "linear_backward" || packed();
-    // Additive attention has its score in two forms.
+    // Additive attention has two forms of its score.
     const bool mine = v.op == op || (op == "additive" && v.op == "additive_separable");
     if (whole || !mine || !v.runs_here) return false;
     if (v.dtype != dtype || (v.head_dim != 0 && (v.head_dim != d || v.head_dim != dv))) return false;
@@ -41,7 +41,7 @@ bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::Varian
     if (options.weights) return v.kind == "weights";
     const bool scored = options.mask || options.bias || options.alibi || options.softcap || options.sinks;
     const int needed = options.dropout ? 2 : scored ? 1 : 0;
-    // Of variants that differ in nothing else.
+    // The same variant but for its kind.
     const auto like = [](const attune::VariantInfo &x) {
         return std::tuple(x.op, x.dtype, x.target, x.schedule, x.shape_class, x.head_dim);
     };
@@ -89,7 +89,7 @@ double Shape::work() const {
     const auto product = [](auto... n) { return 2.0 * (static_cast<double>(n) * ...); };
     if (layer()) return (op == "linear_backward" ? 2 : 1) * product(b, q, d, dv);
     if (op == "batch_dot") return product(b, h, q, k, dv);
-    // Scores, gradients of weights and of values, and those of queries and of keys.
+    // Scores, gradients of weights and values, and those of queries and keys.
     if (backward()) return 2.0 * static_cast<double>(3 * d + 2 * dv) * pairs();
     double flops = 2.0 * static_cast<double>(d + dv) * pairs();
     if (op == "general") flops += product(b, kv, k, d, d);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The shapes that are timed, read from shapes/*.csv, and what each of them costs at least.
+// Timed shapes, read from shapes/*.csv, and the least cost of each.
 #pragma once
 #include "attune/sdpa.h"
 #include "attune/variants.h"
@@ -16,14 +16,14 @@ struct Options {
     bool alibi = false, softcap = false, sinks = false, dropout = false, weights = false;
 };
 
-// b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. What they are for the other ops:
+// A shape: b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. Their meaning for other ops:
 //   sdpa_backward   gradients by query, key and value, and by the bias where `options` has one
-//   cosine_backward, gaussian_backward    the same of these scores
-//   additive_backward the same of additive; no gradient by the weights of its score
+//   cosine_backward, gaussian_backward    as sdpa_backward, for these scores
+//   additive_backward as additive, without the gradient by the weights of its score
 //   additive        d is the width that tanh is summed over; no projections
 //   general         d is the width of query and key
 //   linear          x (b, q, d), weight (dv, d), with bias; linear_packed: the weight packed beforehand
-//   linear_backward gradients of these by x, weight and bias
+//   linear_backward gradients of linear by x, weight and bias
 //   batch_dot       (b, h, q, k) times (b, h, k, dv)
 //   masked_softmax, dropout_mask    (b, h, q, k)
 //   variable_length b is 1; `length` lists sequences by their keys, k in all; q is k, or one query for each sequence
@@ -38,44 +38,44 @@ struct Shape {
     std::vector<std::int32_t> lengths;  // of each batch entry, or each sequence; empty: all keys
     Options options;
     bool quick = false;
-    std::int64_t calls = 0;  // of a program that recorded its shapes (ATTUNE_RECORD_SHAPES)
-    double seconds = 0;      // in all of them
+    std::int64_t calls = 0;  // in a program that recorded its shapes (ATTUNE_RECORD_SHAPES)
+    double seconds = 0;      // of all these calls
 
-    // Whether the op is a score of attention, sdpa, cosine, gaussian, general or additive, or its gradients.
+    // Whether the op is attention by a score: sdpa, cosine, gaussian, general or additive, or its gradients.
     bool attention() const;
-    bool backward() const;  // its gradients
+    bool backward() const;  // gradients of attention
     bool packed() const { return op == "variable_length"; }
     bool layer() const { return op == "linear" || op == "linear_packed" || op == "linear_backward"; }
-    // Whether the variant can be forced on this shape, and is of the kind that its options need at least.
+    // Whether the variant can be forced on this shape, and is of the simplest kind that knows its options.
     bool takes(const attune::VariantInfo &, const std::vector<attune::VariantInfo> &all) const;
 
     // Keys [first, second) that query i of batch entry e keeps.
     std::pair<std::int64_t, std::int64_t> keys_of(std::int64_t e, std::int64_t i) const;
     // (query, key) pairs that the structural masks keep, over batch and heads.
     double pairs() const;
-    // What a call does, in `unit`: "FLOP" of its products over those pairs, "tanh" of additive scores, "B" written and read.
+    // Work of a call, in `unit`: "FLOP" of its products over those pairs, "tanh" of additive scores, "B" written and read.
     const char *unit() const;
     double work() const;
-    // The same if nothing is skipped, as root does it, in operations that take about as long as a FLOP of root's.
+    // Work without skipped pairs, as of root, in operations that take about as long as a FLOP of root's.
     double work_unmasked() const;
-    // Inputs and outputs once, keys and values where any query keeps them.
+    // Bytes of inputs and outputs, once; keys and values where any query keeps them.
     double bytes() const;
-    // One query over keys and values that no core's own cache holds: bound by reading them.
+    // Whether the shape is one query over keys and values larger than a core's own cache, and so bound by reading them.
     bool decode() const { return op == "sdpa" && q == 1 && kv * k * (d + dv) * attune::size_of(dtype) >= (1 << 20); }
-    // "b:1/h:8/kv:8/q:1024/k:1024/d:64/causal:0", then dv, window, len and options where given; what the op has of it.
+    // "b:1/h:8/kv:8/q:1024/k:1024/d:64/causal:0", then dv, window, len and options where given; only sizes that the op has.
     std::string label() const;
 };
 
-// Columns of a shape as text, by name; those of a file, but for its name and quick.
+// Columns of a shape as text, by name, as in a file but without its name and quick.
 using Columns = std::vector<std::pair<std::string, std::string>>;
 Columns columns_of(const Shape &);
-// What is wrong with the columns, in words; empty if nothing. A column that is left out keeps its value.
+// Reads columns; returns their fault, empty if there is none. A column that is left out keeps its value.
 std::string read_columns(const Columns &, Shape &);
 
 // Rows of every *.csv of the folder, or of a file, whose "<set>/<name>" or "<set>" matches the glob, in order of the files'
 // names and rows. The first line that is no comment names the columns, in any order, and may come again; a column that is left
-// out has the value above. Rows that differ in calls and seconds alone are one, with the sums.
-// On a bad file the answer is empty and `error` says where.
+// out has the value above. Rows that differ in calls and seconds alone are one, with the sums. A bad file gives an empty
+// result, and `error` says where.
 std::vector<Shape> read_shapes(const std::string &folder, const std::string &glob, std::string &error);
 
 }  // namespace bench

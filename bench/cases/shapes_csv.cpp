@@ -108,7 +108,7 @@ const std::map<std::string, Column> &columns() {
     return all;
 }
 
-// Fields that only together make sense.
+// Whether the fields make sense together.
 bool agree(Shape &s) {
     if (std::min({s.b, s.h, s.kv, s.q, s.k, s.d, s.dv}) < 1 || s.h % s.kv != 0) return false;
     if (s.op == "multi_head" && s.dv != s.d) return false;
@@ -117,7 +117,7 @@ bool agree(Shape &s) {
     for (const char *wide : {"cosine", "gaussian", "general", "additive", "cosine_backward", "gaussian_backward",
                              "additive_backward", "masked_softmax", "dropout_mask"})
         if (half && s.op == wide) return false;
-    // Nothing that the op would ignore.
+    // Options that the op would ignore are refused.
     const Options &o = s.options;
     const bool options = o.mask || o.bias || o.alibi || o.softcap || o.sinks || o.dropout || o.weights;
     const bool window = s.window.left >= 0 || s.window.right >= 0;
@@ -135,7 +135,7 @@ bool agree(Shape &s) {
     return std::all_of(s.lengths.begin(), s.lengths.end(), [&](std::int32_t length) { return length <= s.k; });
 }
 
-// What is wrong with the line, in words; empty if nothing.
+// Parses a line; returns its fault, empty if there is none.
 std::string parse(const std::string &line, const std::vector<std::string> &header, Shape &s) {
     const auto fields = split(line, ',');
     if (fields.size() != header.size())
@@ -151,7 +151,7 @@ std::string unknown_column(const std::vector<std::string> &header) {
     return {};
 }
 
-// What tells a recorded shape from others: its fields but the counts.
+// Identity of a recorded shape: its fields without the counts.
 std::string identity(const std::string &line, const std::vector<std::string> &header) {
     std::string all;
     const auto fields = split(line, ',');

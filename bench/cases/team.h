@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A small team of threads for the machine's own figures (FMA peak, plain sum), apart from the thread pool under test.
+// Team of threads for the machine's peaks (FMA peak, plain sum), apart from the thread pool under test.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace bench {
 
-// The caller and threads - 1 workers take tasks from one counter. Workers sleep between calls, so that they never compete
-// with a kernel that is being timed.
+// The caller and threads - 1 workers, which take tasks from one counter. Workers sleep between calls, so that they never
+// compete with a timed kernel.
 class Team {
 public:
     explicit Team(int threads) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The library as plain C functions, for peers/attune_library.py, which has the same structs. A function answers null, or what
-// is wrong until the next call.
+// The library as plain C functions, for peers/attune_library.py, which has the same structs. A function returns null, or an
+// error message that lives until the next call.
 #include "attune/attune.h"
 #include "cases/machine.h"
 #include "peers/tensor.h"
@@ -17,8 +17,8 @@ struct PeersOptions {
 };
 
 struct PeersBackward {
-    PeersTensor out, lse, grad_out;                                       // of the forward
-    PeersTensor grad_query, grad_key, grad_value, grad_bias, grad_score;  // outputs; the last is by w_score
+    PeersTensor out, lse, grad_out;                                       // of the forward pass
+    PeersTensor grad_query, grad_key, grad_value, grad_bias, grad_score;  // outputs; grad_score is by w_score
 };
 
 struct PeersMultiHead {
@@ -66,7 +66,7 @@ const char *answer(Session &s, const attune::Status &status) {
 
 extern "C" {
 
-// A CUstream for tensors on a device; null: its default stream.
+// Opens a session. stream: a CUstream for tensors on a device; null: its default stream.
 Session *attune_peers_open(int threads, void *stream) { return new Session(threads, stream); }
 void attune_peers_close(Session *s) { delete s; }
 const char *attune_peers_status(Session *s) { return answer(*s, s->context.status()); }
@@ -156,14 +156,14 @@ const char *attune_peers_dropout_mask(Session *s, double probability, std::uint6
     return answer(*s, attune::dropout_mask(s->context, {probability, seed, 0}, output(*mask)));
 }
 
-// FLOP/s of multiply-adds in f32, of dot products of pairs and of AMX tiles in bf16 (0 where the CPU has none).
+// Peaks in FLOP/s: multiply-adds in f32, bf16 dot products, AMX tiles of bf16 (0 where the CPU has none).
 double attune_peers_fma_peak(Session *s) { return bench::fma_peak(s->team, attune::DType::f32); }
 double attune_peers_dot_peak(Session *s) { return bench::bf16_dot_peak(s->team); }
 double attune_peers_tile_peak(Session *s) { return bench::bf16_tile_peak(s->team); }
 
 double attune_peers_cpu_seconds_of_others() { return bench::cpu_seconds_of_others(); }
 
-// One write of an array by all threads: what an output of that size costs at least.
+// One write of an array by all threads: the least cost of an output of that size.
 const char *attune_peers_write(Session *s, const PeersTensor *out, std::int64_t bytes) {
     const int parts = 8 * s->team.threads();
     s->team.run(parts, [&](int part) {
@@ -173,7 +173,7 @@ const char *attune_peers_write(Session *s, const PeersTensor *out, std::int64_t 
     return nullptr;
 }
 
-// One read of two arrays by all threads: what a call that needs both takes at least.
+// One read of two arrays by all threads: the least time of a call that needs both.
 const char *attune_peers_read(Session *s, const PeersTensor *key, const PeersTensor *value, std::int64_t key_bytes,
                               std::int64_t value_bytes) {
     bench::plain_sum(s->team, attune::DType::f32,
@@ -181,7 +181,7 @@ const char *attune_peers_read(Session *s, const PeersTensor *key, const PeersTen
     return nullptr;
 }
 
-// Lines of "key<tab>value".
+// Description of the machine in lines of "key<tab>value".
 const char *attune_peers_machine(Session *s) {
     s->text.clear();
     for (const auto &t : attune::targets())

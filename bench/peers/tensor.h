@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arrays as Python hands them over (attune_library.py has the same struct).
+// Arrays from Python (attune_library.py has the same struct).
 #pragma once
 #include "attune/tensor.h"
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attentions that peers can be given, too, as a user of this library writes them (cells_users.py).
+// Attentions that peers have, too, as a user of this library writes them (cells_users.py).
 #pragma once
 #include <attune/generator/attention.h>
 

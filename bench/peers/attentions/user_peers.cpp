@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The attentions of attentions.h as plain C functions, for peers/cells_users.py. Each returns null, or an error
-// message that lives until the next call.
+// Attentions of attentions.h as plain C functions, for peers/cells_users.py. Each returns null, or an error message that lives
+// until the next call.
 #include "peers/tensor.h"
 #include "peers_alibi.h"
 #include "peers_causal.h"
@@ -29,7 +29,7 @@ extern "C" {
 
 Users *attune_users_open(int threads) { return new Users(threads); }
 
-// buffer and number: the capture, of those that have one.
+// buffer and number: the capture, for attentions that have one.
 const char *attune_users_forward(Users *u, const char *name, const PeersTensor *query, const PeersTensor *key,
                                  const PeersTensor *value, const PeersTensor *out, const PeersTensor *buffer, double number) {
     using bench::view;
