@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The tile instructions of AMX that our kernels hold, on a CPU that has none: a handler of SIGILL carries them out in
-// the registers and the memory of the thread that met them. Also the moves of 16 bits of AVX512-FP16, its conversions to and
-// from f32 and its comparison, that LLVM emits beside them. What they compute: Intel's manual, volume 2, of each; no more of
-// each than kernels use.
+// Emulator of the AMX tile instructions that our kernels hold, on a CPU without AMX: a handler of SIGILL executes them on the
+// registers and memory of the faulting thread. Also the 16-bit moves of AVX512-FP16, its conversions to and from f32 and its
+// comparison, which LLVM emits beside them. The semantics are those of Intel's manual, volume 2, as far as kernels use each
+// instruction.
 #pragma once
 #include <atomic>
 #include <cpuid.h>
@@ -15,7 +15,7 @@
 
 namespace amx {
 
-// tdpbf16ps carried out so far, by all threads.
+// Number of tdpbf16ps executed so far, by all threads.
 inline std::atomic<long> products{0};
 
 namespace detail {
@@ -26,7 +26,7 @@ struct Tiles {
     char data[8][16][64] = {};
 };
 inline thread_local Tiles tiles;
-inline struct sigaction before;  // what Emulation took the place of
+inline struct sigaction before;  // the handler that Emulation replaced
 
 template<typename T> T load(const void *from) {
     T x;
@@ -34,11 +34,11 @@ template<typename T> T load(const void *from) {
     return x;
 }
 
-// What follows an opcode: ModRM, SIB, displacement.
+// Operands behind an opcode: ModRM, SIB, displacement.
 struct Operands {
     bool in_memory;
     int reg, rm;                       // numbers of registers; rm only if not in_memory
-    std::int64_t base = 0, index = 0;  // with displacement and scale; the index of tiles is the stride of their rows
+    std::int64_t base = 0, index = 0;  // with displacement and scale; a tile's index is the stride of its rows
     const std::uint8_t *end;
     char *address(int row = 1) const { return reinterpret_cast<char *>(base + row * index); }
 };
@@ -49,7 +49,7 @@ inline greg_t &general_register(ucontext_t *u, int n) {
     return u->uc_mcontext.gregs[order[n]];
 }
 
-// `prefix` holds the bits that extend register numbers, inverted: R X B R'. EVEX counts a short displacement in elements.
+// Decodes operands. `prefix` holds the bits that extend register numbers, inverted: R X B R'. EVEX scales a short displacement.
 inline Operands operands_at(ucontext_t *u, const std::uint8_t *at, std::uint8_t prefix, bool evex, int element_bytes) {
     const int x = (prefix & 0x40) ? 0 : 8, b = (prefix & 0x20) ? 0 : 8, mod = *at >> 6, low = *at & 7;
     Operands o{mod != 3, ((*at >> 3) & 7) | ((prefix & 0x80) ? 0 : 8), low | b, 0, 0, at + 1};
@@ -70,19 +70,19 @@ inline Operands operands_at(ucontext_t *u, const std::uint8_t *at, std::uint8_t 
     return o;
 }
 
-// The registers zmm0 to zmm31 as Linux saved them for the handler, and will restore them: the XSAVE format.
+// The registers zmm0 to zmm31 as Linux saved them for the handler, and will restore them, in the XSAVE format.
 class VectorRegisters {
 public:
     explicit VectorRegisters(ucontext_t *u) : area_(reinterpret_cast<char *>(u->uc_mcontext.fpregs)) {}
     char *low(int n) { return quarter(n, 0); }
-    // 16 bytes of a register.
+    // 16 bytes of register n.
     char *quarter(int n, int which) {
         if (n >= 16) return part(7, 64, n - 16) + 16 * which;
         if (which == 0) return area_ + 160 + 16 * n;
         return which == 1 ? part(2, 16, n) : part(6, 32, n) + 16 * (which - 2);
     }
     char *element(int n, int which, int bytes) { return quarter(n, which * bytes / 16) + which * bytes % 16; }
-    // Writes the first bytes and clears the rest, as every instruction does.
+    // Writes the first bytes of register n and clears the rest, as every instruction does.
     template<int count> void set(int n, const char (&bytes)[count]) {
         for (int which = 0; which < 4; which++) {
             std::memset(quarter(n, which), 0, 16);
@@ -97,12 +97,12 @@ public:
 
 private:
     char *area_;
-    // A component that is not marked as in use would be restored as zeros. It holds zeros until now.
+    // Marks components as in use, without which they would be restored as zeros. A component holds zeros until then.
     void in_use(std::uint64_t components) {
         const std::uint64_t all = load<std::uint64_t>(area_ + 512) | components;
         std::memcpy(area_ + 512, &all, sizeof all);
     }
-    // Register n of a component: 5 the masks, 2 the second halves of ymm, 6 those of zmm, 7 all of zmm16 to zmm31.
+    // Register n of a component: 5 mask registers, 2 upper halves of ymm, 6 upper halves of zmm, 7 zmm16 to zmm31.
     char *part(int component, int bytes, int n) {
         unsigned size, offset, c, d;
         __cpuid_count(0xd, component, size, offset, c, d);
@@ -110,17 +110,17 @@ private:
     }
 };
 
-// Element n of an operand whose elements take so many bytes.
+// Element n of an operand with elements of so many bytes.
 inline const char *element(const Operands &o, VectorRegisters &vectors, int n, int bytes) {
     return o.in_memory ? o.address() + bytes * n : vectors.element(o.rm, n, bytes);
 }
 
-// The number of the register that comes second in EVEX, which holds it inverted.
+// Number of the second register operand, which EVEX holds inverted.
 inline int second_register(const std::uint8_t *at) { return ((~at[2] >> 3) & 15) | ((at[3] & 8) ? 0 : 16); }
 
-// vcvtph2psx and vcvtps2phx of 16 numbers.
+// Executes vcvtph2psx or vcvtps2phx of 16 numbers.
 inline const std::uint8_t *run_conversion(ucontext_t *u, const std::uint8_t *at, bool to_f32) {
-    if (at[3] & 0x10) return nullptr;  // one number for all, or a rounding of its own
+    if (at[3] & 0x10) return nullptr;  // a broadcast, or an explicit rounding mode
     const Operands o = operands_at(u, at + 5, at[1], true, to_f32 ? 32 : 64);
     VectorRegisters vectors(u);
     char f32[64], f16[32];
@@ -134,7 +134,7 @@ inline const std::uint8_t *run_conversion(ucontext_t *u, const std::uint8_t *at,
     return o.end;
 }
 
-// vcmpneqph: where f16 differ, or one is NaN.
+// Executes vcmpneqph: true where f16 differ, or one is NaN.
 inline const std::uint8_t *run_comparison(ucontext_t *u, const std::uint8_t *at) {
     const int bytes = 16 << ((at[3] >> 5) & 3);
     const Operands o = operands_at(u, at + 5, at[1], true, bytes);
@@ -151,7 +151,7 @@ inline const std::uint8_t *run_comparison(ucontext_t *u, const std::uint8_t *at)
     return o.end + 1;
 }
 
-// vmovw between memory or a general register and a vector, and vmovsh of vectors. Answers where the next instruction is.
+// Executes vmovw between memory or a general register and a vector, or vmovsh of vectors. Returns the next instruction.
 inline const std::uint8_t *run_evex(ucontext_t *u, const std::uint8_t *at) {
     const int map = at[1] & 7, pp = at[2] & 3, opcode = at[4], mask = at[3] & 7;
     const bool of_512_bits = (at[3] & 0x60) == 0x40;
@@ -184,9 +184,9 @@ inline float widened(const char *bf16) {
     return load<float>(&bits);
 }
 
-// to += a b, where a row of b holds a pair of terms for each column. Even and odd terms are summed apart.
+// to += a b, where a row of b holds a pair of terms for each column. Even and odd terms have separate sums.
 inline void multiply(int to, int a, int b) {
-    _mm_setcsr(0x9fc0);  // round to nearest, denormals are zero; Linux puts back what was there
+    _mm_setcsr(0x9fc0);  // round to nearest, denormals are zero; Linux restores MXCSR
     for (int m = 0; m < tiles.rows[to]; m++) {
         float sums[2][16] = {};
         for (int k = 0; k < tiles.row_bytes[a] / 4; k++)
@@ -202,7 +202,7 @@ inline void multiply(int to, int a, int b) {
     products++;
 }
 
-// AMX, likewise.
+// Executes an AMX instruction. Returns the next instruction.
 inline const std::uint8_t *run_vex(ucontext_t *u, const std::uint8_t *at) {
     const int map = at[1] & 0x1f, pp = at[2] & 3, other = (~at[2] >> 3) & 15, opcode = at[3];
     if (map != 2) return nullptr;
@@ -238,12 +238,12 @@ inline void on_illegal_instruction(int, siginfo_t *, void *context) {
     if (next) return void(instruction = reinterpret_cast<greg_t>(next));
     std::fprintf(stderr, "illegal instruction, not emulated:");
     for (int n = 0; n < 12; n++) std::fprintf(stderr, " %02x%s", at[n], n == 11 ? "\n" : "");
-    sigaction(SIGILL, &before, nullptr);  // the handler that was there before meets it as we return
+    sigaction(SIGILL, &before, nullptr);  // on return the instruction faults again, in the former handler
 }
 
 }  // namespace detail
 
-// Emulates as long as it lives; one at a time. Test frameworks put handlers of their own around each test: make it inside.
+// Emulates AMX as long as it lives; one at a time. Test frameworks set handlers around each test: construct it inside.
 class Emulation {
 public:
     Emulation() {

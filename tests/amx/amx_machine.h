@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of kernels of AMX tiles share: what runs them, and cases.
+// Common parts of the tests of AMX kernels: the machine that runs them, and cases.
 #pragma once
 #include "dispatch/cpu_features.h"
 #include "tests/amx/amx_emulator.h"
@@ -10,13 +10,13 @@
 
 namespace attune_test {
 
-// Runs tiles for the length of a test, by the CPU or by the emulator.
+// AMX tiles for the length of a test, by the CPU or by the emulator.
 class Machine {
 public:
     Machine() {
         std::string missing = attune::missing_for("sapphirerapids");  // asks Linux for the tiles' state, too
         if (missing.empty()) return;
-        // AVX-VNNI is of the target, but nothing in these kernels.
+        // AVX-VNNI belongs to the target, but these kernels do not use it.
         for (const std::string_view emulated :
              {"avxvnni", "amx-tile", "amx-bf16", "amx-int8", "avx512fp16", "permission to use amx tiles (arch_prctl)"})
             if (const auto at = missing.find(emulated); at != missing.npos) missing.erase(at, emulated.size());
@@ -29,7 +29,7 @@ public:
                       << ": emulating AMX takes a CPU with " << missing << std::endl;
     }
     bool runs() const { return runs_; }
-    // Nothing counts what the CPU does itself: it cannot pass over an instruction, and amx.instructions.* see them.
+    // Whether tile products were computed. The CPU's own are not counted; the tests amx.instructions.* find them in the code.
     bool multiplied() const { return !emulation_ || amx::products > before_; }
 
 private:
@@ -44,7 +44,7 @@ inline SdpaCase of_sizes(std::int64_t queries, std::int64_t keys, unsigned seed)
     return c;
 }
 
-// NaN and infinities in all keys that take no part for any query.
+// Sets keys that take part for no query to NaN and infinities.
 template<class T> void spoil_hidden_keys(SdpaArrays<T> &a) {
     const SdpaCase &c = a.the;
     int hidden = 0;

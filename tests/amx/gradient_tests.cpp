@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients of attention by AMX tiles, by the arguments that the library gives their kernels, against the definition.
+// Gradients of attention by AMX tiles, with the library's arguments for their kernels, against the reference.
 #include "attention_backward/sdpa_backward_call.h"
 #include "dispatch/variant_table.h"
 #include "tests/amx/amx_machine.h"
@@ -51,7 +51,7 @@ attune::Status run(attune::Context &context, SdpaBackwardArrays<T> &a, std::stri
     call.forward.op = attune::ops::sdpa_backward, call.capture_op = attune::ops::capture_gradient;
     call.forward.scale = attune::scale_of(options, a.f().head_dim);
     attune::BackwardChoice choice;
-    // All but the tiles; those that are chosen give the gradient of a bias, or not, where these do: their KV block is the same.
+    // Chooses all but the kernel of the tiles, which has the same KV block and the same outputs as the chosen one.
     if (status = attune::choose_backward(state_of(context), call, {}, choice); !status.ok()) return status;
     choice.tiles = {&gradient_kernel(call.forward.sizes.dtype, kind, a.f().head_dim), "the kernel under test"};
     return run_backward(context, call, choice);

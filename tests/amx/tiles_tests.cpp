@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels that multiply with AMX tiles, by the arguments that the library gives them, against the definition
-// (docs/conventions.md): where the CPU has no AMX its instructions are emulated, so that these run on any with AVX-512 and
-// bf16.
+// Kernels that multiply with AMX tiles, with the library's arguments, against the reference (docs/conventions.md): on a CPU
+// without AMX its instructions are emulated, so that these tests run on any CPU with AVX-512 and bf16.
 #include "attention/sdpa_call.h"
 #include "dispatch/variant_table.h"
 #include "execution/halide_call.h"
@@ -147,7 +146,7 @@ TEMPLATE_TEST_CASE("AMX tiles: steps of scores", "[amx]", BFloat16, float) {
         c.causal = attune::Causal::bottom_right, c.valid_lens = {70, 131};
     }
     check_sdpa<TestType>(context, c, "scored");
-    // Where a table may hide keys, KV blocks are computed in pairs.
+    // Where a table may hide keys, KV blocks are computed without tiles.
     if (c.bias.empty() && c.mask.empty()) CHECK(machine.multiplied());
 }
 
@@ -206,7 +205,7 @@ TEST_CASE("AMX tiles: f32 is the sum of its parts", "[amx]") {
                                         Limits::quiet_NaN(),
                                         std::bit_cast<float>(0x7f800001u),
                                         std::bit_cast<float>(0x3f7fffffu)};
-    // Of one key a query gets its value.
+    // With one key a query gets its value.
     SdpaArrays<float> one(of_sizes(2, 1, 3));
     for (std::int64_t d = 0; d < one.the.head_dim; d++) one.value(0, 0, 0, d) = numbers[std::size_t(d) % numbers.size()];
     REQUIRE(run(context, one, "plain").ok());
@@ -215,7 +214,7 @@ TEST_CASE("AMX tiles: f32 is the sum of its parts", "[amx]") {
         INFO("value " << value << " out " << out);
         CHECK((std::isnan(value) ? std::isnan(out) : value == out));
     }
-    // Of a KV block that no mask touches: an infinite value reaches its channel, a NaN in a query its row, and nothing else.
+    // In a KV block that no mask touches, an infinite value reaches its channel, a NaN in a query its row, and nothing else.
     SdpaArrays<float> kv_block(of_sizes(5, 64, 4));
     kv_block.value(0, 0, 7, 3) = infinity, kv_block.value(0, 0, 9, 4) = -infinity,
                             kv_block.value(0, 0, 11, 5) = Limits::quiet_NaN();
@@ -239,7 +238,7 @@ TEST_CASE("AMX tiles: each f16 is the sum of its parts", "[amx]") {
     const Machine machine;
     if (!machine.runs()) return;
     attune::Context context({.threads = 1});
-    // Of the one key that it sees a query gets the value.
+    // With one visible key a query gets its value.
     SdpaCase c = of_sizes(64, 64, 1);
     c.batch = 16, c.query_heads = c.key_heads = 1, c.head_dim = c.value_dim = 64, c.window = {0, 0};
     SdpaArrays<Float16> each(c);
@@ -256,7 +255,7 @@ TEST_CASE("AMX tiles: each f16 is the sum of its parts", "[amx]") {
                 wrong += std::isnan(value) ? !std::isnan(out) : value != out;
             }
     CHECK(wrong == 0);
-    // An infinite key times a number without a second part of its own: 1 is not taken for 1 and 0.
+    // An infinite key times a number without a second part: 1 is not split into 1 and 0.
     SdpaArrays<Float16> kv_block(of_sizes(2, 64, 4));
     for (std::int64_t d = 0; d < c.head_dim; d++)
         kv_block.query(0, 0, 0, d) = Float16(1), kv_block.query(0, 0, 1, d) = Float16(d == 5 ? 0.f : -1.f);
@@ -336,7 +335,7 @@ TEST_CASE("AMX tiles: copies of keys and values are bounded", "[amx]") {
                           .head_dim = 128,
                           .value_dim = 128};
     CHECK(key_heads_together(tiles, p, 2) == 3 * 16);
-    p.keys = 16384;  // 10 MiB a head: 128 channels of each, and room for 32 more, of 2 bytes
+    p.keys = 16384;  // 10 MiB per head: 128 channels for keys and values each, and room for 32 more, of 2 bytes
     CHECK(key_heads_together(tiles, p, 2) == 6);
     CHECK(key_heads_together(tiles, p, 64) == 16);
     p.keys = 1 << 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A generator under the name of one whose argument list is declared, with another list: what its program refuses to emit.
+// A generator under the name of another whose argument list is declared, with another list: its program must not emit it.
 #include <Halide.h>
 
 namespace {

@@ -31,12 +31,12 @@ struct DeviceArrays : AdditiveArrays<float> {
     }
 };
 
-// A query and a key are of `hidden` channels, as projected.
+// A case with query and key of `hidden` channels, given projected.
 AdditiveCase projected(const SdpaCase &attention, std::int64_t hidden, bool w_score = true, double b_score = 0) {
     return {.attention = attention, .hidden = hidden, .w_query = false, .w_key = false, .w_score = w_score, .b_score = b_score};
 }
 
-// By what the header promises of the sum; or, where a bias swallows the bits of a score, by the error of the plain computation.
+// Checks against the header's bound on the sum; where a bias swallows bits of a score, against the plain computation.
 void check(attune::Context &context, const AdditiveCase &c, std::string_view variant) {
     INFO(describe(c));
     DeviceArrays a(c);

@@ -26,12 +26,12 @@ TEST_CASE("device: linear, sizes around a tile", "[device]") {
     for_each_device_variant("linear", {""}, [&](const attune::VariantRecord &v, auto zero) {
         const std::int64_t rows = attune::parameter_of(v, "tile_rows", 0), columns = attune::parameter_of(v, "tile_columns", 0);
         const std::int64_t depth = attune::parameter_of(v, "tile_depth", 0);
-        // Of a sum alone the rule may be broken because the plain sum happens to round less. Of these seeds none is.
+        // A single sum may break the rule because the plain sum happens to round less; with these seeds none does.
         unsigned seed = 300;
         for (const std::int64_t m : {std::int64_t(1), rows - 1, rows, rows + 1})
             for (const std::int64_t n : {std::int64_t(1), std::int64_t(7), columns - 1, columns, columns + 1})
                 for (const std::int64_t k : {std::int64_t(1), depth - 1, 2 * depth, 3 * depth + 5}) {
-                    // What else there is, of each several times.
+                    // The other options, several times each.
                     LinearCase c{.leading = {m}, .columns = n, .depth = k, .bias = seed % 3 != 0, .seed = seed};
                     c.order = static_cast<Order>(seed % 4);
                     if (c.order == Order::reversed && !takes_reversed_rows()) c.order = Order::dense;
@@ -83,7 +83,7 @@ TEST_CASE("device: linear, what is chosen and refused", "[device]") {
         LinearArrays<float> a({.leading = {rows}, .columns = 3, .depth = 2});
         REQUIRE(run_there(context, a).message() == "");
         CHECK(context.last_variant() == of_target + shape_class);
-        // All sum in the same order.
+        // All variants sum in the same order.
         REQUIRE(run_there(context, few, of_target + shape_class).message() == "");
         if (first.empty()) first = few.out.values();
         CHECK(same_bits(few.out.values(), first));

@@ -76,7 +76,7 @@ TEST_CASE("device: masked_softmax, lengths beyond the keys, and what is chosen o
     const std::string of_target = "masked_softmax_f32_" + std::string(attune::device_backend()->target) + "_simt_";
     Array<float> scores({2, 3}), out({2, 3});
     scores.each([](float &x) { x = 1; });
-    const std::vector<std::int32_t> lens = {99, -5};  // not on the stack, which no GPU reaches
+    const std::vector<std::int32_t> lens = {99, -5};  // on the heap, since no GPU reaches the stack
     REQUIRE(attune::masked_softmax(context, on_device(scores.view()), on_device(out.view()),
                                    {.valid_lens = on_device(attune::ConstView(lens.data(), {2}))})
                 .message() == "");

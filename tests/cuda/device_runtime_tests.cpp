@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls with tensors on a device, beside their results: the stream, what is not copied and not waited for, what is refused,
-// and a machine without a driver.
+// Calls with tensors on a device, apart from their results: the stream, no copies and no waiting, refusals, and a machine
+// without a driver.
 #include "tests/cuda/device_variants.h"
 #include "tests/cuda/ptx/driver_counts.h"
 #include "tests/support/additive_case.h"
@@ -24,7 +24,7 @@ struct Tensors {
     }
 };
 
-// Of the interpreter; null with another driver.
+// Counts of the interpreter; null with another driver.
 const DriverCounts *driver_counts() {
     using Ask = const DriverCounts *();
     auto *ask = reinterpret_cast<Ask *>(dlsym(RTLD_DEFAULT, "attune_driver_counts"));
@@ -65,7 +65,7 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
     CHECK(counts->allocations == before.allocations);
     CHECK(counts->last_stream == &stream_stands_for);
     CHECK(defect(t.of) == "");
-    // Of lse, where it is not asked for: from the driver, in the order of the stream.
+    // Memory for lse that is not wanted comes from the driver, in stream order.
     REQUIRE(t.run(context).ok());
     CHECK(counts->allocations == before.allocations + 1);
     CHECK(counts->waits == before.waits);
@@ -147,7 +147,7 @@ TEST_CASE("device: keys are split where queries are few and keys many", "[device
     SdpaCase other = few;
     other.keys = 256;
     CHECK(chosen(0.0f, other) == f32 + whole);
-    other = few, other.queries = 16;  // 64 rows for each key head
+    other = few, other.queries = 16;  // 64 rows per key head
     CHECK(chosen(0.0f, other) == f32 + in_parts);
     other.queries = 17;
     CHECK(chosen(0.0f, other) == f32 + whole);
@@ -155,7 +155,7 @@ TEST_CASE("device: keys are split where queries are few and keys many", "[device
     CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_dim64_scored");
 }
 
-// What a loop over KV blocks costs where it leaves one out is a barrier, or two: it must not come there.
+// The number of barriers: a loop over KV blocks that skips a block must not reach its one or two barriers.
 TEST_CASE("device: KV blocks that a tile does not see are not come to", "[device]") {
     const DriverCounts *counts = driver_counts();
     if (!counts || !multiplies_matrices()) {
@@ -183,7 +183,7 @@ TEST_CASE("device: KV blocks that a tile does not see are not come to", "[device
     for (const std::string_view variant : {"sdpa_f16_d64_cuda80_as_ptx_mma", "sdpa_f16_d64_cuda80_as_ptx_mma_split"}) {
         const long most = barriers(few_keys, variant) + 8;
         CAPTURE(variant, most);
-        // Of splits, those that see nothing have the barriers around their loops.
+        // In a split form, splits that see nothing have the barriers around their loops.
         const long of_other_parts = variant.ends_with("split") ? 4 * 4 * 16 : 0;
         CHECK(barriers(hidden, variant) <= most + of_other_parts);
         CHECK(barriers(window, variant) <= most + of_other_parts);
@@ -234,7 +234,7 @@ TEST_CASE("device: a key-value cache whose lengths are on the device", "[device]
     SdpaArrays<float> a(c);
     attune::Context context;
     attune::SdpaOptions options;
-    const std::vector<std::int32_t> lens = {11, 20};  // not on the stack, which no GPU reaches
+    const std::vector<std::int32_t> lens = {11, 20};  // on the heap, since no GPU reaches the stack
     options.causal = attune::Causal::offset;
     options.cache_lens = on_device(attune::ConstView(lens.data(), {2}));
     options.lse = on_device(a.lse.view());
@@ -290,7 +290,7 @@ TEST_CASE("device: a machine without a driver refuses, or computes on the CPU wh
     CHECK(defect(t.of) == "");
     CHECK(allowed.last_variant().find("cuda80") == std::string::npos);
 
-    // The same of the other functions.
+    // Other functions behave in the same way.
     SoftmaxCase rows{.place = attune::Place::device};
     check_case<float>(allowed, rows);
     SoftmaxArrays<float> softmax(rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every variant of the gradients of attention for a device against the reference, by whichever backend this program is linked
-// with. The forward is computed on the host, in the same memory.
+// Every variant of the gradients of attention for a device against the reference, by the backend that this program is linked
+// with. The forward pass is computed on the host, in the same memory.
 #include "tests/cuda/device_variants.h"
 #include "tests/support/option_sets.h"
 #include "tests/support/refusals.h"
@@ -43,7 +43,7 @@ void check_case(attune::Context &context, const SdpaBackwardCase &c, std::string
     SdpaBackwardArrays<T> a(c);
     INFO(describe(c));
     REQUIRE(a.run_forward(context).message() == "");
-    // Rows that do not begin on 16 bytes go to a variant of any size.
+    // Rows that are not aligned to 16 bytes go to a variant of any size.
     bool as_asked = true;
     for (const Layout l :
          {c.forward.query_layout, c.forward.key_layout, c.forward.value_layout, c.forward.out_layout, c.grad_layout})
@@ -55,7 +55,8 @@ void check_case(attune::Context &context, const SdpaBackwardCase &c, std::string
 
 const std::vector<std::string_view> all_kinds = {"plain", "scored"}, scored = {"scored"};
 
-// The same form for all types and head sizes: options are asked of a variant of each kind, and sizes of all.
+// Whether a variant represents others of its form, of all types and head sizes, in the tests of options; all run those of
+// sizes.
 bool stands_for_others(const attune::VariantRecord &v) {
     if (v.schedule == "mma") return (v.dtype == attune::DType::f16) == (v.head_dim == 64);
     return (v.dtype == attune::DType::f32 && v.head_dim == 64) ||
@@ -108,8 +109,8 @@ TEST_CASE("device: gradients under valid lengths", "[device]") { check_options(a
 TEST_CASE("device: gradients under boolean masks", "[device]") { check_options(scored, option_sets::boolean_masks()); }
 TEST_CASE("device: gradients with a bias", "[device]") { check_options(scored, option_sets::biases()); }
 TEST_CASE("device: gradients with ALiBi", "[device]") { check_options(scored, option_sets::alibis()); }
-// Where scores are scaled by 40 and capped, errors are those of the few scores that are not far beyond their cap: of 40 seeds
-// 10 break the rule on the CPU and 7 here, because the plain sums happen to round less. These do not.
+// Where scores are scaled by 40 and capped, errors are those of the few scores that are not far beyond their cap: with 10 of 40
+// seeds on the CPU and 7 here the rule is broken, because the plain sums happen to round less. With these seeds it is not.
 TEST_CASE("device: gradients with softcap and sinks", "[device]") {
     check_options(scored, option_sets::caps_and_sinks(), 6000);
 }

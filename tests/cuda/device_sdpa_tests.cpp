@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every variant of sdpa for a device against the reference, by whichever backend this program is linked with.
+// Every variant of sdpa for a device against the reference, by the backend that this program is linked with.
 #include "device/device_call.h"
 #include "tests/cuda/device_variants.h"
 #include "tests/support/given_scores.h"
@@ -11,7 +11,7 @@ using namespace attune_test;
 
 namespace {
 
-// The same case, its tensors said to be on the device.
+// Arrays of a case, with their place given as the device.
 template<typename T> struct DeviceArrays : SdpaArrays<T> {
     using SdpaArrays<T>::SdpaArrays;
     std::vector<float> standard_slopes;
@@ -39,7 +39,7 @@ std::pair<std::int64_t, std::int64_t> head_sizes_of(const attune::VariantRecord 
 }
 
 template<typename T> void check_device_case(attune::Context &context, const SdpaCase &c, std::string_view variant) {
-    // Rows that do not begin on 16 bytes go to a variant of any size.
+    // Rows that are not aligned to 16 bytes go to a variant of any size.
     const auto dense = [](Layout l) { return l == Layout::dense || l == Layout::bshd; };
     const bool as_asked = dense(c.query_layout) && dense(c.key_layout) && dense(c.value_layout);
     check_arrays(context, DeviceArrays<T>(c), as_asked ? variant : std::string_view());
@@ -49,7 +49,7 @@ void check_options(const std::vector<std::string_view> &kinds, const std::vector
     attune::Context context;
     for_each_device_variant("sdpa", kinds, [&](const attune::VariantRecord &v, auto zero) {
         // Where scores are scaled by 40 and capped, one seed in ten breaks the rule here and on the CPU alike, because the
-        // plain sums happen to round less. These do not.
+        // plain sums happen to round less. These seeds do not.
         unsigned seed = 5000;
         for (const auto &[queries, keys] :
              {std::pair<std::int64_t, std::int64_t>(v.tile_q / 4 + 1, 2 * v.kv_block + 3), {3, 37}})
@@ -89,7 +89,7 @@ TEST_CASE("device: ALiBi", "[device]") { check_options({"scored"}, option_sets::
 TEST_CASE("device: softcap and sinks", "[device]") { check_options({"scored"}, option_sets::caps_and_sinks()); }
 TEST_CASE("device: everything at once", "[device]") { check_options({"scored"}, option_sets::everything()); }
 
-// conventions of SdpaOptions: what masked keys and values hold has no effect; NaN in others propagates.
+// Semantics of SdpaOptions: the contents of masked keys and values have no effect; NaN in others propagates.
 TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "[device]") {
     attune::Context context;
     constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
@@ -121,7 +121,7 @@ TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "
     });
 }
 
-// Scores are infinite, of either sign: -Inf counts nothing.
+// Infinite scores of either sign: -Inf has no weight.
 TEST_CASE("device: infinite keys and queries that are seen", "[device]") {
     attune::Context context;
     constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -137,8 +137,7 @@ TEST_CASE("device: infinite keys and queries that are seen", "[device]") {
     });
 }
 
-// Of the same tile some rows see them and others do not. The longer of both is what those that multiply matrices compute in
-// several stretches.
+// In one tile some rows see these keys and others do not. MMA kernels compute the longer of both cases in several stretches.
 TEST_CASE("device: infinite values and NaN behind a diagonal", "[device]") {
     attune::Context context;
     constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
@@ -174,7 +173,7 @@ TEST_CASE("device: scores far from 0 weigh as their differences say", "[device]"
         };
         for (const double base : bases<T>())
             check(v.tile_q / 4 + 1, 2 * v.kv_block + 7, [=](std::int64_t j) { return base + double(j % classes); });
-        // MMA of 16 bits with 128 channels rounds scores ahead of the softmax (Score::scaled_to_base2).
+        // MMA of 16-bit types with 128 channels rounds scores before the softmax (Score::scaled_to_base2).
         const bool rounds_scores = v.schedule == "mma" && v.head_dim == 128 && v.kind == "plain";
         if (std::is_same_v<T, Float16> || (std::is_same_v<T, BFloat16> && rounds_scores)) return;
         check(3, 40, [](std::int64_t j) { return j % classes == 2 ? 0 : far<T>(); });
@@ -182,7 +181,7 @@ TEST_CASE("device: scores far from 0 weigh as their differences say", "[device]"
 }
 
 TEST_CASE("device: scales that are negative, 0 and tiny", "[device]") {
-    // Kernels of plain attention take scales above 0.
+    // Plain kernels take scales above 0 only.
     const SetOption tiny = [](SdpaCase &c) { c.scale = 1e-33; };
     check_options({"plain"}, {tiny});
     check_options({"scored"}, {tiny, [](SdpaCase &c) { c.scale = -0.7; }, [](SdpaCase &c) { c.scale = 0; }});

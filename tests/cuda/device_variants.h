@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The variants for the device of the backend that a program is linked with.
+// Variants for the device of the backend that a program is linked with.
 #pragma once
 #include "device/device_call.h"
 #include "dispatch/variant_table.h"
@@ -14,10 +14,10 @@ template<typename V> V on_device(V view) {
     return view;
 }
 
-// Halide copies no tensors whose strides are negative to a device of OpenCL.
+// Whether the backend takes negative strides: Halide copies no such tensors to a device of OpenCL.
 inline bool takes_reversed_rows() { return attune::device_backend()->target.find("opencl") == std::string_view::npos; }
 
-// f(variant, a zero of its type) for each of an op whose kind is one of those.
+// Calls f(variant, a zero of its type) for each variant of an op and of these kinds.
 template<typename F> void for_each_device_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
     REQUIRE(attune::device_backend());
     const std::string missing = attune::device_backend()->missing();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A device of OpenCL, such as PoCL's, which is this CPU: tensors are the host's own, and copied there and back.
+// Backend of an OpenCL device, such as PoCL's, which is this CPU: tensors are the host's own, copied there and back.
 #include "execution/halide_runtime.h"  // before others of the runtime
 
 #include "HalideRuntimeOpenCL.h"
@@ -17,7 +17,7 @@ const std::string &missing() {
     return what;
 }
 
-// Halide does not copy tables whose strides are negative to a device of OpenCL: dense copies of those, of up to two dimensions.
+// Dense copies of tables with negative strides, of up to two dimensions, which Halide does not copy to a device of OpenCL.
 void make_dense(halide_buffer_t &b, std::vector<char> &memory) {
     bool reversed = false;
     for (int n = 0; n < b.dimensions; n++) reversed = reversed || b.dim[n].stride < 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The library's own backend, of kernels that are PTX. LD_LIBRARY_PATH says which driver it finds: the interpreter, whose device
-// is this CPU, or that of a GPU. With a GPU, what tests allocate is managed memory, which both reach, and calls are waited for.
+// The library's own backend with kernels in PTX. LD_LIBRARY_PATH selects the driver: the interpreter, whose device is this CPU,
+// or that of a GPU. With a GPU, tests allocate managed memory, which host and device reach, and calls are waited for.
 #include "device/cuda_backend.h"
 #include <array>
 #include <bit>
@@ -14,14 +14,14 @@ namespace {
 struct Gpu {
     static constexpr std::size_t bytes = std::size_t(8) << 30, smallest = 256;
 
-    char *begin = nullptr, *next = nullptr;  // of the managed memory
+    char *begin = nullptr, *next = nullptr;  // managed memory
     int (*synchronize)() = nullptr;
     std::array<void *, 64> released{};  // lists of blocks of 2^n bytes
     std::mutex mutex;
 
     Gpu() {
         void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-        if (!library || dlsym(library, "attune_driver_counts")) return;  // none, or the interpreter
+        if (!library || dlsym(library, "attune_driver_counts")) return;  // no driver, or the interpreter
         const auto call = [&](const char *name, auto... arguments) {
             auto *function = reinterpret_cast<int (*)(decltype(arguments)...)>(dlsym(library, name));
             return function && function(arguments...) == 0;
@@ -45,7 +45,7 @@ struct Gpu {
             return block;
         }
         if (std::size_t(begin + bytes - next) < whole + smallest) return nullptr;
-        // The line before a block holds its size.
+        // The 64 bytes before a block hold its size.
         *reinterpret_cast<std::size_t *>(next) = whole;
         char *block = next + smallest;
         next = block + whole;

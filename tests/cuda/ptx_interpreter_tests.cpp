@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The interpreter that stands in for the driver: what it makes of instructions for which lanes or time matter, by the manual
-// of PTX.
+// Tests of the interpreter that replaces the driver, against the PTX manual: instructions for which lanes or time matter.
 #include "ptx/program.h"
 #include "tests/support/catch.h"
 
@@ -8,8 +7,8 @@ namespace {
 
 using Words = std::vector<std::uint32_t>;
 
-// One warp runs `body`; %rd1 is the address of `in`, %rd3 that of the lane's `each` words of the result, %r1 the number of the
-// lane.
+// Runs `body` on one warp; %rd1 is the address of `in`, %rd3 that of the lane's `each` words of the result, %r1 the number of
+// the lane.
 Words run(const std::string &body, const Words &in, int each) {
     const std::string ptx = ".visible .entry k(.param .u64 in, .param .u64 out)\n{\n"
                             "ld.param.u64 %rd1, [in];\nld.param.u64 %rd2, [out];\nmov.u32 %r1, %tid.x;\n"
@@ -48,9 +47,9 @@ TEST_CASE("ptx: a copy is not there before its lane has waited for its group", "
     all(copy_row + close_group + wait_for(0) + read_word, 0, 4);
     all(copy_row + close_group + read_word, unknown, 0);
     all(copy_row + close_group + wait_for(1) + read_word, unknown, 0);
-    all(copy_row + wait_for(0) + read_word, unknown, 0);  // a group that is not closed is not waited for
+    all(copy_row + wait_for(0) + read_word, unknown, 0);  // an open group is not waited for
     all(copy_row + close_group + close_group + wait_for(1) + read_word, 0, 4);
-    // Of two groups the older; what was there before is gone as soon as it is copied over.
+    // Waiting for the older of two groups; old contents are gone as soon as they are copied over.
     const std::string second = "add.s64 %rd4, %rd4, 512;\n" + copy_row + close_group;
     all(copy_row + close_group + wait_for(0) + second + wait_for(0) + read_word, 128, 4);
     all(copy_row + close_group + wait_for(0) + second + wait_for(1) + read_word, unknown, 0);
@@ -83,14 +82,15 @@ TEST_CASE("ptx: matrices are dealt out to lanes as the manual draws them", "[ptx
 
 TEST_CASE("ptx: a product of matrices of tf32 deals elements as the manual draws them and does not read their last bits",
           "[ptx]") {
-    // a is 16 x 8 and has one element of row i, i + 1, in column i % 8; b(k, j) is 100 k + j. All have bits that are not read.
+    // a is 16 x 8 with one element per row: row i has i + 1 in column i % 8; b(k, j) is 100 k + j. All have bits that are not
+    // read.
     Words in(16 * 8 + 8 * 8);
     auto word = [](float x) { return std::bit_cast<std::uint32_t>(x) | 0x1fff; };
     for (std::size_t i = 0; i < 16; i++) in[i * 8 + i % 8] = word(static_cast<float>(i + 1));
     for (std::size_t k = 0; k < 8; k++)
         for (std::size_t j = 0; j < 8; j++) in[128 + k * 8 + j] = word(static_cast<float>(100 * k + j));
     const std::string of_lane = "shr.u32 %r2, %r1, 2;\nand.b32 %r3, %r1, 3;\n"         // g and t: row and column
-                                "mad.lo.s32 %r4, %r2, 32, 0;\nshl.b32 %r5, %r3, 2;\n"  // 8 words a row
+                                "mad.lo.s32 %r4, %r2, 32, 0;\nshl.b32 %r5, %r3, 2;\n"  // 8 words per row
                                 "add.s32 %r4, %r4, %r5;\nmul.wide.u32 %rd4, %r4, 1;\nadd.s64 %rd4, %rd1, %rd4;\n"
                                 "ld.global.b32 %r10, [%rd4];\nld.global.b32 %r11, [%rd4+256];\n"
                                 "ld.global.b32 %r12, [%rd4+16];\nld.global.b32 %r13, [%rd4+272];\n"
@@ -109,7 +109,7 @@ TEST_CASE("ptx: a product of matrices of tf32 deals elements as the manual draws
 }
 
 TEST_CASE("ptx: lanes that part meet again", "[ptx]") {
-    // An exchange and a barrier refuse a warp that is not whole. One branch goes to the instruction that follows it.
+    // An exchange and a barrier refuse an incomplete warp. One branch goes to the next instruction.
     const std::string part = "and.b32 %r4, %r1, 1;\nsetp.eq.s32 %p1, %r4, 0;\n@%p1 bra $even;\nmov.u32 %r5, 8;\nbra $met;\n"
                              "$even:\nmov.u32 %r5, 9;\nbra $met;\n$met:\nmov.u32 %r6, 1;\n"
                              "shfl.sync.bfly.b32 %r7, %r5, %r6, 31, -1;\n";

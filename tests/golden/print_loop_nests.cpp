@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 namespace {
-// What is written to a stream for as long as this lives.
+// Text that is written to a stream for as long as this object lives.
 class Captured {
 public:
     explicit Captured(std::ostream &from) : from_(from), before_(from.rdbuf(text_.rdbuf())) {}
@@ -31,11 +31,11 @@ void print_loop_nest(const char *generator_name, const std::string &line) {
     auto generator =
         Halide::Internal::GeneratorRegistry::create(generator_name, Halide::GeneratorContext(Halide::Target(target)));
     while (words >> parameter) {
-        if (parameter.starts_with("registers=")) continue;  // of ptxas, not of the loops (lowering/device_generator_main.cpp)
+        if (parameter.starts_with("registers=")) continue;  // for ptxas, not for loops (lowering/device_generator_main.cpp)
         const auto equals = parameter.find('=');
         generator->set_generatorparam_value(parameter.substr(0, equals), parameter.substr(equals + 1));
     }
-    const Captured nest(std::cerr);  // where Halide prints it
+    const Captured nest(std::cerr);  // Halide prints the loop nest there
     generator->build_pipeline().print_loop_nest();
     std::cout << "== " << name << "\n" << nest.text() << std::endl;
 }
@@ -48,7 +48,7 @@ int main(int argc, char **argv) try {
     for (std::string line; std::getline(list, line);) {
         const std::string name = line.substr(0, line.find(' '));
         if (name.empty() || (argc > 3 && std::find(argv + 3, argv + argc, name) == argv + argc)) continue;
-        // In a process of its own, as kernels are made: what Halide 21 keeps of a derivative in bf16 stops one in f16.
+        // A process each, as for kernels: state that Halide 21 keeps of a derivative in bf16 breaks one in f16.
         const pid_t child = fork();
         if (child == 0) return print_loop_nest(argv[1], line), 0;
         int status = 1;

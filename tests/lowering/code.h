@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-// Appends the code to a text and leaves it as it is.
+// A mutator that appends the code to a text and changes nothing.
 class Recorder : public Halide::Internal::IRMutator {
     const std::shared_ptr<std::string> text_;
 

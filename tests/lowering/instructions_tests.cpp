@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The functions of our modules for x86 in kernels: each is found, for vectors of any size, in assembly and bitcode alike.
+// Functions of our x86 modules in kernels: each is found, for vectors of any size, in assembly and bitcode alike.
 #include "lowering/instructions/bf16.h"
 #include "lowering/instructions/powers.h"
 #include "tests/lowering/code.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Each pass on the intermediate code of a small pipeline: what it makes of it, and what it refuses.
+// Each pass on the intermediate code of a small pipeline: its result, and its refusals.
 #include "generators/math/transpose.h"
 #include "lowering/passes/async_copies.h"
 #include "schedules/amx_tiles.h"
@@ -25,7 +25,7 @@ std::string refusal(const std::function<void()> &lowered) {
     return "";
 }
 
-// The sums of rows of x.
+// Sums of the rows of x.
 struct RowSums {
     ImageParam x{Float(32), 2, "x"};
     Func sum{"sum"}, out{"out"};
@@ -176,7 +176,7 @@ TEST_CASE("a loop takes its bounds from its conditions", "[lowering]") {
     Func out("trimmed");
     Var i("i");
     RDom r(0, 100, "r");
-    // A condition that Halide's solver does not look into.
+    // A condition that Halide's solver does not analyse.
     r.where((cast<int>(r >= begin) & 1) != 0);
     r.where((cast<int>(r < end) & 1) != 0);
     out(i) += in(r);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The expressions of generators/math as kernels of arrays: what math_tests.cpp calls.
+// Expressions of generators/math as kernels over arrays, for math_tests.cpp.
 #include "generators/math/exp2.h"
 #include "generators/math/philox.h"
 #include "generators/math/tanh.h"
@@ -42,7 +42,7 @@ public:
                                                     : attune::exp2_nonpositive(at, one);
     }
     void schedule() {
-        const int vectors = function == Function::exp2by ? 2 : 1;  // for one instruction each
+        const int vectors = function == Function::exp2by ? 2 : 1;  // one instruction each
         static_cast<Halide::Func>(out).vectorize(i, vectors * natural_vector_size(out.type()),
                                                  Halide::TailStrategy::GuardWithIf);
     }
@@ -70,7 +70,7 @@ private:
     Halide::Var i{"i"}, n{"n"};
 };
 
-// out(row, column) of in(column, row), whole blocks of them.
+// out(row, column) = in(column, row), for whole blocks.
 class Transposed : public Halide::Generator<Transposed> {
 public:
     GeneratorParam<int> side{"side", 16};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The expressions of generators/math, compiled for every target of this build, against the C library in a wider type.
+// Expressions of generators/math, compiled for every target of this build, against the C library in a wider type.
 #include "dispatch/cpu_features.h"
 #include "dispatch/variant_table.h"
 #include "execution/halide_call.h"
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-// Made by CMakeLists.txt: a line MATH_KERNEL(function, dtype, target) for each kernel.
+// Kernels, listed by CMakeLists.txt: a line MATH_KERNEL(function, dtype, target) each.
 #define MATH_KERNEL(function, dtype, target) extern "C" int math_##function##_##dtype##_##target##_argv(void **);
 #include "math_kernels.inc"
 #undef MATH_KERNEL
@@ -29,7 +29,7 @@ constexpr Kernel kernels[] = {
 #undef MATH_KERNEL
 };
 
-// Calls f(kernel) for each kernel of a function and type that runs here; the others are named.
+// Calls f(kernel) for each kernel of a function and type that runs here; prints the names of others.
 template<typename F> void for_each_kernel(std::string_view function, std::string_view dtype, const F &f) {
     int ran = 0;
     for (const Kernel &k : kernels) {
@@ -58,7 +58,7 @@ template<typename T> std::vector<T> run(const Kernel &kernel, std::vector<T> x) 
     return out;
 }
 
-// Uniform in [low, high], and as many with uniform exponents.
+// Samples, half uniform in [low, high], half with uniform exponents.
 template<typename T> std::vector<T> samples(double low, double high, unsigned seed) {
     std::mt19937_64 random(seed);
     std::uniform_real_distribution<double> uniform(low, high), exponent(-40, std::log2(std::max(-low, high)));
@@ -148,7 +148,7 @@ TEST_CASE("math: 2^x by instructions, where there are any, and what is rounded t
     for (const char *function : {"exp2by", "exp2bf16", "exp2bf16by"})
         for_each_kernel(function, "f32", [](const Kernel &k) {
             const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-            // As many as fill vectors, and some: each of these in each lane.
+            // Enough to fill vectors, and some more: each number in each lane.
             const std::vector<float> x = {0, -150, -5000, -1e30f, -infinity, nan, -1};
             std::vector<float> all;
             for (int n = 0; n < 101; n++) all.push_back(x[std::size_t(n) % x.size()]);
@@ -209,7 +209,7 @@ TEST_CASE("math: Philox4x32-10 by the words of Random123 and of the reference", 
 TEMPLATE_TEST_CASE("math: blocks are transposed", "[math]", std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t) {
     using T = TestType;
     const std::string type = "u" + std::to_string(8 * sizeof(T));
-    const std::string by = GENERATE(as<std::string>{}, "", "group");  // how rows are read
+    const std::string by = GENERATE(as<std::string>{}, "", "group");  // form of the loads
     int sides = 0;
     for (std::int64_t side : {2, 4, 8, 16, 32}) {
         const std::string function = by + "transpose" + std::to_string(side);

@@ -7,7 +7,7 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-// Calls f(variant, T{}, case): four query heads on two key heads, widths of no special size.
+// Calls f(variant, T{}, case): four query heads on two key heads, widths other than powers of two.
 template<typename F> void for_each_additive_backward(const F &f) {
     for_each_wide_variant(additive_backward_op, {"training"}, [&](const attune::VariantInfo &v, auto zero) {
         AdditiveBackwardCase c;

@@ -8,11 +8,11 @@ using namespace attune_test;
 using attune::Causal, attune::WeightsMode;
 
 namespace {
-// Pair by pair, and with separate exponentials of queries and keys, which hold within the range below.
+// Forms of the score: pair by pair; and separable, with exponentials of queries and keys, within the range below.
 constexpr std::string_view per_pair = "additive", separable = "additive_separable";
 constexpr double separable_range = 22;
 
-// Calls f(variant, T{}, case): four query heads on two key heads, a value width of no special size.
+// Calls f(variant, T{}, case): four query heads on two key heads, a value width other than a power of two.
 template<typename F>
 void for_each_additive(const std::vector<std::string_view> &ops, const std::vector<std::string_view> &kinds, const F &f) {
     for (std::string_view op : ops)
@@ -22,7 +22,7 @@ void for_each_additive(const std::vector<std::string_view> &ops, const std::vect
             f(v, zero, c);
         });
 }
-// With the sizes that a variant of one head size is for.
+// The case with the sizes of a variant for one head size.
 AdditiveCase fitted(AdditiveCase c, const attune::VariantInfo &v) {
     if (v.head_dim != 0) c.hidden = c.attention.value_dim = v.head_dim;
     return c;
@@ -118,8 +118,8 @@ TEST_CASE("additive variants: weights in the four modes, and their mean over hea
 TEST_CASE("additive variants: raw scores without projections are within 2e-6 of the sum of |w|, for any query and key",
           "[additive][per_variant]") {
     attune::Context context(in_fenced_scratch());
-    // Magnitudes on both sides of where exponentials of queries and keys may be multiplied (|a|, |b| <= 22), alone and mixed
-    // in one row; opposite signs, where the sum is small however large its parts are.
+    // Magnitudes on both sides of the range of the separable form (|a|, |b| <= 22), alone and mixed in one row; opposite signs,
+    // for which the sum is small however large its terms are.
     const std::vector<double> magnitudes = {1e-8, 1e-3, 0.5, 5, 11, 21.9, 22, 22.1, 43, 44, 45, 88, 89, 700, 1e4};
     for_each_additive(both, writes_weights, [&](const attune::VariantInfo &v, auto zero, AdditiveCase c) {
         using T = decltype(zero);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients where masks leave out whole tiles of keys or of queries: every window, causal rule and length together, of each
+// Gradients where masks leave out whole tiles of keys or queries: every window, causal rule and length together, for each
 // score. docs/conventions.md rows 2, 5, 6 and 35.
 #include "tests/support/additive_backward_case.h"
 #include "tests/support/backward_grid.h"
@@ -8,8 +8,8 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-// Calls f(case) for each combination over several tiles; a third of them have a bias and slopes, whose gradients have kernels
-// of their own.
+// Calls f(case) for each combination over several tiles; a third of the cases have a bias and slopes, whose gradients have
+// kernels of their own.
 template<typename F> void for_each_interval(const F &f) {
     SdpaCase c{.batch = 1, .query_heads = 2, .key_heads = 1, .head_dim = 3, .value_dim = 5, .seed = 1};
     for (const auto &[queries, keys] : {std::pair(3, 195), {67, 131}, {131, 70}})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every variant of transposed_dot, by which weights and biases get their gradients, at sizes made from its own parameters; and
-// the same bits from all that share a target (docs/conventions.md row 36).
+// Every variant of transposed_dot, which computes the gradients of weights and biases, at sizes from its own parameters; and
+// equal bits of all variants of a target (docs/conventions.md row 36).
 #include "tests/support/linear_backward_case.h"
 #include "tests/support/variant_grid.h"
 #include <map>
@@ -53,7 +53,7 @@ TEST_CASE("linear_backward variants: the same bits whatever the tiles, threads a
     int compared = 0;
     for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
-        if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
+        if (v.schedule == "root") return;  // runs only where forced, and is compiled without fused multiply-add
         for (const auto &[columns, depth] : {std::pair(101, 70), {64, 130}, {3, 200}, {130, 5}, {1, 1}})
             for (Order order : {Order::dense, Order::swapped}) {
                 LinearCase c;
@@ -78,7 +78,7 @@ TEST_CASE("linear_backward variants: the same bits whatever the tiles, threads a
     CHECK(compared > 0);
 }
 
-// Padding that holds anything stays out of a weight's gradient; what has a gradient does not.
+// Padding with arbitrary contents stays out of a weight's gradient; rows with a gradient do not.
 TEST_CASE("linear_backward variants: rows without a gradient take no part", "[linear_backward][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_transposed([&](const attune::VariantInfo &v, auto zero) {
@@ -98,7 +98,7 @@ TEST_CASE("linear_backward variants: rows without a gradient take no part", "[li
             CHECK(defect(spoiled, of_the_op) == "");
             CHECK(same_bits(clean.grad_weight.values(), spoiled.grad_weight.values()));
 
-            // A single element of a row is enough to make it take part, and NaN stays in its row and column.
+            // A single nonzero element makes a row take part, and NaN stays in its row and column.
             LinearBackwardArrays<T> seen(c);
             seen.layer.x.data()[5 * 23 + 4] = nan, seen.grad_out.data()[9 * columns + columns / 2] = nan;
             for (int n = 0; n < columns; n++) seen.grad_out.data()[5 * columns + n] = T(n == columns - 1 ? 1e-3 : 0);
@@ -129,7 +129,7 @@ TEST_CASE("linear_backward variants: long sums", "[linear_backward][per_variant]
             c.leading = {rows};
             check_backward<decltype(zero)>(context, c, v.name, of_the_op);
         }
-        c.spread = std::is_same_v<decltype(zero), Float16> ? 10 : 1e4;  // f16 ends at 65504
+        c.spread = std::is_same_v<decltype(zero), Float16> ? 10 : 1e4;  // the largest f16 is 65504
         check_backward<decltype(zero)>(context, c, v.name, of_the_op);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the classes of linear's variants are chosen for (docs/choosing-a-variant.md).
+// Calls for which dispatch chooses the classes of linear's variants (docs/choosing-a-variant.md).
 #include "tests/support/linear_case.h"
 #include "tests/support/variant_grid.h"
 #include <algorithm>
@@ -14,7 +14,7 @@ template<typename T> std::string chosen_for(attune::Context &context, LinearArra
     return std::string(context.last_variant());
 }
 
-// The fewest columns of weights that take so many bytes.
+// The fewest columns whose weights take so many bytes.
 template<typename T> std::int64_t columns_of(std::int64_t bytes, std::int64_t depth) {
     const std::int64_t column = depth * std::int64_t(sizeof(T));
     return (bytes + column - 1) / column;
@@ -32,7 +32,7 @@ TEST_CASE("linear variants: which weights classes of large weights are chosen fo
         if (rows == rows_of_class.end()) return;
         using T = decltype(zero);
         const bool aliased = v.shape_class == "rows1_mem_set_conflict";
-        // Pairs of one row have class rows1_llc before class rows1_mem.
+        // Pairs of bf16 with one row have class rows1_llc before class rows1_mem.
         const bool edge = v.shape_class == "rows1_llc", behind_edge = v.shape_class == "rows1_mem" && v.schedule == "bf16_dot";
         const std::int64_t megabytes = behind_edge ? 48 : 32, depth = aliased ? 4096 : 4099;
         const std::int64_t columns_beyond = columns_of<T>(megabytes << 20, depth);
@@ -98,7 +98,7 @@ TEST_CASE("linear variants: which depths class depth_in_cache of bf16_dot is cho
 
 TEST_CASE("linear variants: which columns classes of narrower tiles are chosen for", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
-    // Quarters of a wide tile that are too few, and the most.
+    // By class: the most quarters of a wide tile that are too few for it, and the most that it takes.
     const std::map<std::string, std::pair<int, int>> quarters_of_class = {{"half_tile", {1, 2}},
                                                                           {"three_quarter_tile", {2, 3}}};
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
@@ -117,7 +117,7 @@ TEST_CASE("linear variants: which columns classes of narrower tiles are chosen f
         CHECK(chosen(most * quarter) == v.name);
         CHECK(chosen(too_few * quarter) != v.name);
         CHECK(chosen(most * quarter + 1) != v.name);
-        CHECK(chosen((8 + most) * quarter) != v.name);  // it has the last ones
+        CHECK(chosen((8 + most) * quarter) != v.name);  // its class has only the last columns
     });
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("linear variants: which weights class rows1_set_conflict is chosen for
     for_each_variant("linear", no_kind, [&](const attune::VariantInfo &v, auto zero) {
         if (v.shape_class != "rows1_set_conflict") return;
         using T = decltype(zero);
-        constexpr std::int64_t sharing = 4096 / sizeof(T), columns = 20;  // fewer are narrow
+        constexpr std::int64_t sharing = 4096 / sizeof(T), columns = 20;  // fewer columns are narrow
         const auto is_chosen = [&](std::int64_t rows, std::int64_t depth, std::int64_t stride) {
             LinearArrays<T> a({.leading = {rows}, .columns = columns, .depth = depth, .order = Order::dense}, false);
             std::vector<T> memory(std::size_t(columns * stride));
@@ -173,7 +173,7 @@ TEST_CASE("batch_dot variants: which rows and columns classes of few rows are ch
         CHECK(is_chosen(most_rows, fewest, entries));
         CHECK_FALSE(is_chosen(most_rows + 1, fewest, entries));
         if (fewest_rows > 1) CHECK_FALSE(is_chosen(fewest_rows - 1, fewest, entries));
-        // Where there is no class rows8 of 16 bits, fewer columns take rows16_many_columns as well.
+        // Without a class rows8 of 16 bits, rows16_many_columns also takes fewer columns.
         const std::int64_t too_few = widened && v.shape_class == "rows16_many_columns" ? wide / 4 : fewest - 1;
         if (too_few > 0) CHECK_FALSE(is_chosen(fewest_rows, too_few, entries));
         if (most > 0) CHECK(is_chosen(most_rows, most, entries));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every variant of linear, of packed weights too, and of batch_dot at sizes made from its own parameters, in every layout; and
-// the same bits from all that share a target, whatever rows stand beside a row (docs/conventions.md row 36).
+// Every variant of linear, with packed weights, too, and of batch_dot at sizes from its own parameters, in every layout; and
+// equal bits of all variants of a target, whatever rows a call has beside a row (docs/conventions.md row 36).
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/variant_grid.h"
@@ -19,7 +19,7 @@ struct Sizes {
     std::vector<std::int64_t> rows, columns, depths;
 };
 
-// One less, as many, one more than each parameter; root has none and takes small ones.
+// Sizes around each parameter: one less, equal, one more; root has no parameters and takes small sizes.
 Sizes awkward_sizes_of(const attune::VariantInfo &v) {
     const int depth_block = parameter_of(v, "depth_block", 256), tile = parameter_of(v, "tile_rows", 4),
               task = parameter_of(v, "task_rows", 8), wide = parameter_of(v, "tile_columns", 8),
@@ -33,14 +33,14 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Classes of full tiles take columns that fill their tiles, of AMX tiles depths that fill them and columns of two,
-// and refuse others.
+// Columns that a variant takes: classes of full tiles need columns that fill their tiles; with AMX tiles at least 32 columns,
+// and depths that fill the tiles.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
     if (!takes_full_tiles(v)) return columns;
     return v.schedule == "amx_gemv" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_full_tiles(v));
 }
-// Variants of one row and of few take weights in blocks, and refuse depths of less than any; shallow ones of pairs refuse odd
-// ones.
+// Least depth of variants for one row or few, which take weights in blocks. Class depth_in_cache of bf16_dot takes even depths
+// only.
 constexpr std::int64_t depth_of_row = 32;
 bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && is_for_few_rows(v); }
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
@@ -49,7 +49,7 @@ std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
     return takes_full_tiles(v) && v.schedule == "amx_gemv" ? round_up(depth, 32) : depth;
 }
 
-// Schedules that share it give the same bits.
+// Key of the order of sums: schedules with the same key give the same bits.
 std::string order_of_sums(const attune::VariantInfo &v) { return std::string(v.schedule == "amx_gemv" ? "amx" : v.schedule); }
 
 template<typename F> void for_each_linear(const F &f) {
@@ -73,7 +73,7 @@ TEST_CASE("linear variants: awkward sizes", "[linear][per_variant]") {
                 c.columns = columns_for(v, s.columns[(n + 3 * round) % s.columns.size()]);
                 c.depth = depth_for(v, s.depths[(n + 5 * round) % s.depths.size()]);
                 c.bias = n % 2, c.order = Order(n % 4), c.seed = seed++;
-                if (v.schedule == "bf16_dot" && c.depth == 1) continue;  // refused: there is no pair
+                if (v.schedule == "bf16_dot" && c.depth == 1) continue;  // refused: a depth of 1 has no pair
                 check_case<decltype(zero)>(context, c, batched, v.name);
             }
     });
@@ -97,14 +97,14 @@ TEST_CASE("linear variants: every rank in every layout", "[linear][per_variant]"
     });
 }
 
-// Dispatch may look at the number of rows, and layers may pack their weights, only because of this.
+// Equal bits let dispatch depend on the number of rows, and layers pack their weights.
 TEST_CASE("linear variants: the same bits whatever the tiles, threads and other rows", "[linear][per_variant]") {
     attune::Context one({.threads = 1}), two({.threads = 2});
     std::map<std::string, std::vector<double>> expected;
     int compared = 0;
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool batched) {
         using T = decltype(zero);
-        if (v.schedule == "root") return;  // runs only where it is forced, and compiles for no target's fused multiply-add
+        if (v.schedule == "root") return;  // runs only where forced, and is compiled without fused multiply-add
         for (const auto &[some_columns, some_depth] :
              {std::pair(101, 704), {64, 512}, {33, 96}, {3, 1000}, {1, 17}, {70, 2350}}) {
             const std::int64_t columns = columns_for(v, some_columns), depth = depth_for(v, some_depth);
@@ -123,7 +123,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
             CHECK(same_bits(found->second, bits));
             REQUIRE(a.run(one, v.name).ok());
             CHECK(same_bits(all, a.out.values()));
-            // Row 30 alone.
+            // Row 30 by itself.
             LinearArrays<T> alone(c, batched);
             attune::View x = alone.x.view(), out = alone.out.view();
             x.data = &alone.x.data()[30 * c.depth], out.data = &alone.out.data()[30 * c.columns];
@@ -139,7 +139,7 @@ TEST_CASE("linear variants: the same bits whatever the tiles, threads and other 
     CHECK(compared > 0);
 }
 
-// Blocks of one row begin where cache lines of the weight do.
+// Vectors of one row begin where cache lines of the weight do.
 TEST_CASE("linear variants: one row has the same bits wherever the weight lies", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_linear([&](const attune::VariantInfo &v, auto zero, bool) {
@@ -153,7 +153,7 @@ TEST_CASE("linear variants: one row has the same bits wherever the weight lies",
             CHECK(defect(a) == "");
             for (std::int64_t stride : {whole_lines, whole_lines + 3})
                 for (std::int64_t ahead = 0; ahead <= line; ahead++) {
-                    // NaN between rows: it must not be in a sum.
+                    // NaN between rows must not enter a sum.
                     std::unique_ptr<T, decltype(&std::free)> memory(
                         static_cast<T *>(std::aligned_alloc(64, std::size_t((ahead + stride * columns + line) / line * 64))),
                         &std::free);
@@ -218,12 +218,12 @@ TEST_CASE("linear variants: long sums", "[linear][per_variant]") {
             c.depth = depth_for(v, depth);
             check_case<decltype(zero)>(context, c, batched, v.name);
         }
-        c.spread = std::is_same_v<decltype(zero), Float16> ? 20 : 1e4;  // f16 ends at 65504
+        c.spread = std::is_same_v<decltype(zero), Float16> ? 20 : 1e4;  // the largest f16 is 65504
         check_case<decltype(zero)>(context, c, batched, v.name);
     });
 }
 
-// attune/linear.h says where every element goes.
+// The place of every element is defined in attune/linear.h.
 TEST_CASE("pack_linear_weight variants: every element in its place", "[linear][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("pack_linear_weight", no_kind, [&](const attune::VariantInfo &v, auto zero) {
@@ -292,8 +292,8 @@ TEST_CASE("batch_dot variants: columns that class whole refuses, and what it is 
             REQUIRE(a.run(context).ok());
             return context.last_variant() == v.name;
         };
-        const std::int64_t rows = v.shape_class.starts_with("rows1_") ? 1 : 9;  // fewer are not packed
-        // One depth block is for full_tiles_depth256 where the target has it, and a depth beyond the caches for
+        const std::int64_t rows = v.shape_class.starts_with("rows1_") ? 1 : 9;  // fewer rows are not packed
+        // One depth block is for full_tiles_depth256, if the target has that class, and a depth beyond the caches for
         // full_tiles_deep.
         const std::int64_t deep = (std::int64_t{512} << 10) / 256 + 1;
         const auto other_has = [&](const std::string &of) {

@@ -11,7 +11,7 @@ using attune::MaskFill;
 namespace {
 template<typename F> void for_each_softmax(const F &f) { for_each_wide_variant("masked_softmax", {""}, f); }
 
-// The number of keys that one step takes: 1, step - 1, step, step + 1, primes.
+// Numbers of keys around a step: 1, step - 1, step, step + 1, primes.
 std::vector<std::int64_t> awkward_widths(const attune::VariantInfo &v) {
     const int block = parameter_of(v, "block", 16);
     return sorted_sizes({1, 2, 3, 7, 13, block - 1, block, block + 1, 2 * block - 1, 3 * block, 5 * block + 7, 251});
@@ -77,7 +77,7 @@ TEST_CASE("masked_softmax variants: large scores neither overflow nor vanish", "
 }
 
 TEST_CASE("masked_softmax variants: NaN and infinities", "[masked_softmax][per_variant]") {
-    // A kept NaN or +inf makes its row NaN and no other; -inf weighs nothing, and only a row of nothing else is NaN.
+    // A kept NaN or +inf makes its row NaN and no other; -inf has no weight, and only a row of -inf alone is NaN.
     attune::Context context(in_fenced_scratch());
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
@@ -115,7 +115,7 @@ TEST_CASE("masked_softmax variants: NaN and infinities", "[masked_softmax][per_v
                         CHECK(kept(4, is_nan));
                         for (std::int64_t i = 0; i < 6; i++) CHECK(out(0, 0, i, keys - 1) == 0);
                     } else {
-                        CHECK(kept(4, [](T x) { return x == 0; }));  // the masked key is all that there is
+                        CHECK(kept(4, [](T x) { return x == 0; }));  // the masked key has all the weight
                         CHECK(out(0, 0, 4, keys - 1) == 1);
                         CHECK(std::isnan(out(0, 0, 1, keys - 1)));
                     }
@@ -125,7 +125,7 @@ TEST_CASE("masked_softmax variants: NaN and infinities", "[masked_softmax][per_v
 
 TEST_CASE("masked_softmax variants: bits do not depend on threads or neighbours", "[masked_softmax][per_variant]") {
     attune::Context one({.threads = 1}), two({.threads = 2});
-    std::map<std::string, std::vector<double>> of_rows;  // by target and type: which class runs depends on all rows together
+    std::map<std::string, std::vector<double>> of_rows;  // by target and type, since the class depends on all rows
     for_each_softmax([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         SoftmaxArrays<T> a({.batch = 3, .heads = 4, .queries = 37, .keys = 300, .lengths = Lengths::per_batch}), b(a.c);
@@ -136,7 +136,7 @@ TEST_CASE("masked_softmax variants: bits do not depend on threads or neighbours"
         CHECK(same_bits(of_rows.emplace(key, bits).first->second, bits));
         REQUIRE(attune::masked_softmax(two, b.scores.view(), b.out.view(), b.options(v.name)).ok());
         CHECK(same_bits(a.out.values(), b.out.values()));
-        // One row on its own, seen as (1, keys).
+        // One row by itself, as (1, keys).
         Array<T> alone({1, 300});
         const std::int32_t length = std::int32_t(a.length(2, 0));
         REQUIRE(attune::masked_softmax(two, attune::ConstView(&a.scores(2, 3, 11, 0), {1, 300}), alone.view(),

@@ -7,7 +7,7 @@
 using namespace attune_test;
 
 namespace {
-// merge_attention takes no name of a variant; the environment does, for a Context made under it.
+// Calls f for each variant: merge_attention takes no name of a variant, so the environment forces it for a new Context.
 template<typename F> void for_each_merge(const F &f) {
     for_each_variant("merge", {""}, [&](const attune::VariantInfo &v, auto zero) {
         const Environment forced("ATTUNE_FORCE_VARIANT", std::string(v.name));
@@ -75,7 +75,7 @@ TEST_CASE("merge variants: bits do not depend on threads or neighbours", "[merge
         REQUIRE(b.run(seven).ok());
         CHECK(same_bits(a.out.values(), b.out.values()));
         CHECK(same_bits(a.lse.values(), b.lse.values()));
-        // One row on its own.
+        // One row by itself.
         const auto row = [](auto &array, std::int64_t width) {
             auto v = array.view();
             v.data = width ? static_cast<void *>(&array(1, 2, 100, 0)) : static_cast<void *>(&array(1, 2, 100));

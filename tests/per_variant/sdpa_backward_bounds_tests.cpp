@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every variant of the gradients on arrays that end, or begin, at a page that must not be touched.
+// Every variant of the gradients on arrays that end, or begin, at a protected page.
 #include "tests/support/backward_grid.h"
 #include "tests/support/fenced.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What masked data holds has no effect on gradients, not on a single bit, and gets gradients of 0; NaN in what takes part
-// reaches what it ought to and nothing else. docs/conventions.md row 35.
+// Contents of masked data: they have no effect on gradients, not on a single bit, and get gradients of 0; NaN in data that
+// takes part reaches the right gradients and no others. docs/conventions.md row 35.
 #include "tests/support/backward_grid.h"
 #include <functional>
 
@@ -8,7 +8,7 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-// Where NaN is put: one key, one value, one query or one row of grad_out, of every head and batch entry.
+// Place of the NaN: one key, one value, one query or one row of grad_out, of every head and batch entry.
 enum class Spoiled { key, value, query, grad_out };
 constexpr const char *name_of_spoiled[] = {"key", "value", "query", "grad_out"};
 
@@ -37,7 +37,7 @@ std::vector<MaskedCase> masked_cases(std::pair<std::int64_t, std::int64_t> head_
             for (int row = 0; row < 2 * 66; row++) c.valid_lens.push_back(row % 3 ? 69 : row % 2 ? 20 : 0);
         },
         {19, 20, 68}, {0, 3, 7});
-    // Those that only some variants know. The last row is masked whole.
+    // Options that only some variants know. The last row is masked whole.
     with([](SdpaCase &c) { c.mask = "ij", c.softcap = 4; }, {1, 68}, {3, 65});
     with([](SdpaCase &c) { c.mask = "bhij", c.alibi = Alibi::per_batch, c.sinks = true; }, {1, 68}, {3, 65});
     for (double hole : {-std::numeric_limits<double>::infinity(), -3.4e38})
@@ -45,7 +45,7 @@ std::vector<MaskedCase> masked_cases(std::pair<std::int64_t, std::int64_t> head_
     return all;
 }
 
-// What NaN in one place of a case reaches, and how the gradients with it compare with those without.
+// Effects of a NaN in one place of a case: comparison of the gradients with and without it.
 template<typename T> struct Effects {
     std::int64_t changed = 0, not_nan = 0, kept_clean = 0;
 
@@ -101,7 +101,7 @@ template<typename T> CleanGradients<T> clean_gradients(attune::Context &context,
     REQUIRE(forward.run_forward(context).ok());
     CleanGradients<T> all;
     for (const attune::VariantInfo &v : backward_variants<T>()) {
-        // Of any head size: by the one that stands for them.
+        // Variants for any head size run at one size.
         if (!fits(v, c.forward) || head_size(v) != std::pair(c.forward.head_dim, c.forward.value_dim)) continue;
         INFO(describe(c) << ' ' << v.name);
         all.emplace_back(v, forward);
@@ -110,7 +110,7 @@ template<typename T> CleanGradients<T> clean_gradients(attune::Context &context,
     return all;
 }
 
-// One spoiled row of one tensor, by every variant.
+// Checks one spoiled row of one tensor, by every variant.
 template<typename T>
 void check_spoiled(attune::Context &context, CleanGradients<T> &gradients, const SdpaCase &c, Spoiled what,
                    std::int64_t where) {

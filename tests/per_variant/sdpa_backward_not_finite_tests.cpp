@@ -50,13 +50,13 @@ template<typename T> std::string spoil(SdpaBackwardArrays<T> &a, Random &random)
     const attune::View v = tensor->view();
     const std::int64_t at[] = {random.from(0, v.extent[0] - 1), random.from(0, v.extent[1] - 1),
                                random.from(0, v.extent[2] - 1), random.from(0, v.extent[3] - 1)};
-    // With softcap an infinite score is a finite one.
+    // With softcap an infinite score becomes finite.
     const bool of_score = tensor == &a.forward.query || tensor == &a.forward.key;
     const bool may_be_infinite = !of_score || (a.f().softcap > 0 && a.f().score == Score::dot_product);
     const bool infinite = random.one_in(2) && !is_half<T> && may_be_infinite;
     const double with = infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
     (*tensor)(at[0], at[1], at[2], at[3]) = T(random.one_in(2) ? with : -with);
-    // A NaN of all ones, of memory filled with 0xff, would be rounded up to a zero.
+    // A NaN of all ones, from memory filled with 0xff, would be rounded up to a zero.
     if (!infinite && random.one_in(2)) std::memset(&(*tensor)(at[0], at[1], at[2], at[3]), 0xff, sizeof(T));
     std::ostringstream text;
     text << (infinite ? "Inf" : "NaN") << " in " << name << '(' << at[0] << ", " << at[1] << ", " << at[2] << ", " << at[3]
@@ -64,8 +64,8 @@ template<typename T> std::string spoil(SdpaBackwardArrays<T> &a, Random &random)
     return text.str();
 }
 
-// Where a gradient is finite and the reference is not, or the other way round; of infinities that cancel in another order one
-// may be NaN.
+// Fault where a gradient is finite and the reference is not, or the other way round; infinities that cancel in another order
+// may give NaN instead.
 template<typename T> std::string reach_defect(SdpaBackwardArrays<T> &a, const SdpaBackwardResult<Reference<T>> &expected) {
     std::ostringstream found;
     a.each_gradient([&](const char *name, unsigned, auto &array, auto member) {

@@ -8,7 +8,7 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-// Each option at sizes of one row, of less than a tile, and over tiles, in turn; the largest for one type alone, for time.
+// Checks each option at sizes of one row, of less than a tile, and over tiles, in turn; for time, the largest in one type only.
 void check_options(const std::vector<SetOption> &options, unsigned seed) {
     attune::Context context(in_fenced_scratch());
     for_each_type([&](auto zero) {
@@ -88,7 +88,7 @@ TEST_CASE("gradients by variant: cache lengths are valid lengths and offsets", "
     });
 }
 
-// Such a gradient comes from the tiles: every tile of keys is whole, and no step does more than add to the score.
+// The tiles compute this gradient where every tile of keys is full and the bias is the only step after the score.
 TEST_CASE("gradients by variant: a bias for each pair where keys fill their tiles", "[sdpa_backward][per_variant]") {
     attune::Context one({.threads = 1}), seven({.threads = 7});
     unsigned seed = 3000;

@@ -20,10 +20,10 @@ template<typename F> void for_each_score(const F &f) {
                 SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = queries, .keys = keys}};
                 c.forward.head_dim = head_dim, c.forward.value_dim = value_dim, c.forward.score = score;
                 c.forward.seed = seed++, c.grad_lse = seed % 2;
-                // The cosine of one channel is a constant: below.
+                // The cosine of one channel is a constant: tested below.
                 if (score == Score::cosine) c.forward.head_dim = std::max(head_dim, 2);
                 if (score == Score::general) c.forward.key_dim = head_dim + 2;
-                // Distances stay where exp() does not underflow.
+                // Distances stay in the range where exp() does not underflow.
                 if (score == Score::gaussian) c.forward.scale = 1.0 / double(head_dim);
                 f(context, c);
             }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Every variant of the gradients against the reference at awkward sizes: around tiles, head sizes, groups of query heads, none.
+// Every variant of the gradients against the reference at awkward sizes: around tiles, head sizes, head groups, no rows.
 #include "tests/support/backward_grid.h"
 
 using namespace attune_test;
 using attune::Causal;
 
 namespace {
-// Around the sides of a tile, and primes.
+// Sizes around the sides of a tile, and primes.
 std::vector<std::int64_t> sizes() {
     std::set<std::int64_t> all = {1, 2, 13, 37};
     for (const attune::VariantInfo &v : attune::variants())
@@ -94,7 +94,7 @@ TEST_CASE("gradients by variant: scales, and scores of plus and minus ten thousa
                 c.forward.scale = scale, c.forward.seed = seed++;
                 check_backward<T>(context, c);
             }
-            // Large by the scale, or by the data; differences within a few units. f16 ends at 65504.
+            // Scores are large by the scale, or by the data, with differences of a few units. The largest f16 is 65504.
             const double large = std::is_same_v<T, Float16> ? -1e3 : -1e4;
             for (const auto &[scale, spread] : {std::pair(1e3, 1.7), {large, 1.7}, {1 / std::sqrt(double(head_dim)), 170.0}}) {
                 c.forward.scale = scale, c.forward.spread = spread, c.forward.seed = seed++;

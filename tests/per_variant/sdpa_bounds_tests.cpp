@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every variant on arrays that end, or begin, at a page that must not be touched: one element read beyond them is a crash.
+// Every variant on arrays that end, or begin, at a protected page: a crash shows one element read or written beyond them.
 #include "tests/support/fenced.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"

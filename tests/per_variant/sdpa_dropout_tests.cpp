@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dropout (docs/conventions.md row 25) in every variant that knows it: the mask is that of Philox, whatever computes it.
+// Dropout (docs/conventions.md row 25) in every variant that computes it: each has the mask of Philox.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 
@@ -11,7 +11,7 @@ template<typename F> void for_each_dropped(const attune::VariantInfo &v, const F
     for_each_small_case(v, 4000, {37, 2}, f);
 }
 
-// The mask, read off the output: scores are equal and the values are an identity, so that out holds the dropped weights.
+// The mask, read from the output: scores are equal and the values are an identity, so that out holds the dropped weights.
 template<typename T> std::vector<bool> mask_of(attune::Context &context, SdpaArrays<T> &a, std::string_view variant) {
     a.query.each([](T &x) { x = 0; });
     a.value.each([](T &x) { x = 0; });

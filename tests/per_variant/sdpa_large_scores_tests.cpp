@@ -23,7 +23,7 @@ template<typename T> void check_scores(attune::Context &context, const attune::V
 
 const std::vector<std::string_view> every_kind = {"plain", "scored", "training", "weights"};
 
-// Few queries and many, keys that fill a KV block and its neighbours.
+// Calls f for few queries and many, with keys that fill a KV block and its neighbours.
 template<typename F> void for_each_size(const attune::VariantInfo &v, const F &f) {
     for (const auto &[queries, keys] : {std::pair<std::int64_t, std::int64_t>(1, 96), {tile_of(v) + 1, 2 * kv_block_of(v) + 7}})
         f(queries, keys);
@@ -39,7 +39,7 @@ TEST_CASE("variants: scores far from 0 weigh as their differences say", "[sdpa][
             for (const double base : bases<T>()) {
                 const auto third = [](std::int64_t j) { return j % 3; };
                 check_scores<T>(context, v, {queries, keys, [=](std::int64_t j) { return base + double(third(j)); }, third});
-                // KV blocks of other maxima.
+                // KV blocks with different maxima.
                 const auto of_chunk = [&](std::int64_t j) { return j / kv_block_of(v) % 3; };
                 check_scores<T>(context, v,
                                 {queries, keys, [=](std::int64_t j) { return base + double(of_chunk(j)); }, of_chunk});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What masked keys and values hold has no effect, not on a single bit; NaN in what is kept reaches exactly its rows.
+// Contents of masked keys and values: they have no effect, not on a single bit; NaN in kept ones reaches exactly their rows.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <functional>
@@ -18,7 +18,7 @@ template<typename T> void spoil(SdpaArrays<T> &a, const std::vector<std::int64_t
             }
 }
 
-// A case and the keys that are spoiled in it: some rows see some of them, others see none.
+// A case and the keys that are spoiled in it, which some rows see and others do not.
 struct MaskedCase {
     SdpaCase the;
     std::vector<std::int64_t> keys;
@@ -63,7 +63,7 @@ std::vector<MaskedCase> masked_cases(const attune::VariantInfo &v) {
                 {kv_block, kv_block + 1, keys - 1})};
 }
 
-// Cases of the masks that are arrays, and of everything else that acts on scores.
+// Cases of array masks, and of all other steps on scores.
 std::vector<MaskedCase> array_masked_cases(const attune::VariantInfo &v) {
     const auto [head_dim, value_dim] = head_size(v);
     const std::int64_t kv_block = kv_block_of(v), keys = kv_block + 7;
@@ -90,7 +90,7 @@ std::vector<MaskedCase> array_masked_cases(const attune::VariantInfo &v) {
     return all;
 }
 
-// Elements of the rows that see no spoiled key have the bits that they have with zeros there; NaN reaches all of the others.
+// Effects of spoiled keys: rows that see none keep the bits that they have with zeros there; NaN reaches all other rows.
 template<typename T> struct Effects {
     std::int64_t changed = 0, not_nan = 0, clean_rows = 0;
 
@@ -214,7 +214,7 @@ TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[
     });
 }
 
-// The last KV block is filled up: where every key takes part nothing but that is masked.
+// The last KV block is padded: where every key takes part, only the padding is masked.
 TEST_CASE("variants: an infinite value is infinite in every row, where every key takes part", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every variant that knows them against the reference: boolean masks, biases, ALiBi, softcap and sinks, alone and together.
+// Every variant that takes them against the reference: boolean masks, biases, ALiBi, softcap and sinks, alone and together.
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
@@ -97,5 +97,5 @@ TEST_CASE("variants: a kind that lacks an option refuses it by name", "[sdpa][pe
           SetOption([](SdpaCase &c) { c.sinks = true; })})
         refuse({"plain"}, set_option);
     refuse({"plain", "scored"}, [](SdpaCase &c) { c.dropout.probability = 0.5; });
-    refuse(writes_weights, [](SdpaCase &) {});  // no weights are asked for
+    refuse(writes_weights, [](SdpaCase &) {});  // a call without weights
 }

@@ -12,8 +12,8 @@ const std::pair<std::string_view, Score> own_kernels[] = {{"cosine", Score::cosi
 
 std::vector<std::string_view> all_kinds() { return {"plain", "scored", "training", "weights"}; }
 
-// Calls f(variant, T{}, case) for each variant of a score that has its own kernels. Queries and keys are small, so that the
-// Gaussian of a distance is not all of one key.
+// Calls f(variant, T{}, case) for each variant of a score with kernels of its own. Queries and keys are small, so that the
+// Gaussian does not give all weight to one key.
 template<typename F> void for_each_own(const std::vector<std::string_view> &kinds, const F &f) {
     for (const auto &[op, score] : own_kernels)
         for_each_wide_variant(op, kinds, [&](const attune::VariantInfo &v, auto zero) {
@@ -82,7 +82,7 @@ TEST_CASE("variants: the cosine with a row of zeros is 0", "[sdpa][scores][per_v
         if (v.kind == "weights") c.weights = attune::WeightsMode::scaled;
         SdpaArrays<T> a(c);
         for (std::int64_t d = 0; d < head_dim; d++) a.query(0, 1, 0, d) = a.key(1, 0, c.keys - 1, d) = a.key(0, 0, 0, d) = 0;
-        // Lengths of 1e-15 and 1e15 are no lengths of 0 and infinity.
+        // Norms of 1e-15 and 1e15 are not taken for 0 and infinity.
         for (std::int64_t d = 0; d < head_dim; d++) a.query(1, 1, 1, d) *= T(1e-15), a.key(1, 1, 1, d) *= T(1e15);
         const auto status = a.run(context, v.name);
         INFO(describe(c) << ' ' << status.message());

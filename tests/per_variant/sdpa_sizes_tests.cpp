@@ -108,8 +108,8 @@ TEST_CASE("variants: scales, and scores of plus and minus ten thousand", "[sdpa]
             c.scale = scale, c.seed = seed++;
             check_case<decltype(zero)>(context, c, v.name);
         }
-        // Large by the scale, or by the data (variance about 1e4 squared); differences within a few units. The plain
-        // computation stores scores, and f16 ends at 65504.
+        // Scores are large by the scale, or by the data (variance about 1e4 squared), with differences of a few units. The
+        // plain computation stores scores, and the largest f16 is 65504.
         const double large = std::is_same_v<decltype(zero), Float16> ? -1e3 : -1e4;
         for (const auto &[scale, spread] : {std::pair(1e3, 1.7), {large, 1.7}, {1 / std::sqrt(double(head_dim)), 170.0}}) {
             c.scale = scale, c.spread = spread, c.seed = seed++;
@@ -124,8 +124,8 @@ TEST_CASE("variants: a score far above the others takes all the weight", "[sdpa]
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const auto [head_dim, value_dim] = head_size(v);
-        // Key n is (n + 1) * 1e4 away on a query of ones: the last key wins under scale 1, the first under scale -1. In 16
-        // bits, which neighbours may share or whose range that leaves, only those two are far away.
+        // Key n is (n + 1) * 1e4 away on a query of ones: the last key wins at scale 1, the first at scale -1. In 16-bit types,
+        // where neighbours may be equal or out of range, only those two keys are far away.
         for (double scale : {1.0, -1.0}) {
             SdpaCase c{.queries = tile_of(v) + 1,
                        .keys = 2 * kv_block_of(v) + 3,

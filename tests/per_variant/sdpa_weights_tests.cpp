@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The weights or scores as an output (docs/conventions.md row 23): every variant that writes them against the reference, in the
-// four modes and averaged over heads; asking for them beside lse changes no bit of the rest.
+// Weights or scores as an output (docs/conventions.md row 23): every variant that writes them against the reference, in the
+// four modes and averaged over heads; wanted beside lse, they change no bit of the other outputs.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <functional>
@@ -80,10 +80,10 @@ TEST_CASE("variants: asking for weights beside lse changes no bit of out and lse
     });
 }
 
-// Without lse or dropout nothing but the weights is wanted of the scores, and the values are computed from them.
+// Values computed from the weights: without lse or dropout, the weights are the only wanted output of the scores' kernel.
 TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
     attune::Context context(in_fenced_scratch());
-    // Of the last size, weights of one batch entry are as many as are averaged at a time.
+    // In the last size, one batch entry has as many weights as are averaged at a time.
     for (const auto &[queries, keys, heads, average] : {std::tuple(1, 1, 2, false),
                                                         {7, 70, 2, false},
                                                         {33, 129, 4, false},
@@ -171,7 +171,7 @@ TEST_CASE("variants: the mean over heads is their sum in the order of heads, div
         unsigned seed = 3200;
         for (std::int64_t heads : {2, 7, 13, 47})
             for (const auto &[queries, keys] :
-                 {std::pair(3, 1), {5, 70}})  // of one key every weight is 1, and so is their mean
+                 {std::pair(3, 1), {5, 70}})  // with one key every weight is 1, and so is their mean
                 for (WeightsMode mode : {WeightsMode::masked, WeightsMode::probabilities}) {
                     SdpaCase c{.query_heads = heads, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = head_dim};
                     c.value_dim = value_dim, c.causal = Causal::bottom_right, c.seed = seed++, c.weights = mode;

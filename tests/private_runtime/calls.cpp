@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls of the library that need all of its handlers: threads, scratch memory, and an error of a kernel.
+// Calls of the library that need all of its handlers: for threads, scratch memory, and a kernel's error.
 #include <attune/attune.h>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program with a Halide runtime and handlers of its own: calls of the library leave them as they are, and they work when the
-// library is no longer there.
+// A program with a Halide runtime and handlers of its own: calls of the library do not change them, and they work after the
+// library is unloaded.
 #include "HalideRuntime.h"
 #include <cstdio>
 #include <cstdlib>

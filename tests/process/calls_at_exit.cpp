@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls while a process ends. Each case is a process, which must end with 0; one that waits for ever is ended by CTest.
+// Calls while a process ends. Each case is a process, which must exit with 0; CTest ends a process that hangs.
 #include "tests/support/op_calls.h"
 #include <atomic>
 #include <chrono>
@@ -13,7 +13,7 @@
 using namespace attune_test;
 
 namespace {
-// Enough for helpers. Never destroyed, as is all that calls at exit use: what these cases are about is the library's own.
+// Work for several threads. Objects that calls at exit use are never destroyed, since the tests are about the library's own.
 struct Work {
     OpCall call;
     std::vector<char> expected;
@@ -30,7 +30,7 @@ void wait_for(const std::atomic<int> &count, int least) {
     while (count < least) std::this_thread::yield();
 }
 
-// A destructor that lasts, or that calls.
+// An object whose destructor lasts, or calls.
 struct AtExit {
     enum { nothing, waits, calls_twice } what = nothing;
     ~AtExit() {
@@ -41,7 +41,7 @@ struct AtExit {
     }
 } at_exit;
 
-// A thread that calls until the process ends.
+// Starts a thread that calls until the process ends.
 void keep_calling() {
     std::thread([] {
         for (;; calls++)
@@ -50,7 +50,7 @@ void keep_calling() {
     wait_for(calls, 3);
 }
 
-// A call that is in flight for ever, since its allocator never answers: in a helper, or in the thread that called.
+// A call that never ends, since its allocator blocks: in a helper, or in the calling thread.
 std::atomic<int> waiting{0};
 thread_local bool is_caller = false;
 template<bool in_helper> void *allocate_or_stop(void *, std::size_t bytes, std::size_t alignment) {

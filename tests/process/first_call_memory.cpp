@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory that runs out in the first call of a process: each request in turn, of operator new and of malloc, is refused in a
-// child that has never called before. The call answers a Status, and the next one computes what a call with memory does.
+// Lack of memory in the first call of a process: each request in turn, of operator new and of malloc, is refused in a child
+// that has never called before. The call returns a Status, and the next one computes the right result.
 #include "tests/support/op_calls.h"
 #include <atomic>
 #include <cerrno>
@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 namespace {
-// Counted while `refused` is not negative.
+// Number of requests, counted while `refused` is not negative, and number of the refused one.
 std::atomic<int> requests{0}, refused{-1};
-std::atomic<bool> all_after{false};  // the later ones, too
+std::atomic<bool> all_after{false};  // whether later ones are refused, too
 bool refuse() {
     const int at = refused.load(std::memory_order_relaxed);
     if (at < 0) return false;
@@ -23,7 +23,7 @@ bool refuse() {
 }
 }  // namespace
 
-// glibc's own under other names; operator new asks these.
+// Names of glibc's own functions, which operator new calls.
 extern "C" {
 void *__libc_malloc(std::size_t);
 void *__libc_calloc(std::size_t, std::size_t);
@@ -52,12 +52,12 @@ const char *text_of(int found) {
     return found == next_call_fails ? "the next call fails" : "the next call computes something else";
 }
 
-// In a child.
+// Makes the first call, in a child.
 Found first_call(const OpCall &call, const std::vector<char> &expected, int n, bool later_ones) {
     Outputs unused;
     requests = 0, all_after = later_ones, refused = n;
     attune::StatusCode code = attune::StatusCode::internal;
-    bool thrown_by_test = false;  // whose outputs ask for memory, too; functions of the library cannot throw
+    bool thrown_by_test = false;  // its outputs allocate, too; functions of the library cannot throw
     try {
         const attune::Context context({.threads = 2});
         try {
@@ -78,7 +78,7 @@ Found first_call(const OpCall &call, const std::vector<char> &expected, int n, b
     return all_granted ? nothing_refused : fine;
 }
 
-// What a child that runs this exits with, or that it ended otherwise.
+// Runs a child; returns how it ended, other than by exit, and sets its exit code.
 template<typename Run> std::string in_child(const Run &run, int &code) {
     const pid_t child = fork();
     if (child < 0) return "fork failed";
@@ -92,7 +92,7 @@ template<typename Run> std::string in_child(const Run &run, int &code) {
     return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : "";
 }
 
-// The bytes that the call computes with memory, from a child, since this process must not call.
+// Computes the bytes of the call with memory, in a child, since this process must not call.
 bool expected_of(const OpCall &call, std::vector<char> &bytes) {
     int ends[2];
     if (pipe(ends) != 0) return false;
@@ -118,8 +118,8 @@ bool expected_of(const OpCall &call, std::vector<char> &bytes) {
     return status == 0;
 }
 
-// Of the first call every request is refused in turn; of the others, whose first ones are the same, each of the first and then
-// every so many.
+// Checks a call with every request refused in turn; for calls after the first, whose first requests are the same, each of the
+// first and then every so many.
 int check(const OpCall &call, bool every_one, bool later_ones) {
     std::vector<char> expected;
     if (!expected_of(call, expected)) return std::printf("%s: fails with memory\n", call.name.c_str()), 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A child that is forked while other threads are inside calls: its own first call, in a Context of its own, ends and computes
-// the same. Meanwhile variants are registered, so that the others list them again and again.
+// A child forked while other threads are inside calls: its own first call, in a new Context, must end and compute the same.
+// Meanwhile variants are registered, so that the others list them again and again.
 #include "tests/support/op_calls.h"
 #include <atomic>
 #include <attune/detail/registration.h>
@@ -30,7 +30,7 @@ int main() {
         expected = outputs.bytes();
     }
     std::atomic<bool> over{false};
-    std::atomic<int> wrong{0}, registrations{0};  // of these those to come
+    std::atomic<int> wrong{0}, registrations{0};  // wrong results; registrations left
     std::vector<std::thread> threads;
     for (int n = 0; n < 3; n++)
         threads.emplace_back([&, n] {
@@ -47,7 +47,7 @@ int main() {
         if (child == 0) {
             alarm(20);  // ends a child that waits for ever
             const bool right = computes(call, expected);
-            // Its own child, too.
+            // A grandchild must work, too.
             const pid_t next = n % 10 ? -1 : fork();
             if (next == 0) _exit(computes(call, expected) ? 0 : 1);
             int status = 0;

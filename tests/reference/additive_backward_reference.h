@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definition of additive_attention_backward (docs/conventions.md row 27): with t = tanh(q + k) of projected rows and dS the
+// Reference of additive_attention_backward (docs/conventions.md row 27): with t = tanh(q + k) of projected rows and dS the
 // gradient by the score, dw = sum dS t, dq = sum dS w (1 - t^2), dk likewise; then back through the projections.
 #pragma once
 #include "attune/additive_backward.h"
@@ -9,7 +9,7 @@
 
 namespace attune_test {
 
-// As attune::AdditiveGradients, in C order; empty where there is no such input.
+// Gradients as attune::AdditiveGradients, in C order; empty where there is no such input.
 template<typename Real> struct AdditiveBackwardResult {
     std::vector<Real> query, key, value, w_query, w_key, b_query, b_key, w_score, bias, alibi_slopes, sinks;
 };
@@ -20,7 +20,7 @@ template<typename Real> DenseRows<Real> in_parts(DenseRows<Real> x, Parts parts)
     return x;
 }
 
-// From the gradient by W x + b to those by x, W and b; by x itself where there is no W.
+// Adds the gradients by x, W and b from the gradient by W x + b; without W, x gets that gradient.
 template<typename Real, typename T>
 void add_projection_gradients(const attune::ConstView &x, const attune::ConstView &weight, bool has_bias,
                               const DenseRows<Real> &grad, Parts parts, std::vector<Real> &by_x, std::vector<Real> &by_weight,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definition of additive_attention: a tanh for each query, key and hidden channel, in Real.
+// Reference of additive_attention: a tanh for each query, key and hidden channel, in Real.
 #pragma once
 #include "attune/additive.h"
 #include "tests/reference/linear_reference.h"
@@ -8,7 +8,7 @@
 
 namespace attune_test {
 
-// Rows as they enter the sum: W x + b, or x itself where there is no W.
+// Rows of the sum: W x + b, or x itself without W.
 template<typename Real, typename T>
 DenseRows<Real> projected(const attune::ConstView &x, const attune::ConstView &weight, const attune::ConstView &bias) {
     return weight.given() ? linear_reference<Real, T>(x, weight, bias) : rows_of<Real, T>(x);

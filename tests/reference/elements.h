@@ -25,7 +25,7 @@ template<typename T> T element(const attune::ConstView &x, Index b, Index h, Ind
     return *element_at<T>(x, b, h, i, d);
 }
 
-// Where element (b, h, i, j) is in a view that broadcasts to (B, H, Sq, Sk), or to (B, Sq, Sk) or (Sq, Sk) where `rank` is 3
+// Offset of element (b, h, i, j) in a view that broadcasts to (B, H, Sq, Sk), or to (B, Sq, Sk) or (Sq, Sk) where `rank` is 3
 // or 2.
 inline Index broadcast_offset(const attune::ConstView &x, int rank, Index b, Index h, Index i, Index j) {
     const Index all[4][4] = {{j}, {i, j}, {b, i, j}, {b, h, i, j}};
@@ -38,7 +38,7 @@ template<typename T> T broadcast_element(const attune::ConstView &x, int rank, I
     return static_cast<const T *>(x.data)[broadcast_offset(x, rank, b, h, i, j)];
 }
 
-// All rows of an array (B, H, S, D), in a type of the reference's own.
+// All rows of an array (B, H, S, D), converted to the reference's type.
 template<typename Real> struct DenseRows {
     Index batch, heads, count, width;
     std::vector<Real> data = std::vector<Real>(std::size_t(batch * heads * count * width), Real(0));
@@ -59,10 +59,10 @@ template<typename Real, typename T> DenseRows<Real> rows_of(const attune::ConstV
     return all;
 }
 
-// The type that the reference for elements of type T is computed in.
+// The type in which the reference for elements of type T is computed.
 template<typename T> using Reference = std::conditional_t<std::is_same_v<T, double>, long double, double>;
 
-// x as it comes back from memory that holds elements of type Stored.
+// x after a store to and a load from memory of type Stored.
 template<typename Stored, typename Real> Real stored_as(Real x) { return Real(Stored(x)); }
 
 }  // namespace attune_test

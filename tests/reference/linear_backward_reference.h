@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The definition of linear_backward: one sum after another, in Real. Stored is the type of the results in memory, where it is
-// narrower.
+// Reference of linear_backward: one sum after another, in Real. Stored is the type of the results in memory, where narrower.
 #pragma once
 #include "tests/reference/elements.h"
 #include <algorithm>
 
 namespace attune_test {
 
-// In C order. Without x there is no gradient by the weight, and without weight none by x.
+// Gradients in C order. Without x there is no gradient by the weight, and without weight none by x.
 template<typename Real> struct LinearBackwardResult { std::vector<Real> x, weight, bias; };
 
 // Rows of grad_out (N wide) and of x (K wide); weight (N, K) is the rows of a batch of one. A row of grad_out that is all zeros
@@ -40,7 +39,7 @@ LinearBackwardResult<Real> linear_backward_reference(const DenseRows<Real> &x, c
         for (Real &sum : *v) sum = stored_as<Stored>(sum);
     return result;
 }
-// The same from views of any rank.
+// The reference for views of any rank.
 template<typename Real, typename T, typename Stored = Real>
 LinearBackwardResult<Real> linear_backward_reference(const attune::ConstView &x, const attune::ConstView &weight,
                                                      const attune::ConstView &grad_out) {

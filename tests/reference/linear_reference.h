@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition of linear and batch_dot: one sum after another, in Real. Stored is the type of the result in memory, where it
-// is narrower.
+// Reference of linear and batch_dot: one sum after another, in Real. Stored is the type of the result in memory, where
+// narrower.
 #pragma once
 #include "tests/reference/elements.h"
 
@@ -20,7 +20,7 @@ DenseRows<Real> linear_reference(const DenseRows<Real> &x, const DenseRows<Real>
                 }
     return out;
 }
-// The same from views, x of any rank; bias may be left out.
+// The reference for views, x of any rank; bias may be left out.
 template<typename Real, typename T, typename Stored = Real>
 DenseRows<Real> linear_reference(const attune::ConstView &x, const attune::ConstView &weight, const attune::ConstView &bias) {
     return linear_reference<Real, Stored>(rows_of<Real, T>(x), rows_of<Real, T>(weight),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The definition of masked_softmax_backward: one row after another, in Real, from the weights that the forward wrote.
+// Reference of masked_softmax_backward: one row after another, in Real, from the weights of the forward pass.
 #pragma once
 #include "tests/reference/masked_softmax_reference.h"
 
 namespace attune_test {
 
-// In the order of the elements. `sizes`: the parts of a gradient by their size, so that g and the sum do not cancel.
+// Gradients in the order of the elements. `sizes`: with absolute terms, so that g and the sum do not cancel.
 template<typename Real, typename T>
 std::vector<Real> masked_softmax_backward_reference(const attune::ConstView &out, const attune::ConstView &grad_out,
                                                     const attune::MaskedSoftmaxOptions &o, bool sizes = false) {

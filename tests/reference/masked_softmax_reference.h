@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definition of masked_softmax: one row after another, in Real.
+// Reference of masked_softmax: one row after another, in Real.
 #pragma once
 #include "attune/masked_softmax.h"
 #include "tests/reference/elements.h"
@@ -9,14 +9,14 @@
 
 namespace attune_test {
 
-// The length that holds for row i of batch entry b; scores of rank 2 are (B, Sk).
+// Length of row i of batch entry b; scores of rank 2 are (B, Sk).
 inline Index length_of(const attune::MaskedSoftmaxOptions &o, Index b, Index i, Index keys) {
     const attune::ConstView &lens = o.valid_lens;
     if (!lens.given()) return keys;
     return static_cast<const std::int32_t *>(lens.data)[b * lens.stride[0] + (lens.rank == 2 ? i * lens.stride[1] : 0)];
 }
 
-// In the order of scores' elements.
+// Weights in the order of the scores' elements.
 template<typename Real, typename T>
 std::vector<Real> masked_softmax_reference(const attune::ConstView &scores, const attune::MaskedSoftmaxOptions &o) {
     DenseRows<Real> all = rows_of<Real, T>(scores);
@@ -24,7 +24,7 @@ std::vector<Real> masked_softmax_reference(const attune::ConstView &scores, cons
         for (Index h = 0; h < all.heads; h++)
             for (Index i = 0; i < all.count; i++) {
                 Real *row = all.row(b, h, i);
-                // Of rank 2, rows are batch entries.
+                // In rank 2, rows are batch entries.
                 const Index length = scores.rank == 2 ? length_of(o, i, 0, all.width) : length_of(o, b, i, all.width);
                 const Index taking_part = o.fill == attune::MaskFill::seed ? all.width : length;
                 std::fill(row + length, row + all.width, Real(-1e6));

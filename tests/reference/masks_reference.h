@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definition of which keys take part, and of what is added to their scores. Arguments are taken as legal.
+// Reference of masks, and of the terms added to scores. Arguments are assumed to be legal.
 #pragma once
 #include "attune/sdpa.h"
 #include "tests/reference/elements.h"
@@ -31,7 +31,7 @@ inline bool takes_part(const attune::SdpaOptions &o, Index b, Index i, Index j, 
 // The least score that counts: lower ones and -inf mask, in a bias as in the whole score.
 template<typename T> constexpr Sum<T> lowest_score() { return Sum<T>(sizeof(Sum<T>) == 4 ? -3e38 : -1e308); }
 
-// Whether the masks given as arrays, the boolean mask and the bias, let it; `rank` is that of the query.
+// Whether the array masks, the boolean mask and the bias, let key j take part; `rank` is that of the query.
 template<typename T> bool let_through(const attune::SdpaOptions &o, int rank, Index b, Index h, Index i, Index j) {
     if (o.mask.given() && !broadcast_element<bool>(o.mask, rank, b, h, i, j)) return false;
     return !o.bias.given() || !(Sum<T>(broadcast_element<T>(o.bias, rank, b, h, i, j)) < lowest_score<T>());
@@ -51,7 +51,7 @@ inline Index alibi_distance(const attune::SdpaOptions &o, Index b, Index i, Inde
     return std::abs(i + offset_of(o, b, o.causal == attune::Causal::top_left ? 0 : keys - queries) - j);
 }
 
-// What bias and ALiBi add to the score of a key.
+// Sum of bias and ALiBi for the score of a key.
 template<typename Real, typename T>
 Real added_to_score(const attune::SdpaOptions &o, int rank, Index heads, Index b, Index h, Index i, Index j, Index queries,
                     Index keys) {

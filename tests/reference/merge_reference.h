@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The definition of merge_attention: one row at a time, everything computed in Real. Arguments are taken as legal.
+// Reference of merge_attention: one row at a time, all in Real. Arguments are assumed to be legal.
 #pragma once
 #include "tests/reference/elements.h"
 #include <algorithm>
@@ -12,7 +12,7 @@ template<typename Real> struct MergeResult {
     std::vector<Real> out, lse;  // (B, Hq, Sq, Dv), (B, Hq, Sq)
 };
 
-// Of arrays of rank 4, and of rank 3 for lse.
+// The reference for arrays of rank 4, with lse of rank 3.
 template<typename Real, typename T>
 MergeResult<Real> merge_reference(const attune::ConstView &out_a, const attune::ConstView &lse_a,
                                   const attune::ConstView &out_b, const attune::ConstView &lse_b) {

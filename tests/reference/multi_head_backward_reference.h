@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition of multi_head_attention_backward: the layer of multi_head_reference.h, then the gradients of its last linear
-// map, of its attention and of its projections, in Real. Stored is the type of all that lies between them in memory, where it
-// is narrower.
+// Reference of multi_head_attention_backward: the layer of multi_head_reference.h, then the gradients of its last linear map,
+// its attention and its projections, in Real. Stored is the type of all intermediate results in memory, where narrower.
 #pragma once
 #include "attune/multi_head_backward.h"
 #include "tests/reference/linear_backward_reference.h"
@@ -10,9 +9,9 @@
 
 namespace attune_test {
 
-// As attune::MultiHeadGradients, in C order; those of biases are there whether the layer has them or not.
+// Gradients as attune::MultiHeadGradients, in C order; those of biases exist whether the layer has biases or not.
 template<typename Real> struct MultiHeadBackwardResult {
-    LinearBackwardResult<Real> query, key, value, out;  // of each map; x is the gradient by its input
+    LinearBackwardResult<Real> query, key, value, out;  // for each map; x is the gradient by its input
     SdpaBackwardResult<Real> attention;
 };
 
@@ -29,7 +28,7 @@ multi_head_backward_reference(const attune::ConstView &query, const attune::Cons
     const auto forward = sdpa_of_rows<Real, T, Stored>(q, k, v, o.attention, 4);
     const DenseRows<Real> heads_out{q.batch, o.heads, q.count, v.width, forward.out};
 
-    // Where parts are sizes, so are the factors behind them.
+    // For sizes, all factors are absolute values.
     const auto rows = [&](const attune::ConstView &x) {
         auto all = rows_of<Real, T>(x);
         for (Real &element : all.data) element = parts == Parts::sizes ? std::abs(element) : element;

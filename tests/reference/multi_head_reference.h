@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition of multi_head_attention: three projections, attention for each head, one projection, in Real. Stored is the
-// type of all that lies between them in memory, where it is narrower.
+// Reference of multi_head_attention: three projections, attention for each head, one projection, in Real. Stored is the type of
+// all intermediate results in memory, where narrower.
 #pragma once
 #include "attune/multi_head.h"
 #include "tests/reference/linear_reference.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition of dropout: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-// (2011), and which weights it keeps.
+// Reference of dropout: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011),
+// and the weights that it keeps.
 #pragma once
 #include "attune/dropout.h"
 #include <array>

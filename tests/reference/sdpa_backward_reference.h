@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The definition of scaled_dot_product_attention_backward: the chain rule along the steps of tests/reference/sdpa_reference.h,
-// one pair of a query and a key after another, from out and lse as they are given, everything computed in Real. As there, in a
-// wider type than the elements it is the reference, and in their own the plain computation, which for 16 bits stores scores,
-// weights, their gradients and results in the type. Its weights are then by the lse of the stored scores: beside the given one,
-// the rounding of a large score is a factor.
+// Reference of scaled_dot_product_attention_backward: the chain rule along the steps of tests/reference/sdpa_reference.h, one
+// pair of a query and a key after another, from given out and lse, all in Real. As there, in a wider type than the elements
+// this is the reference, and in their own type the plain computation, which for 16-bit types stores scores, weights, their
+// gradients and results in the type. Its weights are then based on the lse of the stored scores: with the given lse, the
+// rounding of a large score would be a factor.
 #pragma once
 #include "attune/sdpa_backward.h"
 #include "tests/reference/sdpa_reference.h"
 
 namespace attune_test {
 
-// As attune::SdpaGradients, in C order; empty where there is no such input.
+// Gradients as attune::SdpaGradients, in C order; empty where there is no such input.
 template<typename Real> struct SdpaBackwardResult {
     std::vector<Real> query, key, value, bias, alibi_slopes, sinks, score_weight;
 };
@@ -26,10 +26,10 @@ inline attune::ConstView as_dense(attune::ConstView x) {
     return x;
 }
 
-// What the parts of a gradient are: as they are, or for the error rule by their size, so that dP and D do not cancel.
+// Terms of a gradient: signed, or for the error rule by size, so that dP and D do not cancel.
 enum class Parts { signed_parts, sizes };
 
-// Of the forward, and what the loss has of it; grad_lse may be empty.
+// Results of the forward pass, and the loss's gradients by them; grad_lse may be empty.
 template<typename Real> struct SdpaForwardRows {
     DenseRows<Real> out;
     std::vector<Real> lse;
@@ -37,7 +37,7 @@ template<typename Real> struct SdpaForwardRows {
     std::vector<Real> grad_lse;
 };
 
-// By value, bias, slopes and sinks, for any score x(b, h, key head, i, j). What a score depends on gets its part from
+// Gradients by value, bias, slopes and sinks, for any score x(b, h, key head, i, j). The inputs of a score get their part from
 // add_score_gradient(b, h, key head, i, j, gradient by x).
 template<typename Real, typename T, typename Stored = Real, typename Score, typename AddScoreGradient>
 SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, const attune::SdpaOptions &o,
@@ -66,7 +66,7 @@ SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, c
                     any = any || score.back().masked != -infinity;
                 }
                 if (lse == -infinity) continue;
-                // What all scores of the row share of their gradients: P (dP - D + dlse), D = sum of dO O.
+                // Common part of the gradients by the row's scores, P (dP - D + dlse): -D + dlse, with D = sum of dO O.
                 Real of_row = forward.grad_lse.empty() ? Real(0) : part(forward.grad_lse[std::size_t(row)]);
                 for (Index d = 0; any && d < value.width; d++) of_row += part(-grad[d] * out[d]);
                 if (o.sinks.given()) result.sinks[std::size_t(h)] += std::exp(sink_of<Real>(o, h) - lse) * of_row;
@@ -116,7 +116,7 @@ void add_similarity_gradient(attune::Score score, const Real *q, const Real *k, 
         }
 }
 
-// What a call reads.
+// Inputs of a call.
 struct SdpaBackwardInputs {
     attune::ConstView query, key, value;
     attune::SdpaForward forward;
@@ -145,7 +145,7 @@ SdpaBackwardResult<Real> sdpa_backward_of_rows(const DenseRows<Real> &query, con
         },
         parts);
     if (general) {
-        // Back through W k. A key that no query sees has no part in it, whatever it holds.
+        // Back through W k. A key that no query sees has no part, whatever it holds.
         auto grad_given = zeros_like(given_key);
         result.score_weight.resize(score_weight.data.size());
         for (Index b = 0; b < key.batch; b++)

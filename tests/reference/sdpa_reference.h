@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The definition of scaled_dot_product_attention: textbook loops, one query at a time, everything computed in Real.
-// In a wider type than the elements it is the reference; in the type of the elements it is the plain computation that the
-// error rule (tests/support/error_rule.h) compares with. Of 16 bits that takes its steps in float, and stores scores, weights
-// and results in the type, Stored, as the unfused computations of other libraries do. No tile, no KV block, no base 2.
-// Arguments are taken as legal.
+// Reference of scaled_dot_product_attention: textbook loops, one query at a time, all in Real. In a wider type than the
+// elements this is the reference; in the type of the elements it is the plain computation of the error rule
+// (tests/support/error_rule.h). For 16-bit types that takes its steps in float, and stores scores, weights and results in the
+// type, Stored, as unfused computations of other libraries do. No tile, no KV block, no base 2. Arguments are assumed to be
+// legal.
 #pragma once
 #include "attune/sdpa.h"
 #include "tests/reference/linear_reference.h"
@@ -19,14 +19,14 @@ namespace attune_test {
 template<typename Real> struct SdpaResult {
     std::vector<Real> out;      // (B, Hq, Sq, Dv)
     std::vector<Real> lse;      // (B, Hq, Sq)
-    std::vector<Real> weights;  // (B, Hq, Sq, Sk) or averaged over the heads (B, Sq, Sk), if they are asked for
+    std::vector<Real> weights;  // (B, Hq, Sq, Sk) or averaged over the heads (B, Sq, Sk), if wanted
 };
 struct AttentionSizes {
     Index batch, query_heads, key_heads, queries, keys;
-    int rank = 4;  // that masks and bias broadcast to
+    int rank = 4;  // rank to which masks and bias broadcast
 };
 
-// A score on its way: scaled, after softcap, and as it is normalised, -inf where the key takes no part.
+// Steps of a score: scaled, after softcap, and as it is normalised, -inf where the key takes no part.
 template<typename Real> struct ScoreSteps { Real scaled, capped, masked; };
 template<typename Real, typename T, typename Stored>
 ScoreSteps<Real> score_steps(const AttentionSizes &s, const attune::SdpaOptions &o, Index b, Index h, Index i, Index j,
@@ -43,7 +43,7 @@ template<typename Real> Real sink_of(const attune::SdpaOptions &o, Index h) {
                            : -std::numeric_limits<Real>::infinity();
 }
 
-// Attention by any scores: x(b, h, key head, i), those of a query and all keys, with their scale. T is the type of the options'
+// Attention by any scores: x(b, h, key head, i) are the scaled scores of a query and all keys. T is the type of the options'
 // arrays.
 template<typename Real, typename T, typename Stored = Real, typename Score>
 SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::SdpaOptions &o, const DenseRows<Real> &value,
@@ -75,7 +75,7 @@ SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::Sdpa
 
                 std::vector<Real> pv(std::size_t(value.width), 0);
                 for (Index j = 0; j < s.keys; j++) {
-                    // What a key that takes no part holds has no effect: it is passed over, not multiplied by 0.
+                    // The contents of a masked key have no effect: it is skipped, not multiplied by 0.
                     if (masked[j] == -infinity) continue;
                     weight[j] = stored(weight[j] / sum);
                     if (!kept_by_dropout(o.dropout, s.query_heads, b, h, i, j)) continue;
@@ -107,8 +107,8 @@ template<typename Real> Real similarity(attune::Score score, const Real *q, cons
     return q_square == 0 || k_square == 0 ? 0 : dot / (std::sqrt(q_square) * std::sqrt(k_square));
 }
 
-// Of one query and all keys of a head. Products are added up for four keys at a time, each sum in the order of the channels:
-// most of the time of the tests was one sum waiting for itself.
+// Scores of one query and all keys of a head. Four keys are summed at a time, each sum in the order of the channels: with one
+// key at a time, most of the tests' time was the latency of one sum.
 template<typename Real>
 std::vector<Real> similarities(attune::Score score, const Real *q, const DenseRows<Real> &key, Index b, Index head) {
     const Index width = key.width;
@@ -138,7 +138,7 @@ template<typename Real> Real scale_of(const attune::SdpaOptions &options, Index 
 template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real> &given_key, const DenseRows<Real> &value,
                               const attune::SdpaOptions &options, int rank) {
-    // q . (W k): the keys are projected by W, and the rest is a plain product.
+    // q . (W k): a plain product with projected keys.
     const DenseRows<Real> key = options.score == attune::Score::general
                                     ? linear_reference<Real>(given_key, rows_of<Real, T>(options.score_weight))
                                     : given_key;

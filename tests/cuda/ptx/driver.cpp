@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A libcuda.so whose device is this CPU: kernels that come as PTX are interpreted, memory of the device is the host's, and
-// everything is done when it is queued. What Halide's runtime and ours ask of the driver, no more.
+// A libcuda.so whose device is this CPU: kernels in PTX are interpreted, device memory is the host's, and all work is done when
+// it is queued. It has the functions that Halide's runtime and ours call, no more.
 #include "driver_counts.h"
 #include "program.h"
 #include <cstdio>
@@ -12,7 +12,7 @@ using Pointer = std::uint64_t;
 
 namespace {
 constexpr int no_error = 0, invalid = 1, not_found = 500, launch_failed = 719;
-int something;  // what handles of contexts and events point to
+int something;  // target of the handles of contexts and events
 DriverCounts counts;
 
 int copied(void *to, const void *from, std::size_t bytes) {
@@ -89,7 +89,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
     *function = &found->second;
     return no_error;
 }
-// Of the most shared memory of a block (8), which is 48 KB where nothing else is said.
+// Sets the most shared memory of a block (attribute 8), which is 48 KB by default.
 int cuFuncSetAttribute(void *function, int attribute, int value) {
     if (attribute == 8) static_cast<ptx::Kernel *>(function)->most_shared_bytes = static_cast<unsigned>(value);
     return no_error;

@@ -17,7 +17,7 @@ using s32 = std::int32_t;
 using s64 = std::int64_t;
 using f16 = _Float16;
 
-// f(a zero of the type that is named); false if there is none such.
+// Calls f(a zero of the named type); false if there is no such type.
 template<typename F> bool with_type(const std::string &name, const F &f) {
     if (name == "f32") return f(float()), true;
     if (name == "f64") return f(double()), true;
@@ -49,7 +49,7 @@ template<typename T> Lanewise of_floats(const std::string &op) {
     return {};
 }
 
-// A product in twice the width.
+// The type of a product in twice the width.
 template<typename T> using Wide = std::conditional_t<std::is_signed_v<T>, s64, u64>;
 
 template<typename T> Lanewise of_integers(const Instruction &in) {
@@ -65,7 +65,7 @@ template<typename T> Lanewise of_integers(const Instruction &in) {
             if (op == "mul") return computes<T, T, T>([](T x, T y) { return T(Wide<T>(x) * Wide<T>(y) >> 8 * sizeof(T)); });
         return {};
     }
-    // Arithmetic of no sign, in the width: it wraps around.
+    // Unsigned arithmetic of the width: it wraps around.
     using U = std::make_unsigned_t<T>;
     if (op == "add") return computes<U, U, U>([](U x, U y) { return U(x + y); });
     if (op == "sub") return computes<U, U, U>([](U x, U y) { return U(x - y); });
@@ -93,14 +93,14 @@ template<typename T> Lanewise of_integers(const Instruction &in) {
     return {};
 }
 
-// Signs of 16-bit floats. LLVM takes a sign away before it widens a value; kernels compute nothing else in f16.
+// Sign operations of 16-bit floats: LLVM removes a sign before it widens a value; kernels compute nothing else in f16.
 Lanewise sign_of_f16(const std::string &op) {
     if (op == "abs") return computes<u16, u16>([](u16 x) { return u16(x & 0x7fff); });
     if (op == "neg") return computes<u16, u16>([](u16 x) { return u16(x ^ 0x8000); });
     return {};
 }
 
-// How values compare, "u" at the end: or one of them is a NaN.
+// Comparisons; with "u" at the end they also hold if one value is a NaN.
 template<typename T> Lanewise comparison(const std::string &name) {
     if constexpr (std::is_floating_point_v<T>) {
         if (name == "num") return computes<u8, T, T>([](T x, T y) { return u8(x == x && y == y); });
@@ -122,7 +122,7 @@ template<typename T> Lanewise comparison(const std::string &name) {
     return {};
 }
 
-// To an integer.
+// Roundings to an integer.
 enum class Rounding { none, down, up, nearest, to_zero };
 Rounding rounding_of(const Instruction &in) {
     if (in.has("rmi")) return Rounding::down;
@@ -147,7 +147,7 @@ template<typename To, typename From> To converted(From x, Rounding rounding) {
     return static_cast<To>(x);
 }
 
-// Ties to even; PTX has one NaN.
+// bf16 of a float, ties to even; PTX has one NaN.
 u16 bf16_of(float x) {
     const u32 bits = std::bit_cast<u32>(x);
     return x != x ? u16(0x7fff) : u16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -155,7 +155,7 @@ u16 bf16_of(float x) {
 
 Lanewise conversion(const Instruction &in) {
     const std::string &to = in.parts[in.parts.size() - 2], &from = in.type;
-    // Of 16 bits there is nothing but conversion.
+    // 16-bit types have conversions only.
     if (to == "f16" && from == "f32") return computes<u16, float>([](float x) { return std::bit_cast<u16>(f16(x)); });
     if (to == "f32" && from == "f16") return computes<float, u16>([](u16 x) { return float(std::bit_cast<f16>(x)); });
     if (to == "f16x2" && from == "f32")
@@ -173,7 +173,7 @@ Lanewise conversion(const Instruction &in) {
     return result;
 }
 
-// One element, a vector made one number, or one number taken apart.
+// Moves one element, packs a vector into one number, or unpacks one.
 void move(Registers &r, const Instruction &in, std::uint32_t mask, int bytes) {
     const auto &to = in.operands[0].places, &from = in.operands[1].places;
     if (to.size() == 1 && from.size() == 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an instruction computes for each lane of a warp on its own: values of one type from places of 64 bits.
+// Instructions that compute each lane of a warp on its own: values of one type from places of 64 bits.
 #pragma once
 #include "program.h"
 #include <bit>
@@ -33,7 +33,7 @@ template<typename T> std::uint64_t bits_of(T value) {
         return static_cast<std::make_unsigned_t<T>>(value);
 }
 
-// Acts on the lanes of the mask. Empty: there is no such instruction here.
+// The function of an instruction, for the lanes of the mask. Empty: no such instruction is known here.
 Lanewise lanewise(const Instruction &);
 
 constexpr std::uint32_t all_lanes = 0xffffffff;
@@ -42,14 +42,14 @@ template<typename F> void each_lane(std::uint32_t mask, const F &f) {
         if (mask >> lane & 1) f(lane);
 }
 
-// The same of what reads and writes registers of its lane alone: where all do it, as vectors.
+// Calls f for the lanes of the mask, for functions of the own lane's registers alone; all lanes are computed as vectors.
 template<typename F> void each_own_lane(std::uint32_t mask, const F &f) {
     if (mask != all_lanes) return each_lane(mask, f);
 #pragma GCC ivdep
     for (int lane = 0; lane < lanes; lane++) f(lane);
 }
 
-// result = f(operands), of which operand n is of type Operand n.
+// The instruction result = f(operands), where operand n has type Operand n.
 template<typename Result, typename... Of, typename F> Lanewise computes(F f) {
     return [f](Registers &r, const Instruction &in, std::uint32_t mask) {
         const auto compute = [&]<std::size_t... n>(std::index_sequence<n...>) {

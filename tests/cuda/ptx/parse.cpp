@@ -73,7 +73,7 @@ public:
                     read_statement(trimmed(statement));
                 statement.clear();
             } else if ((c == '{' || c == '}') && trimmed(statement).empty()) {
-                // a scope of its own registers: names are unique without it
+                // a scope with registers of its own, whose names are unique anyway
             } else {
                 statement += c;
             }
@@ -134,7 +134,7 @@ private:
         if (s.empty()) return;
         if (s[0] == '.') {
             if (s.find(".local") != std::string::npos) throw std::runtime_error("memory of a thread's own: " + s);
-            return;  // declarations of registers, alignment and the like
+            return;  // declarations of registers, alignment and others
         }
         Instruction in;
         in.text = s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// PTX as instructions with numbered registers: what the interpreter runs. Reads the part of the language that Halide's code
-// generation writes; anything else is refused by name.
+// PTX as instructions with numbered registers, the form that the interpreter runs. The parser accepts the part of the language
+// that Halide's code generation writes, and refuses anything else by name.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace ptx {
 
-// A place of 64 bits a lane. Constants and special registers have places of their own, filled before the kernel starts.
+// A place of 64 bits per lane. Constants and special registers have places, filled before the kernel starts.
 using Place = int;
 
 struct Operand {
@@ -20,7 +20,7 @@ struct Operand {
     std::string symbol;         // of an address that names a parameter
 };
 
-// What is done with an instruction. `computed`: a function of each lane's own values (lanes.h).
+// Kinds of instructions. `computed`: a function of each lane's own values (lanes.h).
 enum class Kind {
     unknown,
     computed,
@@ -46,18 +46,18 @@ struct Instruction;
 using Lanewise = std::function<void(Registers &, const Instruction &, std::uint32_t mask)>;
 
 struct Instruction {
-    std::string text;                // as it was written, for messages
+    std::string text;                // source text, for messages
     std::vector<std::string> parts;  // "ld", "global", "nc", "v4", "b32"
     std::string operation, type;     // the first and the last part
     Place predicate = -1;
     bool negated = false;
     std::vector<Operand> operands;
     int target = -1;  // of a branch
-    // Found out once, because instructions are run millions of times.
+    // Decoded once, because instructions run millions of times.
     Kind kind = Kind::unknown;
-    Lanewise computes;      // of `computed`
-    bool shared = false;    // the memory that it reads or writes
-    std::size_t bytes = 0;  // of an element there
+    Lanewise computes;      // for `computed`
+    bool shared = false;    // whether its memory is shared memory
+    std::size_t bytes = 0;  // of an element in memory
     bool has(const std::string &part) const;
 };
 
@@ -80,15 +80,15 @@ struct Module {
     std::map<std::string, Kernel> kernels;
 };
 
-// Throws std::runtime_error with the line that it does not understand.
+// Parses a module. Throws std::runtime_error with a line that is not understood.
 std::unique_ptr<Module> parse(const std::string &text);
 
-// What each byte of shared memory holds that nothing was written to, or whose copy was not waited for. No NaN in any type: some
-// kernels compute again what is none.
+// Value of shared memory that was not written, or whose copy was not waited for. No NaN in any type, since some kernels
+// recompute a NaN.
 constexpr char unknown_byte = 0x42;
 
-// Runs all blocks of a grid; addresses are the host's. Throws std::runtime_error: an instruction that it does not know, a lane
-// that is missing where a warp exchanges, an access beyond shared memory. Returns how often a block came to a barrier.
+// Runs all blocks of a grid; addresses are the host's. Throws std::runtime_error for an unknown instruction, a missing lane
+// where a warp exchanges, and an access beyond shared memory. Returns the number of barriers that blocks reached.
 long run(const Kernel &, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared_bytes, void **arguments);
 
 }  // namespace ptx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs a kernel one block at a time, its warps one after the other up to a barrier. The lanes of a warp that stand at the same
-// instruction go on together, the furthest behind first, so that lanes that parted meet again.
+// Runs a kernel one block at a time, its warps one after the other up to a barrier. Lanes of a warp at the same instruction run
+// together, the furthest behind first, so that diverged lanes meet again.
 #include "lanes.h"
 #include "matrices.h"
 #include <algorithm>
@@ -17,10 +17,10 @@ constexpr int finished = 1 << 30;
 struct Launch {
     const Kernel &kernel;
     std::map<std::string, std::uint64_t> arguments;
-    std::vector<char> shared;  // of the block that runs
+    std::vector<char> shared;  // of the running block
 };
 
-// A copy that a lane has asked for (cp.async), and those that it has not waited for yet.
+// An asynchronous copy of a lane (cp.async), and the copies that it has not waited for yet.
 struct Copy {
     char *to;
     const char *from;
@@ -35,7 +35,7 @@ class Warp {
 public:
     explicit Warp(Launch &launch) : launch_(launch) {}
 
-    // Of another block, before its first instruction.
+    // Starts a block, before its first instruction.
     void begin(const unsigned (&index)[3], const unsigned (&size)[3], unsigned first, unsigned threads) {
         registers_.values.assign(static_cast<std::size_t>(launch_.kernel.places) * lanes, 0xdeadbeef);
         for (Copies &c : copies_) c.open.clear(), c.groups.clear();
@@ -58,13 +58,13 @@ public:
         }
     }
 
-    // Up to the next barrier; false: to the end.
+    // Runs up to the next barrier (true) or to the end (false).
     bool run() {
         for (;;) {
             const int furthest_behind = *std::min_element(at_, at_ + lanes);
             if (furthest_behind == finished) return false;
             std::uint32_t here = 0;
-            int others = finished;  // where the next lanes stand
+            int others = finished;  // instruction of the next lanes
             for (int lane = 0; lane < lanes; lane++)
                 if (at_[lane] == furthest_behind)
                     here |= std::uint32_t(1) << lane;
@@ -75,7 +75,7 @@ public:
     }
 
 private:
-    // Until these lanes part, or meet or pass others; true: until a barrier.
+    // Runs these lanes until they diverge, or meet or pass others; true: until a barrier.
     bool run_together(std::uint32_t here, int at, int others) {
         while (at < others) {
             const Instruction &in = launch_.kernel.code[static_cast<std::size_t>(at++)];
@@ -198,8 +198,8 @@ private:
         load_matrices(registers_, in, rows, in.kind == Kind::load_transposed);
     }
 
-    // Done as late as the manual allows: when the lane waits for the group. Until then its target holds neither what was there
-    // before nor what will be.
+    // Copies as late as the manual allows: when the lane waits for the group. Until then the target holds neither its old nor
+    // its new contents.
     void copy(const Instruction &in, std::uint32_t mask) {
         constexpr std::size_t size = 16;
         each_lane(mask, [&](int lane) {
@@ -230,7 +230,7 @@ private:
         });
     }
 
-    // What a lane reads of another, which has to be there.
+    // Exchanges values between lanes, all of which must take part.
     void exchange(const Instruction &in, std::uint32_t mask) {
         if (mask != all_lanes) fail(in, "lanes are missing in an exchange");
         std::uint64_t before[lanes];
@@ -264,7 +264,7 @@ long run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)
         launch.arguments[kernel.parameters[n].name] = value;
     }
     const unsigned threads = size[0] * size[1] * size[2];
-    // Their memory is that of all blocks.
+    // Warps, whose memory is reused for all blocks.
     std::vector<Warp> warps((threads + lanes - 1) / lanes, Warp(launch));
     unsigned index[3];
     long barriers = 0;
@@ -274,8 +274,8 @@ long run(const Kernel &kernel, const unsigned (&grid)[3], const unsigned (&size)
                 launch.shared.assign(shared_bytes, unknown_byte);
                 for (std::size_t n = 0; n < warps.size(); n++)
                     warps[n].begin(index, size, static_cast<unsigned>(n) * lanes, threads);
-                // First to last, and last to first up to the next barrier: where one is missing a warp reads what another has
-                // not written yet, or overwrites what it still reads.
+                // First to last, and last to first up to the next barrier: where a barrier is missing, a warp reads values that
+                // another has not written yet, or overwrites values that it still reads.
                 for (bool more = true, forward = true; more; forward = !forward) {
                     more = false;
                     for (std::size_t n = 0; n < warps.size(); n++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The API as C++17 has it: vectors, extents known at run time, a Context that is moved, and what is refused.
+// The API from C++17: vectors, extents known at run time, a moved Context, and refusals.
 #include <attune/attune.h>
 #include <cstdio>
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One function of the library, and so none of the kernels of others.
+// A program of one function of the library, which links no kernels of others.
 #include <attune/masked_softmax.h>
 #include <cstdio>
 

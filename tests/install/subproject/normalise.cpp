@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every public header, as C++17 and without a warning.
+// All public headers, as C++17 and without a warning.
 #include <attune/attune.h>
 #include <attune/detail/user_attention.h>
 static_assert(__cplusplus == 201703L, "attune::attune has changed the standard of a project");

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-// Runs masked_softmax by dispatch and prints which variant that was, and its parameters.
+// Runs masked_softmax by dispatch and prints the variant that ran, and its parameters.
 int normalise() {
     std::vector<float> scores(64, 1), out(64);
     attune::Context context;
