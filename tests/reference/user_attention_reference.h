@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The definition of an attention that a user writes: its formula, pair by pair, computed in Real. In a wider type than the
-// elements it is the reference, in their own the plain computation. Derivatives of the formula are differences in long
-// double, so they know nothing of how the library finds them.
+// Reference of a user's attention: its formula, pair by pair, in Real. In a wider type than the elements this is the reference,
+// in their own type the plain computation. Derivatives of the formula are differences in long double, independent of the
+// library's derivatives.
 #pragma once
 #include "tests/reference/elements.h"
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace attune_test {
 
-// What a formula is asked with: the members of attune::Index.
+// Arguments of a formula: the members of attune::Index.
 struct Pair {
     Index b, h, i, j, position, key_head, heads, queries, keys;
 };
@@ -25,7 +25,7 @@ template<typename Real> using Captured = std::vector<std::vector<Real>>;
 struct UserSizes {
     Index batch, heads, key_heads, queries, keys, head_dim, value_dim;
     double scale;
-    std::vector<Index> offset;  // of each batch entry
+    std::vector<Index> offset;  // per batch entry
     std::vector<Index> lengths;
 };
 
@@ -33,20 +33,20 @@ template<typename Real> struct UserResult {
     DenseRows<Real> out;
     std::vector<Real> lse;
     DenseRows<Real> query, key, value;  // gradients
-    Captured<Real> captures;            // the same
-    // Sizes of the parts that a gradient is a sum of, for the error rule: dP and D may cancel.
+    Captured<Real> captures;            // gradients
+    // Sizes of the terms of a gradient, for the error rule: dP and D may cancel.
     DenseRows<Real> query_sizes, key_sizes;
     Captured<Real> capture_sizes;
 };
 
-// The derivative of f(x) at x, by differences of order 6: in long double far below the rounding of a double.
+// The derivative of f(x) at x, by differences of order 6: in long double their error is far below the rounding of a double.
 template<typename F> long double difference(const F &f, long double x) {
     const long double h = 1e-3L * std::max(1.0L, std::abs(x));
     const auto pair = [&](int n) { return f(x + n * h) - f(x - n * h); };
     return (45 * pair(1) - 9 * pair(2) + pair(3)) / (60 * h);
 }
 
-// Forward, and the gradients of sum(out * grad_out). `wanted`: the captures that have a gradient.
+// The forward pass, and the gradients of sum(out * grad_out). `wanted`: the captures that have a gradient.
 template<typename Formula, typename Real>
 UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Real> &query, const DenseRows<Real> &key,
                                           const DenseRows<Real> &value, const Captured<Real> &captures,

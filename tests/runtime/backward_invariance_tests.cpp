@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bits of gradients depend on the call alone: not on threads, on repeats, on other batch entries, nor on which are wanted.
+// Bits of gradients depend on the call alone: not on threads, repeats, other batch entries, nor on which gradients are wanted.
 // docs/conventions.md row 36.
 #include "tests/support/backward_grid.h"
 #include <bit>
@@ -7,7 +7,7 @@
 using namespace attune_test;
 
 namespace {
-// Large enough that the library shares it among threads.
+// A case large enough that the library shares it among threads.
 SdpaBackwardCase shared_work(const attune::VariantInfo &v) {
     SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = 150, .keys = 200}, .grad_lse = true};
     std::tie(c.forward.head_dim, c.forward.value_dim) = head_size(v);
@@ -54,7 +54,7 @@ TEST_CASE("runtime: each subset of the gradients has the bits that all of them h
         });
         for (unsigned wanted = 0; wanted <= want_all; wanted++) {
             if (wanted & ~there) continue;
-            // For time: three quarters of it was that of root.
+            // For time: root took three quarters of it.
             if ((v.dtype != attune::DType::f32 || (v.schedule == "root" && !tests_all())) && std::popcount(wanted) > 1)
                 continue;
             auto some = clean;
@@ -105,7 +105,7 @@ TEST_CASE("runtime: a batch entry alone has the gradients that it has among othe
                              entry(gradients.alibi_slopes),
                              {},
                              {}};
-                // The others keep what they have from all; what this entry gets is spoiled before.
+                // Other entries keep their gradients from `all`; those of this entry are spoiled before.
                 for (attune::View *view : {&gradients.query, &gradients.key, &gradients.value})
                     *static_cast<float *>(view->data) = 77;
                 const auto status = attune::scaled_dot_product_attention_backward(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gradients and the caller's Allocator: everything comes back, what memory holds or lacks does not matter, and scratch grows
+// Gradients and the caller's Allocator: all memory is given back, its contents and failures have no effect, and scratch grows
 // with the length of a sequence, not with its square.
 #include "tests/support/backward_grid.h"
 #include "tests/support/counting_allocator.h"
@@ -7,7 +7,7 @@
 using namespace attune_test;
 
 namespace {
-// What the kind is for.
+// A case with the options of the variant's kind.
 SdpaBackwardCase gradient_work(const attune::VariantInfo &v) {
     SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2, .queries = 70, .keys = 90}, .grad_lse = true};
     std::tie(c.forward.head_dim, c.forward.value_dim) = head_size(v);
@@ -50,7 +50,7 @@ TEST_CASE("memory: each request of gradients that fails is an out_of_memory, and
           "[sdpa_backward][runtime][memory]") {
     attune::Context plain;
     for_each_backward([&](const attune::VariantInfo &v, auto zero) {
-        if (v.head_dim != 0) return;  // for time: they ask for what those of any head size do
+        if (v.head_dim != 0) return;  // for time: they allocate as variants for any head size do
         SdpaBackwardArrays<decltype(zero)> clean(gradient_work(v));
         REQUIRE(clean.run_forward(plain).ok());
         auto expected = clean;
@@ -69,7 +69,7 @@ TEST_CASE("memory: each request of gradients that fails is an out_of_memory, and
 }
 
 TEST_CASE("memory: scratch of gradients grows with the sequence, not with its square", "[sdpa_backward][runtime][memory]") {
-    // Scores see few keys, for time; that takes no less scratch.
+    // For time a query sees few keys, which takes no less scratch.
     for (int threads : {1, 2}) {
         std::vector<double> bytes_a_row;
         for (std::int64_t length : {1024, 2048, 4096, 8192, 16384}) {
@@ -86,13 +86,13 @@ TEST_CASE("memory: scratch of gradients grows with the sequence, not with its sq
         }
         for (double bytes : bytes_a_row) {
             INFO(threads << " threads, " << bytes << " bytes a row, at first " << bytes_a_row.front());
-            CHECK(bytes <= 1.1 * threads * bytes_a_row.front());  // short calls may be one thread's
+            CHECK(bytes <= 1.1 * threads * bytes_a_row.front());  // short calls may run on one thread
         }
     }
 }
 
 namespace {
-// Of which a window hides nearly all rows from each other.
+// A case in which a window hides nearly all rows from each other.
 SdpaBackwardCase windowed_gradients(std::int64_t length, attune::Window window) {
     SdpaBackwardCase c{.forward = {.batch = 1, .query_heads = 2, .key_heads = 1, .queries = length, .keys = length}};
     c.forward.head_dim = 12, c.forward.value_dim = 8, c.forward.window = window;
@@ -103,7 +103,7 @@ SdpaBackwardCase windowed_gradients(std::int64_t length, attune::Window window) 
 TEST_CASE("memory: scratch of windowed gradients follows the window, but for some numbers of each row",
           "[sdpa_backward][runtime][memory]") {
     attune::Context plain;
-    std::size_t of_one_thread = 0;  // and the shorter sequence
+    std::size_t of_one_thread = 0;  // peak of one thread and the shorter sequence
     for (int threads : {1, 2}) {
         std::vector<std::size_t> peaks;
         const std::int64_t shorter = 8192, longer = 16384;
@@ -115,11 +115,11 @@ TEST_CASE("memory: scratch of windowed gradients follows the window, but for som
             REQUIRE(a.run(context).ok());
             peaks.push_back(allocator.peak);
         }
-        // lse, delta and the bounds of lengths; turned copies of the rows would be ten times as much.
+        // lse, delta and the bounds of lengths; transposed copies of the rows would be ten times as much.
         const std::int64_t bytes_of_a_row = 2 * 2 * 4 + 2 * 4;
         if (threads == 1) of_one_thread = peaks[0];
         INFO(threads << " threads, peaks " << peaks[0] << " and " << peaks[1] << ", of one thread " << of_one_thread);
-        // Two threads hold their tasks' scratch at the same time, or one after the other.
+        // Two threads may hold their tasks' scratch at the same time.
         CHECK(peaks[1] <= std::size_t(threads) * of_one_thread + std::size_t((longer - shorter) * bytes_of_a_row * 5 / 4));
     }
 }
@@ -147,7 +147,7 @@ TEST_CASE("memory: windowed gradients of a long sequence have the bits of a shor
             attune::scaled_dot_product_attention_backward(one, first(some.forward.query.view()), first(some.forward.key.view()),
                                                           first(some.forward.value.view()), forward, gradients, some.options());
         REQUIRE(status.ok());
-        // Of rows that see, and are seen by, none beyond the cut.
+        // Rows that see, and are seen by, no row beyond the cut.
         bool same = true;
         for (std::int64_t row = 0; row < cut - 100; row++)
             for (std::int64_t d = 0; d < 8; d++) {

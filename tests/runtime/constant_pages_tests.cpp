@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Constants are mapped when a kernel runs (runtime/src/execution/constant_pages.h).
+// Pages of constants are mapped when a kernel runs (runtime/src/execution/constant_pages.h).
 #include "tests/support/catch.h"
 #include <attune/attune.h>
 #include <cstdint>
@@ -13,7 +13,7 @@ struct Pages {
     std::uint64_t all = 0, mapped = 0;
 };
 
-// Of the segments of this program that are neither written nor executed.
+// Counts pages of the segments of this program that are neither writable nor executable.
 int count_read_only(dl_phdr_info *object, std::size_t, void *counted) {
     Pages &pages = *static_cast<Pages *>(counted);
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));

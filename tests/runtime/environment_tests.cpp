@@ -11,7 +11,7 @@
 using namespace attune_test;
 
 namespace {
-// What f writes to the process's stderr.
+// Text that f writes to the process's stderr.
 template<typename F> std::string stderr_of(const F &f) {
     std::FILE *file = std::tmpfile();
     REQUIRE(file);
@@ -57,7 +57,7 @@ TEST_CASE("environment: the variant of ATTUNE_FORCE_VARIANT is the one that runs
 
 TEST_CASE("environment: a variant that a call asks for comes before ATTUNE_FORCE_VARIANT", "[runtime]") {
     const std::string root = "sdpa_f32_dany_generic_root";
-    Environment force("ATTUNE_FORCE_VARIANT", "sdpa_f64_dany_generic_root");  // which the call below could not run
+    Environment force("ATTUNE_FORCE_VARIANT", "sdpa_f64_dany_generic_root");  // not for the f32 call below
     attune::Context context;
     SdpaArrays<float> a{SdpaCase{}};
     CHECK(a.run(context, root).ok());
@@ -77,7 +77,7 @@ TEST_CASE("environment: an impossible ATTUNE_FORCE_VARIANT is an error of every 
             CHECK(call.arrays.out.untouched());
             CHECK(context.last_variant().empty());
         }
-        attune::Plan plan;  // of the output's kernel; a variant for the weights does not concern it
+        attune::Plan plan;  // of the output's kernel, without one for the weights
         const bool weights = name.find("_weights") != name.npos;
         CHECK(attune::plan_sdpa(context, {.head_dim = 8, .value_dim = 6}, plan).code() ==
               (weights ? attune::StatusCode::ok : code));
@@ -143,7 +143,7 @@ TEST_CASE("environment: a CPU without kernels of its own target is told so", "[r
     CHECK(missing(old, {"zen5"}).find("no tuned kernels that this CPU runs are linked in, every call takes the slow root") ==
           0);
     CHECK(missing(old, {}).find("ATTUNE_TARGETS=avx2 or the preset portable") != std::string::npos);
-    // What is linked in here: a context says the same, once, before its calls.
+    // A context reports the variants that are linked in here, once, before its calls.
     Environment verbose("ATTUNE_VERBOSE", "1");
     const std::string expected = attune::missing_variants();
     CHECK(stderr_of([] { attune::Context context; }) == (expected.empty() ? "" : "attune: " + expected + "\n"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The caller's floating-point state: it changes no bit, comes back as it was, and raises no trap. docs/conventions.md row 51.
+// The caller's floating-point state: it changes no bit, is restored, and raises no trap. docs/conventions.md row 51.
 #include "runtime/src/execution/thread_team.h"
 #include "tests/support/array.h"
 #include "tests/support/catch.h"
@@ -21,7 +21,7 @@ unsigned x87_state() {
     return control | unsigned(status) << 16;
 }
 
-// Sets the state of this thread for the length of a block. No arithmetic may be done in it that raises what it traps.
+// Scope with a floating-point state of this thread. Arithmetic within must not raise exceptions that it traps.
 class CallersState {
 public:
     explicit CallersState(unsigned mxcsr, int rounding = FE_TONEAREST, int traps = 0) {
@@ -49,7 +49,7 @@ const State states[] = {
     {"every trap and denormals' too, every flag", all_flags},
 };
 
-// Not shown where they differ: there are many.
+// A comparison whose operands Catch2 does not print: they are long.
 bool same_bytes(const Outputs &a, const Outputs &b) { return a.bytes() == b.bytes(); }
 
 }  // namespace
@@ -101,7 +101,7 @@ TEST_CASE("floating-point state: a Context is made and slopes are computed in an
 
 TEST_CASE("floating-point state: the caller's exception flags are neither raised nor cleared by a call", "[runtime]") {
     attune::Context context({.threads = 1});
-    make_inputs();  // which raises flags itself
+    make_inputs();  // this raises flags itself
     for (const int flags : {0, FE_INEXACT, FE_DIVBYZERO | FE_OVERFLOW}) {
         std::feclearexcept(FE_ALL_EXCEPT);
         std::feraiseexcept(flags);

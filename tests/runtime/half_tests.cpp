@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attune/half.h: every number of 16 bits becomes a float and comes back, and what lies between two of them is rounded to the
-// nearer, ties to even (IEEE 754-2019, 4.3.1).
+// attune/half.h: every 16-bit number becomes a float and comes back, and numbers between two of them are rounded to the nearer,
+// ties to even (IEEE 754-2019, 4.3.1).
 #include "tests/support/catch.h"
 #include "tests/support/half_elements.h"
 #include <cmath>
@@ -8,7 +8,7 @@
 using namespace attune_test;
 
 namespace {
-// The definition: sign, exponent and fraction of a pattern. NaN and infinity apart.
+// Definition: the value of sign, exponent and fraction of a pattern, other than NaN and infinity.
 double value_of(int bits, int exponent_bits) {
     const int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
     const int exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
@@ -34,7 +34,7 @@ template<typename T> void check_every_pattern(int exponent_bits) {
             wrong += double(x) != value_of(bits, exponent_bits);
     }
     CHECK(wrong == 0);
-    // Between neighbours; beyond the largest number stands the next one that the exponent would have.
+    // Between neighbours; the neighbour of the largest number is the next one of that exponent.
     for (int bits = 0; bits < infinity; bits++) {
         const double low = value_of(bits, exponent_bits), high = value_of(bits + 1, exponent_bits), middle = (low + high) / 2;
         for (const double sign : {1.0, -1.0}) {

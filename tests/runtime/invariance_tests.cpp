@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bits depend on the call alone: not on threads, not on other batch entries or heads, not on other Contexts at work.
+// Bits depend on the call alone: not on threads, other batch entries or heads, nor on other Contexts at work.
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
 #include <thread>
@@ -8,7 +8,7 @@ using namespace attune_test;
 using attune::ConstView, attune::View;
 
 namespace {
-// Large enough that the library shares it among threads (it keeps calls of under a million multiply-adds on one).
+// A case large enough that the library shares it among threads (calls of under a million multiply-adds run on one).
 SdpaCase shared_work(std::int64_t head_dim, std::int64_t value_dim) {
     return {.batch = 2,
             .query_heads = 4,
@@ -28,7 +28,7 @@ template<typename V> V slice(V view, int n, std::int64_t begin, std::int64_t end
     return view;
 }
 
-// Batch entry b and key heads [h, h + heads) computed alone have the bits that `all` holds for them.
+// Whether batch entry b and key heads [h, h + heads) computed alone have their bits in `all`.
 template<typename T>
 bool same_alone(attune::Context &context, SdpaArrays<T> &all, std::int64_t b, std::int64_t h, std::int64_t heads) {
     const std::int64_t group = all.the.query_heads / all.the.key_heads;
@@ -74,7 +74,7 @@ TEST_CASE("runtime: the same bits over 1, 2, 3 and 7 threads, and again, for eac
     });
 }
 
-// More threads than the parts into which tasks are cut, and a number of tasks that no number of parts divides.
+// More threads than parts of the tasks, and a number of tasks that no number of parts divides.
 TEST_CASE("runtime: the same bits over 1, 5 and 200 threads", "[runtime]") {
     attune::Context one({.threads = 1}), five({.threads = 5}), many({.threads = 200});
     SdpaCase c{.batch = 1, .query_heads = 13, .key_heads = 13, .queries = 900, .keys = 700, .head_dim = 64, .value_dim = 64};
@@ -199,7 +199,7 @@ TEST_CASE("runtime: two Contexts of different thread counts at work at once", "[
     SdpaArrays<float> expected(c);
     REQUIRE(expected.run(alone).ok());
     const auto out = expected.out.values(), lse = expected.lse.values();
-    // Checks are counted here and made below: Catch2's are not for several threads.
+    // Checks are counted here and made below: Catch2's macros are not thread-safe.
     std::vector<int> wrong(4);
     std::vector<std::thread> threads;
     for (int n = 0; n < 4; n++)

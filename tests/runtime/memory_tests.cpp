@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The caller's Allocator: used, aligned, given everything back; what its memory holds and when it fails.
+// The caller's Allocator: it is used, aligned, gets everything back; its memory may hold anything, and it may fail.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
@@ -10,7 +10,7 @@ using namespace attune_test;
 namespace {
 const std::vector<std::string_view> every_kind = {"plain", "scored", "training", "weights"};
 
-// What the kind is for.
+// A case with the options of the variant's kind.
 SdpaCase work(const attune::VariantInfo &v) {
     const auto [head_dim, value_dim] = head_size(v);
     SdpaCase c{.query_heads = 4,
@@ -43,7 +43,7 @@ TEST_CASE("memory: the Context's allocator is used, and given everything back", 
             CHECK(allocator.live == 0);
             a.out.forget(), a.lse.forget(), a.weights.forget();
             CHECK(a.run(context, v.name).ok());
-            CHECK(untouched_defect(a) == "");  // that the values are right is of the per_variant tests
+            CHECK(untouched_defect(a) == "");  // values are checked by the per_variant tests
             CHECK(same_bits(a.out.values(), out));
             CHECK(same_bits(a.lse.values(), lse));
             CHECK(same_bits(a.weights.values(), weights));
@@ -65,7 +65,7 @@ TEST_CASE("memory: a second call of the same sizes asks for nothing", "[runtime]
         return allocator.requests - requests;
     };
     CHECK(requests_after_the_first() == 0);
-    // Whichever threads have called before this one.
+    // Threads that have not called before.
     for (int n = 0; n < 4; n++) std::thread([&] { CHECK(requests_after_the_first() == 0); }).join();
 }
 
@@ -105,11 +105,11 @@ TEST_CASE("memory: what the allocator's memory holds does not matter", "[runtime
 TEST_CASE("memory: each request that fails is an out_of_memory, and the next call works", "[runtime][memory]") {
     for_each_variant("sdpa", every_kind, [](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
-        if (v.kind != "plain" && v.head_dim != 0) return;  // for time: they ask for what those of any head size do
+        if (v.kind != "plain" && v.head_dim != 0) return;  // for time: they allocate as variants for any head size do
         SdpaArrays<T> a(work(v));
         for (int threads : {1, 3}) {
             CountingAllocator allocator;
-            // Without a cache every block is asked for, so that every request of the kernel gets its turn.
+            // Without kept blocks, so that every request of the kernel reaches the allocator.
             attune::Context context({.threads = threads, .scratch_bytes_per_thread = 0, .allocator = allocator.hook()});
             CHECK(a.run(context, v.name).ok());
             const auto out = a.out.values(), lse = a.lse.values();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Contexts that are moved, and the version of what is linked.
+// Contexts that are moved, and the version of the linked library.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"
 #include <optional>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char *moved_message = "context: it has been moved from, and holds nothing";
 
-// Every call answers that the Context has been moved from, and leaves its outputs alone.
+// Checks that every call with a moved-from Context reports that, and leaves its outputs alone.
 void check_moved_from(attune::Context &context) {
     CHECK(context.status().code() == attune::StatusCode::invalid_argument);
     CHECK(context.status().message() == moved_message);
@@ -48,11 +48,11 @@ TEST_CASE("contexts: one that is moved takes all along, and leaves one that answ
     CHECK(call.run(first).ok());
     check_moved_from(second);
     attune::Context third({.threads = 2});
-    first = std::move(third);  // what it held goes
+    first = std::move(third);  // its former state is destroyed
     CHECK(first.threads() == 2);
     CHECK(first.last_variant().empty());
     CHECK(call.run(first).ok());
-    attune::Context fourth(std::move(second));  // from one that has been moved from
+    attune::Context fourth(std::move(second));  // from a moved-from Context
     check_moved_from(fourth);
     second = attune::Context({.threads = 1});
     CHECK(call.run(second).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_sdpa() says what the call then does: which variant, and how much scratch.
+// plan_sdpa() predicts the call: which variant, and how much scratch.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/option_sets.h"
 #include "tests/support/planned_problem.h"
@@ -28,7 +28,7 @@ template<typename T> std::pair<attune::Plan, std::size_t> plan_and_run(const Sdp
     return {plan, allocator.peak};
 }
 
-// One batch entry of plain attention.
+// A problem of one batch entry of plain attention.
 attune::SdpaProblem problem_of(attune::DType dtype, std::int64_t query_heads, std::int64_t key_heads, std::int64_t queries,
                                std::int64_t keys, std::int64_t head_dim = 64) {
     return {.dtype = dtype,
@@ -41,7 +41,7 @@ attune::SdpaProblem problem_of(attune::DType dtype, std::int64_t query_heads, st
             .value_dim = head_dim};
 }
 
-// The variant that is planned; without a name if it is none of those built.
+// The planned variant; without a name if it is not built.
 attune::VariantInfo planned(const attune::SdpaProblem &problem) {
     attune::Plan plan;
     CHECK(attune::plan_sdpa(attune::Context(), problem, plan).ok());
@@ -183,9 +183,9 @@ TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
     for (attune::DType dtype : {attune::DType::f32, attune::DType::f64}) {
         INFO(name_of(dtype));
         const std::string many = shape_class(dtype, 600, false, 0);
-        if (many == "short" || many.empty()) continue;               // nothing else is built
+        if (many == "short" || many.empty()) continue;               // no other class is built
         const std::string small = shape_class(dtype, 576, true, 0);  // 512 on average
-        CHECK((small == "medium" || small == "short"));              // medium where the target has it
+        CHECK((small == "medium" || small == "short"));              // medium where the target has that class
         CHECK(shape_class(dtype, 577, true, 0) == many);
         CHECK(shape_class(dtype, 600, false, 512) == small);
         CHECK(shape_class(dtype, 600, false, 513) == many);
@@ -201,7 +201,7 @@ TEST_CASE("plan: few keys take the tiles that take least time", "[runtime][plan]
         problem.causal = causal;
         return std::string(planned(problem).shape_class);
     };
-    if (shape_class(20, 64) != "short_tile32") return;  // the target has no such class
+    if (shape_class(20, 64) != "short_tile32") return;  // the target lacks this class
     for (const std::int64_t queries : {5, 16}) CHECK(shape_class(queries, 64) == "short");
     for (const std::int64_t queries : {17, 32}) CHECK(shape_class(queries, 16) == "short_tile32");
     for (const std::int64_t queries : {33, 48, 80, 96}) CHECK(shape_class(queries, 64) == "short_tile48");
@@ -293,7 +293,7 @@ TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtim
                  {plan_and_run<float>(c, threads), plan_and_run<BFloat16>(c, threads), plan_and_run<Float16>(c, threads)}) {
                 INFO(describe(c) << " threads " << threads << ' ' << plan.variant);
                 CHECK(peak <= plan.workspace_bytes);
-                // Of two threads one may have taken all tasks.
+                // With two threads, one may have taken all tasks.
                 if (threads == 1) CHECK(plan.workspace_bytes <= 4 * peak);
             }
         }
@@ -340,12 +340,12 @@ template<typename T> bool same_rows(SdpaArrays<T> &a, SdpaArrays<T> &b, std::int
     return same;
 }
 
-// Whether another variant computes the last queries of the case; then these have its bits, and the others those of the first
-// one.
+// Whether another variant computes the last queries of the case; checks that these have its bits, and the others those of the
+// first variant.
 template<typename T> bool shares_queries(const SdpaCase &c) {
     const auto [plan, peak] = plan_and_run<T>(c, 2);
     INFO(describe(c) << ' ' << plan.variant << ' ' << plan.variant_of_last_queries);
-    if (c.mask.empty() || c.mask.back() == 'j') CHECK(peak <= plan.workspace_bytes);  // else it is copied, dense along keys
+    if (c.mask.empty() || c.mask.back() == 'j') CHECK(peak <= plan.workspace_bytes);  // others are copied, dense along keys
     if (plan.variant_of_last_queries.empty()) return false;
     attune::Context context({.threads = 2});
     SdpaArrays<T> both(c), first(c), last(c);

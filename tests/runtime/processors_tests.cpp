@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many threads a Context has by default: affinity, CPU quota of control groups, and the library's own limit.
+// Default number of threads of a Context: affinity, CPU quota of control groups, and the library's own limit.
 #include "runtime/src/execution/processors.h"
 #include "tests/support/catch.h"
 #include <attune/context.h>
@@ -11,7 +11,7 @@
 namespace {
 namespace fs = std::filesystem;
 
-// The quota of a machine whose files are these, by path.
+// The quota of a machine with these files, by path.
 double quota_of(const std::map<std::string, std::string> &files) {
     std::string folder = (fs::temp_directory_path() / "attune_root_XXXXXX").string();
     REQUIRE(mkdtemp(folder.data()));

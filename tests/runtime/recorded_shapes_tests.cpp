@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ATTUNE_RECORD_SHAPES: what is written of each op's calls, and that the benchmark's reader gives the same shapes.
+// ATTUNE_RECORD_SHAPES: the lines that each op's calls write, which the benchmark's reader must turn into the same shapes.
 #include "bench/cases/shapes.h"
 #include "tests/support/environment.h"
 #include "tests/support/refusals.h"
@@ -42,7 +42,7 @@ private:
     std::filesystem::path folder_;
 };
 
-// The lines that calls in a Context of their own write, without the columns calls and seconds.
+// Lines that calls in a Context of their own write, without the columns calls and seconds.
 template<typename F> std::vector<std::string> recorded(const F &calls) {
     const RecordingFile file;
     {
@@ -84,9 +84,9 @@ TEST_CASE("recorded shapes: one line for each shape, with its calls and seconds"
         CHECK(a.run(context).ok());
         CHECK(longer.run(context).ok());
         CHECK(a.run(context).ok());
-        CHECK(!a.run(context, {.causal = attune::Causal::offset}).ok());  // which is no call
+        CHECK(!a.run(context, {.causal = attune::Causal::offset}).ok());  // refused, so not recorded
     }
-    CHECK(file.lines().size() == 5);  // the columns once, and two lines a Context
+    CHECK(file.lines().size() == 5);  // the columns once, and two lines per Context
     const auto shapes = file.shapes();
     REQUIRE(shapes.size() == 2);
     CHECK(shapes[0].calls + shapes[1].calls == 6);
@@ -124,7 +124,7 @@ TEST_CASE("recorded shapes: masks and options of attention", "[runtime]") {
     std::vector<float> weights(2 * 4 * 3 * 7);
     CHECK(a.lines({.softcap = 30, .bias = {bias.data(), {3, 7}}, .alibi = true, .dropout = {.probability = 0.5}}) ==
           Lines{"recorded," + sizes + "0,-1,-1,,bias+alibi+softcap+dropout"});
-    // The output is then the product of the weights and the values.
+    // The output is computed as the product of the weights and the values.
     CHECK(a.lines({.weights = {weights.data(), {2, 4, 3, 7}}}) ==
           Lines{"recorded,batch_dot,f32,2,2,1,6,7,1,6,0,-1,-1,,", "recorded," + sizes + "0,-1,-1,,weights"});
     CHECK(a.lines({.score = attune::Score::cosine}) == Lines{"recorded,cosine,f32,2,4,2,3,7,8,6,0,-1,-1,,"});
@@ -202,7 +202,7 @@ TEST_CASE("recorded shapes: a Context that outlives the program is written at ex
     const RecordingFile file;
     Attention a;
     std::vector<pid_t> children;
-    std::cout.flush(), std::fflush(nullptr);  // a child would write what is kept, too
+    std::cout.flush(), std::fflush(nullptr);  // a child would write buffered text, too
     for (int n = 0; n < 4; n++) {
         children.push_back(fork());
         if (children.back() != 0) continue;

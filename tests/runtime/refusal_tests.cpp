@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every function refuses before it writes, whichever of its parts refuses, and a call that fails is not the last successful
-// one.
+// Every function refuses before it writes, whichever of its parts refuses, and a failed call does not count as the last
+// successful one.
 #include "tests/support/catch.h"
 #include "tests/support/environment.h"
 #include "tests/support/small_calls.h"
@@ -9,7 +9,7 @@ using namespace attune_test;
 
 namespace {
 
-// A call with these queries and keys, the more of them the more of its parts have kernels of their own.
+// Sizes of calls: with more queries and keys, more parts of a call have kernels of their own.
 constexpr SmallSizes few{}, many{.queries = 70, .keys = 70, .dim = 33, .value_dim = 8};
 
 bool refuses_cleanly(SmallCall &call, const attune::Status &status) {
@@ -31,7 +31,7 @@ TEST_CASE("refusals: a part that a forced variant does not fit is refused before
         attune::Context context({.threads = 1});
         const bool is_part = v.op == "max_magnitude" || v.op == "batch_dot" || v.op == "transposed_dot" || v.op == "linear";
         for (const auto &call : small::calls(is_part ? many : few)) {
-            if (call->name.starts_with("pack_linear")) continue;  // two calls
+            if (call->name.starts_with("pack_linear")) continue;  // makes two calls
             (refuses_cleanly(*call, call->run(context)) ? refused : ran)++;
         }
     }
@@ -62,7 +62,7 @@ TEST_CASE("refusals: a call that fails leaves last_variant as it is", "[runtime]
         REQUIRE(right.ok());
         const std::string last = context.last_variant();
         for (const auto &other : small::calls()) {
-            if (other->name.starts_with("pack_linear")) continue;  // two calls, of which the first is right
+            if (other->name.starts_with("pack_linear")) continue;  // makes two calls, and only the second fails
             INFO(other->name);
             other->outputs.back()->dtype = attune::DType::i32;
             CHECK(!other->run(context).ok());
@@ -75,7 +75,7 @@ TEST_CASE("refusals: a call that fails leaves last_variant as it is", "[runtime]
 }
 
 TEST_CASE("refusals: parts that ran in a call that fails are not the last variant", "[runtime][bad_input]") {
-    // The allocator gives nothing from the n-th time on: each n stops another part.
+    // An allocator that fails from the n-th request on: each n stops another part.
     struct Counter {
         int left = 0;
         static void *allocate(void *user, std::size_t bytes, std::size_t alignment) {

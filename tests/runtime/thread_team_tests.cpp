@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Threads that help calls.
+// Threads that help calls (runtime/src/execution/thread_team.h).
 #include "runtime/src/execution/processors.h"
 #include "runtime/src/execution/thread_team.h"
 #include "tests/support/catch.h"
@@ -19,7 +19,7 @@ using namespace attune_test;
 using attune::ThreadTeam;
 
 namespace {
-// Takes tasks until there are none; answers how often each was taken, and each seat.
+// Takes tasks until none is left; counts how often each was taken, and each seat.
 struct Tasks {
     std::atomic<int> next{0};
     std::vector<int> taken;
@@ -58,13 +58,13 @@ TEST_CASE("thread team: little work is worth helpers that are awake, and many su
     sleep();
     CHECK(ThreadTeam::worth_helpers(much));
     CHECK_FALSE(ThreadTeam::worth_helpers(little));
-    int calls = 1;  // fewer than 4 are not worth it, more may have been too far apart
+    int calls = 1;  // fewer than 4 are too little work; more may have been too far apart
     while (calls < 1000 && !ThreadTeam::worth_helpers(little)) calls++;
     CHECK(calls >= 3);
     CHECK(calls < 1000);
     if (attune::usable_cores() < 2) return;
     run_tasks(100000, 2);
-    int awake = 0;  // a helper that has just ended looks for work; it may be kept from its core meanwhile
+    int awake = 0;  // a helper looks for work after its job; it may lose its core meanwhile
     for (int n = 0; n < 1000 && !awake; n++) sleep(), run_tasks(100000, 2), awake = ThreadTeam::worth_helpers(little);
     CHECK(awake == 1);
 }
@@ -77,10 +77,10 @@ TEST_CASE("thread team: helpers come where there is a core for them, awake or as
         ThreadTeam::run(2, [&](int seat) {
             sigset_t blocked;
             pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
-            signals_wrong += (sigismember(&blocked, SIGINT) == 1) != (seat != 0);  // signals are for the program's own threads
-            signals_wrong += sigismember(&blocked, SIGSEGV) == 1;  // but what a thread does wrong is for the program's handler
+            signals_wrong += (sigismember(&blocked, SIGINT) == 1) != (seat != 0);  // signals go to the program's own threads
+            signals_wrong += sigismember(&blocked, SIGSEGV) == 1;  // but a thread's fault goes to the program's handler
             present++;
-            while (present < expected) std::this_thread::yield();  // for ever, if nobody comes
+            while (present < expected) std::this_thread::yield();  // for ever, if a helper is missing
         });
         CHECK(present == expected);
         CHECK(signals_wrong == 0);
@@ -105,7 +105,7 @@ TEST_CASE("thread team: a process that was forked has helpers of its own, and en
     SdpaArrays<float> expected(c);
     REQUIRE(expected.run(context).ok());
     const auto out = expected.out.values();
-    std::cout.flush(), std::fflush(nullptr);  // a child would write what is kept, too
+    std::cout.flush(), std::fflush(nullptr);  // a child would write buffered text, too
     const pid_t child = fork();
     if (child == 0) {
         SdpaArrays<float> a(c);

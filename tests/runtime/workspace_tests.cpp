@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every variant of an op that has a plan runs in the memory that its plan says, under an allocator that refuses more.
+// Every variant of an op with plans runs in the memory of its plan, under an allocator that refuses more.
 #include "tests/support/counting_allocator.h"
 #include "tests/support/environment.h"
 #include "tests/support/planned_problem.h"
@@ -12,7 +12,7 @@ using attune::Causal, attune::Score;
 namespace {
 constexpr int cases_of_a_variant = 12;
 
-// A problem that a variant can compute, drawn anew by each call: sizes around its tiles and KV blocks, and every kind of mask.
+// A random problem that a variant can compute: sizes around its tiles and KV blocks, and every kind of mask.
 SdpaCase drawn_case(const attune::VariantInfo &v, Score score, std::mt19937 &random) {
     const auto one_of = [&](std::initializer_list<std::int64_t> all) { return all.begin()[random() % all.size()]; };
     const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v);
@@ -22,11 +22,11 @@ SdpaCase drawn_case(const attune::VariantInfo &v, Score score, std::mt19937 &ran
     c.keys = one_of({1, 30, 64, 65, kv_block, kv_block + 1, 3 * kv_block - 1, 1000});
     c.head_dim = v.head_dim ? v.head_dim : one_of({1, 7, 17, 40, 64, 96, 130});
     c.value_dim = v.head_dim ? v.head_dim : one_of({1, 9, 16, 33, 64, 80, 129});
-    if (v.head_dim == 0 && random() % 4 == 0) {  // what is held of each key counts for most
+    if (v.head_dim == 0 && random() % 4 == 0) {  // scratch per key dominates
         c.batch = 4, c.key_heads = c.query_heads = 16, c.head_dim = c.value_dim = 1, c.queries = 64;
     }
-    if (score == Score::general) c.key_dim = c.head_dim;  // which the plan takes for it
-    // For time. A root schedule holds every score.
+    if (score == Score::general) c.key_dim = c.head_dim;  // as the plan assumes
+    // Limit for time; a root schedule holds every score.
     const std::int64_t most = v.schedule == "root" ? 2'000'000 : 20'000'000;
     const auto work = [&] { return c.batch * c.query_heads * c.queries * c.keys * (c.head_dim + c.value_dim); };
     while (work() > most && c.batch > 1) c.batch--;
@@ -47,12 +47,12 @@ SdpaCase drawn_case(const attune::VariantInfo &v, Score score, std::mt19937 &ran
     return c;
 }
 
-// Runs a case with as much memory as its plan says.
+// Runs a case with the memory of its plan.
 template<typename T> void check_within_plan(const attune::VariantInfo &v, const SdpaCase &c, int threads) {
     CountingAllocator allocator;
     SdpaArrays<T> a(c);
     attune::SdpaOptions options = a.options({});
-    options.lse = {};  // it is held then
+    options.lse = {};  // then lse is in scratch
     attune::Context context({.threads = threads, .allocator = allocator.hook()});
     attune::Plan plan;
     CHECK(attune::plan_sdpa(context, problem_of(c, attune::dtype_of<T>()), plan).ok());
@@ -62,7 +62,7 @@ template<typename T> void check_within_plan(const attune::VariantInfo &v, const 
         attune::scaled_dot_product_attention(context, a.query.view(), a.key.view(), a.value.view(), a.out.view(), options);
     INFO(describe(c) << ", " << threads << " threads, plan " << plan.workspace_bytes << ' ' << status.message());
     CHECK(status.ok());
-    CHECK(allocator.refused == 0);  // not even one that would do with what is kept
+    CHECK(allocator.refused == 0);  // not even requests that kept blocks could serve
 }
 
 void check_op(std::string_view op, Score score, const std::vector<std::string_view> &kinds) {
@@ -100,7 +100,7 @@ TEST_CASE("plan: what other calls left in the Context does not count", "[runtime
     attune::Plan plan;
     REQUIRE(attune::plan_sdpa(context, problem_of(c, attune::DType::f32), plan).ok());
     REQUIRE(allocator.live > plan.workspace_bytes);
-    allocator.limit = allocator.live;  // so that only what is given back is left
+    allocator.limit = allocator.live;  // so that only memory given back is left
     CHECK(smaller.run(context).ok());
     CHECK(allocator.defects == 0);
 }

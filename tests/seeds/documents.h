@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of the documents share: comparison with printed numbers, and calls on plain vectors.
+// Common parts of the tests of the documents: comparison with printed numbers, and calls on plain vectors.
 #pragma once
 #include "tests/support/sdpa_arrays.h"
 

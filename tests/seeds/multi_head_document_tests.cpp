@@ -8,7 +8,7 @@ using namespace attune_test;
 using attune::ConstView, attune::View, attune::WeightsMode;
 
 namespace {
-// Keys and values of its print_out examples.
+// Keys and values of the document's print_out examples.
 const std::vector<float> key_002 = {10, 0, 0, 0, 10, 0, 0, 0, 10, 0, 0, 10};
 const std::vector<float> value_002 = {1, 0, 10, 0, 100, 5, 1000, 6};
 }  // namespace
@@ -38,12 +38,12 @@ TEST_CASE("seed 002: the three queries together give the three rows", "[seed]") 
 }
 
 TEST_CASE("seed 002: its mask as a boolean (== 0) and as a bias (times -1e9) gives the same rows", "[seed]") {
-    // 1 is masked out: the third key for the first query, the second for the second, the first for the third.
+    // 1 masks: the third key for the first query, the second for the second, the first for the third.
     const float mask[] = {0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0};
     bool takes_part[12];
     float bias[12], mistaken[12];
     for (int n = 0; n < 12; n++)
-        takes_part[n] = mask[n] == 0, bias[n] = mask[n] * -1e9f, mistaken[n] = mask[n] * 1e-9f;  // it writes 1e-9
+        takes_part[n] = mask[n] == 0, bias[n] = mask[n] * -1e9f, mistaken[n] = mask[n] * 1e-9f;  // the document writes 1e-9
     const std::vector<float> query = {0, 0, 10, 0, 10, 0, 10, 10, 0};
     const std::vector<double> weights = {0, 0, 0, 1, 1 / 3.0, 0, 1 / 3.0, 1 / 3.0, 0, 1, 0, 0};
     const std::vector<double> out = {1000, 6, 1101 / 3.0, 11 / 3.0, 10, 0};
@@ -54,13 +54,13 @@ TEST_CASE("seed 002: its mask as a boolean (== 0) and as a bias (times -1e9) giv
         CHECK(close_to(got.out, out));
         for (std::size_t n : {2u, 5u, 8u}) CHECK(got.weights[n] == 0);
     }
-    // As written there, the mask masks nothing.
+    // As written in the document, the mask masks nothing.
     const auto wrong = attend(query, key_002, value_002, 3, 4, {.bias = ConstView(mistaken, {3, 4})});
     CHECK(close_to(wrong.out, {550, 5.5, 10, 0, 5.5, 0}));
 }
 
 TEST_CASE("seed 002: padding and look-ahead masks are both this input, of any leading dimensions", "[seed]") {
-    // Its create_padding_mask is (batch, 1, 1, seq) and true where seq is 0; its create_look_ahead_mask is (seq, seq).
+    // The document's create_padding_mask is (batch, 1, 1, seq) and true where seq is 0; create_look_ahead_mask is (seq, seq).
     // Here seq = [[7,6,0,0,1],[1,2,3,0,0],[0,0,0,4,5]], and true takes part.
     const bool padding[] = {true, true, false, false, true, true, true, true, false, false, false, false, false, true, true};
     bool look_ahead[25];
@@ -144,9 +144,9 @@ TEST_CASE("seed 002: heads are strides of (1, S, 512): split and concatenation c
                    .value_layout = Layout::bshd,
                    .out_layout = Layout::bshd};
         check_case<float>(context, c);
-        c.causal = attune::Causal::top_left;  // its look-ahead mask
+        c.causal = attune::Causal::top_left;  // the document's look-ahead mask
         check_case<float>(context, c);
-        c.causal = attune::Causal::none, c.valid_lens = {47};  // its padding mask
+        c.causal = attune::Causal::none, c.valid_lens = {47};  // the document's padding mask
         check_case<float>(context, c);
     }
 }

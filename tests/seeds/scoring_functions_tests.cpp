@@ -62,7 +62,7 @@ std::vector<float> scores_000() {
     for (float &e : x) e = uniform(random);
     return x;
 }
-// Weights of rows of which the first `kept` entries take part.
+// Checks the weights of rows whose first `kept` entries take part.
 void check_rows(const std::vector<float> &weights, const std::vector<float> &x, const std::vector<int> &kept) {
     for (std::size_t row = 0; row < 4; row++) {
         double all = 0, sum = 0;
@@ -139,7 +139,7 @@ TEST_CASE("seed 000: dropout of 0.5 while training leaves the mean over many mas
             const auto out = layer ? additive_000({0.5, std::uint64_t(n), 0}) : dot_product_000({0.5, std::uint64_t(n), 0});
             for (std::size_t e = 0; e < 8; e++) mean[e] += out[e] / masks;
         }
-        // Out is a sum of n terms v / n, each kept and doubled or dropped: its variance is the sum of (v / n)^2.
+        // out is a sum of n terms v / n, each kept and doubled or dropped: its variance is the sum of (v / n)^2.
         for (std::size_t e = 0; e < 8; e++) {
             const int kept = lens_000[e / 4];
             double variance = 0;
@@ -158,7 +158,7 @@ TEST_CASE("seed 000, exercise: the two layers differ where the keys do, and each
                                                  ConstView(value.data(), {2, 10, 4}), View(dot.data(), {2, 1, 4}),
                                                  {.valid_lens = ConstView(lens_000, {2})})
                 .ok());
-    attune::AdditiveOptions options;  // no weights: tanh(q + k), summed
+    attune::AdditiveOptions options;  // without weights: the sum of tanh(q + k)
     options.attention.valid_lens = ConstView(lens_000, {2});
     REQUIRE(attune::additive_attention(context, ConstView(query.data(), {2, 1, 2}), ConstView(key.data(), {2, 10, 2}),
                                        ConstView(value.data(), {2, 10, 4}), View(additive.data(), {2, 1, 4}), options)
@@ -180,7 +180,7 @@ TEST_CASE("seed 001: masked keys get no weight (its masked scores are 0 and keep
             const std::size_t kept = row < 2 ? 2 : 3;
             CHECK((j < kept ? std::abs(weights[row * 4 + j] - 1.0 / double(kept)) < 1e-6 : weights[row * 4 + j] == 0));
         }
-    // With 0 in place of minus infinity, masked keys would have had nearly all: e^0 against e^-5.
+    // With 0 in place of minus infinity, masked keys would have nearly all weight: e^0 against e^-5.
     const double wrong = 2 / (2 + 2 * std::exp(-5.0));
     CHECK(wrong > 0.99);
 }
@@ -203,7 +203,7 @@ TEST_CASE("seed 001: W_q projects the query and W_k the key (it has them swapped
 }
 
 TEST_CASE("seed 001: the softmax is over the keys, in arrays of any shape", "[seed]") {
-    // It names no axis, and its sizes 2 and 8 are typed in.
+    // The document names no axis, and fixes the sizes 2 and 8.
     std::vector<float> x = normal_floats(3 * 5 * 7, 9), out(x.size());
     attune::Context context;
     REQUIRE(attune::masked_softmax(context, ConstView(x.data(), {3, 5, 7}), View(out.data(), {3, 5, 7})).ok());

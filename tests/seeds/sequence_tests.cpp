@@ -7,7 +7,7 @@ using namespace attune_test;
 using attune::ConstView, attune::View;
 
 namespace {
-// 003: a decoder of states of 6 channels over an encoder's nine states of 10, hidden size 8, three maps with biases.
+// Document 003: a decoder of states of 6 channels over an encoder's nine states of 10, hidden size 8, three maps with biases.
 struct Bahdanau {
     std::int64_t words = 9, encoder = 10, decoder = 6, hidden = 8;
     std::vector<float> states = normal_floats(90, 1), w_decoder = normal_floats(48, 2), w_encoder = normal_floats(80, 3),
@@ -37,7 +37,7 @@ struct Bahdanau {
         }
         return {alpha, context};
     }
-    // The options that do not depend on who projects the keys.
+    // Options for keys projected by the library or by the caller.
     attune::AdditiveOptions options(std::vector<float> &alpha) const {
         attune::AdditiveOptions o{.w_query = ConstView(w_decoder.data(), {hidden, decoder})};
         o.b_query = ConstView(b_decoder.data(), {hidden}), o.w_score = ConstView(v.data(), {hidden}), o.b_score = b_score;

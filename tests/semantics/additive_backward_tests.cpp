@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The gradients of additive attention are the central differences of the forward, for every input, under every option.
+// Gradients of additive attention equal the central differences of the forward pass, for every input, under every option.
 // docs/conventions.md rows 4, 10, 12, 16, 24, 25, 26, 27 and 35.
 #include "tests/support/additive_backward_case.h"
 #include "tests/support/central_differences.h"
@@ -9,7 +9,7 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-// Two entries, four query heads on two key heads; query, key, value and the sum of different widths.
+// A case of two entries, four query heads on two key heads; query, key, value and the sum have different widths.
 AdditiveBackwardCase additive_case(unsigned seed) {
     AdditiveBackwardCase c;
     c.forward.attention = {.query_heads = 4, .key_heads = 2, .queries = 5, .keys = 7, .head_dim = 3, .value_dim = 5};
@@ -78,7 +78,7 @@ void check_differences(AdditiveBackwardArrays<double> &a, const Gradients &gradi
         if (name == "sinks") check(b.sinks);
     });
 }
-// So that central_difference can move them exactly.
+// Rounds slopes and sinks so that central_difference can move them exactly.
 void round_floats(AdditiveBackwardArrays<double> &a) {
     for (auto *array : {&a.forward.base.slopes, &a.forward.base.sinks})
         array->each([](float &x) { x = std::round(x * 4096) / 4096; });

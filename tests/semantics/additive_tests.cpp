@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// additive_attention through the dispatcher: docs/conventions.md row 27, numbers by hand, and the promises of its header.
+// additive_attention through the dispatcher: docs/conventions.md row 27, numbers by hand, and the bounds of its header.
 #include "tests/support/additive_case.h"
 
 using namespace attune_test;

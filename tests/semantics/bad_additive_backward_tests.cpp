@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bad input of additive_attention_backward: refused by name and number, nothing is written, and the Context goes on working.
+// Bad input of additive_attention_backward: refused by name and number, nothing is written, and the Context keeps working.
 #include "tests/support/additive_backward_case.h"
 #include "tests/support/refusals.h"
 
@@ -7,7 +7,7 @@ using namespace attune_test;
 using attune::ConstView, attune::DType, attune::View;
 
 namespace {
-// Two entries, four query heads on two key heads, three queries, five keys, 7 hidden channels; every gradient.
+// A case of two entries, four query heads on two key heads, three queries, five keys, 7 hidden channels, with every gradient.
 AdditiveBackwardCase whole_case() {
     AdditiveBackwardCase c;
     c.forward.attention = {.query_heads = 4, .key_heads = 2, .queries = 3, .keys = 5, .head_dim = 8, .value_dim = 6};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bad input of scaled_dot_product_attention_backward: refused by name and number, nothing is written, and the Context goes on
+// Bad input of scaled_dot_product_attention_backward: refused by name and number, nothing is written, and the Context keeps
 // working.
 #include "tests/support/backward_grid.h"
 #include "tests/support/refusals.h"
@@ -8,7 +8,7 @@ using namespace attune_test;
 using attune::ConstView, attune::DType, attune::View;
 
 namespace {
-// Two entries, four query heads on two key heads, three queries, five keys, head sizes 8 and 6; all gradients of such a call.
+// A call of two entries, four query heads on two key heads, three queries, five keys, head sizes 8 and 6, with all gradients.
 struct BackwardCall {
     struct Ran : SdpaBackwardArrays<float> {
         Ran()
@@ -46,7 +46,7 @@ using B = BackwardCall;
 template<typename F> void backward(const std::string &argument, const std::vector<std::string> &parts, const F &f) {
     refuses<B>(invalid, argument, parts, f);
 }
-// Every view of the results of the forward, and every gradient, by the name that messages have for it.
+// Calls f for every view of the forward pass's results, and every gradient, with its name in messages.
 template<typename F> void each_result(const F &f) {
     f("forward.out", [](B &c) -> ConstView & { return c.forward.out; });
     f("forward.lse", [](B &c) -> ConstView & { return c.forward.lse; });
@@ -77,7 +77,7 @@ TEST_CASE("bad backward: what is wrong with one view", "[sdpa_backward][bad_inpu
         backward(name, {"null"}, [&](B &c) { view(c).data = nullptr; });
         backward(name, {}, [&](B &c) { view(c).rank = 5; });
         backward(name, {}, [&](B &c) { view(c).rank = -1; });
-        if (name != "gradients.sinks") backward(name, {}, [&](B &c) { view(c).rank--; });  // of rank 0 it is not given
+        if (name != "gradients.sinks") backward(name, {}, [&](B &c) { view(c).rank--; });  // rank 0 means not given
         backward(name, {"i32"}, [&](B &c) { view(c).dtype = DType::i32; });
         backward(name, {"f64", "f32"}, [&](B &c) { view(c).dtype = DType::f64; });
         backward(name, {"bf16", "f32"}, [&](B &c) { view(c).dtype = DType::bf16; });
@@ -118,12 +118,12 @@ TEST_CASE("bad backward: gradients of what is not given", "[sdpa_backward][bad_i
     backward("gradients.alibi_slopes", {"alibi_slopes"}, [](B &c) { c.options.alibi_slopes = {}; });
     backward("gradients.score_weight", {"score_weight"},
              [](B &c) { c.gradients.score_weight = c.gradients.query, c.gradients.query = {}; });
-    // The standard slopes are one a head, whatever was there before.
+    // The standard slopes are one per head, whatever alibi_slopes were.
     backward("gradients.alibi_slopes", {"2", "1"}, [](B &c) { c.options.alibi = true, c.options.alibi_slopes = {}; });
 }
 
 TEST_CASE("bad backward: shapes of a bias and its gradient", "[sdpa_backward][bad_input]") {
-    // A gradient does not broadcast: it has the bias's own extents.
+    // A gradient does not broadcast: it has the extents of the bias.
     backward("gradients.bias", {"4", "2"}, [](B &c) { c.options.bias = ConstView(floats.data(), {3, 5}); });
     backward("gradients.bias", {"5", "1"}, [](B &c) { c.options.bias = ConstView(floats.data(), {2, 1, 3, 1}); });
     backward("gradients.bias", {"1", "4"}, [](B &c) { c.options.bias = ConstView(floats.data(), {2, 4, 3, 5}); });
@@ -177,7 +177,7 @@ TEST_CASE("bad backward: gradients overlap themselves, each other or an input", 
                                    : of == "grad_lse" ? c.forward.grad_lse
                                    : of == "bias"     ? c.options.bias
                                                       : c.options.sinks;
-                // With room for all of the gradient, which else might reach into another input.
+                // Room for the whole gradient, which otherwise might reach into another input.
                 other.data = floats.data();
                 view(c).data = const_cast<void *>(other.data);
             });
@@ -232,7 +232,7 @@ TEST_CASE("bad backward: variants that are not there, of another op, type or hea
         const bool other_op = v.op != backward_op, other_type = v.dtype != DType::f32;
         const bool other_size = v.head_dim != 0, too_little = v.kind == "plain";
         if (v.runs_here && !other_op && !other_type && !other_size && !too_little) continue;
-        if (other_op && v.op != "sdpa" && v.op != "backward_rows") continue;  // a few stand for all
+        if (other_op && v.op != "sdpa" && v.op != "backward_rows") continue;  // a few represent all
         B call;
         call.options.variant = v.name;
         const auto status = call.run();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bad arrays: each is refused by name and number, nothing is written, and the Context goes on working.
+// Bad arrays: each is refused by name and number, nothing is written, and the Context keeps working.
 #include "tests/support/refusals.h"
 
 using namespace attune_test;
@@ -38,7 +38,7 @@ TEST_CASE("bad input: wrong rank", "[sdpa][bad_input]") {
     refused(invalid, "lse", {"3", "2"}, [](Call &c) { c.options.lse.rank = 2; });
     refused(invalid, "out", {}, [](Call &c) {
         c.out = View(c.arrays.out.data(), {2, 4, 3, 6}, {72, 18, 6});
-    });  // a stride too few
+    });  // one stride is missing
 }
 
 TEST_CASE("bad input: extents that do not match", "[sdpa][bad_input]") {
@@ -94,7 +94,7 @@ TEST_CASE("bad input: types", "[sdpa][bad_input]") {
 
 TEST_CASE("bad input: types of 16 bits, mixed and where there are none", "[sdpa][bad_input]") {
     using attune::DType;
-    // As many bytes as before, or fewer.
+    // A type of as many bytes, or fewer.
     const auto all = [](Call &c, DType type) {
         for (ConstView *v : {&c.query, &c.key, &c.value}) v->dtype = type;
         c.out.dtype = c.options.weights.dtype = type;
@@ -153,7 +153,7 @@ TEST_CASE("bad input: a head size of 0", "[sdpa][bad_input]") {
 }
 
 TEST_CASE("bad input: sizes whose product or span is too large", "[sdpa][bad_input]") {
-    // Stride 0, so that the memory would suffice: only the numbers are too large.
+    // Stride 0, so that the memory suffices: only the numbers are too large.
     const auto huge = [](Call &c, int n, std::int64_t extent) {
         c.query.extent[n] = c.key.extent[n] = c.value.extent[n] = c.out.extent[n] = extent;
         c.query.stride[n] = c.key.stride[n] = c.value.stride[n] = 0;
@@ -174,14 +174,14 @@ TEST_CASE("bad input: sizes whose product or span is too large", "[sdpa][bad_inp
 }
 
 TEST_CASE("bad input: out overlaps an input", "[sdpa][bad_input]") {
-    // The first element of out is the last of the other.
+    // The first element of out is the last one of another view.
     const auto behind = [](Call &c, ConstView other, std::int64_t last) {
         c.out.data = const_cast<float *>(static_cast<const float *>(other.data)) + last;
     };
     refused(invalid, "out", {"query"}, [&](Call &c) { behind(c, c.query, 2 * 4 * 3 * 8 - 1); });
     refused(invalid, "out", {"key"}, [&](Call &c) { behind(c, c.key, 2 * 2 * 5 * 8 - 1); });
     refused(invalid, "out", {"value"}, [&](Call &c) { behind(c, c.value, 0); });
-    // Memory that is legal as lengths and as out: only the overlap is wrong.
+    // Memory that is legal for lengths and for out: only the overlap is wrong.
     std::vector<std::int32_t> shared(2 * 4 * 3 * 6, 1), before = shared;
     refused(invalid, "out", {"valid_lens"},
             [&](Call &c) { c.options.valid_lens = ConstView(shared.data(), {2}), c.out.data = shared.data(); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What multi_head_attention_backward refuses: one message each, with nothing written.
+// Refusals of multi_head_attention_backward: one message each, with nothing written.
 #include "tests/support/multi_head_backward_case.h"
 #include "tests/support/refusals.h"
 
@@ -7,7 +7,7 @@ using namespace attune_test;
 using attune::ConstView, attune::DType, attune::View;
 
 namespace {
-// Two entries, four heads on two key heads, three queries, five keys; every gradient that there is.
+// A call of two entries, four heads on two key heads, three queries, five keys, with every gradient.
 struct SpoiledHeads {
     MultiHeadBackwardArrays<float> arrays{{.attention = {.query_heads = 4,
                                                          .key_heads = 2,

@@ -9,7 +9,7 @@ using attune::ConstView, attune::View;
 
 namespace {
 
-// Query widths 9 and 14, hidden 16, three queries, five keys.
+// A call with query widths 9 and 14, hidden 16, three queries, five keys.
 struct AdditiveCall {
     AdditiveArrays<float> arrays{{.attention = {.query_heads = 4,
                                                 .key_heads = 2,
@@ -112,7 +112,7 @@ TEST_CASE("bad input: what additive attention shares with sdpa", "[additive][bad
 }
 
 TEST_CASE("bad input: heads of multi-head attention", "[mha][bad_input]") {
-    // 002: d_model must be divisible by the number of heads.
+    // Document 002: d_model must be divisible by the number of heads.
     multi_head("heads", {"32", "weights.query", "7"}, [](M &c) { c.options.heads = 7; });
     multi_head("heads", {"0"}, [](M &c) { c.options.heads = 0; });
     multi_head("heads", {"-4"}, [](M &c) { c.options.heads = -4; });

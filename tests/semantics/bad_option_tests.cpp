@@ -105,7 +105,7 @@ TEST_CASE("bad option: a variant of another type or head size, or of another mac
         if (v.op != "sdpa") {
             refused(v.runs_here ? invalid : unsupported, "variant", {name}, [&](Call &c) { c.options.variant = name; });
         } else if (!v.runs_here) {
-            SpoiledCall c;  // f32, head sizes 8 and 6: what the machine lacks comes first
+            SpoiledCall c;  // f32, head sizes 8 and 6: the machine is checked first
             c.options.variant = name;
             check_refused(c, unsupported, "variant", {name, v.why_not});
         } else if (v.dtype == attune::DType::f64) {

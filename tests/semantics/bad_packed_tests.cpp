@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bad input of variable_length_attention, kv_append, merge_attention and cache_lens: refused by name and number, and nothing
-// is written.
+// Bad input of variable_length_attention, kv_append, merge_attention and cache_lens: refused by name and number, and nothing is
+// written.
 #include "attune/attune.h"
 #include "tests/support/merge_case.h"
 #include "tests/support/packed_case.h"
@@ -12,7 +12,7 @@ using attune::ConstView, attune::View;
 namespace {
 const std::vector<std::int32_t> zeros(64, 0);
 
-// Three sequences, of 2, 0 and 3 queries and 4, 1 and 0 keys; three spare rows.
+// A call of three sequences, of 2, 0 and 3 queries and 4, 1 and 0 keys; three spare rows.
 struct PackedCall {
     PackedArrays<float> arrays{{.queries = {2, 0, 3}, .keys = {4, 1, 0}}};
     ConstView query = arrays.query.view(), key = arrays.key.view(), value = arrays.value.view();
@@ -172,7 +172,7 @@ TEST_CASE("bad merge_attention", "[merge][bad_input]") {
     refuses_merge("lse", {"extent 1", "2", "3"}, [](MergeCall &c) { c.lse.extent[1] = 2; });
     refuses_merge("out", {"last stride", "2"}, [](MergeCall &c) { c.out.stride[3] = 2; });
     refuses_merge("out", {"null"}, [](MergeCall &c) { c.out.data = nullptr; });
-    // An input as it is may be an output; another view of its memory may not.
+    // The very view of an input may be an output; another view of its memory may not.
     refuses_merge("out", {"overlaps out_a"}, [](MergeCall &c) {
         c.out_a = c.out;
         c.out_a.data = static_cast<float *>(c.out.data) + 8;

@@ -109,7 +109,7 @@ TEST_CASE("bad option: weights overlap an input or another output", "[sdpa][bad_
                 view.data = shared.data();
             });
     CHECK(shared == before);
-    // A mask lies in bytes that are part of the output's memory.
+    // A mask within the memory of the output.
     refused(invalid, "out", {"mask"}, [](Call &c) {
         c.options.mask = ConstView(static_cast<const bool *>(c.out.data), {3, 5});
     });
@@ -133,13 +133,13 @@ TEST_CASE("bad option: score_weight", "[sdpa][bad_input]") {
         general(c, ConstView(static_cast<const float *>(c.out.data), {8, 8}));
     });
     refused(invalid, "score", {"9"}, [](Call &c) { c.options.score = Score(9); });
-    // Widths may differ for this score only.
+    // Widths may differ with Score::general only.
     for (Score score : {Score::dot_product, Score::cosine, Score::gaussian})
         refused(invalid, "key", {"head size", "7", "8"}, [&](Call &c) { c.options.score = score, c.key.extent[3] = 7; });
 }
 
 TEST_CASE("bad option: what the new options leave legal", "[sdpa][bad_input]") {
-    // Strides of dimensions that broadcast or have one element are free, and weights that are averaged have rank 3.
+    // Strides of dimensions that broadcast or have one element are free, and averaged weights have rank 3.
     Call c;
     const float bias[] = {0.25f};
     c.options.bias = ConstView(bias, {1, 1, 1, 1}, {99, -7, 1000000, 0});

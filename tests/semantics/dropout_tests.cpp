@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dropout (docs/conventions.md row 25): the random numbers, which weights they keep, and how many.
+// Dropout (docs/conventions.md row 25): the random numbers, the weights that they keep, and how many.
 #include "tests/reference/philox_reference.h"
 #include "tests/support/environment.h"
 #include "tests/support/refusals.h"
@@ -33,7 +33,7 @@ constexpr std::uint64_t wide_seed = 0xfedcba9876543210ull;
 }  // namespace
 
 TEST_CASE("dropout: known answers of Philox4x32-10", "[dropout][semantics]") {
-    // kat_vectors of the Random123 distribution.
+    // Known answers, kat_vectors of the Random123 distribution.
     using Words = std::array<std::uint32_t, 4>;
     constexpr std::uint32_t ones = 0xffffffffu;
     CHECK(philox4x32_10({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
@@ -84,7 +84,7 @@ TEST_CASE("dropout_mask: seed and offset change the mask, sizes do not", "[dropo
     CHECK(mask != mask_of({0.5, 2, 0}));
     CHECK(mask != mask_of({0.5, 1 + (std::uint64_t(1) << 32), 0}));
     CHECK(mask != mask_of({0.5, 1, 1}));
-    // A longer row and more rows leave what was there.
+    // A longer row and more rows do not change the others.
     const auto longer = mask_of({0.5, 1, 0}, 9, 40);
     bool same = true;
     for (std::size_t head = 0; head < 6; head++)

@@ -9,7 +9,7 @@ using attune::CacheWhenFull, attune::Causal, attune::ConstView;
 namespace {
 
 struct AppendCase {
-    std::vector<std::int32_t> held;           // of each batch entry
+    std::vector<std::int32_t> held;           // per batch entry
     std::vector<std::int32_t> new_lens = {};  // empty: not given
     std::int64_t heads = 2, rows = 3, capacity = 12, head_dim = 8, value_dim = 6;
     Layout rows_layout = Layout::dense, cache_layout = Layout::dense;
@@ -37,7 +37,7 @@ template<typename T> struct AppendArrays {
     }
 };
 
-// The definition: the rows that are held, then the new ones, and of them the last that fit; what is beyond is as it was.
+// Reference: the held rows, then the new ones, of which the last that fit are kept; memory beyond is unchanged.
 template<typename T> std::vector<T> grown(const AppendCase &c, Array<T> &cache, Array<T> &rows, std::int64_t width) {
     std::vector<T> all;
     for (std::int64_t b = 0; b < std::int64_t(c.held.size()); b++)
@@ -184,7 +184,7 @@ TEST_CASE("cache_lens: a prompt and steps over a cache are attention over the wh
         REQUIRE(attune::kv_append(context, rows(whole.key.view()), rows(whole.value.view()), cache_lens, key_cache.view(),
                                   value_cache.view())
                     .ok());
-        // What the caches hold beyond their rows, NaN here, has no effect.
+        // Contents of the caches beyond their rows, NaN here, have no effect.
         const auto status = attune::scaled_dot_product_attention(
             context, rows(whole.query.view()), key_cache.view(), value_cache.view(), rows(whole.out.view()),
             {.causal = Causal::bottom_right, .cache_lens = cache_lens, .lse = rows(whole.lse.view())});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// linear and batch_dot through the dispatcher: results, rows that know only themselves (docs/conventions.md row 36), views, and
-// bad input.
+// linear and batch_dot through the dispatcher: results, independence of rows (docs/conventions.md row 36), views, and bad
+// input.
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 
@@ -30,7 +30,7 @@ TEST_CASE("linear: work for several threads", "[linear][semantics]") {
     }
 }
 
-// Rows of several batch entries share a tile where their strides allow it, one row alone runs another variant.
+// Rows of several batch entries share a tile where their strides allow it, and a single row runs another variant.
 TEST_CASE("linear: bits of a row depend on that row alone", "[linear][runtime]") {
     attune::Context one({.threads = 1}), two({.threads = 2}), seven({.threads = 7});
     for (const auto &[columns, depth] : {std::pair(130, 700), {3, 300}, {512, 64}, {60, 33}}) {
@@ -60,7 +60,7 @@ TEST_CASE("linear: bits of a row depend on that row alone", "[linear][runtime]")
             REQUIRE(attune::linear(two, ConstView(x + 100 * depth, {count, depth}), weight, bias, out.view()).ok());
             CHECK(same(out, 100, count));
         }
-        // The same rows as batch entries far apart.
+        // The rows as batch entries far apart.
         const std::int64_t head = 25 * (columns + 1) + 4;
         Array<float> apart({4, 3, 25, columns}, {3 * head + 9, head, columns + 1, 1});
         REQUIRE(attune::linear(two, all.x.view(), weight, bias, apart.view()).ok());
@@ -110,8 +110,8 @@ TEST_CASE("batch_dot: one matrix for all entries by stride 0", "[batch_dot][sema
               .right);
 }
 
-// Columns that leave most of a wide tile unfilled are another variant's, one column of many rows is taken for a row; neither
-// shows.
+// Columns that leave most of a wide tile unfilled run another variant, and one column of many rows runs as one row; neither
+// changes bits.
 TEMPLATE_TEST_CASE("linear: the last columns and one column have the bits of one variant for all", "[linear][runtime]", float,
                    double, BFloat16, Float16) {
     attune::Context context({.threads = 2});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Random problems over the whole range of magnitudes: wherever the plain computation is finite, so is ours, and as accurate.
+// Random problems over the whole range of magnitudes: wherever the plain computation is finite, ours is finite and as accurate.
 // And scales of any sign and size.
 #include "tests/support/sdpa_backward_case.h"
 #include <cmath>
@@ -10,7 +10,7 @@ using namespace attune_test;
 
 namespace {
 
-// Decimal exponents that elements of a type may be multiplied by.
+// The largest decimal exponent by which elements of a type are multiplied.
 template<typename T> int most_exponent() { return std::is_same_v<T, Float16> ? 2 : 30; }
 
 struct Random {
@@ -20,7 +20,7 @@ struct Random {
     std::int64_t one_of(std::initializer_list<std::int64_t> list) { return list.begin()[integer(0, int(list.size()) - 1)]; }
 };
 
-// Decimal exponents of queries, keys and values, and of the scores that the first two have.
+// Decimal exponents of queries, keys and values, and of the resulting scores.
 struct Exponents {
     double query, key, value, score;
 };
@@ -30,8 +30,8 @@ template<typename T> Exponents random_exponents(Random &random) {
     return {query, key, random.real(-most, most), query + key};
 }
 
-// Enough rows that the plain computation of all of them is not exact by luck, and scores that are nearly tied where they are
-// large.
+// A problem with enough rows that the plain computation of all of them is not exact by luck, and with nearly tied scores where
+// they are large.
 SdpaCase random_case(Random &random, const Exponents &e, unsigned seed) {
     const std::int64_t size = random.one_of({16, 17, 32, 64, 80, 128}), queries = random.one_of({1, 3, 17, 40});
     SdpaCase c{.batch = 1, .query_heads = queries < 17 ? 24 : random.one_of({2, 4}), .key_heads = 2, .queries = queries};
@@ -48,7 +48,7 @@ template<typename T> void multiply(Array<T> &x, double by) {
     x.each([&](T &e) { e = T(double(Sum<T>(e)) * by); });
 }
 
-// Of half of the problems all scores are shifted, by channel 0, whose product is the same for all pairs.
+// Multiplies the operands. In half of the problems all scores are shifted by channel 0, whose product all pairs share.
 template<typename T> void spread(Random &random, const Exponents &e, SdpaArrays<T> &a) {
     multiply(a.query, std::pow(10, e.query)), multiply(a.key, std::pow(10, e.key)), multiply(a.value, std::pow(10, e.value));
     if (random.integer(0, 1)) return;
@@ -60,7 +60,7 @@ template<typename T> void spread(Random &random, const Exponents &e, SdpaArrays<
         for (std::int64_t j = 0; j < a.the.keys; j++) a.key(0, h, j, 0) = T(shift / of_query / scale);
 }
 
-// Sizes that a result of the type and its parts can have: normal numbers to a rounding and more.
+// Whether a result of these sizes and its terms fit the type: normal numbers with a margin for rounding.
 template<typename T, typename Values> bool fits_type(const Values &sizes) {
     double largest = 0;
     for (auto x : sizes) largest = std::max(largest, std::abs(double(x)));
@@ -71,7 +71,7 @@ template<typename T, typename Values> bool fits_type(const Values &sizes) {
 template<typename Values> bool all_finite(const Values &values) {
     return std::all_of(values.begin(), values.end(), [](auto x) { return std::isfinite(double(x)); });
 }
-// lse of a row without keys is -inf.
+// Whether all results are finite; lse of a row without keys may be -inf.
 template<typename Real> bool all_finite(const SdpaResult<Real> &r) {
     const auto counts = [](auto x) { return std::isfinite(double(x)) || double(x) < 0; };
     return all_finite(r.out) && std::all_of(r.lse.begin(), r.lse.end(), counts);
@@ -79,8 +79,8 @@ template<typename Real> bool all_finite(const SdpaResult<Real> &r) {
 
 constexpr int problems = 500;
 
-// Errors of many problems, each in units of its largest size: judged by the rule together, since of one problem with large
-// scores the plain computation may be exact by luck where it counts.
+// Errors of many problems, each in units of its largest size, judged together by the rule: for a single problem with large
+// scores, the plain computation may be exact by luck.
 struct Pool {
     double most = 0, most_plain = 0, sum = 0, sum_plain = 0, floor = 0;
     std::int64_t count = 0, not_finite = 0;
@@ -124,7 +124,7 @@ TEMPLATE_TEST_CASE("magnitudes: 500 random problems", "[sdpa][semantics][magnitu
         const auto q = a.query.view(), k = a.key.view(), v = a.value.view();
         const auto options = a.options({});
         const auto plain = plain_sdpa<T>(q, k, v, options);
-        // A mean of values of both signs is a difference of what is larger.
+        // The floor is a share of the magnitudes, since a mean of values of both signs is a difference of larger numbers.
         Array<T> magnitudes = a.value;
         magnitudes.each([](T &e) { e = T(std::abs(double(Sum<T>(e)))); });
         const auto sizes = sdpa_reference<Reference<T>, T>(q, k, magnitudes.view(), options);
@@ -159,7 +159,7 @@ TEMPLATE_TEST_CASE("magnitudes: gradients of 500 random problems", "[sdpa_backwa
         if (!all_finite(a.forward.out.values())) continue;
         const ExpectedGradients<T> expected(a);
         bool finite = true;
-        // Nor may the parts of a sum leave the range of the type, though they cancel.
+        // The terms of a sum must fit the type, too, even if they cancel.
         a.each_gradient([&](const char *, unsigned, auto &, auto member) {
             finite = finite && all_finite(member(expected.plain)) && fits_type<T>(member(expected.sizes));
         });

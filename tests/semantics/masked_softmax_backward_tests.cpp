@@ -16,8 +16,8 @@ TEST_CASE("masked_softmax_backward: central differences", "[masked_softmax_backw
                 for (double middle : {0.0, -1e6}) {
                     SoftmaxBackwardArrays<double> a(
                         {.queries = 3, .keys = keys, .lengths = lengths, .fill = fill, .spread = 2, .seed = seed++});
-                    // Around -1e6 kept scores and those that are filled with it share the row. Masked ones may hold anything
-                    // but have to be numbers here.
+                    // Around -1e6, kept scores share the row with those set to -1e6. Masked ones may be any numbers, but not
+                    // NaN here.
                     a.forward.scores.each([&](double &x) { x = std::isnan(x) ? 0.5 : x + middle; });
                     a.grad_out.each([&](double &x) { x = std::isnan(x) ? -0.75 : x; });
                     const auto forward = [&] {
@@ -58,7 +58,7 @@ TEST_CASE("masked_softmax_backward: rank 2, 3 and 4 are the same rows", "[masked
     CHECK(same_bits(rows, run({2, 3, 10}, ConstView(lens.data(), {2, 3}))));
     CHECK(same_bits(rows, run({2, 1, 3, 10}, ConstView(lens.data(), {2, 3}))));
     CHECK(same_bits(rows, run({6, 1, 1, 10}, ConstView(lens.data(), {6}))));
-    CHECK(same_bits(rows, run({6, 10}, {})));  // with MaskFill::zero weights say what is masked
+    CHECK(same_bits(rows, run({6, 10}, {})));  // with MaskFill::zero the weights show the mask
 }
 
 TEST_CASE("masked_softmax_backward: rows without keys, and no rows", "[masked_softmax_backward][semantics]") {

@@ -59,7 +59,7 @@ TEST_CASE("masked_softmax: rows without keys", "[masked_softmax][semantics]") {
 }
 
 TEST_CASE("masked_softmax: the textbook's fill is a score like any other", "[masked_softmax][semantics]") {
-    // Scores below -1e6 leave the weight to the masked keys, as -1e6 in the textbook's code does.
+    // Scores below -1e6 leave the weight to the masked keys, as in the textbook's code.
     attune::Context context;
     const std::vector<float> x{-2e6f, -3e6f, 5, 5};
     const std::int32_t length = 2;
@@ -146,7 +146,7 @@ TEST_CASE("bad input: masked_softmax", "[masked_softmax][bad_input]") {
     refused(invalid, "fill", {"7"}, [](Call &c) { c.options.fill = MaskFill(7); });
     refused(invalid, "variant", {"nothing"}, [](Call &c) { c.options.variant = "nothing"; });
     refused(invalid, "variant", {"sdpa"}, [](Call &c) { c.options.variant = "sdpa_f32_dany_generic_root"; });
-    // The same memory in another order is no call in place.
+    // Another view of the same memory is not in place.
     Call c;
     std::vector<float> x(24, 1.f);
     const auto status = attune::masked_softmax(context, ConstView(x.data(), {2, 3, 4}), View(x.data(), {2, 3, 4}, {4, 8, 1}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// merge_attention (docs/conventions.md rows 21 and 22): what it means for attention, and the edges.
+// merge_attention (docs/conventions.md rows 21 and 22): the merge of attentions, and edge cases.
 #include "tests/support/merge_case.h"
 #include "tests/support/sdpa_arrays.h"
 #include <cmath>
@@ -28,7 +28,7 @@ TEST_CASE("merge: attention over two parts of the keys is attention over all", "
     for (std::int64_t split : {0, 1, 40, 99, 100})
         for (std::int64_t queries : {1, 37}) {
             SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = 100, .seed = seed++};
-            c.valid_lens = {60, 0};  // of the second entry nothing is kept, so that both parts are empty
+            c.valid_lens = {60, 0};  // the second entry has no keys, so both parts are empty
             INFO(describe(c) << " split " << split);
             SdpaArrays<float> whole(c), part_a(c), part_b(c), both(c);
             const auto keys = [&](View v, std::int64_t begin, std::int64_t end) {
@@ -54,11 +54,11 @@ TEST_CASE("merge: attention over two parts of the keys is attention over all", "
 }
 
 TEST_CASE("merge: parts without keys, and numbers that are none", "[merge]") {
-    // A part without keys counts for nothing, whatever its row holds.
+    // A part without keys has no weight, whatever its row holds.
     CHECK(merged(not_a_number, -inf, 3, 2) == std::pair(3.f, 2.f));
     CHECK(merged(3, 2, inf, -inf) == std::pair(3.f, 2.f));
     CHECK(merged(not_a_number, -inf, not_a_number, -inf) == std::pair(0.f, -inf));
-    // One that weighs next to nothing still hands its NaN on; that is what a kept NaN does.
+    // A part of almost no weight still propagates its NaN, like a kept NaN.
     CHECK(std::isnan(merged(not_a_number, -200, 3, 2).first));
     CHECK(merged(not_a_number, -200, 3, 2).second == 2);
     for (float other : {2.f, -300.f, 300.f}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // multi_head_attention_backward through the dispatcher (docs/conventions.md rows 16, 26, 29 and 35): the central differences of
-// the layer by every input, the error rule, bits, padding that holds anything, and bad input.
+// the layer by every input, the error rule, bits, padding with arbitrary contents, and bad input.
 #include "tests/support/central_differences.h"
 #include "tests/support/multi_head_backward_case.h"
 #include "tests/support/option_sets.h"
@@ -23,7 +23,7 @@ MultiHeadCase usual(unsigned seed = 1) {
         .out_bias = true};
 }
 
-// Elements in memory that are not an Array.
+// A range of elements that is not an Array.
 struct Slice {
     double *at;
     std::int64_t count;
@@ -35,7 +35,7 @@ struct Slice {
 
 void check_differences(attune::Context &context, const MultiHeadCase &c, std::size_t most) {
     MultiHeadBackwardArrays<double> a(c);
-    // So that central_difference can move them exactly.
+    // Rounded so that central_difference can move them exactly.
     for (auto *array : {&a.layer.base.slopes, &a.layer.base.sinks})
         array->each([](float &x) { x = std::round(x * 4096) / 4096; });
     INFO(describe(c));
@@ -142,7 +142,7 @@ TEST_CASE("multi-head gradients: the error rule over types, sizes and biases", "
             }
 }
 
-// One pass over packed weights computes the projections; gradients are by each argument all the same.
+// One product with packed weights computes all projections; gradients are still by each argument.
 TEST_CASE("multi-head gradients: of self-attention, packed or not", "[mha_backward][semantics]") {
     attune::Context context({.threads = 2});
     MultiHeadCase c = usual();
@@ -193,7 +193,7 @@ TEST_CASE("multi-head gradients: what padding holds has no effect", "[mha_backwa
             for (std::int64_t e = 0; e < v.extent[2]; e++)
                 array(b, i, e) = e % 2 ? std::nanf("") : std::numeric_limits<float>::infinity();
     };
-    // The first entry has no keys, so neither its queries have a part.
+    // The first entry has no keys, so its queries take no part either.
     spoil(spoiled.layer.key, 0, 0), spoil(spoiled.layer.key, 1, 25), spoil(spoiled.layer.value, 0, 0);
     spoil(spoiled.layer.value, 1, 25), spoil(spoiled.layer.query, 0, 0);
     REQUIRE(clean.run(context).ok());

@@ -78,7 +78,7 @@ TEST_CASE("multi-head: every mask of sdpa, dropout, weights", "[mha][semantics]"
             c.attention.seed = seed++, c.attention.key_heads = 2, c.out_bias = c.value_bias = true;
             if (queries == 1 && seed % 2) c.attention.query_heads = 2;
             set(c.attention);
-            if (c.attention.valid_lens.size() == 18 && queries == 1) continue;  // lengths for nine queries
+            if (c.attention.valid_lens.size() == 18 && queries == 1) continue;  // these lengths are for nine queries
             c.attention.queries = queries;
             check_case<float>(context, c);
             check_case<double>(context, c);
@@ -93,12 +93,12 @@ TEST_CASE("multi-head: self-attention, weights apart and packed give the same", 
                 MultiHeadCase c = usual();
                 c.self = true, c.attention.queries = c.attention.keys = queries, c.attention.key_heads = key_heads;
                 c.attention.causal = Causal::top_left;
-                c.query_bias = biases > 0, c.key_bias = c.value_bias = biases == 1;  // 2: one of three
+                c.query_bias = biases > 0, c.key_bias = c.value_bias = biases == 1;  // 2: only one of the three
                 for (bool packed : {false, true}) {
                     c.packed = packed;
                     check_case<float>(context, c);
                     check_case<double>(context, c);
-                    MultiHeadCase cross = c;  // packed weights, inputs of their own
+                    MultiHeadCase cross = c;  // packed weights with different inputs
                     cross.self = false, cross.key_width = cross.value_width = cross.query_width;
                     check_case<float>(context, cross);
                 }
@@ -131,7 +131,7 @@ TEST_CASE("multi-head: the same bits over threads, and among other batch entries
             CHECK(same_bits(expected.out.values(), other.out.values()));
             CHECK(same_bits(expected.base.lse.values(), other.base.lse.values()));
         }
-        // Entry 1 alone.
+        // Entry 1 by itself.
         MultiHeadArrays<float> alone(c);
         const auto entry = [](View v) {
             v.data = static_cast<float *>(v.data) + v.stride[0], v.extent[0] = 1;
@@ -156,7 +156,7 @@ TEST_CASE("multi-head: no keys, no queries, no batch", "[mha][semantics]") {
     attune::Context context;
     MultiHeadCase c = usual();
     c.attention.keys = 0, c.out_bias = true;
-    check_case<float>(context, c);  // what is left is the bias of the output
+    check_case<float>(context, c);  // only the bias of the output is left
     for (int empty : {0, 1}) {
         MultiHeadCase none = usual();
         (empty == 0 ? none.attention.batch : none.attention.queries) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights that are packed beforehand: the bits of linear with them (docs/conventions.md row 36), and bad input.
+// Packed weights: the bits of linear with them (docs/conventions.md row 36), and bad input.
 #include "tests/support/linear_case.h"
 #include "tests/support/refusals.h"
 
@@ -8,7 +8,7 @@ using attune::ConstView, attune::View;
 
 namespace {
 
-// The bits of packed weights are those of the weights that they were made of, for one row, few and many.
+// Checks that packed weights give the bits of the unpacked ones, for one row, few and many.
 template<typename T> void check_packed_bits(const LinearCase &c) {
     attune::Context context({.threads = 2});
     LinearArrays<T> plain(c), packed(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Headers quote messages: each quote is what the library says.
+// Messages quoted in headers: each quote must be a message of the library.
 #include "tests/support/catch.h"
 #include <attune/attune.h>
 #include <filesystem>
@@ -21,7 +21,7 @@ std::set<std::string> quotes_of_headers() {
         std::ifstream in(file.path());
         const std::string text = std::regex_replace(std::string(std::istreambuf_iterator<char>(in), {}), line_break, " ");
         for (std::sregex_iterator at(text.begin(), text.end(), quote), end; at != end; ++at)
-            if (!(*at)[1].str().starts_with("attune: ")) quotes.insert((*at)[1]);  // those are the compiler's (wrong_usage)
+            if (!(*at)[1].str().starts_with("attune: ")) quotes.insert((*at)[1]);  // the compiler's: wrong_usage
     }
     return quotes;
 }

@@ -16,7 +16,7 @@ bool close(const std::vector<float> &got, const std::vector<double> &expected, d
     return true;
 }
 
-// The scores or weights of one head: query (Sq, d), key (Sk, d), values that do not matter.
+// Scores or weights of one head: query (Sq, d), key (Sk, d), arbitrary values.
 std::vector<float> scores(const std::vector<float> &query, std::int64_t queries, const std::vector<float> &key,
                           std::int64_t keys, SdpaOptions options, WeightsMode mode) {
     attune::Context context;
@@ -60,7 +60,7 @@ TEST_CASE("scores: the order is scale, softcap, bias, ALiBi, mask", "[sdpa][sema
     const double capped[] = {3 * std::tanh(2 / 3.0), 3 * std::tanh(4 / 3.0), 3 * std::tanh(2.0)};
     CHECK(close(scores(q, 1, k, 3, o, WeightsMode::scaled), {2, 4, 6}));
     CHECK(close(scores(q, 1, k, 3, o, WeightsMode::capped), {capped[0], capped[1], capped[2]}));
-    // off is Sk - Sq = 2: the query stands at the last key.
+    // off is Sk - Sq = 2: the position of the query is the last key.
     CHECK(close(scores(q, 1, k, 3, o, WeightsMode::masked), {capped[0] + 100 - 0.5, -infinity, -infinity}));
     CHECK(close(scores(q, 1, k, 3, o, WeightsMode::probabilities), {1, 0, 0}));
 }
@@ -86,7 +86,7 @@ TEST_CASE("ALiBi: the standard slopes, also for heads that are no power of two",
     CHECK(near(attune::alibi_slopes(1), {1 / 256.0}));
     CHECK(near(attune::alibi_slopes(2), {1 / 16.0, 1 / 256.0}));
     CHECK(near(attune::alibi_slopes(8), {0.5, 0.25, 0.125, 1 / 16.0, 1 / 32.0, 1 / 64.0, 1 / 128.0, 1 / 256.0}));
-    // Three heads: those of two, then every other one of four.
+    // Three heads: the slopes of two, then every other one of four.
     CHECK(near(attune::alibi_slopes(3), {1 / 16.0, 1 / 256.0, 0.25}));
     CHECK(near(attune::alibi_slopes(6), {0.25, 1 / 16.0, 1 / 64.0, 1 / 256.0, 0.5, 0.125}));
     const auto twelve = attune::alibi_slopes(12);
@@ -117,12 +117,12 @@ TEST_CASE("masks: what counts as masked in a bias", "[sdpa][semantics]") {
     CHECK(of({-3.4028235e38f, 0}) == std::vector<float>{-infinity, 0});
     CHECK(of({-3.01e38f, 1}) == std::vector<float>{-infinity, 1});
     CHECK(of({-2.99e38f, 1}) == std::vector<float>{-2.99e38f, 1});
-    CHECK(of({-1e30f, 1}) == std::vector<float>{-1e30f, 1});  // the finite mask of some frameworks is a number like any other
+    CHECK(of({-1e30f, 1}) == std::vector<float>{-1e30f, 1});  // a finite mask elsewhere, here a number like any other
     CHECK(of({-1e9f, 1}) == std::vector<float>{-1e9f, 1});
 }
 
 TEST_CASE("masks: a row of -1e9 everywhere is no row without keys", "[sdpa][semantics]") {
-    // 002 adds mask * -1e9: where all keys are masked its softmax is over the scores as they round.
+    // Document 002 adds mask * -1e9: where all keys are masked, its softmax is over the scores as they round.
     const float bias[] = {-1e9f, -1e9f, -1e9f, -1e9f};
     CHECK(
         close(scores({0}, 1, zeros, 4, {.bias = ConstView(bias, {4})}, WeightsMode::probabilities), {0.25, 0.25, 0.25, 0.25}));
@@ -139,7 +139,7 @@ TEST_CASE("sinks: a score without a value", "[sdpa][semantics]") {
                                                     ConstView(value, {3, 1}), View(&out, {1, 1}), o);
     };
     REQUIRE(run().ok());
-    CHECK(close({out, lse}, {9 / 6.0, std::log(6.0)}));  // three keys and three more of the sink, which softcap leaves alone
+    CHECK(close({out, lse}, {9 / 6.0, std::log(6.0)}));  // three keys, and a sink worth three, which softcap leaves alone
     o.valid_lens = ConstView(none, {1});
     REQUIRE(run().ok());
     CHECK(close({out, lse}, {0, std::log(3.0)}));

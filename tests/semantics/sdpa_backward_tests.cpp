@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The gradients of attention are what they say: the central differences of the forward, for every input, under every option.
+// Gradients of attention equal the central differences of the forward pass, for every input, under every option.
 // docs/conventions.md rows 4, 10, 12, 16, 24, 25, 26 and 35.
 #include "tests/support/option_sets.h"
 #include "tests/support/sdpa_differences.h"
@@ -102,7 +102,7 @@ TEST_CASE("gradients: tensors of rank 3 and 2 are one head and one entry", "[sdp
         REQUIRE(four.run_forward(context).ok());
         REQUIRE(fewer.run_forward(context).ok());
         REQUIRE(four.run(context).ok());
-        // Without the heads, and for rank 2 without the batch.
+        // Views without the heads, and for rank 2 without the batch.
         const auto flat = [&](auto v) {
             const int from = 4 - rank;
             for (int n = 1; n < v.rank - from; n++) v.extent[n] = v.extent[n + from], v.stride[n] = v.stride[n + from];

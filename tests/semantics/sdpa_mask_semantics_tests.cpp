@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// docs/conventions.md rows 2, 5, 6 and 35 through the dispatcher. The weights are read off an identity of values and compared
-// with masks drawn by hand, so that these tests do not lean on the reference.
+// docs/conventions.md rows 2, 5, 6 and 35 through the dispatcher. The weights are read from an identity of values and compared
+// with masks drawn by hand, so that these tests are independent of the reference.
 #include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;
 using attune::Causal, attune::ConstView, attune::View;
 
 namespace {
-// For each query a string of '1' where the key has weight and '.' where it has none; all scores are equal.
+// Weights as a string for each query, '1' where the key has weight and '.' where it has none; all scores are equal.
 std::vector<std::string> picture(std::int64_t queries, std::int64_t keys, const attune::SdpaOptions &options,
                                  std::int64_t batch = 1) {
     attune::Context context;
@@ -65,7 +65,7 @@ TEST_CASE("sdpa: a given offset counts, whatever causal says", "[sdpa][semantics
     CHECK(picture(2, 5, {.causal = Causal::bottom_right, .offset = 0}) == Rows{"1....", "11..."});
     CHECK(picture(2, 5, {.causal = Causal::top_left, .offset = 2}) == Rows{"111..", "1111."});
     CHECK(picture(2, 5, {.causal = Causal::top_left, .offsets = {offsets, {1}}}) == Rows{"11...", "111.."});
-    CHECK(picture(2, 3, {.offset = -5}) == Rows{"111", "111"});  // no causal and no window: nothing to move
+    CHECK(picture(2, 3, {.offset = -5}) == Rows{"111", "111"});  // no causal mask and no window to move
 }
 
 TEST_CASE("sdpa: windows are inclusive on both sides, -1 is unbounded", "[sdpa][semantics]") {

@@ -15,7 +15,7 @@ std::vector<float> random_floats(std::size_t count, unsigned seed) {
     for (float &x : all) x = uniform(random);
     return all;
 }
-// All elements the same, to a part in a million.
+// Whether all elements are the expected number, to a part in a million.
 bool all_near(const std::vector<float> &all, double expected) {
     return std::all_of(all.begin(), all.end(), [&](float x) { return std::abs(x - expected) <= 1e-6 * std::abs(expected); });
 }
@@ -53,7 +53,7 @@ TEST_CASE("sdpa: query heads take the key head of their group, in order", "[sdpa
             for (std::int64_t keys : {3, 130}) {
                 SdpaCase c{.query_heads = query_heads, .key_heads = key_heads, .queries = queries, .keys = keys};
                 SdpaArrays<float> a(c);
-                // The values of a head are a constant that names it.
+                // The values of a head are a constant that identifies it.
                 for (std::int64_t b = 0; b < c.batch; b++)
                     for (std::int64_t h = 0; h < key_heads; h++)
                         for (std::int64_t j = 0; j < keys; j++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bf16 and f16 through the dispatcher: sdpa, linear and multi-head attention in each, and what docs/numerics.md says of them.
+// bf16 and f16 through the dispatcher: sdpa, linear and multi-head attention, and the statements of docs/numerics.md.
 #include "tests/support/linear_case.h"
 #include "tests/support/multi_head_case.h"
 #include <functional>
@@ -120,12 +120,12 @@ TEST_CASE("16 bits: sums are kept in f32", "[sdpa][linear][semantics]") {
     attune::Context context;
     in_both([&](auto zero) {
         using T = decltype(zero);
-        // 4096 ones add up to 4096; in the type itself they would stop at 256 or 2048.
+        // 4096 ones add up to 4096; in the type itself the sum would stop at 256 or 2048.
         LinearArrays<T> a({.leading = {3}, .columns = 2, .depth = 4096, .bias = false});
         for (Array<T> *array : {&a.x, &a.weight}) array->each([](T &x) { x = 1; });
         REQUIRE(a.run(context).ok());
         a.out.each([](T &x) { CHECK(x == 4096); });
-        // Weights of 1/3000, which no 16 bits hold, add up to 1, and the scores are all the same.
+        // Weights of 1/3000, which no 16-bit type holds, add up to 1, and the scores are all equal.
         SdpaArrays<T> b({.queries = 2, .keys = 3000});
         b.query.each([](T &x) { x = 0; });
         b.value.each([](T &x) { x = 1; });

@@ -10,7 +10,7 @@ using namespace attune_test;
 using attune::Causal, attune::ConstView, attune::Score, attune::View;
 
 namespace {
-// Options that mean something within a sequence, a choice for each number; they point into this object.
+// Options that have a meaning within a sequence, a choice for each number; they point into this object.
 struct OptionsOfSequences {
     std::vector<std::int32_t> offsets;
     std::vector<float> slopes, sinks;
@@ -135,7 +135,7 @@ TEST_CASE("variable_length: empty sequences and batches", "[varlen]") {
     check_packed<float>(context, {.queries = {0}, .keys = {0}, .spare_rows = 0});
     const std::vector<float> slopes(4), sinks = {1, 2, 3, 4};
     check_packed<float>(context, {.queries = {}, .keys = {}}, {.alibi_slopes = ConstView(slopes.data(), {0, 4})});
-    // Queries without keys: 0, and the sink as lse.
+    // Queries without keys give 0, and the sink as lse.
     PackedArrays<float> a({.queries = {2}, .keys = {0}, .spare_rows = 0});
     REQUIRE(a.run(context, {.sinks = ConstView(sinks.data(), {4})}).ok());
     for (float x : a.out.values()) CHECK(x == 0);
@@ -191,7 +191,7 @@ TEST_CASE("variable_length: memory that runs out is answered, and the Context se
         const attune::Status status = a.run(context);
         const bool asked = allocator.requests > fail_at;
         INFO("request " << fail_at << ": " << status.message());
-        // Kernels ask for blocks of no bytes, too, and do without them.
+        // Kernels also ask for blocks of no bytes, whose failure they survive.
         if (status.ok())
             CHECK(same_bits(a.out.values(), right.out.values()));
         else

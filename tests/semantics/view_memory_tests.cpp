@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Views of memory whose size is known, extents that are known at run time only, and views of a device.
+// Views of memory of known size, extents known at run time only, and views of a device.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"
 #include <array>
@@ -11,13 +11,13 @@ using attune::ConstView, attune::StatusCode, attune::View;
 
 namespace {
 
-// Elements from the first of a view to its last.
+// Number of elements from the first of a view to its last.
 std::int64_t reach(const ConstView &v) {
     std::int64_t last = 0;
     for (int n = 0; n < v.rank; n++) last += (v.extent[n] - 1) * v.stride[n];
     return last + 1;
 }
-// Every view of a call, as an input.
+// All views of a call, as inputs.
 std::vector<ConstView> views_of(const SmallCall &call) {
     std::vector<ConstView> all;
     for (const ConstView *v : call.inputs) all.push_back(*v);
@@ -49,7 +49,7 @@ TEST_CASE("memory of views: an element too few is refused by every function, for
                 "need " + std::to_string(needed) + " elements, the memory has " + std::to_string(needed - 1);
             CHECK(status.message().ends_with(end));
             CHECK(status.message().find(": extents (") < 40);
-            if (!call->name.starts_with("pack_linear")) CHECK(call->untouched());  // two calls
+            if (!call->name.starts_with("pack_linear")) CHECK(call->untouched());  // makes two calls
         }
     }
 }
@@ -121,7 +121,7 @@ TEST_CASE("memory of views: strides, views without elements, and what precedes t
     CHECK(message(ConstView(scores, {2, 4}, {8, 1}), View(out, {2, 4})).empty());
     CHECK(message(ConstView(scores, {3, 4}, {0, 1}), View(out, {3, 4})).empty());
     CHECK(message(ConstView(none, {0, 4}), View(out, {0, 4})).empty());
-    CHECK(message(ConstView(scores, {1, 4}, {1000, 1}), View(out, {1, 4})).empty());  // a stride that means nothing
+    CHECK(message(ConstView(scores, {1, 4}, {1000, 1}), View(out, {1, 4})).empty());  // the first stride is ignored
     std::fill(out.begin(), out.end(), 7.f);
     CHECK(message(ConstView(scores, {3, 4}, {5, 1}), View(out, {3, 4})) ==
           "scores: extents (3, 4) with their strides need 14 elements, the memory has 12");
@@ -131,7 +131,7 @@ TEST_CASE("memory of views: strides, views without elements, and what precedes t
     CHECK(message(ConstView(scores, {3, 4}, {-4, 1}), View(out, {3, 4})) ==
           "scores: its strides reach 8 elements before the first of its memory");
     CHECK(std::all_of(out.begin(), out.end(), [](float x) { return x == 7; }));
-    // A pointer says nothing of its memory, and may have some before it.
+    // The size of the memory behind a pointer is unknown, and there may be memory before it.
     CHECK(message(ConstView(scores.data() + 8, {3, 4}, {-4, 1}), View(out, {3, 4})).empty());
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("views: of pointers, arrays and containers, with extents known at run 
     check(ConstView(span, extents, {1, 2}), doubles.data(), attune::DType::f64, 6, 1, 2);
     check(View(halves, {2, 3}, strides), halves.data(), attune::DType::bf16, 6, 1, 2);
     const std::vector<std::int32_t> lens = {1, 2, 3};
-    const attune::SdpaOptions options{.valid_lens = lens};  // all of it, as rank 1
+    const attune::SdpaOptions options{.valid_lens = lens};  // the whole vector, as rank 1
     CHECK(options.valid_lens.rank == 1);
     CHECK(options.valid_lens.extent[0] == 3);
     CHECK(options.valid_lens.stride[0] == 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Views: strides that mean nothing, spans that kernels cannot index, and numbers that they cannot hold.
+// Views: strides that are ignored, spans that kernels cannot index, and numbers that kernels cannot hold.
 #include "tests/support/catch.h"
 #include "tests/support/small_calls.h"
 #include <attune/detail/user_attention.h>
@@ -17,13 +17,13 @@ namespace {
 constexpr std::int64_t strange[] = {
     0, -1, 7, std::int64_t(1) << 31, -(std::int64_t(1) << 40), std::int64_t(1) << 62, INT64_MAX, INT64_MIN};
 
-// Strides of all extents of one.
+// Spoils the strides of all extents of one.
 template<typename V> void spoil_unit_strides(V &v, std::mt19937 &random) {
     for (int n = 0; n < v.rank; n++)
         if (v.extent[n] == 1) v.stride[n] = strange[random() % std::size(strange)];
 }
 
-// A view's stride of an extent of several, and whether it must be refused there.
+// Spoils a stride of an extent of several; returns whether the view must then be refused.
 template<typename V> bool spoil_a_stride(V &v, std::mt19937 &random) {
     for (int n = 0; n + 1 < v.rank; n++)
         if (v.extent[n] > 1) {
@@ -78,7 +78,7 @@ TEST_CASE("views: any strides of views without elements", "[views]") {
     attune::Context context({.threads = 2});
     for (const SmallSizes &s : {SmallSizes{.queries = 0}, SmallSizes{.batch = 0}, SmallSizes{.keys = 0}}) {
         for (const auto &call : small::calls(s)) {
-            if (call->name == "variable_length") continue;  // its lists of ends are of other sizes
+            if (call->name == "variable_length") continue;  // its lists of ends have other sizes
             const auto spoil = [&](auto &v) {
                 if (std::find(v.extent, v.extent + v.rank, 0) == v.extent + v.rank) return;
                 for (int n = 0; n < v.rank; n++) v.stride[n] = strange[random() % std::size(strange)];
@@ -100,7 +100,7 @@ TEST_CASE("views: strides beyond 32 bits are refused by name, with nothing writt
             const std::size_t inputs = small::calls()[n]->inputs.size(), outputs = small::calls()[n]->outputs.size();
             for (std::size_t at = 0; at < inputs + outputs; at++) {
                 const auto call = std::move(small::calls()[n]);
-                if (call->name.starts_with("pack_linear")) continue;  // two calls
+                if (call->name.starts_with("pack_linear")) continue;  // makes two calls
                 const bool spoiled = at < inputs ? spoil_a_stride(*call->inputs[at], random)
                                                  : spoil_a_stride(*call->outputs[at - inputs], random);
                 if (!spoiled) continue;
@@ -116,7 +116,7 @@ TEST_CASE("views: strides beyond 32 bits are refused by name, with nothing writt
 }
 
 TEST_CASE("views: what extents and strides span is refused from 2^31 elements on, and taken below", "[views][bad_input]") {
-    // Two heads, far apart; what lies between is never touched.
+    // Two heads, far apart; the memory between them is never touched.
     constexpr std::int64_t limit = (std::int64_t(1) << 30) - 1, keys = 3, dim = 4;
     constexpr std::size_t bytes = std::size_t(limit + keys * dim) * 2;
     void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -233,7 +233,7 @@ TEST_CASE("views: b_score and numbers of f64", "[views][bad_input]") {
             CHECK(call->untouched());
         }
     }
-    // f64 holds them.
+    // f64 holds these numbers.
     const double q[] = {1e-20, 2e-20}, k[] = {1, 2, 3, 4}, v[] = {1, 2};
     double out[1];
     const auto run = [&](attune::SdpaOptions o) {
@@ -248,7 +248,7 @@ TEST_CASE("views: b_score and numbers of f64", "[views][bad_input]") {
 
 TEST_CASE("views: captured numbers that kernels cannot hold", "[views][bad_input]") {
     using attune::DType;
-    // No kernels are needed to see what is refused before them.
+    // No kernels are needed for refusals that come before them.
     static constexpr attune::detail::CaptureRecord captures[] = {{"cap", true, DType::f32, 0, false, false, false},
                                                                  {"reach", false, DType::i32, 0, false, false, false},
                                                                  {"table", true, DType::f32, 2, false, false, false}};
@@ -269,7 +269,7 @@ TEST_CASE("views: captured numbers that kernels cannot hold", "[views][bad_input
     };
     for (const double cap : {1e39, -1e-60, std::nan("")}) CHECK(message(0.f, cap, 3) == "cap");
     for (const double reach : {2.5, 2147483648.0, -1e300, std::nan("")}) CHECK(message(0.f, 1, reach) == "reach");
-    CHECK(message(0.f, 1e30, -2147483648.0) == "out");  // of another width than value
+    CHECK(message(0.f, 1e30, -2147483648.0) == "out");  // out has another width than value
     CHECK(message(0.0, 1e300, 2147483647.0) == "out");
 }
 

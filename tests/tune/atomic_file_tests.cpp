@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Files that are written whole or not at all: whose they are, and what is left of them when the process is killed.
+// Files that are written whole or not at all: their owners, and their remains when the process is killed.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/error.h"
@@ -33,11 +33,11 @@ mode_t mode_of(const std::string &file) {
     return ::stat(file.c_str(), &s) == 0 ? s.st_mode & 07777 : 0;
 }
 
-// How a process ends that has half a file and is sent a signal.
+// The end of a process that has half a file and gets a signal.
 int killed_by(int signal, const std::string &output, bool ignored) {
     const pid_t child = ::fork();
     if (child == 0) {
-        std::signal(signal, ignored ? SIG_IGN : SIG_DFL);  // Catch2 handles some
+        std::signal(signal, ignored ? SIG_IGN : SIG_DFL);  // Catch2 handles some signals
         AtomicFile file(output);
         const TemporaryFile other(fs::path(output).parent_path(), ".so");
         file.write({{"half", 4}});
@@ -62,7 +62,7 @@ TEST_CASE("atomic file: a signal removes what is not complete and ends the proce
         CHECK(names_in(folder.path()) == std::set<std::string>{"o.npy"});
         CHECK(content_of(output) == "old");
     }
-    // As under nohup: a signal that was ignored still is.
+    // As under nohup: an ignored signal stays ignored.
     CHECK(killed_by(SIGHUP, output, true) == 0);
     CHECK(content_of(output) == "half");
 }
@@ -80,7 +80,7 @@ TEST_CASE("atomic file: what killed processes left stops nobody, whatever the pr
     }
     write_file(output, "whole");
     CHECK(content_of(output) == "whole");
-    // In one process, too: every file is its own.
+    // Two temporary files of one process differ, too.
     const TemporaryFile a(folder.path()), b(folder.path());
     CHECK(a.path() != b.path());
 }
@@ -102,7 +102,7 @@ TEST_CASE("atomic file: permissions are those of the file that is replaced, else
         }
     }
     CHECK(content_of(file) == "kept");
-    if (::geteuid() == 0) {  // who may give files away keeps their owner
+    if (::geteuid() == 0) {  // root can keep the owner
         REQUIRE(::chown(file.c_str(), 12345, 23456) == 0);
         write_file(file, "of another");
         struct stat s;
@@ -116,7 +116,7 @@ TEST_CASE("atomic file: links stay, and files that cannot be written are named",
     fs::create_directory(folder / "real");
     fs::create_symlink("real/target", folder / "middle");
     fs::create_symlink("middle", folder / "link");
-    for (const char *text : {"first", "second"}) {  // the first time it names nothing
+    for (const char *text : {"first", "second"}) {  // at first the link names nothing
         write_file(folder / "link", text);
         CHECK(fs::is_symlink(folder / "link"));
         CHECK(content_of(folder / "real/target") == text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The search for the parameters of one variant, on a machine that is made up (fake_worker.py): what is tried, recorded and said
-// where the machine is busy, the shapes are many, or the time is short.
+// The search for the parameters of one variant, on a simulated machine (fake_worker.py): trials, records and reports where the
+// machine is busy, the shapes are many, or the time is short.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/tune/cell_tuner.h"
@@ -19,7 +19,7 @@ bench::Shape softmax_shape(std::int64_t keys) {
     return s;
 }
 
-// A cell of masked_softmax whose kernels are made and timed by the scripts of this folder.
+// A cell of masked_softmax whose kernels are made and timed by scripts of this folder.
 class FakeCell {
 public:
     FakeCell()
@@ -107,13 +107,13 @@ TEST_CASE("tuning: a search finds the quickest, and is believed by its records",
     CHECK(result.gain->value == Approx(1.25 / (16 / 64.0 + 4 / 64.0)));
     const std::size_t timed = cell.records_of("timed");
     CHECK(timed > 4);
-    const CellResult again = cell.tune(300);  // all of it from the records
+    const CellResult again = cell.tune(300);  // all results come from the records
     CHECK(again.chosen == result.chosen);
     CHECK(cell.records_of("timed") == timed);
 }
 
-// The parameters in use take 1.25 units, all others less: of a machine that makes 1.2 / units of all products they are beyond
-// the peak.
+// The parameters in use take 1.25 units, all others less: where a machine reports a share of 1.2 / units of its peak, they
+// exceed the peak.
 TEST_CASE("tuning: what is quicker than the peak of a busy machine is not measured, and tried again", "[tune]") {
     FakeCell cell;
     cell.machine(R"({"products": 1.2, "foreign_load": 0.7})");
@@ -136,7 +136,7 @@ TEST_CASE("tuning: what is quicker than a quiet machine is rejected, unless the 
     CHECK(count_of(result, "rejected") > 2);
     CHECK(count_of(result, "rejected") == cell.records_of("rejected"));
     FakeCell other;
-    other.machine(R"({"products": 1.3, "foreign_load": 0.01})");  // 1.04 by parameters that are known to be right
+    other.machine(R"({"products": 1.3, "foreign_load": 0.01})");  // 1.04 for parameters known to be right
     CHECK(count_of(other.tune(300), "rejected") == 0);
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("tuning: lengths of a decoding loop are tuned for as one for a factor 
     CHECK(std::abs(grouped[3].shape.k - 191.5) < 1);  // the median of 128 to 255
     CHECK(grouped[3].weight == Approx(0.75 * 128 / 300));
     for (WeightedShape &s : shapes) s.weight = s.shape.k == 130 ? 1000 : 1;
-    CHECK(group_lengths(shapes)[3].shape.k == 130);  // that in which most of the time is spent
+    CHECK(group_lengths(shapes)[3].shape.k == 130);  // the length with most of the time
     shapes.resize(most_single_shapes);
     CHECK(group_lengths(shapes).size() == most_single_shapes);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Records that users write are judged by cmake/check_parameters.py, candidates of the tuner by its Space: both read a space
-// alike.
+// Agreement of cmake/check_parameters.py, which checks users' records, with the tuner's Space, which checks candidates: both
+// read a space alike.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/tune/space.h"
@@ -21,7 +21,7 @@ json read_json(const std::filesystem::path &file) {
     return json::parse(in);
 }
 
-// The records of the file with a parameter that is left out, unknown or of another value, one of its space or not.
+// The file's records, each with a parameter left out, unknown or of another value, which may be one of its space.
 json altered(const json &file, std::mt19937 &random) {
     json records = json::array();
     for (const json &shipped : file.at("records")) {
@@ -43,7 +43,7 @@ json altered(const json &file, std::mt19937 &random) {
     return records;
 }
 
-// By number, the records that check_parameters.py refuses.
+// Numbers of the records that check_parameters.py refuses.
 std::set<std::size_t> refused(const TemporaryFolder &folder, const std::string &op, const json &file) {
     const std::string records = folder.write("records.json", file.dump()), lines = folder / "lines.txt";
     const std::string schedules = ATTUNE_SCHEDULES;
@@ -79,7 +79,7 @@ TEST_CASE("records of users are refused where the tuner's space does not have th
         const std::set<std::size_t> by_script = refused(folder, op, file);
         for (std::size_t n = 0; n < file["records"].size(); n++) {
             const json &record = file["records"][n];
-            const int any = std::numeric_limits<int>::max();  // the script asks for no cache
+            const int any = std::numeric_limits<int>::max();  // the script has no constraints on caches
             const Facts facts =
                 facts_of(targets.at(target).at("halide"), record.at("dtype"), record.at("head_dim"), {any, any});
             const std::string schedule = record.at("schedule"), shape_class = record.at("class");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// When parameters replace others: by an interval over processes, never by a median alone.
+// The decision that parameters replace others: by an interval over processes, never by a median alone.
 #include "tests/support/catch.h"
 #include "tools/tune/decision.h"
 #include "tools/tune/finalists.h"
@@ -30,8 +30,8 @@ TEST_CASE("tune: a gain of one per cent or less replaces nothing, however certai
 }
 
 TEST_CASE("tune: Student's interval covers what it claims to", "[tune]") {
-    // Processes that differ by 2 % around no gain at all: the interval leaves 1 out in about one of 20, and replacing needs
-    // more.
+    // Processes that differ by 2 % without any gain: the 95 % interval leaves 1 out in about one of 20 cases, and replacing
+    // needs more.
     const unsigned seed = 20261122;
     INFO("seed " << seed);
     std::mt19937 random(seed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The gate of the tuner (tools/tune/gate.h) refuses candidates that are wrong, each for a reason that says what is wrong, and
-// takes the same kernel without a defect; and what the worker answers of a candidate that dies, or that it cannot load.
+// The gate of the tuner (tools/tune/gate.h) refuses wrong candidates, each with the right reason, and accepts the kernel
+// without a defect; and the worker's answers for candidates that die, or that it cannot load.
 #include "tests/support/catch.h"
 #include "tests/tune/temporary.h"
 #include "tests/tune/wrong_candidates.h"
@@ -45,11 +45,11 @@ Json job(const std::vector<std::string> &symbols) {
 
 struct Answers {
     std::vector<Json> lines;
-    int status = 0;  // of wait()
+    int status = 0;  // status of wait()
     bool died() const {
         return !WIFEXITED(status) || (WEXITSTATUS(status) != 0 && !lines.empty() && !lines.back().contains("error"));
     }
-    // The last line of a candidate.
+    // The last line about a candidate.
     Json last(const std::string &id) const {
         Json found;
         for (const Json &line : lines)
@@ -58,7 +58,7 @@ struct Answers {
     }
 };
 
-// A worker in a process of its own, as the tuner starts it; it is stopped after so many seconds of work.
+// A worker in a process of its own, as the tuner starts it; stopped after `limit` seconds.
 Answers work(const Json &of, unsigned limit = 100) {
     int pipes[2];
     REQUIRE(pipe(pipes) == 0);
@@ -123,7 +123,7 @@ TEST_CASE("gate: wrong candidates are refused, each for its reason", "[tune]") {
         CHECK_FALSE(last.value("right", false));
         if (words.empty()) {
             CHECK(a.died());
-            CHECK(last.value("checking", "") != "");  // so that one knows in what
+            CHECK(last.value("checking", "") != "");  // the check in which it died
         } else {
             CHECK(a.status == 0);
             CHECK(last.value("reason", "").find(words) != std::string::npos);

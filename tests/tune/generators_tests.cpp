@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the programs that make kernels are found, and what is said where they are not.
+// Search for the programs that make kernels, and the messages where there are none.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/error.h"
@@ -50,7 +50,7 @@ TEST_CASE("generators: what is wrong is said", "[tune]") {
     const std::string unknown = error_of([] { Generators::find("spda", {}); });
     CHECK(contains(unknown, "spda: "));
     CHECK(contains(unknown, "sdpa_backward"));
-    CHECK_FALSE(contains(unknown, "backward_rows"));  // has no shapes
+    CHECK_FALSE(contains(unknown, "backward_rows"));  // without shapes
     CHECK_FALSE(contains(unknown, "peers_"));         // attentions of this tree's benchmarks
     const Generators all = Generators::find("sdpa", {});
     CHECK(contains(error_of([&] { all.program("sdpa", "i32", "generic"); }), "i32: "));
@@ -78,7 +78,7 @@ TEST_CASE("generators: of a user's attention, parameters are those of sdpa", "[t
     CHECK(all.tunable() == "mine");
     CHECK(all.space_file("mine") == "/none/schedules/sdpa/space.json");
     CHECK(contains(error_of([&] { all.parameters_file("mine", "generic"); }), "--out: "));
-    // A build that fails is the machine's error.
+    // A failed build is a machine error.
     CHECK_THROWS_AS(all.program("mine", "f32", "generic"), program::MachineError);
     CHECK_THROWS_AS(all.module("mine"), program::MachineError);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parameters files: written as those of schedules/ are, and other kinds of a record that is split keep their parameters.
+// Parameter files: written in the form of schedules/; when a record of several kinds is split, the other kinds keep theirs.
 #include "tests/support/catch.h"
 #include "tools/error.h"
 #include "tools/tune/parameters_file.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Parameters as text.
+// Text form of parameters.
 #include "tests/support/catch.h"
 #include "tools/error.h"
 #include "tools/tune/parameters.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Records of measurements: what is written is read again, whatever happened to who wrote it.
+// Records of measurements: a written record is read again, whatever happened to its writer.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/error.h"

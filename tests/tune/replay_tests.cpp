@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Searches that records answer.
+// Replay: searches that records answer.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/error.h"
@@ -19,7 +19,7 @@ Record record_of(const Parameters &parameters, double ratio) {
     record.key.target = "zen4", record.key.op = "masked_softmax", record.key.dtype = "f32", record.key.schedule = "rows";
     record.key.shape = "512x512", record.key.baseline = "block=16 task_rows=2";
     record.parameters = parameters, record.verdict = "timed";
-    record.ratios = {ratio + 0.01, ratio, 7 * ratio};  // of which the median counts
+    record.ratios = {ratio + 0.01, ratio, 7 * ratio};  // the median counts
     return record;
 }
 
@@ -28,7 +28,7 @@ double ratio_of(const Parameters &n) {
            0.02 * n.at("prefetch_rows");
 }
 
-// Every point of the space of masked_softmax, but for those that `without` says.
+// Records of every point of the space of masked_softmax, except those with the parameters `without`.
 std::string recorded(const TemporaryFolder &folder, const Parameters &without = {}) {
     const Space space = Space::read(std::string(ATTUNE_SCHEDULES) + "/masked_softmax/space.json", "masked_softmax", "rows", "",
                                     {16, 32, 4, 4, 32 << 10, 1 << 20, 0, false});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is said of a tuned cell: parameters, gain and where they come from agree, wherever the search began.
+// Report of a tuned cell: parameters, gain and provenance agree, wherever the search began.
 #include "tests/support/catch.h"
 #include "tools/tune/report.h"
 
@@ -12,7 +12,7 @@ const Parameters shipped{{"kv_block", 64}, {"fetch", 0}, {"tile", 8}}, others{{"
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-// Of a search from other parameters that found `best`, 1.3 times as quick as these.
+// Report of a search from other parameters that found `best`, 1.3 times as fast as these.
 CellReport from_others(std::optional<Gain> over_in_use) {
     CellReport report{{}, {}, shipped, "generic", over_in_use};
     report.cell.variant = "sdpa_f32_d64_made_up_prefill_long";
@@ -57,7 +57,7 @@ TEST_CASE("report: parameters of another target that nothing beats may replace t
     CHECK(report.now() == others);
     CHECK(contains(table_of({report}), text_of(others) + "  1.125"));
     report.over_in_use.reset(), report.result.chosen = shipped, report.result.gain = Gain{1.3, 1.2, 1.4, 6};
-    CHECK_FALSE(report.gain());  // the search came back to what is in use
+    CHECK_FALSE(report.gain());  // the search returned to the parameters in use
     CHECK(contains(table_of({report}), "is what is in use"));
 }
 

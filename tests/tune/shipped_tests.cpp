@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The gate takes what ships: of each op that it has checks for, of f32 and bf16, each schedule and each kind one variant of
+// The gate accepts the shipped kernels: for each op with checks, in f32 and bf16, one variant of each schedule and kind for
 // this machine's target.
 #include "bench/cases/shapes.h"
 #include "tests/support/catch.h"
@@ -23,7 +23,7 @@ bench::Shape small_shape(const attune::VariantInfo &v) {
 }  // namespace
 
 TEST_CASE("gate: what ships passes", "[tune]") {
-    // Those of one row or few refuse what others take.
+    // Variants for one row or few count apart, since they refuse what others take.
     std::set<std::tuple<std::string_view, attune::DType, std::string_view, std::string_view, bool>> seen;
     int passed = 0;
     for (const attune::VariantInfo &v : attune::variants()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every parameter of every space changes the code of its kernel: one that does not would be searched for nothing.
-// CMakeLists.txt lists the kernels, from the parameters that are shipped.
+// Every parameter of every space changes the code of its kernel: a search over another would be wasted.
+// CMakeLists.txt lists the kernels, from the shipped parameters.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/tune/space.h"
@@ -56,7 +56,7 @@ std::string text_of_file(const std::string &path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What Halide makes of it, before machine code: without names of files, it differs if and only if the kernel does.
+// Halide's statement of a kernel, before machine code: without file names, it differs if and only if the kernel does.
 std::string code_of(const Kernel &k, const Parameters &parameters) {
     const TemporaryFolder folder;
     const std::string command = command_of(k, parameters, folder);
@@ -65,7 +65,7 @@ std::string code_of(const Kernel &k, const Parameters &parameters) {
     return text_of_file(folder / "kernel.stmt");
 }
 
-// What a generator says of parameters that it refuses.
+// A generator's message for parameters that it refuses.
 std::string refusal_of(const Kernel &k, const Parameters &parameters) {
     const TemporaryFolder folder;
     const std::string command = command_of(k, parameters, folder) + " 2> '" + (folder / "said") + "'";
@@ -76,7 +76,7 @@ std::string refusal_of(const Kernel &k, const Parameters &parameters) {
     return text_of_file(folder / "said");
 }
 
-// Parameters that differ from these in the parameter alone.
+// Legal parameters that differ from these in one parameter alone.
 std::optional<Parameters> with_another(const Space &space, const SpaceParameter &parameter, const Parameters &parameters) {
     for (const int value : parameter.values) {
         Parameters other = parameters;
@@ -97,7 +97,7 @@ void vary_every_parameter(const Kernel &k) {
     for (const SpaceParameter &parameter : space.parameters()) {
         if (parameter.values.size() == 1) continue;
         CAPTURE(parameter.name);
-        // Where no legal value is alone another, from the first point of the space that has one.
+        // If no legal value differs alone, start from the first point of the space that has one.
         std::optional<Parameters> from = completed, to = with_another(space, parameter, completed);
         if (!to)
             for (const Parameters &point : space.all())

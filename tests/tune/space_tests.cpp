@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Spaces: files as they are written, and those of this tree.
+// Spaces: written files, and those of this tree.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/error.h"
@@ -48,7 +48,7 @@ TEST_CASE("a space has the legal points of its file and no others", "[tune]") {
     const Space space = space_of(example);
     REQUIRE(space.parameters().size() == 3);
     CHECK(space.parameters()[0].name == "rows");
-    CHECK(space.parameters()[0].values == std::vector<int>{2, 4, 8});  // 64 divides no kv_block
+    CHECK(space.parameters()[0].values == std::vector<int>{2, 4, 8});  // no kv_block is a multiple of 64
     CHECK(space.parameters()[1].values == std::vector<int>{8, 16, 32});
     CHECK(space.parameters()[1].stage == 2);
     CHECK(space.all().size() == 15);
@@ -92,7 +92,7 @@ TEST_CASE("neighbours are one step away in a parameter, and legal", "[tune]") {
                {{"rows", 4}, {"kv_block", 8}, {"block", 0}},
                {{"rows", 4}, {"kv_block", 32}, {"block", 0}},
                {{"rows", 4}, {"kv_block", 16}, {"block", 4}}});
-    // A step of rows takes one of block with it.
+    // A step in rows changes block, too.
     const List list = space.neighbours({{"rows", 4}, {"kv_block", 16}, {"block", 4}});
     CHECK(std::count(list.begin(), list.end(), Parameters{{"rows", 2}, {"kv_block", 16}, {"block", 0}}) == 1);
     CHECK(space_of(example, "wide").neighbours({{"a", 1}}).empty());
@@ -135,7 +135,7 @@ json read_json(const std::filesystem::path &file) {
     return json::parse(in);
 }
 
-// Parameters of this tree were measured or counted out for their target: a space that leaves them out is wrong.
+// Parameters of this tree were measured or derived for their target: a space that excludes them is wrong.
 TEST_CASE("every record that is shipped is a legal point of its space", "[tune]") {
     const std::filesystem::path schedules = ATTUNE_SCHEDULES;
     const json targets = read_json(schedules / "targets.json").at("targets");
@@ -146,7 +146,7 @@ TEST_CASE("every record that is shipped is a legal point of its space", "[tune]"
         for (const auto &tuned : std::filesystem::directory_iterator(folder.path() / "tuned")) {
             const json parameters = read_json(tuned.path());
             const std::string target = parameters.at("target");
-            if (!targets.contains(target)) {  // of "device_targets", whose schedules are not tuned here
+            if (!targets.contains(target)) {  // of "device_targets", which are not tuned here
                 WARN(tuned.path().string() << ": parameters of a device, of which there is no space");
                 continue;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How spaces are searched: no candidate is asked twice, none is lost, and outcomes count as they were told last.
+// Search strategies: no candidate is asked twice, none is lost, and the last outcome of each counts.
 #include "temporary.h"
 #include "tests/support/catch.h"
 #include "tools/error.h"
@@ -26,7 +26,7 @@ Space example() {
 }
 const Parameters start{{"a", 1}, {"b", 1}, {"c", 16}, {"d", 0}};
 
-// Its minimum is where a is 8, b 4, c 128 and d 1.
+// A function whose minimum is at a 8, b 4, c 128 and d 1.
 double bowl(const Parameters &n) {
     auto off = [&](const char *name, double best) { return std::pow(std::log2((n.at(name) + 0.1) / (best + 0.1)), 2); };
     return 0.5 + 0.01 * (off("a", 8) + off("b", 4) + off("c", 128) + off("d", 1));
@@ -34,7 +34,7 @@ double bowl(const Parameters &n) {
 
 using Measure = std::function<Outcome(const Parameters &)>;
 
-// Everything that a strategy asks, until it has no more to ask; outcomes are told in another order than they were asked.
+// All candidates of a strategy, until it ends; outcomes are told in another order than asked.
 std::vector<Parameters> drive(Strategy &strategy, const Measure &measure, std::size_t at_most = 7) {
     std::vector<Parameters> asked;
     for (;;) {
@@ -84,7 +84,7 @@ TEST_CASE("parameters that are only good together are found by steps of two", "[
     auto measure = [&](const Parameters &n) -> Outcome { return n == both ? 0.8 : n == seed ? 1.0 : 1.5; };
     const auto asked = drive(*make_strategy("descent", space, {seed}, 1), measure);
     CHECK(std::count(asked.begin(), asked.end(), both) == 1);
-    // And on from there.
+    // The search goes on from there.
     for (const Parameters &neighbour : space.neighbours(both)) CHECK(std::count(asked.begin(), asked.end(), neighbour) == 1);
 }
 
@@ -104,10 +104,10 @@ TEST_CASE("the same seed and outcomes give the same proposals, whatever the orde
     CHECK(drive(*make_strategy("random", space, {start}, 1), bowl) != drive(*make_strategy("random", space, {start}, 2), bowl));
 }
 
-// Four defects of a tuner that autotuning papers report: pytorch/helion#3518.
+// Four defects of a tuner that autotuning papers report (pytorch/helion#3518).
 
 TEST_CASE("what was thought of but not asked comes up again", "[tune]") {
-    // A stage is cut short by small batches: each of its points is asked all the same, before the next stage is.
+    // Small batches interrupt a stage: each of its points must be asked before the next stage.
     const Space space = space_of(R"({"a": {"values": [1, 2, 3, 4, 5, 6], "stage": 1}, "b": {"values": [1, 2], "stage": 2}})");
     const auto strategy = make_strategy("factored", space, {{{"a", 3}, {"b", 1}}}, 1);
     std::vector<Parameters> asked;
@@ -118,7 +118,7 @@ TEST_CASE("what was thought of but not asked comes up again", "[tune]") {
     REQUIRE(asked.size() >= 7);
     for (std::size_t n = 0; n < 6; n++) CHECK(asked[n].at("b") == 1);
     CHECK(asked[6] == Parameters{{"a", 6}, {"b", 2}});
-    // A point that one sweep left out, because its neighbour was not among the best yet, is asked by a later one.
+    // A point that one sweep left out, because its neighbour was not among the best yet, must be asked by a later one.
     const Space bowls = example();
     const auto descent = make_strategy("descent", bowls, {start}, 1);
     const auto all = drive(*descent, bowl, 1);
@@ -136,7 +136,7 @@ TEST_CASE("one candidate at a time is enough for every phase", "[tune]") {
 }
 
 TEST_CASE("the best point so far stays one to go on from, whatever comes after it", "[tune]") {
-    // The start is best but for one of its neighbours' neighbours; every stage gives worse ones.
+    // The start is the best but for a neighbour of its neighbours; every stage gives worse points.
     const Space space = example();
     const Parameters seed{{"a", 4}, {"b", 2}, {"c", 64}, {"d", 1}}, better{{"a", 4}, {"b", 4}, {"c", 128}, {"d", 1}};
     auto measure = [&](const Parameters &n) -> Outcome {
@@ -149,7 +149,7 @@ TEST_CASE("the best point so far stays one to go on from, whatever comes after i
         CAPTURE(name);
         const auto strategy = make_strategy(name, space, {seed, start}, 1);
         const auto asked = drive(*strategy, measure);
-        // All neighbours of the seed were asked, though it was measured first and others after it.
+        // All neighbours of the seed must be asked, though it was measured first and others after it.
         for (const Parameters &neighbour : space.neighbours(seed)) {
             CAPTURE(text_of(neighbour));
             CHECK(std::count(asked.begin(), asked.end(), neighbour) == 1);
@@ -158,7 +158,7 @@ TEST_CASE("the best point so far stays one to go on from, whatever comes after i
 }
 
 TEST_CASE("an outcome that is told again replaces the one before", "[tune]") {
-    // The first timing of a seed was a stroke of luck; it is measured again before the search goes on.
+    // The first timing of a seed was too low by luck; it is measured again before the search goes on.
     const Space space =
         space_of(R"({"a": {"values": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], "stage": 1}})");
     const std::vector<Parameters> seeds = {{{"a", 10}}, {{"a", 2}}, {{"a", 3}}, {{"a", 18}}, {{"a", 19}}};
@@ -176,7 +176,7 @@ TEST_CASE("rejected candidates are no points to go on from", "[tune]") {
     const Space space = example();
     for (const std::string name : {"factored", "descent"}) {
         CAPTURE(name);
-        // The bottom of the bowl is rejected and all around it: the best that is left is found.
+        // The bottom of the bowl and its surroundings are rejected: the best remaining point is found.
         auto measure = [](const Parameters &n) -> Outcome {
             if (n.at("a") > 2) return {};
             return bowl(n);
@@ -187,7 +187,7 @@ TEST_CASE("rejected candidates are no points to go on from", "[tune]") {
             CHECK(std::count_if(asked.begin(), asked.end(), [](const Parameters &n) { return n.at("a") > 8; }) ==
                   0);  // two steps from 2
     }
-    // Nothing is right: the search ends.
+    // No candidate is right: the search ends.
     for (const std::string &name : strategy_names()) {
         CAPTURE(name);
         const auto asked = drive(*make_strategy(name, space, {start}, 1), [](const Parameters &) { return Outcome(); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Processes end at their limit, with all that they started; their ends are told apart.
+// Processes end at their limit, with all their children; the kinds of ends are told apart.
 #include "tests/support/catch.h"
 #include "tools/tune/subprocess.h"
 #include <chrono>
@@ -12,7 +12,7 @@ using namespace attune::tune;
 
 namespace {
 
-// Whether there is such a process; one that is dead and not yet waited for is none.
+// Whether a process exists; a zombie does not count.
 bool runs(pid_t process) {
     std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
     std::string number, name, state;
@@ -27,7 +27,7 @@ TEST_CASE("tune: a process gives its output and takes its input", "[tune]") {
     CHECK(result.ok());
     CHECK(result.output == long_text);
     CHECK(run({{"sh", "-c", "echo out; echo err >&2"}, "", 20}).errors == "err\n");
-    CHECK(run({{"true"}, long_text, 20}).ok());  // one that reads nothing
+    CHECK(run({{"true"}, long_text, 20}).ok());  // a process that reads nothing
 }
 
 TEST_CASE("tune: how a process ended", "[tune]") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A folder of its own for a test, gone with it.
+// A temporary folder of a test, removed at its end.
 #pragma once
 #include <filesystem>
 #include <fstream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A kernel of attention in f32 with the arguments of those that Halide makes (runtime/src/attention/sdpa_kernel.cpp), and
-// copies of it that are wrong in one way each: <name>_argv for each line of wrong_candidates.h. It takes keys in KV blocks,
-// whose partial results lie in scratch memory until they are merged; a task is a tile of queries of one head.
+// An f32 kernel of attention with the arguments of Halide's kernels (runtime/src/attention/sdpa_kernel.cpp), and copies that
+// are wrong in one way each: <name>_argv for each line of wrong_candidates.h. It computes KV blocks, whose partial results are
+// in scratch memory until they are merged; a task is a tile of queries of one head.
 #include "wrong_candidates.h"
 #include "runtime/src/execution/halide_runtime.h"
 #include <atomic>
@@ -33,7 +33,7 @@ struct View {
 struct Call {
     View query, key, band_begin, band_end, lengths, value, out, lse;  // innermost first: (channel, row, head, entry)
     double scale;
-    int call;  // of this kernel, from 0
+    int call;  // number of the call of this kernel, from 0
     int tiles() const { return (query.extent(1) + tile - 1) / tile; }
     int channels() const { return value.extent(0); }
     int kv_blocks() const { return (key.extent(1) + kv_block - 1) / kv_block; }
@@ -43,7 +43,7 @@ std::atomic<int> calls{0};
 float shared_partials[64];
 thread_local int last_call_of_thread = -1;
 
-// Keys [first, second) of a query.
+// Keys [from, to) of a query.
 template<Defect defect> void keys_of(const Call &c, int entry, int i, int &from, int &to) {
     const int begin = *c.band_begin.at<int>(entry), end = *c.band_end.at<int>(entry), length = *c.lengths.at<int>(i, entry);
     from = std::max(0, i + begin + (defect == window_edge ? 1 : 0));
@@ -114,7 +114,7 @@ template<Defect defect> void merge(const Call &c, int entry, int h, int i, const
     if (defect == earlier_call && c.call % 2) adjust = 1 + 0x1p-22f;
     if (defect == thread_count && last_call_of_thread != c.call) {
         adjust = 1 + 0x1p-22f, last_call_of_thread = c.call;
-        // Long enough for another thread to take part, also where cores are few and busy.
+        // Long enough for another thread to take part, even where cores are few and busy.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     for (int d = 0; d < written && (!empty || defect == empty_row_is_nan); d++) out[d] = out[d] / sum * adjust;
@@ -143,7 +143,7 @@ template<Defect defect> int run_tile(void *user_context, int task, std::uint8_t 
             float *const partial = defect == race && width <= 64 ? shared_partials : own;
             compute_kv_block<defect>(c, entry, h, i, n, partial);
             if (partial == own) continue;
-            // Long enough for another thread to get there, also where cores are few and busy.
+            // Long enough for another thread to get there, even where cores are few and busy.
             std::this_thread::sleep_for(std::chrono::microseconds(20));
             std::memcpy(own, partial, sizeof(float) * static_cast<std::size_t>(width));
         }

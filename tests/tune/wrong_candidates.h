@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// In which ways the candidates of wrong_candidates.cpp are wrong, and words of the reason for which the gate refuses each; of
-// one in which the process dies there is none ("").
+// Defects of the candidates in wrong_candidates.cpp, and words of the reason for which the gate refuses each; "" where the
+// process dies.
 #pragma once
 
 #define ATTUNE_WRONG_CANDIDATES(WITH) \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Registered variants: which one counts of those with one name, and that what is listed is what runs.
+// Registered variants: which of several with one name counts, and that the listed one runs.
 #include "attune/detail/registration.h"
 #include "tests/support/environment.h"
 #include "tests/support/masked_softmax_case.h"
@@ -10,7 +10,7 @@ using attune::detail::VariantRecord;
 
 namespace {
 
-// The target whose variants dispatch takes here.
+// The target whose variants dispatch chooses here.
 const std::string &target() {
     static const std::string name = [] {
         for (const attune::VariantInfo &v : attune::variants())
@@ -28,7 +28,7 @@ std::vector<attune::VariantInfo> named(std::string_view name) {
     return found;
 }
 
-// Kernels that say who was called, and fail: nothing is to be believed of their output.
+// Kernels that record their call, and fail, so that no output is used.
 std::string called;
 int first_kernel(void **) { return called = "first", 1; }
 int second_kernel(void **) { return called = "second", 1; }

@@ -12,19 +12,19 @@ struct Alibi {
     Halide::Expr mask(attune::Index at) const { return at.j <= at.position; }
 };
 
-// A mask of keys alone, and nothing that has a gradient.
+// A mask of keys alone, without gradients of captures.
 struct EveryOther {
     attune::Capture step{"step", Halide::Int(32), 0};
     Halide::Expr mask(attune::Index at) const { return at.j % step() == 0; }
 };
 
-// Neither a mask nor anything that has a gradient.
+// A score without mask and captures.
 struct Bent {
     Halide::Expr score(Halide::Expr x, attune::Index) const { return tanh(x); }
 };
 
-// A score that bends, a table that is read at two elements, a boolean buffer, scalars, constants that a float cannot hold, and
-// a factor of the weights.
+// A nonlinear score, a table that is read at two elements, a boolean buffer, scalars, constants that a float cannot hold, and a
+// factor of the weights.
 struct Everything {
     attune::Capture table{"table", 2};                         // (Hq, 2 reach + 1)
     attune::Capture temperature{"temperature", 2};             // (B, Hq)
@@ -45,7 +45,7 @@ struct Everything {
     Halide::Expr probability(attune::Index at) const { return exp(-0.07 * decay(0) * abs(at.i - at.j)); }
 };
 
-// A mask alone, whose interval is known: prefix-LM.
+// A mask alone, with a known interval: prefix-LM.
 struct Prefix {
     attune::Capture prefix{"prefix", Halide::Int(32), 1};  // (B)
     Halide::Expr mask(attune::Index at) const { return at.j < prefix(at.b) || at.j <= at.position; }

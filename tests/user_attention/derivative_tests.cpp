@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Derivatives of scores that decide by an integer made of the score: docs/conventions.md row 13.
+// Derivatives of scores that branch on an integer made from the score: docs/conventions.md row 13.
 #include "generators/attention/equations/score_derivative.h"
 #include "tests/support/catch.h"
 

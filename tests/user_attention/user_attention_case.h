@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A call of a user's attention with random tensors, forward and backward, and its judgement.
+// A call of a user's attention with random tensors, forward and backward, and its check.
 #pragma once
 #include "tests/reference/user_attention_reference.h"
 #include "tests/support/catch.h"
@@ -12,8 +12,8 @@ namespace attune_test {
 template<typename T> struct UserArrays {
     UserSizes sizes;
     std::vector<T> query, key, value, out, lse, grad_out, grad_query, grad_key, grad_value;
-    Captured<T> captures;       // of float ones: as they are given
-    Captured<T> grad_captures;  // of those that are wanted
+    Captured<T> captures;       // float captures, as given
+    Captured<T> grad_captures;  // the wanted ones
 
     UserArrays(const UserSizes &s, Captured<T> c, unsigned seed) : sizes(s), captures(std::move(c)) {
         std::mt19937 random(seed);
@@ -51,7 +51,7 @@ template<typename T> struct UserArrays {
     }
 };
 
-// The rule of error_rule.h for every output. `wanted`: captures whose gradients were asked for.
+// Checks every output by the rule of error_rule.h. `wanted`: captures with wanted gradients.
 template<typename Formula, typename T>
 void check_user_attention(const UserArrays<T> &a, const std::vector<std::size_t> &wanted) {
     using Real = Reference<T>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention that users write (docs/conventions.md rows 7, 8, 11, 13, 14, 15): forward, gradients and gradients of captures
-// against the formula, pair by pair.
+// Users' attention (docs/conventions.md rows 7, 8, 11, 13, 14, 15): forward pass, gradients and gradients of captures against
+// the formula, pair by pair.
 #include "alibi_attention.h"
 #include "alibi_by_tiles.h"
 #include "bent.h"
@@ -51,7 +51,7 @@ struct BentFormula {
     template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
 };
 
-// What everything::Options points to beside the tensors.
+// Arrays behind everything::Options, beside the tensors.
 template<typename T> struct EverythingArrays : UserArrays<T> {
     std::unique_ptr<bool[]> allowed;
     std::vector<std::int32_t> document;
@@ -67,7 +67,7 @@ template<typename T> struct EverythingArrays : UserArrays<T> {
         for (std::size_t b = 0; b < batch; b++)
             for (Index j = 0; j < s.keys; j++) c[3].push_back(T((j + 11 * Index(b)) / 70));
         c[4] = {T(0.75)}, c[5] = {T(1.5)}, c[6] = {T(reach)};
-        if (s.queries > 3)  // a query that sees nothing
+        if (s.queries > 3)  // a query that sees no key
             for (Index j = 0; j < s.keys; j++) c[2][std::size_t(3 * s.keys + j)] = 0;
         return c;
     }
@@ -114,7 +114,7 @@ UserSizes sizes_of(Index batch, Index heads, Index key_heads, Index queries, Ind
     return s;
 }
 
-// By the variants of these names; empty: what dispatch chooses.
+// Runs the variants of these names; empty: dispatch.
 template<typename T>
 void run_alibi(UserArrays<T> &a, attune::Context &context, std::string_view forward = {}, std::string_view backward = {}) {
     const attune::ConstView slopes(a.captures[0].data(), {a.sizes.heads});
@@ -180,7 +180,7 @@ TEST_CASE("variants of one head size agree with the formula, by AMX tiles where 
         for (const auto &[queries, keys] : {std::pair(1, 65), {67, 131}, {40, 300}}) {
             CAPTURE(v.name, queries, keys);
             UserArrays<float> a(sizes_of(1, 2, 1, queries, keys, 64), {{0.25f, 0.125f}}, 7);
-            run_alibi(a, context);  // the gradients
+            run_alibi(a, context);  // computes the gradients
             const attune::ConstView slopes(a.captures[0].data(), {a.sizes.heads});
             const attune::Status status =
                 alibi_by_tiles::forward(context, a.q_like(a.query), a.k_like(a.key), a.v_like(a.value), a.o_like(a.out),
@@ -254,7 +254,7 @@ TEST_CASE("what a user's mask leaves out may be NaN", "[user_attention]") {
     UserArrays<float> a(sizes_of(1, 1, 1, 70, 200, 16), {{0.25f}}, 3);
     run_alibi(a, context);
     const std::vector<float> out = a.out, grad_query = a.grad_query, grad_value = a.grad_value, slope = a.grad_captures[0];
-    // The queries before 20 do not see the keys from here on.
+    // Queries before 20 do not see keys from this one on.
     const Index first = 20 + 200 - 70;
     a.sizes.queries = 20;
     UserArrays<float> b(sizes_of(1, 1, 1, 20, 200, 16), {{0.25f}}, 3);
@@ -353,6 +353,6 @@ TEST_CASE("names of users' attentions and of the library never meet", "[user_att
         if (attune::detail::find_attention(v.op)) CHECK(v.op.starts_with("user_"));
     }
     CHECK(attune::detail::find_attention("user_alibi_attention"));
-    CHECK_FALSE(attune::detail::find_attention("alibi_attention"));  // as an op of the library might be named
+    CHECK_FALSE(attune::detail::find_attention("alibi_attention"));  // without the prefix of users' ops
     CHECK_FALSE(attune::detail::find_attention(""));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tuner needs of a user's attention: its calls with captures from files, and a judgement of them by root kernels.
+// The tuner's view of a user's attention: calls with captures from files, and their check against root kernels.
 #include "attune/detail/user_attention.h"
 #include "tests/support/catch.h"
 #include "tests/tune/temporary.h"
@@ -37,7 +37,7 @@ attune::VariantInfo prefill_of(std::string_view op, std::string_view schedule) {
     return {};
 }
 
-// Runs a variant on a case and judges it.
+// Runs a variant on a case and checks it.
 std::string defect(bench::Case &c, std::string_view variant) {
     attune::Context context({.threads = 2});
     c.forget_output();
@@ -82,7 +82,7 @@ TEST_CASE("user case: other captures than those of the call are wrong", "[tune]"
     const auto right = make_user_case("user_alibi_attention", shape(), one),
                wrong = make_user_case("user_alibi_attention", shape(), other);
     CHECK(defect(*right, {}) == "");
-    // What is expected of one, of the output of the other.
+    // The reference of one case, for the output of the other.
     wrong->sample(1e12, 1), right->sample(1e12, 1);
     bench::Expected expected = right->expected();
     wrong->expect(std::move(expected));
@@ -103,7 +103,7 @@ TEST_CASE("user case: captures that are not as the struct has them are refused",
 }
 
 TEST_CASE("user case: the module that the tuner loads has the attention and its root kernels", "[tune]") {
-    // every_other is linked in with prefill alone, in f32.
+    // every_other is linked in with prefill only, in f32.
     const auto roots = [] {
         int count = 0;
         for (const attune::VariantInfo &v : attune::variants()) count += v.op == "user_every_other" && v.schedule == "root";
@@ -128,7 +128,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The answers of a worker in this process.
+// Answers of a worker in this process.
 std::vector<Json> work(const Json &job) {
     std::istringstream in(job.dump());
     std::ostringstream out;
@@ -140,7 +140,7 @@ std::vector<Json> work(const Json &job) {
     return answers;
 }
 
-// every_other's own prefill kernel, as a candidate.
+// Job with every_other's own prefill kernel as the candidate.
 Json job_of_module(const std::string &step) {
     const attune::VariantInfo v = prefill_of("user_every_other", "prefill");
     const auto text = [](std::string_view of) { return std::string(of); };
@@ -164,7 +164,7 @@ Json job_of_module(const std::string &step) {
             {"threads", 2}};
 }
 
-// The prefill kernel of alibi_attention, but that its scale is another.
+// The prefill kernel of alibi_attention, with a wrong scale.
 int (*right_kernel)(void **) = nullptr;
 int wrong_kernel(void **arguments) {
     *static_cast<double *>(arguments[9]) *= 1.01;
@@ -199,7 +199,7 @@ TEST_CASE("worker: a user's attention is checked with its captures, and what is 
     const std::vector<Json> answers = work(job);
     CHECK(answers.front()["seconds"].size() == 2);
     CHECK(answers.back().contains("foreign_load"));
-    for (const Json &answer : answers) CHECK_FALSE(answer.contains("products"));  // a mask leaves out what no shape knows of
+    for (const Json &answer : answers) CHECK_FALSE(answer.contains("products"));  // a mask leaves out pairs that no shape knows
 }
 
 TEST_CASE("gate: a user's attention that is wrong is refused", "[tune]") {
@@ -251,7 +251,7 @@ TEST_CASE("user case: captures that are not given are made up, as large as calls
     CHECK(made_up.size() == 5);
     attune::Context context;
     CHECK(make_user_case("user_everything", shape(), everything)->call(context, "").message() == "");
-    // One that is given stays, even where it is too small.
+    // A given capture is kept, even where it is too small.
     made_up.clear();
     const Captures given = {{"slopes", npy(folder, "two.npy", {0.5f, 0.25f})}};
     CHECK(complete_captures("user_alibi_attention", given, {large}, folder / "made", made_up) == given);

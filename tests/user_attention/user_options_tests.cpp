@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A user's attention with the options of every attention, beside the library's own with the same mask as a tensor; and in 16
-// bits.
+// A user's attention with the options of every attention, against the library's own with the same mask as a tensor; and in
+// 16-bit types.
 #include "alibi_attention.h"
 #include "alibi_of_16_bits.h"
 #include "prefix_attention.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr Index entries = 2, query_heads = 4, key_heads = 2, head_size = 16;
 
-// The mask of prefix_attention as the library's own option.
+// The mask of prefix_attention as an option of the library.
 struct PrefixCase {
     Index queries, keys;
     std::vector<std::int32_t> prefix = {5, 40};
@@ -85,7 +85,7 @@ TEST_CASE("a user's mask with every option is the library's own mask with them",
                 INFO(s.message());
                 REQUIRE(s.ok());
             }
-            // Both are right to the rule of the other tests; here they only have to be the same function.
+            // Both are right by the rule of the other tests; here they only have to be the same function.
             CHECK(largest_difference(out[0], out[1]) < 4e-6);
             CHECK(largest_difference(lse[0], lse[1]) < 4e-6);
             CHECK(largest_difference(weights[0], weights[1]) < 2e-6);
@@ -103,7 +103,7 @@ TEMPLATE_TEST_CASE("a user's attention in 16 bits is that of f32 on the rounded 
     const Index queries = 70, keys = 150;
     std::mt19937 random(4);
     std::normal_distribution<double> normal;
-    // The same numbers in both types.
+    // Equal numbers in both types.
     std::vector<Half> half[4];
     std::vector<float> wide[4];
     const Index sizes[] = {queries, keys, keys, queries};
@@ -156,7 +156,7 @@ TEMPLATE_TEST_CASE("a user's attention in 16 bits is that of f32 on the rounded 
         [&](Context &c, View q, View k, View v, const SdpaForward &f, const SdpaGradients &g, View slope) {
             return alibi_attention::backward(c, q, k, v, f, {.sdpa = g, .slopes = slope}, {.slopes = captured});
         });
-    // out is rounded, and enters the gradients so.
+    // out is rounded, and the gradients use the rounded out.
     const double unit = double(std::numeric_limits<Half>::epsilon());
     for (std::size_t n = 0; n < of_half.size(); n++) {
         CAPTURE(n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Halide's compiler asks the programs that make kernels whether an expression uses a variable.
+// Query of Halide's compiler whether an expression uses a variable, which the programs that make kernels answer.
 #include "lowering/halide_patches/uses_variable.h"
 #include "tests/support/catch.h"
 #include <dlfcn.h>
@@ -37,7 +37,7 @@ TEST_CASE("an expression uses the variables that Halide says it does", "[user_at
         select(variable("a") < 2, min(variable("t1"), 4), cast<int>(cast<float>(variable("t2"))))};
     Scope<Expr> bound;
     bound.push("t2", variable("d"));
-    // A second time from memory; a third when others had the places of these.
+    // Three times: computed, from the cache, and after others have reused the memory of these.
     for (int time = 0; time < 3; time++) {
         for (const Expr &expression : expressions) {
             for (const char *name : {"a", "b", "c", "d", "f", "g", "t", "t1", "t2", "none"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Structs that do not compile, for check_mistakes.py.
+// Structs that must not compile, for check_mistakes.py.
 #include "generators/attention/equations/register_attention.h"
 
 using Halide::Expr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Structs that compile and cannot be meant. The environment variable MISTAKE names the one that the program is of.
+// Structs that compile but are mistakes. The environment variable MISTAKE names the struct that the program uses.
 #include "generators/attention/equations/register_attention.h"
 #include <cstdlib>
 #include <string_view>
@@ -54,7 +54,7 @@ struct FloatInFunction {
     Capture decay{"decay", 1};
     Expr probability(Index at) const { return max(exp(-decay(at.h)), 1e-3f); }
 };
-// Right, with every form in which a double may stand.
+// A right struct, with every form in which a double may be written.
 struct Doubles {
     Capture rate{"rate", 1};
     Expr score(Expr x, Index at) const {
