@@ -146,7 +146,7 @@ TEMPLATE_TEST_CASE("AMX tiles: steps of scores", "[amx]", BFloat16, float) {
         c.causal = attune::Causal::bottom_right, c.valid_lens = {70, 131};
     }
     check_sdpa<TestType>(context, c, "scored");
-    // Where a table may hide keys, KV blocks are computed without tiles.
+    // Where a table may hide keys, KV blocks are computed by pairs instead of tiles.
     if (c.bias.empty() && c.mask.empty()) CHECK(machine.multiplied());
 }
 

@@ -55,8 +55,7 @@ void check_case(attune::Context &context, const SdpaBackwardCase &c, std::string
 
 const std::vector<std::string_view> all_kinds = {"plain", "scored"}, scored = {"scored"};
 
-// Whether a variant represents others of its form, of all types and head sizes, in the tests of options; all run those of
-// sizes.
+// Whether a variant represents others of its form, of all types and head sizes, in the tests of options.
 bool stands_for_others(const attune::VariantRecord &v) {
     if (v.schedule == "mma") return (v.dtype == attune::DType::f16) == (v.head_dim == 64);
     return (v.dtype == attune::DType::f32 && v.head_dim == 64) ||

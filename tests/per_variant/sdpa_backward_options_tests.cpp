@@ -88,7 +88,7 @@ TEST_CASE("gradients by variant: cache lengths are valid lengths and offsets", "
     });
 }
 
-// The tiles compute this gradient where every tile of keys is full and the bias is the only step after the score.
+// The tiles compute this gradient where every tile of keys is full and all steps only add to the score.
 TEST_CASE("gradients by variant: a bias for each pair where keys fill their tiles", "[sdpa_backward][per_variant]") {
     attune::Context one({.threads = 1}), seven({.threads = 7});
     unsigned seed = 3000;

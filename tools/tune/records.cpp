@@ -108,7 +108,7 @@ void synchronise_folder_of(const std::string &name) {
     const auto folder = std::filesystem::absolute(name).parent_path();
     const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0) cannot_write(name);
-    const bool done = fsync(file) == 0 || errno == EINVAL;  // EINVAL: the file system cannot, and need not
+    const bool done = fsync(file) == 0 || errno == EINVAL;  // EINVAL: some file systems do it by themselves
     close(file);
     if (!done) cannot_write(name);
 }
