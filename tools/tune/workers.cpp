@@ -18,7 +18,7 @@ std::vector<nlohmann::json> answers_of(const std::string &output) {
     return answers;
 }
 
-// What the worker was doing when it ended without an answer, in words.
+// The last activity of a worker that ended without an answer, in words.
 std::string failure_of(const ProcessResult &result, const std::vector<nlohmann::json> &answers, double limit) {
     std::string doing;
     for (const nlohmann::json &answer : answers) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Scaled dot-product attention and its other scores, forward. The definition of the result is tests/reference/sdpa_reference.h.
+// Attention by scaled dot products and other scores. The definition of the result is tests/reference/sdpa_reference.h.
 #pragma once
 #include "attune/context.h"
 #include "attune/dropout.h"

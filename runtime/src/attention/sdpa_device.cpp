@@ -174,8 +174,8 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
 
 namespace {
 
-// Few rows share a key head: their blocks would leave most of a GPU idle, so splits of the keys (Flash-Decoding) get blocks of
-// their own. The number of heads and batch entries does not count, so that bits do not depend on neighbours in the batch.
+// Whether few rows share a key head: their blocks would leave a GPU mostly idle, so splits of the keys (Flash-Decoding) get
+// blocks of their own. Heads and batch entries do not count, so that bits do not depend on neighbours in the batch.
 bool few_rows(const SdpaProblem &p) {
     const SdpaShapeClasses &c = sdpa_shape_classes();
     return p.query_heads / p.key_heads * p.queries <= c.device_split_rows_at_most && p.keys >= c.device_split_keys_at_least;

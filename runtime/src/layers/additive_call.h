@@ -13,7 +13,7 @@ Status check_w_score(const ConstView &, const SdpaProblem &);
 Status check_additive_widths(const AdditiveOptions &, const ConstView &query, const ConstView &key);
 std::vector<NamedView> additive_inputs(const ConstView &query, const ConstView &key, const AdditiveOptions &);
 
-// Sets scale, bias and weight of a call; holds the ones that replace a weight that is left out.
+// Sets scale, bias and weight of a call; holds the weight of all ones for a w_score that is left out.
 class AdditiveWeight {
 public:
     AdditiveWeight(const AdditiveOptions &, SdpaCall &);
