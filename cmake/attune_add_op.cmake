@@ -2,6 +2,7 @@
 # attune_add_op(op): a kernel for each variant of the op (cmake/attune_ops.cmake), compiled into libattune.a, with a row of the
 # dispatcher's table.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_parameters.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/attune_costs.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/attune_programs.cmake)
 
 # Names of element types in JSON, in Halide and in attune::DType.
@@ -77,11 +78,16 @@ function(attune_table_row result name)
       set(${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
     endif()
   endforeach()
+  set(kind none)
+  if(A_KIND)
+    set(kind ${A_KIND})
+  endif()
+  attune_cost_of(cost cost_target ${A_OP} ${A_TARGET} "${A_DTYPE}/${A_HEAD_DIM}/${A_SCHEDULE}/${A_CLASS}/${kind}")
   list(JOIN A_PARAMETERS " " parameters)
   string(REPLACE "\"" "'" provenance "${A_PROVENANCE}")
   string(CONCAT row "    {\"${name}\", \"${A_OP}\", DType::${attune_cpp_dtype_${A_DTYPE}}, ${A_HEAD_DIM}, \"${A_TARGET}\", "
     "\"${A_SCHEDULE}\", \"${A_CLASS}\", \"${A_KIND}\", \"${parameters}\",\n"
-    "     \"${provenance}\", ${tile_q}, ${kv_block}, ${dispatched}, ${kernel}_argv},\n")
+    "     \"${provenance}\", ${tile_q}, ${kv_block}, {${cost}}, \"${cost_target}\", ${dispatched}, ${kernel}_argv},\n")
   set(${result} "${row}" PARENT_SCOPE)
 endfunction()
 
@@ -156,7 +162,7 @@ endfunction()
 # else of the runtime.
 function(attune_write_tables)
   set(folder ${PROJECT_BINARY_DIR}/tables)
-  set(sources ${folder}/shape_classes.cpp)
+  set(sources "")
   set(definitions "")
   foreach(op IN LISTS ATTUNE_OPS)
     get_property(kernels GLOBAL PROPERTY ATTUNE_TABLE_KERNELS_${op})
@@ -172,14 +178,6 @@ function(attune_write_tables)
       "[[gnu::weak, gnu::visibility(\"hidden\")]] extern const std::span<const VariantRecord> fallback_of_${op};\n"
       "constinit const std::span<const VariantRecord> fallback_of_${op};\n")
   endforeach()
-  foreach(limit decode_rows_at_most decode_keys_at_least decode_keys_of_one_row_at_least decode_rows_of_few_keys_at_most
-    decode_few_keys_at_most decode_few_keys_of_any_size_at_most split_queries_at_most short_queries_at_most short_keys_at_most
-    short_band_keys_at_most short_band_keys_of_f16_at_most medium_queries_at_least medium_queries_of_few_keys_at_least
-    deep_keys_at_least queries_of_a_tile_of_few_keys long_padding_percent_at_most device_split_rows_at_most
-    device_split_keys_at_least)
-    string(JSON ${limit} GET "${ATTUNE_TARGETS_JSON}" shape_classes sdpa ${limit})
-  endforeach()
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/shape_classes.cpp.in ${folder}/shape_classes.cpp @ONLY)
   target_sources(attune PRIVATE ${sources})
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # Part of the archive that the linker searches last: attune_fallback stands before it, if it is linked. Weak for programs that

@@ -13,9 +13,9 @@ function(attune_add_sources group)
 endfunction()
 
 set(attune_headers additive.h additive_backward.h attune.h block_mask.h context.h detail/api.h detail/array_view.h
-  detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h linear_backward.h
-  masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h sdpa.h sdpa_backward.h status.h
-  tensor.h variants.h varlen.h)
+  detail/cost.h detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h
+  linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h plan.h sdpa.h
+  sdpa_backward.h status.h tensor.h variants.h varlen.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
@@ -32,13 +32,15 @@ add_library(attune::attune ALIAS attune)
 set_target_properties(attune PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 # Headers take longer to parse than the library to compile, hence the unity build.
 set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-attune_add_sources(core dispatch/cpu_features dispatch/lengths_column dispatch/op_call dispatch/shape_record
+attune_add_sources(core dispatch/cost_rule dispatch/cpu_features dispatch/lengths_column dispatch/op_call
+  dispatch/runnable dispatch/shape_record
   dispatch/variant_table device/device_backend device/device_call execution/constant_pages execution/context
   execution/halide_call execution/processors execution/scratch execution/thread_team tensors/checks tensors/overlap
   tensors/tensor)
 attune_add_sources(listing dispatch/variants)
 attune_add_sources(version dispatch/version)
 attune_add_sources(sdpa attention/sdpa)
+attune_add_sources(attention_cost attention/attention_cost)
 attune_add_sources(attention attention/sdpa_arguments attention/sdpa_checks attention/sdpa_device
   attention/sdpa_dispatch attention/sdpa_kernel attention/sdpa_option_checks attention/sdpa_run attention/sdpa_workspace
   dispatch/shape_line tensors/max_magnitude user_attention/user_arguments)
@@ -52,6 +54,9 @@ attune_add_sources(attention_backward attention_backward/sdpa_backward_captures
   attention_backward/sdpa_backward_tasks user_attention/user_captures)
 attune_add_sources(user_attention user_attention/user_attention)
 attune_add_sources(user_attention_backward user_attention/user_attention_backward)
+attune_add_sources(product_cost layers/product_cost)
+attune_add_sources(product_plan layers/product_plan)
+attune_add_sources(cost_terms dispatch/cost_terms)
 attune_add_sources(products layers/batch_dot layers/linear_checks layers/linear_dispatch layers/products)
 attune_add_sources(linear layers/linear)
 attune_add_sources(linear_backward layers/linear_backward layers/projection_gradient)

@@ -4,7 +4,7 @@
 # Parameters of a target come from the first file with a record for (dtype, head size, schedule, class): the target's own, then
 # those of its fallbacks in order; for each, first the folders of ATTUNE_SCHEDULE_PATH, then this tree.
 
-# attune_read_targets(): ATTUNE_ALL_TARGETS, ATTUNE_HALIDE_TARGET_<t>, ATTUNE_FALLBACK_<t> in the caller.
+# attune_read_targets(): ATTUNE_ALL_TARGETS, ATTUNE_HALIDE_TARGET_<t>, ATTUNE_FALLBACK_<t>, ATTUNE_COSTS_FROM_<t> in the caller.
 function(attune_read_targets)
   set(file ${ATTUNE_SOURCE_DIR}/schedules/targets.json)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
@@ -16,9 +16,15 @@ function(attune_read_targets)
     string(JSON halide GET "${json}" targets ${name} halide)
     string(JSON fallback GET "${json}" targets ${name} fallback)
     string(REGEX MATCHALL "[a-z0-9_]+" fallback "${fallback}")
+    string(JSON costs_from ERROR_VARIABLE none GET "${json}" targets ${name} costs_from)
+    string(REGEX MATCHALL "[a-z0-9_]+" costs_from "${costs_from}")
+    if(none)
+      set(costs_from "")
+    endif()
     list(APPEND names ${name})
     set(ATTUNE_HALIDE_TARGET_${name} ${halide} PARENT_SCOPE)
     set(ATTUNE_FALLBACK_${name} ${fallback} PARENT_SCOPE)
+    set(ATTUNE_COSTS_FROM_${name} ${costs_from} PARENT_SCOPE)
   endforeach()
   set(ATTUNE_ALL_TARGETS ${names} PARENT_SCOPE)
   string(JSON devices ERROR_VARIABLE none GET "${json}" device_targets)

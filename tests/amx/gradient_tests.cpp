@@ -23,7 +23,7 @@ namespace {
 using attune::DType;
 
 attune::VariantRecord record(DType dtype, int head_dim, std::string_view kind, int tile_q, int (*kernel)(void **)) {
-    return {"under test", "sdpa_backward", dtype, head_dim, "sapphirerapids", "amx", "", kind, "", "", tile_q, 64,
+    return {"under test", "sdpa_backward", dtype, head_dim, "sapphirerapids", "amx", "", kind, "", "", tile_q, 64, {}, "",
             true,         kernel};
 }
 

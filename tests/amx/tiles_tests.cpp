@@ -36,8 +36,9 @@ template<class T> const attune::VariantRecord &sdpa_kernel(std::string_view kind
     using attune::DType;
     const auto record = [](const char *name, DType type, int head_dim, const char *kind, int tile_q, int kv_block,
                            int (*kernel)(void **)) {
-        return attune::VariantRecord{name, "sdpa", type, head_dim, "sapphirerapids", "amx", "long",
-                                     kind, "",     "",   tile_q,   kv_block,         true,  kernel};
+        return attune::VariantRecord{name,   "sdpa", type, head_dim, "sapphirerapids", "amx",
+                                     "long", kind,   "",   "",       tile_q,           kv_block,
+                                     {},     "",     true, kernel};
     };
     static const attune::VariantRecord all[] = {
         record("d64", DType::bf16, 64, "plain", 64, 128, amx_sdpa_plain_d64_argv),

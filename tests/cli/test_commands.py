@@ -9,7 +9,7 @@ def test_json_has_every_field(variants):
     assert variants
     for v in variants:
         assert set(v) == {"name", "op", "dtype", "head_dim", "target", "schedule", "shape_class", "kind", "parameters",
-                          "provenance", "measured", "dispatched", "runs_here", "why_not"}
+                          "provenance", "measured", "cost_measured", "dispatched", "runs_here", "why_not"}
         assert v["runs_here"] == (v["why_not"] == "")
         # A variant's name says what it is.
         size = f"d{v['head_dim'] or 'any'}" if v["kind"] else ""

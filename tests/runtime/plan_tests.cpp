@@ -5,6 +5,8 @@
 #include "tests/support/planned_problem.h"
 #include "tests/support/sdpa_arrays.h"
 #include "tests/support/variant_grid.h"
+#include <algorithm>
+#include <attune/linear.h>
 #include <cstdlib>
 
 using namespace attune_test;
@@ -149,130 +151,116 @@ TEST_CASE("plan: over random sizes and options it names the variant that runs", 
 }
 
 TEST_CASE("plan: keys that a window hides do not count", "[runtime][plan]") {
-    SdpaCase c{.batch = 1, .query_heads = 1, .key_heads = 1, .queries = 256, .keys = 2048};
-    const auto variants = [&] {
-        std::pair<std::string, std::string> names;
-        for (const auto &[plan, peak] : {plan_and_run<float>(c, 2), plan_and_run<BFloat16>(c, 2)}) {
-            INFO(describe(c) << ' ' << plan.variant);
-            CHECK(peak <= plan.workspace_bytes);
-            (names.first.empty() ? names.first : names.second) = plan.variant;
-        }
-        return names;
+    const auto plan_of = [](std::int64_t keys, std::int64_t window_keys) {
+        attune::SdpaProblem problem = problem_of(attune::DType::f32, 1, 1, 256, keys);
+        problem.window_keys = window_keys;
+        attune::Plan plan;
+        CHECK(attune::plan_sdpa(attune::Context(), problem, plan).ok());
+        return std::pair(plan.variant, plan.candidates.front().predicted_us);
     };
-    const auto all = variants();
-    c.causal = attune::Causal::bottom_right;
-    CHECK(variants() == all);
-    c.window = {2047, -1};
-    CHECK(variants() == all);
-    c.window = {600, -1};
-    const auto few = variants();
-    c.keys = 2047;
-    CHECK(variants() == few);
-    c.causal = attune::Causal::none, c.window = {100, 1946}, c.keys = 2048;
-    CHECK(variants() == few);
-    c.window.right++;
-    CHECK(variants() == all);
+    for (const std::int64_t window : {1, 100, 600, 1500}) CHECK(plan_of(2047, window) == plan_of(5000, window));
+    for (const std::int64_t window : {2048, 2049, 100000}) CHECK(plan_of(2048, window) == plan_of(2048, 0));
+    CHECK(plan_of(2048, 100).second < plan_of(2048, 1000).second);
 }
 
-TEST_CASE("plan: a band of few keys takes small tiles", "[runtime][plan]") {
-    const auto shape_class = [&](attune::DType dtype, std::int64_t keys, bool causal, std::int64_t window_keys) {
-        attune::SdpaProblem problem = problem_of(dtype, 1, 1, 128, keys);
-        problem.window_keys = window_keys, problem.causal = causal;
-        return std::string(planned(problem).shape_class);
+TEST_CASE("plan: the variant is the one of least predicted time, or two share the queries", "[runtime][plan]") {
+    const unsigned seed = 500003;
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const auto one_of = [&](auto... choices) {
+        const std::common_type_t<decltype(choices)...> all[] = {choices...};
+        return all[random() % std::size(all)];
     };
-    for (attune::DType dtype : {attune::DType::f32, attune::DType::f64}) {
-        INFO(name_of(dtype));
-        const std::string many = shape_class(dtype, 600, false, 0);
-        if (many == "short" || many.empty()) continue;               // no other class is built
-        const std::string small = shape_class(dtype, 576, true, 0);  // 512 on average
-        CHECK((small == "medium" || small == "short"));              // medium where the target has that class
-        CHECK(shape_class(dtype, 577, true, 0) == many);
-        CHECK(shape_class(dtype, 600, false, 512) == small);
-        CHECK(shape_class(dtype, 600, false, 513) == many);
+    for (int n = 0; n < 400; n++) {
+        attune::SdpaProblem p = problem_of(
+            one_of(attune::DType::f32, attune::DType::f64, attune::DType::bf16, attune::DType::f16), one_of(4, 8), one_of(1, 4),
+            one_of(1, 2, 7, 16, 33, 64, 100, 1000), one_of(1, 8, 49, 65, 200, 1000, 4096), one_of(32, 64, 72, 128, 256));
+        p.causal = random() % 2, p.scored = random() % 3 == 0, p.dropout = random() % 5 == 0;
+        attune::Plan plan, of_batch, of_threads;
+        CHECK(attune::plan_sdpa(attune::Context(), p, plan).ok());
+        INFO(name_of(p.dtype) << " h " << p.query_heads << '/' << p.key_heads << " q " << p.queries << " k " << p.keys << " d "
+                              << p.head_dim << ' ' << plan.variant);
+        REQUIRE(!plan.candidates.empty());
+        const auto later = [](const attune::PlanCandidate &a, const attune::PlanCandidate &b) {
+            return a.predicted_us < b.predicted_us;
+        };
+        CHECK(std::is_sorted(plan.candidates.begin(), plan.candidates.end(), later));
+        if (plan.variant_of_last_queries.empty()) CHECK(plan.variant == plan.candidates.front().variant);
+        p.batch = 64;
+        CHECK(attune::plan_sdpa(attune::Context({.threads = 7}), p, of_batch).ok());
+        CHECK(of_batch.variant == plan.variant);
+        CHECK(of_batch.variant_of_last_queries == plan.variant_of_last_queries);
     }
-    const std::string many = shape_class(attune::DType::f16, 600, false, 0);
-    CHECK(shape_class(attune::DType::f16, 600, false, 65) == many);
-    CHECK(shape_class(attune::DType::f16, 600, true, 0) == many);
 }
 
-TEST_CASE("plan: few keys take the tiles that take least time", "[runtime][plan]") {
-    const auto shape_class = [&](std::int64_t queries, std::int64_t keys, bool causal = false) {
-        attune::SdpaProblem problem = problem_of(attune::DType::f32, 1, 1, queries, keys);
-        problem.causal = causal;
-        return std::string(planned(problem).shape_class);
-    };
-    if (shape_class(20, 64) != "short_tile32") return;  // the target lacks this class
-    for (const std::int64_t queries : {5, 16}) CHECK(shape_class(queries, 64) == "short");
-    for (const std::int64_t queries : {17, 32}) CHECK(shape_class(queries, 16) == "short_tile32");
-    for (const std::int64_t queries : {33, 48, 80, 96}) CHECK(shape_class(queries, 64) == "short_tile48");
-    for (const std::int64_t queries : {49, 64, 97, 1000}) CHECK(shape_class(queries, 64) == "long");
-    CHECK(shape_class(20, 65) != "short_tile32");
-    CHECK(shape_class(20, 20, true) != "short_tile32");
-}
-
-TEST_CASE("plan: few keys and no shared head take one tile of decode at most", "[runtime][plan]") {
-    const auto schedule = [](std::int64_t queries, std::int64_t keys, std::int64_t heads_that_share) {
-        return std::string(planned(problem_of(attune::DType::f32, heads_that_share, 1, queries, keys)).schedule);
-    };
-    if (schedule(1, 1000, 1) != "decode") return;  // it is not built
-    CHECK(schedule(4, 200, 1) == "decode");
-    CHECK(schedule(5, 256, 1) == "prefill");
-    CHECK(schedule(5, 257, 1) == "decode");
-    CHECK(schedule(8, 257, 1) == "decode");
-    CHECK(schedule(9, 257, 1) == "prefill");
-    CHECK(schedule(1, 200, 8) == "decode");
-    CHECK(schedule(2, 200, 4) == "decode");
-    CHECK(schedule(4, 64, 1) == "prefill");
-}
-
-TEST_CASE("plan: rows that fill its tiles take class tile64 of split, and more than half of the last one class tile32",
-          "[runtime][plan]") {
-    const auto planned_for = [](attune::DType dtype, std::int64_t queries, std::int64_t head_dim) {
-        return planned(problem_of(dtype, 8, 2, queries, 1000, head_dim));
+TEST_CASE("plan: one query takes no tile of many queries, few queries none of one", "[runtime][plan]") {
+    const auto schedule = [](attune::DType dtype, std::int64_t queries, std::int64_t keys, std::int64_t head_dim) {
+        return std::string(planned(problem_of(dtype, 32, 8, queries, keys, head_dim)).schedule);
     };
     for (const attune::DType dtype : {attune::DType::f32, attune::DType::bf16, attune::DType::f16})
-        for (const std::int64_t head_dim : {128, 72}) {
-            const attune::VariantInfo tile32 = planned_for(dtype, 8, head_dim), tile64 = planned_for(dtype, 15, head_dim);
-            if (tile32.shape_class != "tile32" || tile64.shape_class != "tile64") continue;  // they are not built
-            for (std::int64_t queries = 3; queries <= 15; queries++) {
-                const attune::VariantInfo v = planned_for(dtype, queries, head_dim);
-                const std::int64_t rows = 4 * queries;
-                const auto padding = [&](std::int64_t tile) { return (tile - rows % tile) % tile; };
-                const bool fills_tile64 = 10 * padding(tile_of(tile64)) <= rows,
-                           fills_tile32 = 2 * padding(tile_of(tile32)) < tile_of(tile32);
-                INFO("queries " << queries << ", " << v.name);
-                CHECK(v.schedule == "split");
-                CHECK(v.shape_class == (fills_tile64 ? "tile64" : fills_tile32 ? "tile32" : ""));
-            }
+        for (const std::int64_t head_dim : {64, 128, 72}) {
+            INFO(name_of(dtype) << " d " << head_dim);
+            if (schedule(dtype, 1, 1000, head_dim) != "decode") continue;  // it is not built
+            CHECK(schedule(dtype, 1, 49, head_dim) == "decode");           // 12 times as long in a tile of queries on Zen 4
+            CHECK(schedule(dtype, 1000, 1000, head_dim) != "decode");
         }
 }
 
-TEST_CASE("plan: numbers are taken apart for AMX tiles where enough rows share them", "[runtime][plan]") {
-    const auto schedule = [&](attune::DType dtype, std::int64_t queries, std::int64_t keys, std::int64_t group = 1,
-                              bool tables = false) {
-        attune::SdpaProblem problem = problem_of(dtype, 2 * group, 2, queries, keys);
-        problem.scored = problem.tables = tables;
-        return std::string(planned(problem).schedule);
+TEST_CASE("plan: copies for AMX tiles are of a bounded size", "[runtime][plan]") {
+    const auto schedule = [&](attune::DType dtype, std::int64_t queries, std::int64_t keys) {
+        return std::string(planned(problem_of(dtype, 2, 2, queries, keys)).schedule);
     };
     using attune::DType;
     if (schedule(DType::f32, 1024, 1024) != "amx") {
         WARN("SKIPPED: no kernels of AMX tiles run here");
         return;
     }
-    CHECK(schedule(DType::f32, 256, 256) == "amx");
-    CHECK(schedule(DType::f32, 256, 255) == "prefill");
-    CHECK(schedule(DType::f32, 224, 1024) == "prefill");
-    CHECK(schedule(DType::f32, 64, 1024, 4) == "amx");
-    CHECK(schedule(DType::f32, 64, 1024, 3) == "prefill");
-    CHECK(schedule(DType::f32, 512, 512, 1, true) == "amx");
-    CHECK(schedule(DType::f32, 128, 512, 1, true) == "prefill");
-    CHECK(schedule(DType::f32, 4096, 200000) == "prefill");  // parts of 146 MiB
-    CHECK(schedule(DType::f16, 64, 65) == "amx");
-    CHECK(schedule(DType::f16, 64, 64) == "prefill");
-    CHECK(schedule(DType::bf16, 64, 1024) == "amx");
-    CHECK(schedule(DType::bf16, 20, 1024) == "amx");
-    CHECK(schedule(DType::bf16, 20, 200000) != "amx");  // 98 MiB
+    CHECK(schedule(DType::bf16, 1024, 1024) == "amx");
+    CHECK(schedule(DType::f16, 1024, 1024) == "amx");
+    CHECK(schedule(DType::f32, 4096, 200000) != "amx");  // parts of 146 MiB
+    CHECK(schedule(DType::bf16, 20, 200000) != "amx");   // 98 MiB
     CHECK(schedule(DType::bf16, 64, 200000) == "amx");
+}
+
+TEST_CASE("plan: of products, the variant is the one of least predicted time, or two share the columns", "[runtime][plan]") {
+    const unsigned seed = 500004;
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const auto one_of = [&](auto... choices) {
+        const std::common_type_t<decltype(choices)...> all[] = {choices...};
+        return all[random() % std::size(all)];
+    };
+    attune::Context context;
+    for (int n = 0; n < 400; n++) {
+        attune::ProductProblem p{
+            .op = one_of(std::string_view("linear"), std::string_view("linear_packed"), std::string_view("batch_dot")),
+            .dtype = one_of(attune::DType::f32, attune::DType::f64, attune::DType::bf16, attune::DType::f16),
+            .entries = one_of(1, 96),
+            .rows = one_of(1, 2, 7, 16, 33, 197, 1000),
+            .columns = one_of(1, 20, 49, 64, 257, 1000, 4096),
+            .depth = one_of(1, 2, 31, 64, 129, 1024)};
+        attune::ProductPlan plan;
+        CHECK(attune::plan_product(context, p, plan).ok());
+        INFO(p.op << ' ' << name_of(p.dtype) << " rows " << p.rows << " columns " << p.columns << " depth " << p.depth << ' '
+                  << plan.variant);
+        REQUIRE(!plan.candidates.empty());
+        if (plan.variant_of_last_columns.empty()) CHECK(plan.variant == plan.candidates.front().variant);
+        // All sum in one order, so a row has the same bits among any others.
+        const auto order = [](const std::string &name) {
+            for (const attune::VariantInfo &v : attune::variants())
+                if (v.name == name) return std::string(v.schedule == "amx_gemv" ? "amx" : v.schedule);
+            return std::string();
+        };
+        for (const attune::PlanCandidate &c : plan.candidates) CHECK(order(c.variant) == order(plan.variant));
+        p.rows = 1;
+        attune::ProductPlan of_row;
+        CHECK(attune::plan_product(context, p, of_row).ok());
+        CHECK(order(of_row.variant) == order(plan.variant));
+    }
+    attune::ProductPlan plan;
+    CHECK(attune::plan_product(context, {.op = "sdpa"}, plan).message() ==
+          "op: must be \"linear\", \"linear_packed\" or \"batch_dot\", got \"sdpa\"");
+    CHECK(attune::plan_product(context, {.rows = -1}, plan).code() == attune::StatusCode::invalid_argument);
 }
 
 TEST_CASE("plan: the bound is within 4 of what a larger problem takes", "[runtime][plan]") {

@@ -92,7 +92,7 @@ TEST_CASE("plan: every variant of other scores runs within its bound", "[runtime
 TEST_CASE("plan: what other calls left in the Context does not count", "[runtime][plan]") {
     CountingAllocator allocator;
     attune::Context context({.threads = 1, .allocator = allocator.hook()});
-    SdpaCase c{.batch = 1, .query_heads = 2, .key_heads = 2, .queries = 70, .keys = 2000};
+    SdpaCase c{.batch = 1, .query_heads = 2, .key_heads = 2, .queries = 70, .keys = 4000};
     SdpaArrays<float> larger(c);
     REQUIRE(larger.run(context).ok());
     c.queries = 20, c.keys = 300, c.head_dim = 24;

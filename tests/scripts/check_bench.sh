@@ -6,7 +6,7 @@
 set -euo pipefail
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-mkdir -p "$root/scripts" "$root/bin" "$root/build/native/bench"
+mkdir -p "$root/scripts" "$root/bin" "$root/build/native/bench" "$root/build/native/tools"
 cp "$1/scripts/bench" "$root/scripts"
 cat >"$root/scripts/provision" <<END
 attune_root=$root
@@ -20,7 +20,8 @@ for word; do case \$word in -D*) echo "\${word#-D}" | sed 's/=/:BOOL=/' >"$root/
 END
 echo 'print()' >"$root/scripts/bench_report.py"
 printf '#!/bin/sh\ntrue\n' >"$root/build/native/bench/attune_plain"
-chmod +x "$root/bin/cmake" "$root/build/native/bench/attune_plain"
+printf '#!/bin/sh\ntrue\n' >"$root/build/native/tools/attune"
+chmod +x "$root/bin/cmake" "$root/build/native/bench/attune_plain" "$root/build/native/tools/attune"
 cache=$root/build/native/CMakeCache.txt
 
 expect() { [ "$(cat "$1")" = "ATTUNE_AUTOSCHEDULED:BOOL=$2" ] || { echo "$3: $1 has $(cat "$1"), expected $2"; exit 1; }; }

@@ -34,8 +34,22 @@ int first_kernel(void **) { return called = "first", 1; }
 int second_kernel(void **) { return called = "second", 1; }
 
 VariantRecord record(std::string_view name, std::string_view shape_class, std::string_view parameters, int (*kernel)(void **)) {
-    return {name, "masked_softmax", attune::DType::f64, 0, target(), "rows", shape_class,
-            "",   parameters,       "of a test",        1, 1,        true,   kernel};
+    return {name,
+            "masked_softmax",
+            attune::DType::f64,
+            0,
+            target(),
+            "rows",
+            shape_class,
+            "",
+            parameters,
+            "of a test",
+            1,
+            1,
+            {},
+            "",
+            true,
+            kernel};
 }
 
 std::string kernel_of_a_call(std::string_view variant = {}) {

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "tools/command_line/tune_command_line.h"
+#include "tools/dispatch/explain.h"
+#include "tools/dispatch/problems.h"
+#include "tools/dispatch/regret.h"
+#include "tools/dispatch/tune_dispatch.h"
 #include "tools/error.h"
 #include "tools/text.h"
 #include "tools/tune/compare.h"
+#include "tools/tune/generators.h"
 #include "tools/tune/replay.h"
 #include "tools/tune/tune_command.h"
 #include "tools/tune/worker.h"
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <unistd.h>
 
 namespace attune::program {
 namespace {
@@ -42,11 +48,27 @@ CLI::Validator whole_or_all() {
             "N"};
 }
 
+// `attune compare --dispatch`: its options beside those of comparing contenders, and what the command then does.
+void add_regret(CLI::App &command, const std::shared_ptr<tune::CompareArguments> &given) {
+    auto regret = std::make_shared<dispatch::RegretArguments>();
+    auto wanted = std::make_shared<bool>(false);
+    command.add_flag("--dispatch", *wanted, "Regret of dispatch: the time of the chosen variant over that of the quickest one");
+    command.add_option("--count", regret->count, "Random shapes of --dispatch [300]")->check(positive());
+    command.add_option("--seed", regret->seed, "Of the random shapes [1]");
+    command.final_callback([given, regret, wanted] {
+        if (!*wanted) return print(tune::compare(*given));
+        regret->op = given->op, regret->shapes = given->shapes, regret->picture = given->picture,
+        regret->threads = given->threads;
+        print(dispatch::compare_dispatch(*regret));
+    });
+}
+
 void add_compare(CLI::App &app) {
     auto given = std::make_shared<tune::CompareArguments>();
     CLI::App *command =
         app.add_subcommand("compare", "Schedules and parameters of one function side by side: a table, and a chart");
     command->add_option("op", given->op, op_words)->required();
+    add_regret(*command, given);
     command->add_option(
         "--contender", given->contenders,
         "\"label=schedule [name=number...]\", parameters in use where there are none, or \"label=schedule@target\", what is "
@@ -61,7 +83,68 @@ void add_compare(CLI::App &app) {
     command->footer(
         "Example:\n  attune compare sdpa --contender root=root --contender \"wide=prefill kv_block=128 tile_q=64 key_tile=4 "
         "channel_tile=4\" --picture schedules.svg");
-    command->final_callback([given] { print(tune::compare(*given)); });
+}
+
+struct WhatToTune {
+    bool dispatch = false, all = false, then_build = false;
+};
+
+// Brings the program of the build tree up to date; empty where its user builds otherwise, or into other folders.
+std::string built_program(const tune::TuneArguments &given) {
+    if (given.out || given.dry) return "";
+    std::fprintf(stderr, "building attune with what was found\n");
+    return tune::Generators::find("sdpa", given.build).program_of_build();
+}
+
+// Parameters of every op in half of the time; then the coefficients, by a program whose kernels have these parameters.
+void tune_all(tune::TuneArguments given, double minutes) {
+    const std::vector<std::string> &ops = dispatch::ops();
+    given.minutes = minutes / 2 / static_cast<double>(ops.size());
+    for (const std::string &op : ops) {
+        given.op = op;
+        std::fprintf(stderr, "%s: parameters\n", op.c_str());
+        print(tune::tune(given));
+    }
+    const std::string program = built_program(given);
+    if (program.empty())
+        return print("build attune with these parameters, then fit its coefficients: attune tune --dispatch\n");
+    std::vector<std::string> words = {program, "tune", "--dispatch", "--then-build", "--time", std::to_string(minutes / 2)};
+    if (given.build) words.insert(words.end(), {"--build", *given.build});
+    if (given.shapes) words.insert(words.end(), {"--shapes", *given.shapes});
+    std::vector<char *> arguments;
+    for (std::string &word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(program.c_str(), arguments.data());
+    throw MachineError(program, "cannot be run");
+}
+
+void tune_dispatch_or_all(const tune::TuneArguments &given, const WhatToTune &wanted, bool timed) {
+    if (wanted.all && !given.op.empty()) throw InputError("--all", "is for every op, not for " + given.op);
+    if (wanted.all) return tune_all(given, timed ? given.minutes : 60);
+    dispatch::TuneDispatchArguments dispatched;
+    if (!given.op.empty()) dispatched.ops = {given.op};
+    dispatched.build = given.build, dispatched.out = given.out, dispatched.shapes = given.shapes;
+    dispatched.minutes = timed ? given.minutes : 5;
+    dispatched.seed = static_cast<unsigned>(given.seed), dispatched.dry = given.dry;
+    if (!given.records.empty()) dispatched.log = given.records.front();
+    print(dispatch::tune_dispatch(dispatched));
+    if (wanted.then_build) built_program(given);
+}
+
+void add_explain(CLI::App &app) {
+    auto given = std::make_shared<dispatch::ExplainArguments>();
+    CLI::App *command =
+        app.add_subcommand("explain", "Which variant dispatch chooses for a shape, and the predicted times of all candidates");
+    command->add_option("op", given->op, "sdpa, cosine, gaussian, linear, linear_packed or batch_dot")->required();
+    command->add_option(
+        "size", given->sizes,
+        "Columns of bench/shapes: b (batch), h, kv (heads), q, k, d, dv, causal, dtype, options; of products q rows, "
+        "dv columns, and k (batch_dot) or d deep");
+    command->add_flag("--measure", given->measure, "Time the candidates in turns, too");
+    command->add_option("--threads", given->threads, "Threads of the timed calls [all cores]")->check(whole_or_all());
+    command->footer("Examples:\n  attune explain sdpa dtype=bf16 h=32 kv=8 q=1 k=49 d=128\n  attune explain linear q=16 d=1024 "
+                    "dv=4096 --measure");
+    command->final_callback([given] { print(dispatch::explain(*given)); });
 }
 
 }  // namespace
@@ -69,8 +152,14 @@ void add_compare(CLI::App &app) {
 void add_tune(CLI::App &app) {
     auto given = std::make_shared<tune::TuneArguments>();
     CLI::App *command = app.add_subcommand("tune", "Find better parameters for this machine, prove them right, and write them");
-    command->add_option("op", given->op, op_words)->required();
-    command->add_option("--time", given->minutes, "Minutes for all of it [10]")->check(positive());
+    auto wanted = std::make_shared<WhatToTune>();
+    command->add_option("op", given->op, op_words);
+    command->add_flag("--dispatch", wanted->dispatch, "Fit the coefficients of predicted times, of the op or of all");
+    command->add_flag("--all", wanted->all, "Parameters of every op, then the coefficients of all, building in between");
+    command->add_flag("--then-build", wanted->then_build)->group("");  // of --all
+    CLI::Option *minutes =
+        command->add_option("--time", given->minutes, "Minutes for all of it [10; 5 with --dispatch, 60 with --all]")
+            ->check(positive());
     command->add_option("--shapes", given->shapes,
                         "CSV of shapes, such as ATTUNE_RECORD_SHAPES=FILE records [some of each class]");
     command->add_option("--variant", given->variant, "Only variants whose names match this glob");
@@ -95,8 +184,13 @@ void add_tune(CLI::App &app) {
                     "--picture tune.svg\n\n"
                     "A run that was stopped goes on where it was: what the records hold is not measured again.\n"
                     "docs/retune-for-your-machine.md explains it.");
-    command->final_callback([given] { print(tune::tune(*given)); });
+    command->final_callback([given, wanted, minutes] {
+        if (wanted->dispatch || wanted->all) return tune_dispatch_or_all(*given, *wanted, !minutes->empty());
+        if (given->op.empty()) throw InputError("op", "must be given, or --dispatch or --all");
+        print(tune::tune(*given));
+    });
     add_compare(app);
+    add_explain(app);
 
     // For work on the search itself (tools/tune/compare_strategies.py).
     auto replayed = std::make_shared<tune::ReplayArguments>();

@@ -189,6 +189,15 @@ std::string doctor_text() {
     out += "\nvariants\n";
     out += line_of("linked in", std::to_string(all.size()));
     out += line_of("run here", std::to_string(here) + (here ? "" : "; build the preset native on this machine"));
+    const auto predicted = [](const VariantInfo &v) {
+        return v.runs_here && (v.op == "sdpa" || v.op == "linear") && v.schedule != "root" && v.kind != "weights";
+    };
+    const auto by_measurement =
+        std::count_if(all.begin(), all.end(), [&](const VariantInfo &v) { return predicted(v) && v.cost_measured; });
+    const auto all_predicted = std::count_if(all.begin(), all.end(), predicted);
+    out += line_of("dispatch", std::to_string(by_measurement) + " of " + std::to_string(all_predicted) +
+                                   " variants of sdpa and linear have predicted times that were measured on this target" +
+                                   (by_measurement < all_predicted ? "; attune tune --dispatch measures them" : ""));
     if (const std::string missing = missing_variants(); !missing.empty()) out += line_of("warning", missing);
     for (const char *name : {"ATTUNE_FORCE_VARIANT", "ATTUNE_VERBOSE"})
         if (const char *value = std::getenv(name)) out += line_of("set", std::string(name) + "=" + value);

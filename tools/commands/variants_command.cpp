@@ -88,6 +88,7 @@ std::string variants_json() {
                         {"parameters", v.parameters},
                         {"provenance", v.provenance},
                         {"measured", is_measured(v)},
+                        {"cost_measured", v.cost_measured},
                         {"dispatched", v.dispatched},
                         {"runs_here", v.runs_here},
                         {"why_not", v.why_not}});

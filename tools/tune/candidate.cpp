@@ -51,6 +51,8 @@ std::string load_candidate(const CandidateVariant &variant, const LoadableCandid
                  .provenance = "a candidate of the tuner",
                  .tile_q = parameter("tile_q"),
                  .kv_block = parameter("kv_block"),
+                 .cost = {},
+                 .cost_target = {},
                  .dispatched = false,
                  .kernel = kernel};
     attune::detail::VariantRegistration{{&r->record, 1}};

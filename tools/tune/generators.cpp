@@ -204,6 +204,13 @@ void Generators::build(const std::string &target) const {
                                               tail_of(result.output + result.errors, 30));
 }
 
+std::string Generators::program_of_build() const {
+    const std::string program = folder_ + "/tools/attune";
+    if (installed_ || !std::filesystem::exists(program)) return "";
+    build("attune_program");
+    return program;
+}
+
 std::string Generators::like(const std::string &op) const { return of_op(op).value("like", op); }
 
 std::string Generators::space_file(const std::string &op) const { return schedules() + "/" + like(op) + "/space.json"; }

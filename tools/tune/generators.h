@@ -47,6 +47,9 @@ public:
     // The name of an op, which is that of its parameter files.
     static std::string name_of_op(const std::string &op);
     std::string tunable() const;  // ops with shapes or, in a user's project, its attentions
+    // The program `attune` of a build tree, brought up to date with its parameters and coefficients; empty for a package, or
+    // for the project of a user.
+    std::string program_of_build() const;
     // The shared object of a user's attention (attune_add_attention), up to date. Throws InputError for other ops.
     std::string module(const std::string &op) const;
 

@@ -2,9 +2,11 @@
 // Matrix products: linear layers, and batches of plain products.
 #pragma once
 #include "attune/context.h"
+#include "attune/plan.h"
 #include "attune/tensor.h"
 #include <array>
 #include <string_view>
+#include <vector>
 
 namespace attune {
 
@@ -49,5 +51,22 @@ ATTUNE_API Status pack_linear_weight(Context &, const ConstView &weight, const V
 // Types, strides, extents and errors as for linear(); m = 0 gives zeros.
 ATTUNE_API Status batch_dot(Context &, const ConstView &a, const ConstView &x, const View &out,
                             const LinearOptions & = {}) noexcept;
+
+// Sizes of a product, from which plan_product() chooses a variant: x (entries, rows, depth) and out (entries, rows, columns).
+struct ProductProblem {
+    std::string_view op = "linear";  // "linear", "linear_packed" or "batch_dot"
+    DType dtype = DType::f32;
+    std::int64_t entries = 1, rows = 1, columns = 1, depth = 1;
+    std::int64_t weight_stride = 0;  // elements from one row of the right factor to the next one; 0: dense rows
+};
+struct ProductPlan {
+    std::string variant = {};                  // name of the variant that would run
+    std::string reason = {};                   // why this one
+    std::string variant_of_last_columns = {};  // of the columns that fill no tile of `variant`; empty: that one computes them
+    std::vector<PlanCandidate> candidates = {};
+};
+// The variant that linear() or batch_dot() runs for a product of these sizes. Error invalid_argument: another op, a type
+// without kernels, a negative size.
+ATTUNE_API Status plan_product(const Context &, const ProductProblem &, ProductPlan &) noexcept;
 
 }  // namespace attune

@@ -3,6 +3,7 @@
 #pragma once
 #include "attune/context.h"
 #include "attune/dropout.h"
+#include "attune/plan.h"
 #include "attune/tensor.h"
 #include <cstdint>
 #include <optional>
@@ -118,6 +119,7 @@ struct Plan {
     std::size_t workspace_bytes = 0;
     // Name of the variant of the last queries, which fill no tile of `variant`; empty: `variant` computes them.
     std::string variant_of_last_queries = {};
+    std::vector<PlanCandidate> candidates = {};  // empty where a variant is forced
 };
 ATTUNE_API Status plan_sdpa(const Context &, const SdpaProblem &, Plan &) noexcept;
 

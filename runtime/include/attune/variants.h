@@ -27,6 +27,7 @@ struct VariantInfo {
     bool dispatched;              // false: runs only where it is forced
     bool runs_here;               // for tensors in host memory
     std::string why_not;          // what this machine lacks, empty if it runs here
+    bool cost_measured;           // dispatch predicts its times by coefficients that were measured on this target
 };
 
 // All variants, those for the CPU's most specific target first, those for devices last.

@@ -54,7 +54,7 @@ Status write_mask(Context::State &context, const Dropout &dropout, const View &m
     const CallStart start = start_of_call();
     if (Status s = check(dropout, mask); !s.ok()) return s;
     const View m = as_rank4(mask, true);
-    static constexpr Candidate candidates[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
+    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}, {Schedule::root, "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::dropout_mask, .dtype = DType::boolean};
     if (Status s = choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;

@@ -93,14 +93,14 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         if (Status sizes = check_problem(problem); !sizes.ok()) return sizes;
         const Op &op = op_of(problem.score);
         Choice choice;
-        if (Status s = choose_values(op, problem, forced_variant(state, {}, op), choice); !s.ok()) return s;
+        if (Status s = choose_values(op, problem, forced_variant(state, {}, op), true, choice); !s.ok()) return s;
         if (problem.batch == 0 || problem.query_heads == 0 || problem.queries == 0 || problem.keys == 0) {
             plan = {.variant = {}, .reason = problem.keys == 0 ? "no keys" : "no queries"};
             return {};
         }
-        if (Status s = share_queries(op, problem, choice); !s.ok()) return s;
         plan = {std::string(choice.variant->name), std::string(choice.reason),
                 sdpa_workspace_bytes(state, *choice.variant, problem)};
+        if (!choice.forced) plan.candidates = plan_candidates(predictions(op, problem));
         if (!choice.of_last) return {};
         plan.variant_of_last_queries = choice.of_last->name;
         // The first variant's blocks are kept in the Context's scratch while the second one allocates its own.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A checked call of an attention, and the steps between the public functions and the kernels.
 #pragma once
+#include "attention/attention_cost.h"
 #include "attune/sdpa.h"
 #include "dispatch/op_call.h"
 #include "execution/context_state.h"
@@ -42,8 +43,6 @@ struct SdpaCall {
 struct Band {
     std::int32_t begin, end, offset;
 };
-// Queries of all heads that share a key head.
-inline std::int64_t rows_of_key_head(const SdpaProblem &p) { return p.key_heads ? p.query_heads / p.key_heads * p.queries : 0; }
 // Keys behind the one that a query stands at that it may see; -1: unbounded. A causal mask leaves none.
 inline std::int64_t right_of_window(const SdpaOptions &options) {
     return options.causal != Causal::none ? 0 : options.window.right;
@@ -77,12 +76,12 @@ Status check_problem(const SdpaProblem &);
 struct AttentionChoice {
     Choice values, weights;
 };
-Status choose_values(const Op &, const SdpaProblem &, const Forced &, Choice &);
-// Those of its queries that do not fill a tile of the variant.
+// may_share: the last queries, which fill no tile, may go to another variant.
+Status choose_values(const Op &, const SdpaProblem &, const Forced &, bool may_share, Choice &);
+// The queries of a problem that fill no tile of the variant.
 SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
-// Where a better variant was not taken for its last tile alone: it is, and what a call of the last queries would take is for
-// these.
-Status share_queries(const Op &, const SdpaProblem &, Choice &);
+// Every variant that could compute the values, with its predicted time for one batch entry, the quickest first.
+std::vector<PredictedVariant> predictions(const Op &, const SdpaProblem &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
 
 // Kernels of softcap, bias, ALiBi, masks, sinks or dropout count all pairs of these extents, (B, Hq, Sq, Sk), in 32 bits.
@@ -117,7 +116,7 @@ Status check_score_type(Score, std::string_view name, DType);
 
 // A tile is some queries of one head, as in `prefill`.
 inline bool is_prefill(const VariantRecord &v) {
-    return v.schedule == "prefill" || v.schedule == "bf16_dot" || v.schedule == "amx";
+    return v.schedule_id == Schedule::prefill || v.schedule_id == Schedule::bf16_dot || v.schedule_id == Schedule::amx;
 }
 
 // No causal mask, window or offset leaves out a key.

@@ -78,14 +78,16 @@ bool is_aligned(const ConstView &v) {
 
 namespace {
 int channels_of(const VariantRecord &v) { return parameter_of(v, "channels", v.head_dim); }
-bool cuts_keys(const VariantRecord &v) { return v.schedule == "split" || v.schedule == "mma_split"; }
-bool multiplies_matrices(const VariantRecord &v) { return v.schedule == "mma" || v.schedule == "mma_split"; }
+bool cuts_keys(const VariantRecord &v) { return v.schedule_id == Schedule::split || v.schedule_id == Schedule::mma_split; }
+bool multiplies_matrices(const VariantRecord &v) {
+    return v.schedule_id == Schedule::mma || v.schedule_id == Schedule::mma_split;
+}
 }  // namespace
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
     // Plain kernels scale differences of scores, by a factor above 0, and multiply queries without scaling them first.
-    if (v.kind == "plain" && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
+    if (v.kind_id == Kind::plain && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
@@ -98,13 +100,13 @@ bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_sp
     if (channels_of(a) != channels_of(b)) return channels_of(a) < channels_of(b);
     if ((a.head_dim == 0) != (b.head_dim == 0)) return b.head_dim == 0;
     if (multiplies_matrices(a) != multiplies_matrices(b)) return multiplies_matrices(a);
-    return a.kind == "plain" && b.kind != "plain";
+    return a.kind_id == Kind::plain && b.kind_id != Kind::plain;
 }
 
 DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &variant) {
     using Form = DeviceAttentionForm;
     Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt};
-    if (variant.kind == "scored") form.kind = Form::Kind::scored;
+    if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
     if (c.op.id == OpId::additive) form.pair = Form::Pair::additive;
     if (multiplies_matrices(variant))
         form.schedule = cuts_keys(variant) ? Form::Schedule::mma_split : Form::Schedule::mma;
@@ -177,8 +179,8 @@ namespace {
 // Whether few rows share a key head: their blocks would leave a GPU mostly idle, so splits of the keys (Flash-Decoding) get
 // blocks of their own. Heads and batch entries do not count, so that bits do not depend on neighbours in the batch.
 bool few_rows(const SdpaProblem &p) {
-    const SdpaShapeClasses &c = sdpa_shape_classes();
-    return p.query_heads / p.key_heads * p.queries <= c.device_split_rows_at_most && p.keys >= c.device_split_keys_at_least;
+    constexpr std::int64_t rows_at_most = 64, keys_at_least = 257;  // by hand, docs/design/gpu-kernels.md
+    return rows_of_key_head(p) <= rows_at_most && p.keys >= keys_at_least;
 }
 
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
@@ -244,7 +246,7 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
             [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_splits); },
             [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
         if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
-        if (choice.variant->kind != "plain")
+        if (choice.variant->kind_id != Kind::plain)
             if (Status s = check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind); !s.ok())
                 return s;
         if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;

@@ -22,9 +22,9 @@ bool masks_keys(const SdpaCall &c) {
 AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
     using Form = AttentionForm;
     Form form{Form::Kind::plain, Form::Pair::dot_product, Form::User::none};
-    if (variant.kind == "scored") form.kind = Form::Kind::scored;
-    if (variant.kind == "training") form.kind = Form::Kind::training;
-    if (variant.kind == "weights") form.kind = Form::Kind::weights;
+    if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
+    if (variant.kind_id == Kind::training) form.kind = Form::Kind::training;
+    if (variant.kind_id == Kind::weights) form.kind = Form::Kind::weights;
     if (c.pair_weight.given()) form.pair = Form::Pair::additive;
     if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
     return form;
@@ -38,15 +38,15 @@ AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
 bool looks_at_values(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
     if (!may_look_at_values(variant, p)) return false;
-    if (variant.schedule == "prefill" && variant.kind == "plain") return masks_keys(c);
+    if (variant.schedule_id == Schedule::prefill && variant.kind_id == Kind::plain) return masks_keys(c);
     return leaves_keys_out(c) || p.keys % variant.kv_block != 0;
 }
 
 // Sides of the blocks that a user's mask is evaluated for; root has no tiles and evaluates no blocks.
 BlockSides block_sides(const SdpaCall &c, const VariantRecord &variant) {
     const SdpaProblem &p = c.sizes;
-    if (variant.schedule == "root") return {p.query_heads, p.queries, p.keys};
-    if (is_prefill(variant) || variant.schedule == "rows") return {1, variant.tile_q, variant.kv_block};
+    if (variant.schedule_id == Schedule::root) return {p.query_heads, p.queries, p.keys};
+    if (is_prefill(variant) || variant.schedule_id == Schedule::rows) return {1, variant.tile_q, variant.kv_block};
     return {p.query_heads / p.key_heads, p.queries, variant.kv_block};
 }
 
@@ -77,7 +77,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     if (!block.data()) return no_memory();
     char *memory = static_cast<char *>(block.data());
     // In the split form a tile holds rows of any query: one pair of bounds serves the whole batch entry.
-    const std::int64_t tile = is_prefill(variant) || variant.schedule == "rows" ? variant.tile_q : p.queries;
+    const std::int64_t tile = is_prefill(variant) || variant.schedule_id == Schedule::rows ? variant.tile_q : p.queries;
     const LengthBounds bounds = bound_lengths(lengths, p, tile, reinterpret_cast<std::int32_t *>(memory));
     const ConstView bias = dense_along_keys(c.bias, p.keys, memory += bounds_bytes);
     const ConstView mask = dense_along_keys(c.mask, p.keys, memory += bias_bytes);

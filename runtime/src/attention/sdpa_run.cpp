@@ -31,7 +31,7 @@ void fill_lse_without_keys(const SdpaCall &call) {
 
 // Chooses the kernel that takes means over heads, before the first kernel of a call writes.
 Status choose_head_mean(const Context::State &context, DType dtype, Choice &choice) {
-    static constexpr Candidate candidates[] = {{"rows", "", ""}, {"root", "", ""}};
+    static constexpr Candidate candidates[] = {{Schedule::rows, "", ""}, {Schedule::root, "", ""}};
     const VariantNeeds needs{.op = ops::head_mean, .dtype = dtype};
     return choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice);
 }

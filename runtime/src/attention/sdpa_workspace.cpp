@@ -15,7 +15,7 @@ struct Sizes {
     Sizes(const VariantRecord &v, const SdpaProblem &p) {
         const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
         constexpr std::int64_t root_kv_block = 128;  // the generator's default
-        const bool root = v.schedule == "root";
+        const bool root = v.schedule_id == Schedule::root;
         dk = size(p.head_dim), dv = size(p.value_dim) + 2 * lanes;
         tile = size(v.tile_q), kv_block = size(root ? root_kv_block : v.kv_block);
         kv_blocks = size(ceil_div(p.keys, root ? root_kv_block : v.kv_block)) + 1;
@@ -39,7 +39,7 @@ Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes 
     Stages n;
     n.of_task = s.tile * (s.dk + 2 * s.dv + s.kv_blocks * (s.dv + 3) + 4 * s.kv_block + 16);
     if (s.widens) n.of_task += s.kv_block * (s.dk + s.dv);
-    if (v.schedule != "amx") return n;
+    if (v.schedule_id != Schedule::amx) return n;
     // AMX tiles: packed keys and values of some heads, once for all queries; the parts of queries and weights, and of the
     // values of a KV block without Inf and NaN.
     const auto parts = static_cast<std::size_t>(amx_tile_parts_of(p.dtype));
@@ -55,7 +55,8 @@ Stages split_stages(const VariantRecord &v, const Sizes &s) {
     n.of_call = rows * (s.dk + 2 + s.kv_blocks * s.dv);
     n.of_task = s.tile * (4 * s.kv_block + 2 * s.dv + 8) + 2 * s.dv + 2 * s.kv_blocks;
     // A task of `split` holds its weighted values before they are packed, with room for every KV block.
-    if (v.schedule == "split") n.of_task += s.tile * (s.kv_blocks * s.dv + s.kv_block * 2) + s.kv_block * (s.dk + s.dv);
+    if (v.schedule_id == Schedule::split)
+        n.of_task += s.tile * (s.kv_blocks * s.dv + s.kv_block * 2) + s.kv_block * (s.dk + s.dv);
     return n;
 }
 
@@ -71,13 +72,13 @@ Stages root_stages(const Sizes &s) {
 
 bool may_look_at_values(const VariantRecord &v, const SdpaProblem &p) noexcept {
     constexpr std::int64_t several = 64;
-    return is_prefill(v) && p.dtype != DType::f64 && (v.schedule != "prefill" || p.queries >= several);
+    return is_prefill(v) && p.dtype != DType::f64 && (v.schedule_id != Schedule::prefill || p.queries >= several);
 }
 
 std::int64_t key_heads_together(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {
     constexpr std::size_t most_bytes = std::size_t(64) << 20;
     const std::int64_t all = p.batch * p.key_heads;
-    if (v.schedule != "amx" || all == 0) return all;
+    if (v.schedule_id != Schedule::amx || all == 0) return all;
     const std::size_t head = copied_elements_of_key_head(p, Sizes(v, p)) * static_cast<std::size_t>(size_of(sum_type(p.dtype)));
     if (static_cast<std::size_t>(all) <= most_bytes / head) return all;
     const auto of_bytes = static_cast<std::int64_t>(most_bytes / head);
@@ -91,9 +92,9 @@ std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRec
     // Each parallel loop of a call may wake other threads, and a thread's scratch is kept for it.
     const int workers = worthwhile_threads_at_most(p, context.threads) == 1 ? 1 : context.threads;
     const auto threads = static_cast<std::size_t>(workers);
-    const Stages stages = is_prefill(v)                                     ? prefill_stages(v, p, s, context.threads)
-                          : v.schedule == "decode" || v.schedule == "split" ? split_stages(v, s)
-                                                                            : root_stages(s);
+    const Stages stages = is_prefill(v) ? prefill_stages(v, p, s, context.threads)
+                          : v.schedule_id == Schedule::decode || v.schedule_id == Schedule::split ? split_stages(v, s)
+                                                                                                  : root_stages(s);
     std::size_t elements = threads * stages.of_task + stages.of_call + s.heads * s.queries;  // lse
     // Terms of a score that depend on the query or key alone; general: the projected keys (whose width stands for that of the
     // keys, too), and the scratch of linear(), which may use more threads.

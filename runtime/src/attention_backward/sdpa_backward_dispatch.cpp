@@ -27,7 +27,7 @@ bool worth_amx_tiles(const SdpaProblem &p) {
 }  // namespace
 
 bool gives_bias(OpId op, const VariantRecord &variant) {
-    return variant.kind != "plain" && (op == OpId::sdpa_backward || op == OpId::cosine_backward);
+    return variant.kind_id != Kind::plain && (op == OpId::sdpa_backward || op == OpId::cosine_backward);
 }
 
 namespace {
@@ -38,7 +38,7 @@ Status check_parts(const BackwardCall &call, const BackwardChoice &choice) {
     const SdpaProblem &p = c.sizes;
     if (p.batch * p.query_heads == 0 || p.queries == 0 || p.keys == 0) return {};
     const VariantRecord &tiles = *choice.tiles.variant;
-    if (tiles.kind != "plain" || choice.captures.variant || choice.user_captures.variant)
+    if (tiles.kind_id != Kind::plain || choice.captures.variant || choice.user_captures.variant)
         if (Status s = check_pairs("query", {1, p.query_heads / p.key_heads, p.queries, p.keys}, "scored"); !s.ok()) return s;
     Choice blocks;
     for (const VariantRecord *v : {&tiles, choice.user_captures.variant})
@@ -56,19 +56,19 @@ Status choose_backward(const Context::State &context, const BackwardCall &call, 
     const Forced forced = forced_variant(context, variant, op);
     // Products of AMX tiles and of pairs first, on CPUs that have such instructions.
     std::vector<Candidate> tiles;
-    if (worth_amx_tiles(p)) tiles.push_back({"amx", "", "tiles of queries and keys"});
-    tiles.insert(tiles.end(), {{"bf16_dot", "", "tiles of queries and keys"},
-                               {"blocked", "", "tiles of queries and keys"},
-                               {"root", "", "nothing else is built"}});
-    const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
+    if (worth_amx_tiles(p)) tiles.push_back({Schedule::amx, "", "tiles of queries and keys"});
+    tiles.insert(tiles.end(), {{Schedule::bf16_dot, "", "tiles of queries and keys"},
+                               {Schedule::blocked, "", "tiles of queries and keys"},
+                               {Schedule::root, "", "nothing else is built"}});
+    const Kind kind = p.dropout ? Kind::training : p.scored ? Kind::scored : Kind::plain;
     if (Status s = choose_variant({op, p.dtype, kind, p.head_dim, p.value_dim}, tiles, forced, choice.tiles); !s.ok()) return s;
-    const Candidate root[] = {{"root", "", "nothing else is built"}};
-    const Candidate rows[] = {{"rows", "", ""}, {"root", "", ""}};
+    const Candidate root[] = {{Schedule::root, "", "nothing else is built"}};
+    const Candidate rows[] = {{Schedule::rows, "", ""}, {Schedule::root, "", ""}};
     if (Status s = choose_variant({ops::backward_rows, p.dtype}, rows, {}, choice.rows); !s.ok()) return s;
     choice.bias_with_tiles = bias_goes_with_tiles(call, *choice.tiles.variant);
     if ((call.bias.given() && !choice.bias_with_tiles) || call.alibi_slopes.given()) {
-        const Candidate captures[] = {{"blocked", "", ""}, {"root", "", ""}};
-        const VariantNeeds needs{call.capture_op, p.dtype, "training", p.head_dim, p.value_dim};
+        const Candidate captures[] = {{Schedule::blocked, "", ""}, {Schedule::root, "", ""}};
+        const VariantNeeds needs{call.capture_op, p.dtype, Kind::training, p.head_dim, p.value_dim};
         if (Status s = choose_variant(needs, captures, forced_variant(context, {}, needs.op), choice.captures); !s.ok())
             return s;
         const Op &slopes = p.dtype == DType::f64 ? ops::capture_sum_of_f64 : ops::capture_sum;

@@ -36,8 +36,8 @@ struct TileOutputs {
 AttentionBackwardForm form_of(const SdpaCall &c, const VariantRecord &variant) {
     using Form = AttentionBackwardForm;
     Form form{Form::Kind::scored, Form::Pair::product, Form::User::none};
-    if (variant.kind == "plain") form.kind = Form::Kind::plain;
-    if (variant.kind == "training") form.kind = Form::Kind::training;
+    if (variant.kind_id == Kind::plain) form.kind = Form::Kind::plain;
+    if (variant.kind_id == Kind::training) form.kind = Form::Kind::training;
     if (c.op.id == OpId::gaussian_backward) form.pair = Form::Pair::gaussian;
     if (c.pair_weight.given()) form.pair = Form::Pair::additive;
     if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What every op does around its kernel: which variant runs, and what is recorded of the call.
 #pragma once
-#include "dispatch/ops.h"
+#include "dispatch/cost.h"
 #include "dispatch/variant_table.h"
 #include "execution/context_state.h"
 #include "execution/float_state.h"
@@ -15,40 +15,24 @@
 
 namespace attune {
 
-// What a call asks of a variant. Ops other than attention have one kind, "", and no head size.
-struct VariantNeeds {
-    Op op;
-    DType dtype = DType::f32;
-    std::string_view kind = {};
-    std::int64_t head_dim = 0, value_dim = 0;
-};
-
-// A class of variants that suits a call. A choice may depend on types, sizes of one batch entry and which options are given;
-// never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
+// A schedule and class that suits a call of an op with one or two schedules.
 struct Candidate {
-    // How far queries, or rows of split, must fill the tiles of a variant: all but for long_padding_percent_at_most percent of
-    // the queries; the last tile by more than half; or, where there are two tiles, more than three quarters of them.
-    // least_time: any, but of the classes whose tiles suit few keys (named after class short, and class long) the one is taken
-    // whose tiles take least time for so many queries.
-    enum class Fill { nearly, over_half, most_of_two, least_time };
-    std::string_view schedule, shape_class, reason;
-    std::int64_t fill_tiles_with = 0;  // how many there are; 0: it does not matter
-    Fill fill = Fill::nearly;
-    bool own_size = false;  // only variants of this head size, not those of any
+    Schedule schedule;
+    std::string_view shape_class, reason;
 };
 
-constexpr std::size_t most_candidates = 24;  // of nearly all calls: one allocation, since small calls notice more
-
+// The variant that a call takes. A choice may depend on types, sizes of one batch entry and which options are given; never on
+// the batch, threads or data, so that a slice of a batch computes the same bits alone.
 struct Choice {
     const VariantRecord *variant = nullptr;
     std::string_view reason = {};
     bool forced = false;
-    // Of attention, where there is one: a variant that is better but for its last tile, and why.
-    const VariantRecord *not_filled = nullptr;
-    std::string_view why_better = {};
-    // What computes those last queries, or columns of a product, that fill no tile of `variant`, and which of the two.
+    // The variant of the last queries, or columns of a product, that fill no tile of `variant`, and which of the two.
     const VariantRecord *of_last = nullptr;
     std::string_view last = {};
+    // Where dispatch predicted times: of `variant` (with of_last), and the quickest other variant.
+    double predicted_ns = 0, next_ns = 0;
+    const VariantRecord *next = nullptr;
 };
 
 // A variant that must run: the one of the call's options, else ATTUNE_FORCE_VARIANT if it names one of this op (and, for
@@ -58,8 +42,11 @@ struct Forced {
 };
 Forced forced_variant(const Context::State &, std::string_view of_the_call, const Op &op, bool weights = false);
 
-// The forced one if it fits, or an error that says why not; else the first of `candidates`, the best first, that is met by a
-// variant which runs here.
+// The variant that is forced, or an error that says why it cannot compute the call.
+Status use_forced(const VariantNeeds &, const Forced &, Choice &);
+// The error of a call for which no variant is linked in that this CPU runs.
+Status no_variant(const VariantNeeds &);
+// The forced variant; else that of the first of `candidates`, the best first, for which there is one.
 Status choose_variant(const VariantNeeds &, std::span<const Candidate> candidates, const Forced &, Choice &);
 
 // What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it

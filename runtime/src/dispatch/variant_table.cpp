@@ -138,7 +138,7 @@ std::string missing_linked_variants() {
     for (const std::string_view target : cpu_targets()) {
         if (!runs_here(target)) continue;
         usable.push_back(target);
-        const auto of_target = [&](const VariantRecord *v) { return v->target == target && v->schedule != "root"; };
+        const auto of_target = [&](const VariantRecord *v) { return v->target == target && v->schedule_id != Schedule::root; };
         if (std::any_of(records.begin(), records.end(), of_target)) tuned.push_back(target);
     }
     return missing_variants(usable, tuned);

@@ -10,19 +10,7 @@
 
 namespace attune {
 
-using detail::AttentionRecord, detail::VariantRecord;
-
-// Boundaries of the classes of shapes, from schedules/targets.json.
-struct SdpaShapeClasses {
-    std::int64_t decode_rows_at_most, decode_keys_at_least, decode_keys_of_one_row_at_least;
-    std::int64_t decode_rows_of_few_keys_at_most, decode_few_keys_at_most, decode_few_keys_of_any_size_at_most;
-    std::int64_t split_queries_at_most, short_queries_at_most, short_keys_at_most;
-    std::int64_t short_band_keys_at_most, short_band_keys_of_f16_at_most;  // that a query sees on average
-    std::int64_t medium_queries_at_least, medium_queries_of_few_keys_at_least, deep_keys_at_least;
-    std::int64_t queries_of_a_tile_of_few_keys;  // a tile takes as long as its queries and so many more
-    std::int64_t long_padding_percent_at_most;   // queries that the last tile is padded with, of all
-    std::int64_t device_split_rows_at_most, device_split_keys_at_least;
-};
+using detail::AttentionRecord, detail::Kind, detail::Schedule, detail::VariantRecord;
 
 // The variants of the ops that are linked in (ops.h) and those that were registered (detail/registration.h), also later than
 // others ran. Listed once for each generation, since every call on a device asks; a list is never destroyed.
@@ -30,8 +18,6 @@ using VariantRecords = std::vector<const VariantRecord *>;
 const VariantRecords &variant_records();
 // Goes up with each registration.
 int variant_generation() noexcept;
-
-const SdpaShapeClasses &sdpa_shape_classes() noexcept;
 
 // missing_variants() (variants.h) of the ops that are linked in.
 std::string missing_linked_variants();

@@ -120,8 +120,9 @@ Status choose_transposed_dot(DType type, std::int64_t rows, std::int64_t columns
     const std::int64_t tile_columns = tile_bytes / size_of(sum_type(type));
     const bool one_tile = rows <= tile_rows && columns <= tile_columns && rows > 1;
     std::vector<Candidate> candidates;
-    if (one_tile || columns <= tile_columns / 2) candidates.push_back({"panels", "narrow", "few tiles"});
-    candidates.insert(candidates.end(), {{"panels", "many_rows", "many tiles"}, {"root", "", "nothing else is built"}});
+    if (one_tile || columns <= tile_columns / 2) candidates.push_back({Schedule::panels, "narrow", "few tiles"});
+    candidates.insert(candidates.end(),
+                      {{Schedule::panels, "many_rows", "many tiles"}, {Schedule::root, "", "nothing else is built"}});
     return choose_variant({.op = weight_op, .dtype = type}, candidates, forced, choice);
 }
 

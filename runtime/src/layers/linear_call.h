@@ -39,7 +39,10 @@ struct ProductChoice {
     Choice variants;
     std::int64_t first_columns = 0;
 };
-Status choose_for(const Product &, const Forced &, ProductChoice &);
+ProductProblem problem_of(const Product &);
+Status choose_for(const Op &, const ProductProblem &, const Forced &, ProductChoice &);
+// Every variant that could compute the product in the order of sums of its type, with its predicted time, the quickest first.
+std::vector<PredictedVariant> predictions(const Op &, const ProductProblem &);
 
 // A product that has been checked and whose kernels are chosen, by prepare_linear() or prepare_batch_dot(): so functions of
 // several kernels refuse all that they do before the first of these runs. run_product() computes it, as often as wanted, and

@@ -45,7 +45,8 @@ Status run(Context::State &state, const ConstView &weight, const View &packed, c
     const CallStart start = start_of_call();
     if (Status s = check(weight, packed); !s.ok()) return s;
     Choice choice;
-    const std::array<Candidate, 2> candidates{{{"blocks", "", "the order of linear()"}, {"root", "", "nothing else is built"}}};
+    const std::array<Candidate, 2> candidates{
+        {{Schedule::blocks, "", "the order of linear()"}, {Schedule::root, "", "nothing else is built"}}};
     const Forced forced = forced_variant(state, options.variant, op);
     if (Status s = choose_variant({.op = op, .dtype = weight.dtype}, candidates, forced, choice); !s.ok()) return s;
     if (Status s = run_kernel(state, weight, packed, *choice.variant); !s.ok()) return s;

@@ -4,8 +4,8 @@
 #include "execution/halide_call.h"
 #include "kernel_arguments.h"
 #include "layers/linear_call.h"
+#include "layers/product_cost.h"
 #include <algorithm>
-#include <limits>
 
 namespace attune {
 namespace {
@@ -25,24 +25,12 @@ int threads_for(const Product &p, int threads) {
     return worthwhile_threads(weights * std::max(rows, multiply_adds_of_a_read), threads);
 }
 
-// Tiles of rows of a task: as many as the variant takes, or fewer, so that each thread has some tasks, all nearly as long.
-// Packing weights for a task takes as long as multiplying eight rows by them.
-std::int32_t tiles_of_task(const Product &p, const VariantRecord &variant, int threads) {
-    constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
-    if (threads == 1) return std::numeric_limits<std::int32_t>::max();
-    const std::int64_t tile = parameter_of(variant, "tile_rows", 1),
-                       most = std::max(parameter_of(variant, "task_rows", 1) / tile, std::int64_t(1));
-    const std::int64_t tiles = ceil_div(p.x.extent[2], tile);
-    const std::int64_t others = p.x.extent[0] * p.x.extent[1] * ceil_div(p.columns, parameter_of(variant, "tile_columns", 1));
-    const std::int64_t wanted = ceil_div(threads * tasks_of_a_thread, others);
-    const std::int64_t at_least = std::min(ceil_div(rows_at_least, tile), most);
-    const std::int64_t tasks = ceil_div(tiles, std::clamp(ceil_div(tiles, wanted), at_least, most));
-    return static_cast<std::int32_t>(ceil_div(tiles, tasks));
-}
-
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
     const int threads = threads_for(p, context.threads);
-    const std::int32_t task_tiles = tiles_of_task(p, variant, threads);
+    const ProductTiles tiles{parameter_of(variant, "tile_rows", 1), parameter_of(variant, "tile_columns", 1),
+                             parameter_of(variant, "task_rows", 1)};
+    const auto task_tiles =
+        static_cast<std::int32_t>(tiles_of_task(p.x.extent[0] * p.x.extent[1], p.x.extent[2], p.columns, tiles, threads));
     HalideBuffer x(p.x), weight(p.weight), out(p.out);
     if (p.op.id == OpId::batch_dot) {
         const BatchDotArguments arguments{.a = x.get(), .x = weight.get(), .task_tiles = task_tiles, .out = out.get()};
@@ -95,7 +83,7 @@ std::string product_sizes_text(const Product &p) {
 Status choose_product(const Context::State &context, std::string_view variant, ProductCall &call) {
     const Forced forced = forced_variant(context, variant, call.given.op);
     call.computed = forced.name.empty() && is_one_column(call.given) ? as_one_row(call.given) : call.given;
-    return choose_for(call.computed, forced, call.choice);
+    return choose_for(call.computed.op, problem_of(call.computed), forced, call.choice);
 }
 
 Status run_product(Context::State &context, const ProductCall &call, CallStart start, std::string_view why_here) {

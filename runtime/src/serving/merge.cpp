@@ -102,7 +102,7 @@ Status merge(Context::State &context, const ConstView &out_a, const ConstView &l
     const CallStart start = start_of_call();
     MergeCall call;
     if (Status s = check(out_a, lse_a, out_b, lse_b, out, lse, call); !s.ok()) return s;
-    static constexpr Candidate candidates[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
+    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}, {Schedule::root, "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::merge, .dtype = out_a.dtype};
     if (Status s = choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;

@@ -109,8 +109,9 @@ Status compute(Context::State &context, const ConstView &scores, const View &out
     const std::int64_t elements = elements_of(call.out);
     constexpr std::int64_t large_bytes = 1 << 20;
     const bool large = elements * size_of(scores.dtype) >= large_bytes;
-    static constexpr Candidate candidates[] = {
-        {"rows", "mem", "out is of a MiB or more"}, {"rows", "", "always"}, {"root", "", "nothing else is built"}};
+    static constexpr Candidate candidates[] = {{Schedule::rows, "mem", "out is of a MiB or more"},
+                                               {Schedule::rows, "", "always"},
+                                               {Schedule::root, "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::masked_softmax, .dtype = scores.dtype};
     const Forced forced = forced_variant(context, options.variant, needs.op);

@@ -50,7 +50,7 @@ Status run(Context::State &context, const ConstView &out, const ConstView &grad_
     const CallStart start = start_of_call();
     SoftmaxBackwardCall call;
     if (Status s = check(out, grad_out, grad_scores, options, call); !s.ok()) return s;
-    static constexpr Candidate candidates[] = {{"rows", "", "always"}, {"root", "", "nothing else is built"}};
+    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}, {Schedule::root, "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::masked_softmax_backward, .dtype = out.dtype};
     const Forced forced = forced_variant(context, options.variant, needs.op);

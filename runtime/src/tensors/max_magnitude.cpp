@@ -13,7 +13,7 @@ constexpr std::int64_t read_per_thread = 1 << 16;
 }  // namespace
 
 Status choose_max_magnitude(const Context::State &context, DType dtype, Choice &choice) {
-    static constexpr Candidate candidates[] = {{"rows", "", ""}, {"root", "", ""}};
+    static constexpr Candidate candidates[] = {{Schedule::rows, "", ""}, {Schedule::root, "", ""}};
     const VariantNeeds needs{.op = ops::max_magnitude, .dtype = dtype};
     return choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice);
 }
@@ -41,7 +41,7 @@ std::size_t max_magnitude_bytes(const Context::State &context, DType dtype, std:
     if (!choose_max_magnitude(context, dtype, choice).ok()) return 0;  // the call itself fails for the same reason
     // Each tile has a block of maxima; the root schedule also keeps their terms. The defaults are the generator's.
     const int block = parameter_of(*choice.variant, "block", 16), task_rows = parameter_of(*choice.variant, "task_rows", 1);
-    const std::int64_t tiles = ceil_div(rows, task_rows), stages = choice.variant->schedule == "root" ? 2 : 1;
+    const std::int64_t tiles = ceil_div(rows, task_rows), stages = choice.variant->schedule_id == Schedule::root ? 2 : 1;
     return static_cast<std::size_t>((stages * tiles * heads * block + 1) * batch * size_of(dtype));
 }
 

@@ -50,7 +50,7 @@ Status choose_blocks(const SdpaCall &call, const BlockSides &sides, Choice &choi
     if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.kv_blocks > most_elements)
         return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
     const std::string op = std::string(call.user->attention->op) + "_mask_blocks";
-    static constexpr Candidate candidates[] = {{"blocks", "", ""}};
+    static constexpr Candidate candidates[] = {{Schedule::blocks, "", ""}};
     return choose_variant({op_of_user(op), sum_type(call.sizes.dtype)}, candidates, {}, choice);
 }
 

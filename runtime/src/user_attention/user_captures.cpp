@@ -105,8 +105,9 @@ Status run_capture(Context::State &context, const BackwardShared &all, const Bac
 Status choose_user_captures(const BackwardCall &call, BackwardChoice &choice) {
     const SdpaCall &c = call.forward;
     const SdpaProblem &p = c.sizes;
-    const std::string_view kind = p.dropout ? "training" : p.scored ? "scored" : "plain";
-    static constexpr Candidate tiles[] = {{"blocked", "", ""}, {"root", "", ""}}, root[] = {{"root", "", ""}};
+    const Kind kind = p.dropout ? Kind::training : p.scored ? Kind::scored : Kind::plain;
+    static constexpr Candidate tiles[] = {{Schedule::blocked, "", ""}, {Schedule::root, "", ""}},
+                               root[] = {{Schedule::root, "", ""}};
     for (const View &gradient : call.user_captures) {
         if (!gradient.given()) continue;
         if (!choice.user_captures.variant) {

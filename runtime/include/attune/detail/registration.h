@@ -5,9 +5,54 @@
 #include "attune/detail/api.h"
 #include "attune/detail/array_view.h"
 #include "attune/tensor.h"
+#include <array>
 #include <string_view>
 
 namespace attune::detail {
+
+// Coefficients of a predicted time: nanoseconds for each unit of the cost terms of a call (attune/detail/cost.h).
+using CostCoefficients = std::array<float, 7>;
+
+// The schedules that the runtime tells apart; of a user's op it knows none.
+enum class Schedule : unsigned char {
+    root,
+    rows,
+    prefill,
+    bf16_dot,
+    amx,
+    decode,
+    split,
+    mma,
+    mma_split,
+    panels,
+    amx_gemv,
+    blocked,
+    blocks,
+    other
+};
+constexpr Schedule schedule_of(std::string_view name) {
+    constexpr std::string_view names[] = {"root", "rows",      "prefill", "bf16_dot", "amx",     "decode", "split",
+                                          "mma",  "mma_split", "panels",  "amx_gemv", "blocked", "blocks"};
+    int n = 0;
+    for (const std::string_view known : names) {
+        if (known == name) return static_cast<Schedule>(n);
+        n++;
+    }
+    return Schedule::other;
+}
+
+// The options that a kernel of attention knows (VariantInfo::kind); none for other ops.
+enum class Kind : unsigned char { none, plain, scored, training, weights };
+constexpr std::string_view kind_names[] = {"", "plain", "scored", "training", "weights"};
+constexpr std::string_view name_of(Kind kind) { return kind_names[static_cast<int>(kind)]; }
+constexpr Kind kind_of(std::string_view name) {
+    int n = 0;
+    for (const std::string_view known : kind_names) {
+        if (known == name) return static_cast<Kind>(n);
+        n++;
+    }
+    return Kind::none;
+}
 
 // A kernel that is linked in. The strings of all records live as long as the program, or the shared object that holds them.
 struct VariantRecord {
@@ -16,8 +61,13 @@ struct VariantRecord {
     int head_dim;  // 0: any
     std::string_view target, schedule, shape_class, kind, parameters, provenance;
     int tile_q, kv_block;  // as in `parameters`; 1 where the schedule has none
+    CostCoefficients cost;
+    std::string_view cost_target;  // the target that the coefficients were measured on; empty: none were, they follow a rule
     bool dispatched;
     int (*kernel)(void **);
+    // The same as the texts `schedule` and `kind`.
+    Schedule schedule_id = schedule_of(schedule);
+    Kind kind_id = kind_of(kind);
 };
 
 // A capture of a user's struct. Rank 0: a number.

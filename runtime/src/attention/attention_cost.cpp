@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#include "attention/attention_cost.h"
+#include "tensors/checks.h"
+#include <algorithm>
+
+namespace attune {
+namespace {
+
+// Keys and values beyond a core's own cache come from a shared one, and beyond that from memory.
+constexpr std::int64_t own_cache_bytes = 1 << 20, shared_cache_bytes = 24 << 20;
+constexpr std::int64_t vector_elements = 16;  // in which kernels step through channels
+
+double in_vectors(std::int64_t channels) { return static_cast<double>(ceil_div(channels, vector_elements) * vector_elements); }
+double width_of(const SdpaProblem &p) { return in_vectors(p.head_dim) + in_vectors(p.value_dim); }
+
+bool task_is_tile(const Runnable &v) {
+    return v.record->schedule_id == Schedule::prefill || v.record->schedule_id == Schedule::bf16_dot ||
+           v.record->schedule_id == Schedule::amx;
+}
+
+// Sums over the tiles of queries of one head: the keys that a tile looks at, and their KV blocks.
+struct KeysOfTiles {
+    double keys = 0, blocks = 0;
+};
+
+// A causal tile sees the keys up to that of its last query: keys - queries more than the queries up to it.
+KeysOfTiles causal_keys(const SdpaProblem &p, std::int64_t tile, std::int64_t tiles, std::int64_t block) {
+    const std::int64_t before = p.keys - p.queries;
+    // Tiles [first, tiles - 1) are full and see keys.
+    const std::int64_t first = before + tile > 0 ? 0 : std::min(-before / tile, tiles - 1), full = tiles - 1 - first;
+    const double sum = static_cast<double>(full) * static_cast<double>(before) +
+                       static_cast<double>(tile) * static_cast<double>(full) * static_cast<double>(first + tiles) / 2;
+    KeysOfTiles all;
+    all.keys = std::max(sum, 0.0) + static_cast<double>(p.keys);
+    // On average a tile ends in the middle of a KV block.
+    const double size = static_cast<double>(block);
+    all.blocks = std::max(0.0, sum / size + static_cast<double>(full) / 2 * (1 - 1 / size)) +
+                 static_cast<double>(ceil_div(p.keys, block));
+    return all;
+}
+
+KeysOfTiles keys_of_tiles(const SdpaProblem &p, std::int64_t tile, std::int64_t tiles, std::int64_t block) {
+    if (p.causal && p.window_keys == 0) return causal_keys(p, tile, tiles, block);
+    std::int64_t keys = p.keys;
+    // The queries of a tile see windows beside one another.
+    if (p.window_keys > 0) keys = std::min(keys, p.window_keys + std::min(tile, p.queries) - 1);
+    const double all = static_cast<double>(tiles);
+    return {all * static_cast<double>(keys), all * static_cast<double>(ceil_div(keys, block))};
+}
+
+CostTerms terms_of_tiles(const SdpaProblem &p, const Runnable &v) {
+    const double heads = static_cast<double>(p.query_heads), width = width_of(p), tile = static_cast<double>(v.tile_rows);
+    const std::int64_t tiles = ceil_div(p.queries, v.tile_rows);
+    const KeysOfTiles seen = keys_of_tiles(p, v.tile_rows, tiles, v.block);
+    const double of_heads = heads * static_cast<double>(tiles), scores = heads * seen.keys * tile;
+    double tasks = of_heads;
+    if (v.record->schedule_id == Schedule::amx) tasks = static_cast<double>(p.key_heads) * static_cast<double>(p.keys) * width;
+    // A tile finds in a core's own cache the keys and values that the tile before it has left.
+    const std::int64_t head_bytes = p.keys * (p.head_dim + p.value_dim) * size_of(p.dtype);
+    const double beyond = of_heads * static_cast<double>(std::max(head_bytes - own_cache_bytes / 2, std::int64_t(0)));
+    return {1, tasks, of_heads * width, scores, scores * width, heads * seen.blocks * width, beyond};
+}
+
+CostTerms terms_of_blocks(const SdpaProblem &p, const Runnable &v) {
+    const double key_heads = static_cast<double>(p.key_heads), width = width_of(p);
+    const std::int64_t rows = rows_of_key_head(p), tiles = ceil_div(rows, v.tile_rows);
+    std::int64_t keys = p.keys;
+    if (p.window_keys > 0) keys = std::min(keys, p.window_keys + p.queries - 1);
+    const std::int64_t bytes = p.key_heads * keys * (p.head_dim + p.value_dim) * size_of(p.dtype);
+    const double of_heads = key_heads * static_cast<double>(tiles),
+                 scores = of_heads * static_cast<double>(v.tile_rows) * static_cast<double>(keys);
+    return {1,
+            of_heads * static_cast<double>(ceil_div(keys, v.block)),
+            key_heads * static_cast<double>(rows) * width,
+            scores,
+            scores * width,
+            static_cast<double>(tiles * std::max(bytes - own_cache_bytes, std::int64_t(0))),
+            static_cast<double>(tiles * std::max(bytes - shared_cache_bytes, std::int64_t(0)))};
+}
+
+}  // namespace
+
+CostTerms attention_terms(const SdpaProblem &p, const Runnable &v) {
+    return task_is_tile(v) ? terms_of_tiles(p, v) : terms_of_blocks(p, v);
+}
+
+Sharing attention_sharing(const SdpaProblem &p, const Runnable &v) {
+    // Of two threads of a Zen 5: what a parallel loop of tiles takes to begin and to end; of decode, and of split, which have
+    // two and three, and what their merges take beyond the half of a thread.
+    constexpr double tiles_ns = 2000, decode_ns = 3000, split_ns = 6000, decode_more = 1.06, split_more = 1.1;
+    const double heads = static_cast<double>(p.key_heads), keys = static_cast<double>(p.keys);
+    const double reads = heads * keys * static_cast<double>(p.head_dim + p.value_dim);
+    if (reads * static_cast<double>(std::max(rows_of_key_head(p), std::int64_t(8))) < work_of_two_threads) return {};
+    if (task_is_tile(v)) return sharing_of(static_cast<double>(p.query_heads * ceil_div(p.queries, v.tile_rows)), tiles_ns);
+    const double blocks = heads * static_cast<double>(ceil_div(p.keys, v.block));
+    if (blocks <= 1) return {2, 0};
+    // The last KV block is shorter than the others: no thread computes more than half, if half is a block at least.
+    const double share = std::max(1.0, 2 * static_cast<double>(std::min(v.block, p.keys)) / (heads * keys));
+    return v.record->schedule_id == Schedule::decode ? Sharing{share * decode_more, decode_ns}
+                                                     : Sharing{share * split_more, split_ns};
+}
+
+}  // namespace attune

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// The terms of attention's predicted time (dispatch/cost.h), for one batch entry.
+#pragma once
+#include "attune/sdpa.h"
+#include "dispatch/cost.h"
+
+namespace attune {
+
+// The number of queries of all query heads that share a key head.
+inline std::int64_t rows_of_key_head(const SdpaProblem &p) { return p.key_heads ? p.query_heads / p.key_heads * p.queries : 0; }
+
+// Terms of prefill, bf16_dot and amx, whose task is a tile of queries of one head; a sum over heads and tiles of each:
+//   0 the call   1 tiles   2 tiles * width   3 scores, padding included   4 scores * width   5 KV blocks * width
+//   6 bytes of a head's keys and values beyond a core's own cache, as often as a tile reads them
+// and of decode and split, whose task is a KV block of a key head:
+//   0 the call   1 KV blocks of each tile of rows   2 rows * width   3 scores   4 scores * width
+//   5 bytes of keys and values beyond a core's own cache, each as often as a tile of rows reads it   6 beyond a shared cache
+// `width` is head_dim + value_dim in whole vectors. In AMX kernels term 1 is keys * width that are laid out for tiles.
+CostTerms attention_terms(const SdpaProblem &, const Runnable &);
+
+// How two threads share a call.
+Sharing attention_sharing(const SdpaProblem &, const Runnable &);
+
+// The predicted time of one batch entry with as many key heads as many models have: a key head and its group have the bits that
+// they have among others, so a choice never depends on the number of key heads. Sizes of 0 count as 1.
+inline double predicted_ns(const SdpaProblem &problem, const Runnable &v) {
+    constexpr std::int64_t usual_key_heads = 4;
+    SdpaProblem p = problem;
+    p.query_heads = usual_key_heads * (p.key_heads > 0 ? std::max(p.query_heads / p.key_heads, std::int64_t(1)) : 1);
+    p.key_heads = usual_key_heads, p.queries = std::max(p.queries, std::int64_t(1)), p.keys = std::max(p.keys, std::int64_t(1));
+    return attention_sharing(p, v).time_ns(predicted_ns(v, attention_terms(p, v)));
+}
+
+}  // namespace attune

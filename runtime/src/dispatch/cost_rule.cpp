@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#include "dispatch/cost_rule.h"
+#include "tensors/checks.h"
+
+namespace attune {
+namespace {
+
+// Coefficients in nanoseconds, as the fits of Zen 5 (two 512-bit FMAs a cycle, schedules/*/costs/zen5.json) have them on
+// average; those of arithmetic are scaled by the lanes of the target's vectors.
+constexpr double multiply_add = 0.008, of_lanes = 16, call = 2000;
+
+double lanes_of(const VariantRecord &v) {
+    const double bytes = v.target == "generic" ? 16 : v.target == "avx2" ? 32 : 64;
+    return bytes / (v.dtype == DType::f64 ? 8 : 4);
+}
+
+// Multiply-adds of f32 that take as long as one of a form.
+double multiply_add_of(const Runnable &v) {
+    const bool amx = v.record->schedule_id == Schedule::amx || v.record->schedule_id == Schedule::amx_gemv;
+    if (v.record->schedule_id == Schedule::bf16_dot) return 0.5;
+    if (!amx) return 1;
+    // Two bf16 stand for an f16 and three for an f32, of which three and six products count.
+    const double products = v.record->dtype == DType::bf16 ? 1 : v.record->dtype == DType::f16 ? 3 : 6;
+    return 0.15 * products;
+}
+
+detail::CostCoefficients of_attention(const Runnable &v, double step) {
+    const double tile = static_cast<double>(v.tile_rows);
+    const auto in = [](double x) { return static_cast<float>(x); };
+    const bool half = is_widened(v.record->dtype);
+    switch (v.record->schedule_id) {
+    case Schedule::prefill:
+    case Schedule::bf16_dot:
+    case Schedule::amx: {
+        const double reads = half && v.record->schedule_id == Schedule::prefill ? 5 : 0.04 * tile;
+        const double tasks = v.record->schedule_id == Schedule::amx ? 0.03 * (half ? 1 : 3) : 300;
+        return {in(call),
+                in(tasks),
+                in(0.08 * tile * step),
+                in(0.08 * step),
+                in(multiply_add * multiply_add_of(v) * step * (1 + 1.5 / tile)),
+                in(reads * step),
+                0};
+    }
+    case Schedule::decode:
+        return {
+            in(call), in(400 + 220 * tile), in(1), in(0.25 * step), in(multiply_add * step * (tile > 1 ? 1.3 : 2.8)), 0.003F,
+            0.01F};
+    default: return {in(call), in(1100 + 45 * tile), in(0.8), 0, in(multiply_add * step * (1 + 5 / tile)), 0.01F, 0.01F};
+    }
+}
+
+// How many times as long a multiply-add takes in tiles of few rows: operands are loaded for fewer of them, and unpacked weights
+// of linear(), which lie along the depth, are transposed in registers for every tile.
+double of_few_rows(const Runnable &v) {
+    const double rows = static_cast<double>(v.tile_rows);
+    if (v.rank_k_update) return 1 + 2.3 / (rows * rows);
+    if (v.few_rows && v.record->op == "linear") return 1 + (v.record->schedule_id == Schedule::bf16_dot ? 3 : 4) / rows;
+    return 1 + 1.5 / (rows * rows);
+}
+
+detail::CostCoefficients of_product(const Runnable &v, double step) {
+    const auto in = [](double x) { return static_cast<float>(x); };
+    const double arithmetic = multiply_add * multiply_add_of(v) * step * of_few_rows(v);
+    const bool packs = !v.few_rows && !v.full_tiles && v.record->schedule_id != Schedule::amx_gemv &&
+                       v.record->op != "linear_packed" && !v.rank_k_update;
+    const double weights = packs ? (v.record->schedule_id == Schedule::panels ? 0.06 : 0.037) : v.few_rows ? 0.02 : 0.002;
+    const double tile = v.few_rows && v.record->schedule_id == Schedule::bf16_dot ? 250 : v.rank_k_update ? 0 : 15;
+    return {in(call / 2), 50, in(arithmetic), in(weights * step), in(tile), 0.004F, 0.01F};
+}
+
+}  // namespace
+
+detail::CostCoefficients cost_by_rule(const Runnable &v) {
+    if (v.record->schedule_id == Schedule::root || v.record->schedule_id == Schedule::other) return {};
+    const double step = of_lanes / lanes_of(*v.record);
+    const bool product =
+        v.record->schedule_id == Schedule::panels || v.record->schedule_id == Schedule::amx_gemv || v.record->kind.empty();
+    return product ? of_product(v, step) : of_attention(v, step);
+}
+
+}  // namespace attune

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// The terms of a matrix product's predicted time (dispatch/cost.h).
+#pragma once
+#include "attune/linear.h"
+#include "dispatch/cost.h"
+
+namespace attune {
+
+// Terms of products, sums over entries:
+//   0 the call   1 tasks   2 multiply-adds, with those of padded tiles   4 tiles, once for each depth block
+//   5 bytes of weights beyond a core's own cache, as often as they are read   6 the same beyond a shared cache
+// and 3: weights that are packed; where none are, weights whose rows share sets of the first cache; of rank-k updates, weights
+// that come from beyond the first cache.
+CostTerms product_terms(const ProductProblem &, const Runnable &);
+
+// How two threads share a product.
+Sharing product_sharing(const ProductProblem &, const Runnable &);
+
+// The predicted time of a product. Sizes of 0 count as 1.
+inline double predicted_ns(const ProductProblem &problem, const Runnable &v) {
+    ProductProblem p = problem;
+    for (std::int64_t *size : {&p.entries, &p.rows, &p.columns, &p.depth}) *size = std::max(*size, std::int64_t(1));
+    return product_sharing(p, v).time_ns(predicted_ns(v, product_terms(p, v)));
+}
+
+// The sizes of a variant's tiles and tasks.
+struct ProductTiles {
+    std::int64_t rows, columns, task_rows;
+};
+// Tiles of rows that a task has at most, for a number of threads: each thread has some tasks, all nearly as long. Packing
+// weights for a task takes as long as multiplying eight rows by them.
+std::int64_t tiles_of_task(std::int64_t entries, std::int64_t rows, std::int64_t columns, const ProductTiles &, int threads);
+
+}  // namespace attune

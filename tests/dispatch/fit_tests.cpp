@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// Fits of cost coefficients to times that are made up, and the files of coefficients.
+#include "tests/support/catch.h"
+#include "tests/tune/temporary.h"
+#include "tools/dispatch/costs_file.h"
+#include "tools/dispatch/fit.h"
+#include "tools/dispatch/problems.h"
+#include "tools/dispatch/regret.h"
+#include "tools/dispatch/times.h"
+#include "tools/dispatch/tune_dispatch.h"
+#include "tools/error.h"
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <random>
+
+using namespace attune::dispatch;
+
+namespace {
+
+constexpr Terms truth = {2000, 300, 1.2, 0, 0.008, 0.004, 0};
+
+// Calls of sizes uniform in their logarithms, with times of `truth` and a relative error.
+std::vector<Sample> samples_of(std::mt19937 &random, std::size_t count, double noise) {
+    std::vector<Sample> samples;
+    const auto size = [&](double least, double most) {
+        return std::exp(std::uniform_real_distribution<double>(std::log(least), std::log(most))(random));
+    };
+    for (std::size_t n = 0; n < count; n++) {
+        const double tiles = size(1, 500), keys = size(8, 4096), width = 128;
+        Sample s{{1, tiles, tiles * width, tiles * keys, tiles * keys * width, std::max(0.0, keys * 512 - 1e6), 0}, 0, 0};
+        for (std::size_t i = 0; i < truth.size(); i++) s.ns += truth[i] * s.terms[i];
+        s.ns *= 1 + std::uniform_real_distribution<double>(-noise, noise)(random);
+        s.least = s.ns * size(0.5, 1);
+        samples.push_back(s);
+    }
+    return samples;
+}
+
+double predicted(const attune::detail::CostCoefficients &cost, const Terms &terms) {
+    double ns = 0;
+    for (std::size_t i = 0; i < terms.size(); i++) ns += double(cost[i]) * terms[i];
+    return ns;
+}
+
+double worst_error(const Fit &f, const std::vector<Sample> &samples) {
+    double worst = 0;
+    for (const Sample &s : samples) worst = std::max(worst, std::abs(predicted(f.cost, s.terms) / s.ns - 1));
+    return worst;
+}
+
+}  // namespace
+
+TEST_CASE("fit: predicts what follows its formula, at sizes that it has not seen", "[dispatch]") {
+    std::mt19937 random(500010);
+    const std::vector<Sample> seen = samples_of(random, 40, 0), unseen = samples_of(random, 200, 0);
+    const Fit exact = fit(seen);
+    CHECK(exact.error < 1e-4);
+    CHECK(worst_error(exact, unseen) < 0.01);
+    const Fit noisy = fit(samples_of(random, 60, 0.05));
+    CHECK(noisy.error < 0.05);
+    CHECK(worst_error(noisy, unseen) < 0.12);
+    for (const float c : noisy.cost) CHECK(c >= 0);
+    CHECK(std::count(noisy.cost.begin(), noisy.cost.end(), 0.F) >= 1);
+}
+
+TEST_CASE("fit: a tenth of the samples, disturbed, moves little", "[dispatch]") {
+    std::mt19937 random(500011);
+    std::vector<Sample> seen = samples_of(random, 60, 0.01);
+    for (std::size_t n = 0; n < seen.size(); n += 10) seen[n].ns *= 3;
+    CHECK(worst_error(fit(seen), samples_of(random, 200, 0)) < 0.15);
+}
+
+TEST_CASE("fit: coefficients are positive where least squares without that bound has a negative one", "[dispatch]") {
+    // y falls as the second term rises: x = (1, 0) is the best that is not negative.
+    Square a{};
+    Terms b{};
+    for (const auto &[x, y] : {std::pair(0.0, 1.5), {1.0, 1.0}, {2.0, 0.5}}) {
+        a[0][0] += 1, a[0][1] += x, a[1][0] += x, a[1][1] += x * x, b[0] += y, b[1] += x * y;
+    }
+    const Terms x = least_squares_of_positive(a, b);
+    CHECK(std::abs(x[0] - 1) < 1e-9);
+    CHECK(x[1] == 0);
+}
+
+TEST_CASE("regret: quantiles", "[dispatch]") {
+    std::vector<double> regrets(101, 1.0);
+    for (std::size_t n = 0; n < regrets.size(); n++) regrets[n] = 1 + double(n) / 100;
+    const Quantiles q = quantiles_of(regrets);
+    CHECK(q.median == 1.5);
+    CHECK(q.ninth_decile == 1.9);
+    CHECK(q.worst == 2);
+    CHECK(quantiles_of({}).worst == 1);
+}
+
+TEST_CASE("tune --dispatch: fits that choose alike replace nothing, and only a gain of more than 1 % does", "[dispatch]") {
+    std::mt19937 random(500012);
+    const auto regrets = [&](double gain, double noise) {
+        Regrets r;
+        for (int n = 0; n < 200; n++)
+            r.ratios.push_back((1 + std::uniform_real_distribution<double>(-noise, noise)(random)) / (n % 4 ? 1 : gain));
+        return r;
+    };
+    CHECK_FALSE(is_better(regrets(1, 0)));
+    int replaced = 0;
+    for (int trial = 0; trial < 200; trial++) replaced += is_better(regrets(1, 0.03));
+    CHECK(replaced == 0);
+    CHECK_FALSE(is_better(regrets(1.02, 0)));  // half a percent over all shapes
+    CHECK(is_better(regrets(1.2, 0.01)));
+    CHECK_FALSE(is_better(regrets(0.8, 0.01)));
+}
+
+TEST_CASE("costs file: written and read again, as CMake reads it", "[dispatch]") {
+    const attune::tune::TemporaryFolder folder;
+    const std::string file = folder.path() + "/sdpa/costs/zen5.json";
+    {
+        CostsFile costs(file, "sdpa", "zen5");
+        costs.set_provenance({{"hardware", "a CPU"}, {"command", "attune tune --dispatch"}});
+        costs.set("f32/64/prefill/long/plain", {{1234.5678F, 0, 1.5e-7F, 0, 0.25F, 0, 0}, 0.031, 40, "b:1", 12.345, 81.2});
+        costs.set("f32/64/decode/rows1/plain", {{1, 2, 3, 4, 5, 6, 0}, 0.1, 9, "b:1", 1, 0});
+        costs.write();
+    }
+    CostsFile again(file, "sdpa", "zen5");
+    CHECK(again.has("f32/64/prefill/long/plain"));
+    CHECK_FALSE(again.has("f32/64/prefill/short/plain"));
+    const auto json = nlohmann::json::parse(again.text());
+    CHECK(json["costs"]["f32/64/prefill/long/plain"]["cost"] == nlohmann::json({1235.0, 0.0, 1.5e-7, 0.0, 0.25, 0.0, 0.0}));
+    CHECK(json["costs"]["f32/64/prefill/long/plain"]["percent_of_peak"] == 81.2);
+    CHECK_FALSE(json["costs"]["f32/64/decode/rows1/plain"].contains("percent_of_peak"));
+    CHECK_THROWS_AS(CostsFile(file, "sdpa", "zen4"), attune::program::InputError);
+    std::ofstream(file) << "[]";
+    CHECK_THROWS_AS(CostsFile(file, "sdpa", "zen5"), attune::program::InputError);
+}
+
+TEST_CASE("times log: a run goes on from whole lines of its own key", "[dispatch]") {
+    const attune::tune::TemporaryFolder folder;
+    const std::string file = folder.path() + "/times.jsonl";
+    bench::Shape shape;
+    shape.q = 7;
+    TimesLog(file, "here").append({shape, {{"a", 1e-6}, {"b", 2e-6}}, 0});
+    std::ofstream(file, std::ios::app) << "{\"key\": \"here\", \"sha";  // killed
+    const TimesLog log(file, "here");
+    REQUIRE(log.find(shape));
+    CHECK(log.find(shape)->least() == 1e-6);
+    CHECK_FALSE(TimesLog(file, "elsewhere").find(shape));
+    shape.q = 8;
+    CHECK_FALSE(log.find(shape));
+    TimesLog(file, "here").append({shape, {{"a", 3e-6}}, 0});
+    CHECK(TimesLog(file, "here").find(shape));
+}
+
+TEST_CASE("random shapes: within the work, of every family, the same for a seed", "[dispatch]") {
+    for (const std::string &op : ops())
+        for (const Family &f : families(op)) {
+            INFO(op << ' ' << f.kind << ' ' << f.head_dim);
+            std::mt19937_64 random(3), again(3);
+            for (int n = 0; n < 30; n++) {
+                const bench::Shape s = random_shape(f, random, 1e8, true);
+                CHECK(s.label() == random_shape(f, again, 1e8, true).label());
+                CHECK(s.work_unmasked() <= (op == "additive" ? 20e8 : 1e8));
+                CHECK(s.dtype == f.dtype);
+                if (!is_product(op)) CHECK(s.d == f.head_dim);
+            }
+            CHECK_FALSE(variants_for(random_shape(f, random, 1e8, true)).empty());
+        }
+}

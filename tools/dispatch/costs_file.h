@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// schedules/<op>/costs/<target>.json: cost coefficients with their provenance (cmake/attune_costs.cmake).
+#pragma once
+#include <attune/detail/cost.h>
+#include <attune/variants.h>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace attune::dispatch {
+
+struct CostRecord {
+    detail::CostCoefficients cost{};
+    double error = 0;        // median of |predicted / measured - 1|
+    std::size_t shapes = 0;  // to which it was fitted
+    std::string shape;       // one that the variant computes quickest, its time there and the share of the peak
+    double us = 0, percent_of_peak = 0;
+};
+
+class CostsFile {
+public:
+    // Reads the file; where there is none, one without records. Throws InputError where it is no such file.
+    CostsFile(std::string file, const std::string &op, const std::string &target);
+    // "f32/64/prefill/long/plain": type, head size, schedule, class and kind, as CMake knows a variant.
+    static std::string key_of(const VariantInfo &);
+    bool has(const std::string &key) const;
+    void set(const std::string &key, const CostRecord &);
+    void set_provenance(const nlohmann::ordered_json &);
+    void write() const;  // beside the file, and renamed
+    std::string text() const;
+
+private:
+    std::string file_;
+    nlohmann::ordered_json json_;
+};
+
+}  // namespace attune::dispatch

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "problems.h"
+#include "tools/error.h"
+#include <algorithm>
+#include <attune/variants.h>
+#include <cmath>
+#include <set>
+
+namespace attune::dispatch {
+namespace {
+
+using Random = std::mt19937_64;
+
+std::int64_t log_uniform(Random &random, double least, double most) {
+    return std::llround(std::exp(std::uniform_real_distribution<double>(std::log(least), std::log(most))(random)));
+}
+std::int64_t one_of(Random &random, std::initializer_list<std::int64_t> values) {
+    return values.begin()[random() % values.size()];
+}
+// One row, a few rows, or many.
+std::int64_t rows(Random &random, double most) {
+    if (random() % 6 == 0) return 1;
+    return random() % 4 == 0 ? 1 + static_cast<std::int64_t>(random() % 16) : log_uniform(random, 1, most);
+}
+// Sizes of models are multiples of 64 more often than not.
+std::int64_t model_size(Random &random, double least, double most) {
+    const std::int64_t size = log_uniform(random, least, most);
+    return random() % 3 ? (size + 63) / 64 * 64 : size;
+}
+
+void draw_attention(bench::Shape &s, const Family &family, Random &random, bool fit) {
+    s.d = s.dv = family.head_dim;
+    s.kv = one_of(random, {1, 2, 4, 8}), s.h = s.kv * one_of(random, {1, 1, 2, 4, 8});
+    s.b = fit ? 1 : one_of(random, {1, 1, 2, 8});
+    s.q = rows(random, 1000), s.k = log_uniform(random, 8, 4096);
+    s.causal = s.q > 1 && random() % 2;
+    s.options.bias = family.kind == "scored", s.options.dropout = family.kind == "training";
+}
+
+void draw_product(bench::Shape &s, Random &random, bool fit) {
+    s.q = rows(random, 2048);
+    if (s.op == "batch_dot") {
+        s.b = one_of(random, {1, 1, 2, 8, 96});
+        s.k = model_size(random, 8, 2048), s.dv = model_size(random, 8, 1024);
+        return;
+    }
+    s.d = model_size(random, 32, 4096), s.dv = model_size(random, 16, 8192);
+    // Weights of a language model's layers, few rows of which are bound by reading them.
+    if (fit && random() % 6 == 0)
+        s.q = 1 + static_cast<std::int64_t>(random() % 16), s.d = 4096, s.dv = model_size(random, 1000, 8000);
+    // Rows of a power of two share the sets of a cache.
+    if (random() % 4 == 0) s.d = one_of(random, {1024, 2048, 4096});
+}
+
+bool is_listed(const VariantInfo &v) { return v.runs_here && v.dispatched && v.schedule != "root" && v.kind != "weights"; }
+
+}  // namespace
+
+const std::vector<std::string> &ops() {
+    static const std::vector<std::string> all = {"sdpa",   "cosine",        "gaussian", "additive",
+                                                 "linear", "linear_packed", "batch_dot"};
+    return all;
+}
+
+bool is_product(const std::string &op) { return op == "linear" || op == "linear_packed" || op == "batch_dot"; }
+
+std::vector<Family> families(const std::string &op) {
+    std::vector<Family> found;
+    std::set<std::tuple<DType, std::string>> kinds;
+    std::set<std::int64_t> head_sizes;
+    const std::vector<VariantInfo> all = variants();
+    for (const VariantInfo &v : all)
+        if (v.op == op && is_listed(v)) kinds.emplace(v.dtype, v.kind), head_sizes.insert(v.head_dim);
+    for (const auto &[dtype, kind] : kinds) {
+        if (is_product(op)) {
+            found.push_back({op, dtype, "", 0});
+            continue;
+        }
+        std::set<std::int64_t> sizes;
+        for (const VariantInfo &v : all)
+            if (v.op == op && is_listed(v) && v.dtype == dtype && (v.kind == kind || kind == "plain")) sizes.insert(v.head_dim);
+        if (sizes.erase(0)) sizes.insert({40, 72, 160});
+        if (sizes.size() == 3) sizes.insert({64, 128});  // no size has kernels of its own
+        for (const std::int64_t size : sizes) found.push_back({op, dtype, kind, size});
+    }
+    return found;
+}
+
+bench::Shape random_shape(const Family &family, Random &random, double work, bool fit) {
+    constexpr double bytes_at_most = 160e6, tanh_flops = 20;
+    while (true) {
+        bench::Shape s;
+        s.op = family.op, s.dtype = family.dtype;
+        if (is_product(s.op))
+            draw_product(s, random, fit);
+        else
+            draw_attention(s, family, random, fit);
+        const bool computes = is_product(s.op) || s.pairs() >= 1;
+        const double most = s.op == "additive" ? work * tanh_flops : work;
+        if (computes && s.work_unmasked() <= most && s.bytes() <= bytes_at_most) return s;
+    }
+}
+
+std::vector<std::string> variants_for(const bench::Shape &shape) {
+    static const std::vector<VariantInfo> all = variants();
+    std::vector<std::string> names;
+    for (const VariantInfo &v : all)
+        if (is_listed(v) && shape.takes(v, all)) names.emplace_back(v.name);
+    return names;
+}
+
+bool is_dispatched(const std::string &variant, const bench::Shape &shape) {
+    static const std::vector<VariantInfo> all = variants();
+    const auto v = std::find_if(all.begin(), all.end(), [&](const VariantInfo &i) { return i.name == variant; });
+    if (v == all.end() || v->head_dim != 0) return v != all.end();
+    return std::none_of(all.begin(), all.end(), [&](const VariantInfo &own) {
+        return own.head_dim != 0 && own.op == v->op && own.schedule == v->schedule && own.shape_class == v->shape_class &&
+               own.kind == v->kind && is_listed(own) && shape.takes(own, all);
+    });
+}
+
+SdpaProblem attention_of(const bench::Shape &s) {
+    SdpaProblem p{.dtype = s.dtype,
+                  .batch = s.b,
+                  .query_heads = s.h,
+                  .key_heads = s.kv,
+                  .queries = s.q,
+                  .keys = s.k,
+                  .head_dim = s.d,
+                  .value_dim = s.dv};
+    if (s.op == "cosine") p.score = Score::cosine;
+    if (s.op == "gaussian") p.score = Score::gaussian;
+    const bench::Options &o = s.options;
+    p.tables = o.mask || o.bias, p.scored = p.tables || o.alibi || o.softcap || o.sinks, p.dropout = o.dropout;
+    return with_band(p, s.causal ? Causal::bottom_right : Causal::none, s.window);
+}
+
+ProductProblem product_of(const bench::Shape &s) {
+    ProductProblem p{.op = s.op == "linear" || s.op == "linear_packed" || s.op == "batch_dot" ? std::string_view(s.op) : "",
+                     .dtype = s.dtype,
+                     .entries = s.b * s.h,
+                     .rows = s.q,
+                     .columns = s.dv,
+                     .depth = s.op == "batch_dot" ? s.k : s.d};
+    if (s.op != "batch_dot") p.entries = 1, p.rows = s.b * s.q;
+    return p;
+}
+
+detail::CostTerms terms_of(const std::string &variant, const bench::Shape &shape) {
+    detail::CostTerms terms{};
+    const Status status = is_product(shape.op) ? detail::cost_terms(variant, product_of(shape), terms)
+                                               : detail::cost_terms(variant, attention_of(shape), terms);
+    if (!status.ok()) throw program::MachineError(variant, status.message());
+    if (!is_product(shape.op))  // terms are those of one entry
+        for (std::size_t n = 1; n < terms.size(); n++) terms[n] *= static_cast<double>(shape.b);
+    return terms;
+}
+
+}  // namespace attune::dispatch

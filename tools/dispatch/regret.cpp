@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#include "regret.h"
+#include "problems.h"
+#include "tools/error.h"
+#include "tools/files/outputs.h"
+#include "tools/text.h"
+#include "tools/tune/machine.h"
+#include "tools/tune/report.h"
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+namespace attune::dispatch {
+namespace {
+
+constexpr double flops_at_most = 1.5e9;
+
+struct Regret {
+    ShapeTimes times;
+    std::string chosen, best;
+    double ratio = 1;
+};
+
+std::vector<bench::Shape> shapes_of(const RegretArguments &a) {
+    std::vector<bench::Shape> shapes;
+    if (a.shapes) {
+        std::string error;
+        shapes = bench::read_shapes(*a.shapes, "*", error);
+        std::erase_if(shapes, [&](const bench::Shape &s) { return s.op != a.op; });
+        if (!error.empty() || shapes.empty())
+            throw program::InputError("--shapes", error.empty() ? *a.shapes + " has no shape of " + a.op : error);
+        return shapes;
+    }
+    // Most calls have no options, and are not of f64.
+    std::vector<Family> all = families(a.op);
+    std::erase_if(all, [](const Family &f) { return (!f.kind.empty() && f.kind != "plain") || f.dtype == DType::f64; });
+    if (all.empty()) throw program::InputError(a.op, "has no tuned variants that this machine runs");
+    std::mt19937_64 random(a.seed);
+    for (int n = 0; n < a.count; n++) shapes.push_back(random_shape(all[random() % all.size()], random, flops_at_most, false));
+    return shapes;
+}
+
+std::string text_of(const bench::Shape &s) { return std::string(name_of(s.dtype)) + " " + s.label(); }
+
+Regret regret_of(Context &context, const bench::Shape &shape, const Sampling &how) {
+    std::vector<std::string> names = variants_for(shape);
+    names.emplace_back();
+    Regret r{quiet_times(context, shape, names, how), "", "", 1};
+    for (const auto &[name, seconds] : r.times.seconds)
+        if (!name.empty() && (r.best.empty() || seconds < r.times.seconds.at(r.best))) r.best = name;
+    if (r.best.empty()) return r;
+    r.ratio = r.times.seconds.at("") / std::min(r.times.seconds.at(r.best), r.times.seconds.at(""));
+    return r;
+}
+
+std::string chosen_for(Context &context, const bench::Shape &shape) {
+    if (is_product(shape.op)) {
+        ProductPlan plan;
+        return plan_product(context, product_of(shape), plan).ok() ? plan.variant : "";
+    }
+    Plan plan;
+    if (shape.op == "additive" || !plan_sdpa(context, attention_of(shape), plan).ok()) return "";
+    return plan.variant + (plan.variant_of_last_queries.empty() ? "" : " + " + plan.variant_of_last_queries);
+}
+
+// Regrets in order, on a logarithmic axis.
+std::string picture_of(const std::vector<Regret> &sorted) {
+    constexpr double width = 760, height = 320, left = 60, bottom = 280, top = 30;
+    const double most = std::max(1.3, sorted.front().ratio), count = static_cast<double>(sorted.size());
+    const auto y = [&](double ratio) { return bottom - (bottom - top) * std::log(ratio) / std::log(most); };
+    std::string svg = "<text x=\"60\" y=\"20\">regret of dispatch, shapes from the best to the worst</text>\n";
+    for (const double line : {1.0, 1.05, 1.2, 1.5, 2.0, 5.0})
+        if (line <= most)
+            svg += "<line x1=\"" + program::formatted("%.0f", left) + "\" x2=\"" + program::formatted("%.0f", width - 10) +
+                   "\" y1=\"" + program::formatted("%.1f", y(line)) + "\" y2=\"" + program::formatted("%.1f", y(line)) +
+                   "\" stroke=\"#ccc\"/>\n<text x=\"20\" y=\"" + program::formatted("%.1f", y(line) + 4) + "\">" +
+                   program::formatted("%.2f", line) + "</text>\n";
+    for (std::size_t n = 0; n < sorted.size(); n++)
+        svg += "<circle cx=\"" +
+               program::formatted("%.1f", left + (width - left - 10) * (1 - (static_cast<double>(n) + 0.5) / count)) +
+               "\" cy=\"" + program::formatted("%.1f", y(sorted[n].ratio)) + "\" r=\"2\" fill=\"#1f77b4\"/>\n";
+    return tune::svg_document(static_cast<int>(width), static_cast<int>(height), svg);
+}
+
+}  // namespace
+
+Quantiles quantiles_of(std::vector<double> regrets) {
+    if (regrets.empty()) return {};
+    std::sort(regrets.begin(), regrets.end());
+    const auto at = [&](double share) {
+        return regrets[static_cast<std::size_t>(share * static_cast<double>(regrets.size() - 1))];
+    };
+    return {at(0.5), at(0.9), regrets.back()};
+}
+
+std::string compare_dispatch(const RegretArguments &a) {
+    program::Outputs outputs;
+    if (a.picture) outputs.add("--picture", *a.picture);
+    const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = a.threads > 0 ? a.threads : cores;
+    Context context(ContextOptions{.threads = threads});
+    std::vector<Regret> all;
+    std::size_t busy = 0;
+    const std::vector<bench::Shape> shapes = shapes_of(a);
+    const Sampling first{.seconds = 0.001, .rounds = 4, .seed = a.seed};
+    for (std::size_t n = 0; n < shapes.size(); n++) {
+        if (n % 20 == 0) std::fprintf(stderr, "%zu of %zu shapes\n", n, shapes.size());
+        Regret r = regret_of(context, shapes[n], first);
+        // Small differences of short samples are noise as often as not: longer ones decide.
+        if (r.ratio > 1.02) r = regret_of(context, shapes[n], {.seconds = 0.003, .rounds = 6, .seed = a.seed + 1});
+        busy += r.times.foreign_load > quiet_load;
+        if (r.best.empty()) continue;
+        r.chosen = chosen_for(context, shapes[n]);
+        all.push_back(std::move(r));
+    }
+    if (all.empty()) throw program::InputError(a.op, "no shape has two variants to choose from");
+    std::sort(all.begin(), all.end(), [](const Regret &x, const Regret &y) { return x.ratio > y.ratio; });
+    std::vector<double> ratios;
+    for (const Regret &r : all) ratios.push_back(r.ratio);
+    const Quantiles q = quantiles_of(ratios);
+    if (a.picture) tune::write_picture(outputs, picture_of(all));
+    std::string text = tune::hardware() + ", " + std::to_string(threads) + " threads, " + tune::today() + "; " + a.op + ", " +
+                       std::to_string(all.size()) + " shapes" + (a.shapes ? "" : ", seed " + std::to_string(a.seed)) +
+                       ", variants timed in turns";
+    if (busy > 0) text += "; other processes loaded the machine during " + std::to_string(busy) + " of them";
+    text += "\n\nregret: median " + program::formatted("%.3f", q.median) + ", nine of ten at most " +
+            program::formatted("%.3f", q.ninth_decile) + ", worst " + program::formatted("%.2f", q.worst) +
+            "\n\n| regret | shape | us | chosen | quickest | us |\n|---:|---|---:|---|---|---:|\n";
+    for (std::size_t n = 0; n < std::min<std::size_t>(all.size(), 20); n++) {
+        const Regret &r = all[n];
+        text += "| " + program::formatted("%.2f", r.ratio) + " | " + text_of(r.times.shape) + " | " +
+                program::formatted("%.1f", 1e6 * r.times.seconds.at("")) + " | " + r.chosen + " | " + r.best + " | " +
+                program::formatted("%.1f", 1e6 * r.times.seconds.at(r.best)) + " |\n";
+    }
+    return text;
+}
+
+}  // namespace attune::dispatch

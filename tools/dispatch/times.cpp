@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "times.h"
+#include "bench/cases/case.h"
+#include "bench/cases/machine.h"
+#include "tools/error.h"
+#include <algorithm>
+#include <chrono>
+#include <fcntl.h>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <unistd.h>
+
+namespace attune::dispatch {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string text_of(const bench::Shape &s) { return s.op + " " + name_of(s.dtype) + " " + s.label(); }
+
+class Measurement {
+public:
+    Measurement(Context &context, const bench::Shape &shape) : context_(context), case_(bench::make_case(shape)) {}
+
+    double sample(const std::string &variant, double least_seconds) {
+        const double start = now();
+        double seconds = 0;
+        int calls = 0;
+        do {
+            const Status status = case_->call(context_, variant);
+            if (!status.ok()) throw program::MachineError(variant, status.message());
+            calls++, seconds = now() - start;
+        } while (seconds < least_seconds);
+        return seconds / calls;
+    }
+    bool computes(const std::string &variant) const { return case_->call(context_, variant).ok(); }
+
+private:
+    Context &context_;
+    std::unique_ptr<bench::Case> case_;
+};
+
+}  // namespace
+
+double ShapeTimes::least() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto &[variant, time] : seconds)
+        if (!variant.empty()) least = std::min(least, time);
+    return least;
+}
+
+ShapeTimes time_variants(Context &context, const bench::Shape &shape, const std::vector<std::string> &variants,
+                         const Sampling &how) {
+    constexpr double hopeless = 3;
+    constexpr int rounds_of_all = 2;  // a single sample may fall into a moment in which others compute
+    Measurement measurement(context, shape);
+    // The first call faults pages in and wakes threads; a variant may refuse sizes that others take.
+    std::vector<std::string> names;
+    for (const std::string &variant : variants)
+        if (measurement.computes(variant)) names.push_back(variant);
+    std::vector<double> best(names.size(), std::numeric_limits<double>::infinity());
+    std::vector<std::size_t> order(names.size());
+    std::iota(order.begin(), order.end(), std::size_t(0));
+    std::mt19937 random(how.seed);
+    const double start = now(), others = bench::cpu_seconds_of_others();
+    for (int round = 0; round < how.rounds; round++) {
+        const double least = names.empty() ? 0 : *std::min_element(best.begin(), best.end());
+        std::shuffle(order.begin(), order.end(), random);
+        for (const std::size_t n : order)
+            if (round < rounds_of_all || best[n] <= hopeless * least)
+                best[n] = std::min(best[n], measurement.sample(names[n], how.seconds));
+    }
+    ShapeTimes times{shape, {}, std::max(0.0, bench::cpu_seconds_of_others() - others) / std::max(1e-9, now() - start)};
+    for (std::size_t n = 0; n < names.size(); n++) times.seconds[names[n]] = best[n];
+    return times;
+}
+
+ShapeTimes quiet_times(Context &context, const bench::Shape &shape, const std::vector<std::string> &variants,
+                       const Sampling &how) {
+    constexpr int most = 3;
+    ShapeTimes quietest = time_variants(context, shape, variants, how);
+    for (int n = 1; n < most && quietest.foreign_load > quiet_load; n++) {
+        ShapeTimes again = time_variants(context, shape, variants, how);
+        if (again.foreign_load < quietest.foreign_load) quietest = std::move(again);
+    }
+    return quietest;
+}
+
+TimesLog::TimesLog(std::string file, std::string key) : file_(std::move(file)), key_(std::move(key)) {
+    std::ifstream in(file_);
+    for (std::string line; std::getline(in, line);) {
+        const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);  // a killed run leaves half a line
+        if (json.is_discarded() || json.value("key", "") != key_) continue;
+        ShapeTimes times;
+        for (const auto &[variant, seconds] : json["seconds"].items()) times.seconds[variant] = seconds.get<double>();
+        known_[json["shape"].get<std::string>()] = times;
+    }
+}
+
+const ShapeTimes *TimesLog::find(const bench::Shape &shape) const {
+    const auto found = known_.find(text_of(shape));
+    return found == known_.end() ? nullptr : &found->second;
+}
+
+void TimesLog::append(const ShapeTimes &times) {
+    nlohmann::ordered_json json = {{"key", key_}, {"shape", text_of(times.shape)}, {"seconds", times.seconds}};
+    // Behind half a line of a killed run begins a line of its own.
+    const std::string line = "\n" + json.dump() + "\n";
+    const int out = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    const bool written = out >= 0 && write(out, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+    if (out >= 0) close(out);
+    if (!written) throw program::MachineError(file_, "cannot be written");
+}
+
+}  // namespace attune::dispatch

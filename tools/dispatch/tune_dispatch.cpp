@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+#include "tune_dispatch.h"
+#include "bench/cases/machine.h"
+#include "costs_file.h"
+#include "fit.h"
+#include "problems.h"
+#include "regret.h"
+#include "times.h"
+#include "tools/error.h"
+#include "tools/text.h"
+#include "tools/tune/candidates.h"
+#include "tools/tune/decision.h"
+#include "tools/tune/generators.h"
+#include "tools/tune/hash.h"
+#include "tools/tune/machine.h"
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+namespace attune::dispatch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+// A call of so many FLOP takes a few milliseconds on one thread, in which what is linear in the sizes shows.
+constexpr double flops_at_most = 4e8;
+// Shapes of a family of attention without options; scored and training kernels differ from these in few coefficients.
+constexpr int shapes_of_family = 40, shapes_of_options = 14, shapes_of_product = 120;
+constexpr std::size_t least_shapes = 8;  // for six coefficients
+constexpr int weight_of_recorded = 4;
+
+int count_for(const Family &f) {
+    if (is_product(f.op)) return shapes_of_product;
+    return f.kind == "plain" && f.op == "sdpa" ? shapes_of_family : shapes_of_options;
+}
+
+// The shapes of all families of an op, one of each family in turn, so that a run which is stopped early has some of each.
+std::vector<bench::Shape> grid_of(const std::string &op, unsigned seed) {
+    std::vector<std::vector<bench::Shape>> all;
+    std::size_t most = 0;
+    for (const Family &f : families(op)) {
+        std::mt19937_64 random(seed);
+        std::vector<bench::Shape> &some = all.emplace_back();
+        for (int n = 0; n < count_for(f); n++) some.push_back(random_shape(f, random, flops_at_most, true));
+        most = std::max(most, some.size());
+    }
+    std::vector<bench::Shape> shapes;
+    for (std::size_t n = 0; n < most; n++)
+        for (const std::vector<bench::Shape> &some : all)
+            if (n < some.size()) shapes.push_back(some[n]);
+    return shapes;
+}
+
+const VariantInfo &info_of(const std::string &variant) {
+    static const std::vector<VariantInfo> all = variants();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const VariantInfo &v) { return v.name == variant; });
+    if (found == all.end()) throw program::MachineError(variant, "is not linked in");
+    return *found;
+}
+
+double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+std::string kind_of(const bench::Shape &s) {
+    if (!s.attention()) return "";
+    const bench::Options &o = s.options;
+    return o.dropout ? "training" : o.mask || o.bias || o.alibi || o.softcap || o.sinks ? "scored" : "plain";
+}
+
+struct Measured {
+    ShapeTimes times;
+    int weight = 1;
+};
+
+// Samples of each variant at shapes of its own kind: with fewer options a kernel does less than a call of its kind.
+std::map<std::string, std::vector<Sample>> samples_of(const std::vector<Measured> &measured) {
+    std::map<std::string, std::vector<Sample>> samples;
+    for (const Measured &m : measured)
+        for (const auto &[variant, seconds] : m.times.seconds)
+            if (info_of(variant).kind == kind_of(m.times.shape) && is_dispatched(variant, m.times.shape))
+                for (int n = 0; n < m.weight; n++)
+                    samples[variant].push_back({terms_of(variant, m.times.shape), 1e9 * seconds, 1e9 * m.times.least()});
+    return samples;
+}
+
+using Fits = std::map<std::string, Fit>;
+Fits fits_of(const std::vector<Measured> &measured) {
+    Fits fits;
+    for (const auto &[variant, samples] : samples_of(measured))
+        if (samples.size() >= least_shapes) fits[variant] = fit(samples);
+    return fits;
+}
+
+double predicted(const detail::CostCoefficients &cost, const detail::CostTerms &terms) {
+    double ns = 0;
+    for (std::size_t n = 0; n < terms.size(); n++) ns += static_cast<double>(cost[n]) * terms[n];
+    return ns;
+}
+
+// The variant of least predicted time on one thread, of those with a fit.
+std::string chosen_by(const Fits &fits, const ShapeTimes &times) {
+    std::string chosen;
+    double least = 0;
+    for (const auto &[variant, seconds] : times.seconds) {
+        const auto f = fits.find(variant);
+        if (f == fits.end() || !is_dispatched(variant, times.shape)) continue;
+        const double ns = predicted(f->second.cost, terms_of(variant, times.shape));
+        if (chosen.empty() || ns < least) chosen = variant, least = ns;
+    }
+    return chosen;
+}
+
+// What the linked library would choose, in the words of its plan.
+std::string chosen_now(Context &context, const ShapeTimes &times) {
+    if (is_product(times.shape.op)) {
+        ProductPlan plan;
+        if (!plan_product(context, product_of(times.shape), plan).ok()) return "";
+        return plan.candidates.empty() ? "" : plan.candidates.front().variant;
+    }
+    Plan plan;
+    if (times.shape.op == "additive" || !plan_sdpa(context, attention_of(times.shape), plan).ok()) return "";
+    return plan.candidates.empty() ? "" : plan.candidates.front().variant;
+}
+
+// Cross-validation: the fits to four fifths of the shapes choose for the others; and the library as it is linked chooses.
+Regrets validate(Context &context, const std::vector<Measured> &measured) {
+    constexpr std::size_t parts = 5;
+    Regrets r;
+    for (std::size_t part = 0; part < parts; part++) {
+        std::vector<Measured> others;
+        for (std::size_t n = 0; n < measured.size(); n++)
+            if (n % parts != part) others.push_back(measured[n]);
+        const Fits fits = fits_of(others);
+        for (std::size_t n = part; n < measured.size(); n += parts) {
+            const ShapeTimes &times = measured[n].times;
+            const std::string fitted = chosen_by(fits, times), now = chosen_now(context, times);
+            if (fitted.empty() || times.seconds.size() < 2) continue;
+            r.fitted.push_back(times.seconds.at(fitted) / times.least());
+            if (!times.seconds.contains(now)) continue;
+            r.now.push_back(times.seconds.at(now) / times.least());
+            r.ratios.push_back(times.seconds.at(fitted) / times.seconds.at(now));
+        }
+    }
+    return r;
+}
+
+class Run {
+public:
+    explicit Run(const TuneDispatchArguments &a)
+        : a_(a), generators_(tune::Generators::find("sdpa", a.build)), context_(ContextOptions{.threads = 1}),
+          end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(60 * a.minutes))) {}
+
+    std::string run() {
+        std::vector<std::string> all = a_.ops.empty() ? ops() : a_.ops;
+        std::string text =
+            tune::hardware() + ", one thread, " + tune::today() +
+            "\n\n| op | shapes | variants | regret with these coefficients | as linked | |\n|---|---:|---:|---|---|---|\n";
+        for (std::size_t n = 0; n < all.size(); n++) {
+            const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
+            // sdpa has most of the kernels.
+            const double share = all[n] == "sdpa" && all.size() > 1 ? 0.6 : 1.0 / static_cast<double>(all.size() - n);
+            text += fit_op(all[n], Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                      std::chrono::duration<double>(std::max(5.0, left * share))));
+        }
+        return text +
+               "\nregret: time of the chosen variant over that of the quickest, median / nine of ten / worst, of shapes that "
+               "the "
+               "fit has not seen\n" +
+               notes_;
+    }
+
+private:
+    std::string log_file() const {
+        return a_.log ? *a_.log : (fs::path(tune::cache_folder()) / "dispatch-times.jsonl").string();
+    }
+
+    // Times are true for a machine, and for kernels with these parameters.
+    static std::string key_of(const std::string &op) {
+        std::string all;
+        for (const VariantInfo &v : variants())
+            if (v.op.starts_with(op)) all += std::string(v.name) + " " + std::string(v.parameters) + "\n";
+        return tune::hardware() + ", " + tune::hex(tune::hash_of(all));
+    }
+
+    std::vector<Measured> measure(const std::string &op, Clock::time_point end) {
+        std::vector<std::pair<bench::Shape, int>> shapes;
+        if (a_.shapes) {
+            std::string error;
+            for (const bench::Shape &s : bench::read_shapes(*a_.shapes, "*", error))
+                if (s.op == op) shapes.emplace_back(s, weight_of_recorded);
+            if (!error.empty()) throw program::InputError("--shapes", error);
+        }
+        for (const bench::Shape &s : grid_of(op, a_.seed)) shapes.emplace_back(s, 1);
+        TimesLog log(log_file(), key_of(op));
+        std::vector<Measured> measured;
+        std::vector<std::pair<bench::Shape, int>> left;
+        for (const auto &[shape, weight] : shapes) {
+            const ShapeTimes *known = log.find(shape);
+            if (!known) {
+                left.emplace_back(shape, weight);
+                continue;
+            }
+            measured.push_back({*known, weight});
+            measured.back().times.shape = shape;
+        }
+        // The load of a moment shows in no count of ticks: where a group of shapes was loaded, all of it is left out.
+        constexpr std::size_t group = 8;
+        constexpr double loaded = 0.2;
+        std::size_t busy = 0;
+        for (std::size_t first = 0; first < left.size() && Clock::now() < end; first += group) {
+            if (first % (8 * group) == 0)
+                std::fprintf(stderr, "%s: %zu of %zu shapes\n", op.c_str(), shapes.size() - left.size() + first, shapes.size());
+            std::vector<Measured> some;
+            const double start = seconds_now(), others = bench::cpu_seconds_of_others();
+            for (std::size_t n = first; n < std::min(first + group, left.size()); n++)
+                some.push_back(
+                    {quiet_times(context_, left[n].first, variants_for(left[n].first), {.seed = a_.seed}), left[n].second});
+            const bool all = (bench::cpu_seconds_of_others() - others) / (seconds_now() - start) > loaded;
+            for (const Measured &m : some) {
+                if (all || m.times.foreign_load > quiet_load) {
+                    busy++;
+                    continue;
+                }
+                log.append(m.times), measured.push_back(m);
+            }
+        }
+        if (busy > measured.size())
+            throw program::MachineError(op, "other processes loaded the machine during " + std::to_string(busy) + " of " +
+                                                std::to_string(shapes.size()) + " shapes: nothing is written");
+        if (busy > 0)
+            notes_ += op + ": " + std::to_string(busy) + " shapes left out, during which other processes loaded the machine\n";
+        if (measured.size() + busy < shapes.size())
+            notes_ += op + ": the time was over after " + std::to_string(measured.size()) + " of " +
+                      std::to_string(shapes.size()) + " shapes; another run goes on from there\n";
+        return measured;
+    }
+
+    std::string fit_op(const std::string &op, Clock::time_point end) {
+        if (families(op).empty()) {
+            notes_ += op + ": no tuned variants are linked in that this machine runs\n";
+            return "";
+        }
+        const std::vector<Measured> measured = measure(op, end);
+        const Fits fits = fits_of(measured);
+        const Regrets regrets = validate(context_, measured);
+        const auto words = [](const std::vector<double> &all) {
+            const Quantiles q = quantiles_of(all);
+            return all.empty() ? std::string("-")
+                               : program::formatted("%.3f", q.median) + " / " + program::formatted("%.3f", q.ninth_decile) +
+                                     " / " + program::formatted("%.2f", q.worst);
+        };
+        const bool better = is_better(regrets), complete = all_measured(fits);
+        std::string what = "kept: no better by more than 1 %";
+        if (better || !complete) what = a_.dry ? "not written" : write(op, measured, fits);
+        return "| " + op + " | " + std::to_string(measured.size()) + " | " + std::to_string(fits.size()) + " | " +
+               words(regrets.fitted) + " | " + words(regrets.now) + " | " + what + " |\n";
+    }
+
+    // Whether the linked library has measured coefficients of every variant already.
+    bool all_measured(const Fits &fits) const {
+        return std::all_of(fits.begin(), fits.end(), [](const auto &f) { return info_of(f.first).cost_measured; });
+    }
+
+    std::string write(const std::string &op, const std::vector<Measured> &measured, const Fits &fits) {
+        std::map<std::pair<std::string, std::string>, CostsFile> files;  // additive has variants of two ops
+        for (const auto &[variant, f] : fits) {
+            const VariantInfo &v = info_of(variant);
+            const std::pair<std::string, std::string> at{v.op, v.target};
+            auto file = files.find(at);
+            if (file == files.end()) {
+                const std::string folder = a_.out ? *a_.out : generators_.schedules();
+                if (!a_.out) generators_.parameters_file(op, at.second);  // refuses where this user must not write
+                file =
+                    files.emplace(at, CostsFile(folder + "/" + at.first + "/costs/" + at.second + ".json", at.first, at.second))
+                        .first;
+                file->second.set_provenance({{"hardware", tune::hardware()},
+                                             {"date", tune::today()},
+                                             {"threads", 1},
+                                             {"command", "attune tune --dispatch"}});
+            }
+            file->second.set(CostsFile::key_of(v), record_of(variant, f, measured));
+        }
+        std::string names;
+        for (auto &[at, file] : files)
+            file.write(), names += (names.empty() ? "" : ", ") + at.first + "/costs/" + at.second + ".json";
+        return "written to " + names;
+    }
+
+    // With the shape at which the variant comes nearest to the quickest one; of equals the one with most work.
+    CostRecord record_of(const std::string &variant, const Fit &f, const std::vector<Measured> &measured) {
+        CostRecord r{f.cost, f.error, 0, "", 0, 0};
+        double best = -1;
+        for (const Measured &m : measured) {
+            const auto at = m.times.seconds.find(variant);
+            if (at == m.times.seconds.end()) continue;
+            r.shapes++;
+            const double near = m.times.least() / at->second,
+                         score = (near > 0.98 ? 1e12 : 1e6 * near) + m.times.shape.work() / 1e3;
+            if (score <= best) continue;
+            best = score, r.shape = m.times.shape.label(), r.us = 1e6 * at->second;
+            const double peak = peak_of(m.times.shape.dtype);
+            const bool flops = m.times.shape.unit() == std::string_view("FLOP");
+            r.percent_of_peak = flops && peak > 0 ? 100 * m.times.shape.work() / at->second / peak : 0;
+        }
+        return r;
+    }
+
+    // FLOP/s of products, on one thread.
+    double peak_of(DType dtype) {
+        auto found = peaks_.find(dtype);
+        if (found == peaks_.end()) {
+            bench::Team team(1);
+            found = peaks_.emplace(dtype, bench::product_peak(team, dtype)).first;
+        }
+        return found->second;
+    }
+
+    const TuneDispatchArguments &a_;
+    tune::Generators generators_;
+    Context context_;
+    Clock::time_point end_;
+    std::string notes_;
+    std::map<DType, double> peaks_;
+};
+
+}  // namespace
+
+bool is_better(const Regrets &r) {
+    constexpr std::size_t groups = 10;
+    if (r.ratios.size() < 2 * groups) return false;
+    std::vector<std::vector<double>> ratios(groups);
+    for (std::size_t n = 0; n < r.ratios.size(); n++) ratios[n % groups].push_back(std::log(r.ratios[n]));
+    // Most shapes have one ratio, 1: means, not medians, show the others.
+    std::vector<std::vector<double>> means;
+    for (const std::vector<double> &group : ratios) {
+        double sum = 0;
+        for (const double x : group) sum += x;
+        means.push_back({std::exp(sum / static_cast<double>(group.size()))});
+    }
+    return tune::replaces(tune::gain_of(means));
+}
+
+std::string tune_dispatch(const TuneDispatchArguments &arguments) {
+    for (const std::string &op : arguments.ops)
+        if (std::find(ops().begin(), ops().end(), op) == ops().end()) {
+            std::string all;
+            for (const std::string &one : ops()) all += (all.empty() ? "" : ", ") + one;
+            throw program::InputError(op, "dispatch has no choice among variants of it; it has for " + all);
+        }
+    tune::forget_environment();
+    return Run(arguments).run();
+}
+
+}  // namespace attune::dispatch
