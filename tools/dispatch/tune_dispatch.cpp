@@ -165,9 +165,8 @@ public:
                                                       std::chrono::duration<double>(std::max(5.0, left * share))));
         }
         return text +
-               "\nregret: time of the chosen variant over that of the quickest, median / nine of ten / worst, of shapes that "
-               "the "
-               "fit has not seen\n" +
+               "\nregret: time of the chosen variant over that of the quickest, median / nine of ten / worst, at shapes\n"
+               "that the fit has not seen\n" +
                notes_;
     }
 
