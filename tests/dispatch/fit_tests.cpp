@@ -7,7 +7,7 @@
 #include "tools/dispatch/problems.h"
 #include "tools/dispatch/regret.h"
 #include "tools/dispatch/times.h"
-#include "tools/dispatch/tune_dispatch.h"
+#include "tools/dispatch/validation.h"
 #include "tools/error.h"
 #include <algorithm>
 #include <cmath>

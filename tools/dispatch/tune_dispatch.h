@@ -18,15 +18,6 @@ struct TuneDispatchArguments {
     bool dry = false;
 };
 
-// Times of choices over those of the quickest variants, of shapes that the fits have not seen.
-struct Regrets {
-    std::vector<double> fitted, now;  // of the fits' choice; of the choice of the library as it is linked
-    std::vector<double> ratios;       // time of the fits' choice over that of the library's
-};
-// Whether the fits are better than what is linked, by the rule of parameters (tools/tune/decision.h), groups of shapes standing
-// for processes: the interval of the gain lies above 1 %.
-bool is_better(const Regrets &);
-
 // Says what it does on standard error and gives a table; throws InputError and MachineError.
 std::string tune_dispatch(const TuneDispatchArguments &);
 
