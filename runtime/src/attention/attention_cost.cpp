@@ -89,8 +89,7 @@ Sharing attention_sharing(const SdpaProblem &p, const Runnable &v) {
     // two and three, and what their merges take beyond the half of a thread.
     constexpr double tiles_ns = 2000, decode_ns = 3000, split_ns = 6000, decode_more = 1.06, split_more = 1.1;
     const double heads = static_cast<double>(p.key_heads), keys = static_cast<double>(p.keys);
-    const double reads = heads * keys * static_cast<double>(p.head_dim + p.value_dim);
-    if (reads * static_cast<double>(std::max(rows_of_key_head(p), std::int64_t(8))) < work_of_two_threads) return {};
+    if (work_of(p) < work_of_two_threads) return {};
     if (task_is_tile(v)) return sharing_of(static_cast<double>(p.query_heads * ceil_div(p.queries, v.tile_rows)), tiles_ns);
     const double blocks = heads * static_cast<double>(ceil_div(p.keys, v.block));
     if (blocks <= 1) return {2, 0};

@@ -9,6 +9,13 @@ namespace attune {
 // The number of queries of all query heads that share a key head.
 inline std::int64_t rows_of_key_head(const SdpaProblem &p) { return p.key_heads ? p.query_heads / p.key_heads * p.queries : 0; }
 
+// Multiply-adds of a call, those that it could make while it reads keys and values included.
+inline double work_of(const SdpaProblem &p) {
+    const double reads = static_cast<double>(p.batch) * static_cast<double>(p.key_heads) * static_cast<double>(p.keys) *
+                         static_cast<double>(p.head_dim + p.value_dim);
+    return reads * std::max(static_cast<double>(rows_of_key_head(p)), multiply_adds_of_a_read);
+}
+
 // Terms of prefill, bf16_dot and amx, whose task is a tile of queries of one head; a sum over heads and tiles of each:
 //   0 the call   1 tiles   2 tiles * width   3 scores, padding included   4 scores * width   5 KV blocks * width
 //   6 bytes of a head's keys and values beyond a core's own cache, as often as a tile reads them
@@ -27,7 +34,8 @@ inline double predicted_ns(const SdpaProblem &problem, const Runnable &v) {
     constexpr std::int64_t usual_key_heads = 4;
     SdpaProblem p = problem;
     p.query_heads = usual_key_heads * (p.key_heads > 0 ? std::max(p.query_heads / p.key_heads, std::int64_t(1)) : 1);
-    p.key_heads = usual_key_heads, p.queries = std::max(p.queries, std::int64_t(1)), p.keys = std::max(p.keys, std::int64_t(1));
+    p.batch = 1, p.key_heads = usual_key_heads, p.queries = std::max(p.queries, std::int64_t(1)),
+    p.keys = std::max(p.keys, std::int64_t(1));
     return attention_sharing(p, v).time_ns(predicted_ns(v, attention_terms(p, v)));
 }
 

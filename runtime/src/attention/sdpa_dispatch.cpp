@@ -4,7 +4,6 @@
 #include "tensors/max_magnitude.h"
 #include "user_attention/user_call.h"
 #include <algorithm>
-#include <array>
 
 namespace attune {
 namespace {
@@ -37,36 +36,23 @@ PredictedVariant quickest(std::span<const Runnable> list, const SdpaProblem &p, 
         list, [&](const Runnable &v) { return takes(p, v); }, [&](const Runnable &v) { return predicted_ns(p, v); }, next);
 }
 
-// A variant for the queries that fill its tiles, and one for the last queries. No AMX kernel is the first: two kernels would
-// lay out the keys and values.
-struct SharedQueries {
-    PredictedVariant first, last;
-    double ns() const { return first.ns + last.ns; }
-};
-SharedQueries quickest_of_two(std::span<const Runnable> list, const SdpaProblem &p) {
-    struct OfRest {
-        std::int64_t queries;
-        PredictedVariant quickest;
+// No AMX kernel is the first of two: both would lay out the keys and values.
+SharedCall quickest_of_two(std::span<const Runnable> list, const SdpaProblem &p) {
+    const auto rest_of = [&](const Runnable &v) {
+        const bool tiles = v.record->schedule_id == Schedule::prefill || v.record->schedule_id == Schedule::bf16_dot;
+        return tiles && p.queries >= v.tile_rows ? p.queries % v.tile_rows : 0;
     };
-    std::array<OfRest, 8> rests;  // tiles come in a few sizes
-    std::size_t known = 0;
-    SharedQueries best;
-    for (const Runnable &v : list) {
-        const std::int64_t rest = p.queries % v.tile_rows;
-        if ((v.record->schedule_id != Schedule::prefill && v.record->schedule_id != Schedule::bf16_dot) ||
-            p.queries < v.tile_rows || rest == 0)
-            continue;
-        SdpaProblem first = p, last = p;
-        first.queries -= rest, last.queries = rest;
+    const auto first_ns = [&](const Runnable &v, std::int64_t rest) {
+        SdpaProblem first = p;
+        first.queries -= rest;
         if (p.causal) first.keys = std::max(p.keys - rest, std::int64_t(1));
-        const auto *found =
-            std::find_if(rests.begin(), rests.begin() + known, [&](const OfRest &r) { return r.queries == rest; });
-        const PredictedVariant of_rest = found != rests.begin() + known ? found->quickest : quickest(list, last);
-        if (found == rests.begin() + known && known < rests.size()) rests[known++] = {rest, of_rest};
-        const SharedQueries shared{{&v, predicted_ns(first, v)}, of_rest};
-        if (shared.last.variant != &v && (!best.first.variant || shared.ns() < best.ns())) best = shared;
-    }
-    return best;
+        return predicted_ns(first, v);
+    };
+    return attune::quickest_of_two(list, rest_of, first_ns, [&](std::int64_t rest) {
+        SdpaProblem last = p;
+        last.queries = rest;
+        return quickest(list, last);
+    });
 }
 
 struct AttentionProblem : SdpaProblem {
@@ -87,15 +73,8 @@ Status decide(const Op &op, const AttentionProblem &p, Choice &choice) {
     PredictedVariant next;
     const PredictedVariant one = quickest(list, p, &next);
     if (!one.variant) return no_variant(needs);
-    choice = {one.variant->record,
-              one.variant->record->schedule_id == Schedule::root ? "nothing else is built" : "least predicted time"};
-    choice.predicted_ns = one.ns;
-    if (next.variant) choice.next = next.variant->record, choice.next_ns = next.ns;
-    const SharedQueries two = p.may_share ? quickest_of_two(list, p) : SharedQueries();
-    if (!two.first.variant || two.ns() >= one.ns) return {};
-    choice.variant = two.first.variant->record, choice.predicted_ns = two.ns();
-    choice.next = one.variant->record, choice.next_ns = one.ns;
-    choice.of_last = two.last.variant->record, choice.last = "queries";
+    choice = Choice::of(one, next);
+    if (p.may_share) choice.share(quickest_of_two(list, p), "queries");
     return {};
 }
 
@@ -157,12 +136,6 @@ Status choose_attention(const Context::State &context, const SdpaCall &call, std
     return check_parts(context, call, choice.weights);
 }
 
-static double work_of(const SdpaProblem &p) {
-    const double reads = static_cast<double>(p.batch) * static_cast<double>(p.key_heads) * static_cast<double>(p.keys) *
-                         static_cast<double>(p.head_dim + p.value_dim);
-    const std::int64_t group = p.query_heads / std::max(p.key_heads, std::int64_t(1));
-    return reads * std::max(static_cast<double>(group * p.queries), multiply_adds_of_a_read);
-}
 int worthwhile_threads(const SdpaProblem &p, int threads) noexcept { return worthwhile_threads(work_of(p), threads); }
 int worthwhile_threads_at_most(const SdpaProblem &p, int threads) noexcept {
     return worthwhile_threads_at_most(work_of(p), threads);

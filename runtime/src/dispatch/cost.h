@@ -11,15 +11,17 @@
 #pragma once
 #include "attune/plan.h"
 #include "dispatch/runnable.h"
+#include "execution/thread_team.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace attune {
 
-using CostTerms = std::array<double, std::tuple_size_v<detail::CostCoefficients>>;
+using detail::CostTerms;
 
 struct PredictedVariant {
     const Runnable *variant = nullptr;
@@ -67,7 +69,37 @@ inline Sharing sharing_of(double tasks, double fork_ns) {
     return tasks > 1 ? Sharing{2 * std::ceil(tasks / 2) / tasks, fork_ns} : Sharing{2, 0};
 }
 
-// Multiply-adds of a call from which threads share it (ThreadTeam::least_work_of_a_thread).
-constexpr double work_of_two_threads = 2e5;
+// What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it
+// reads.
+constexpr double multiply_adds_of_a_read = 8;
+// Multiply-adds of a call from which two threads share it.
+constexpr double work_of_two_threads = 2 * ThreadTeam::least_work_of_a_thread;
+
+// A variant for the part of a call that fills its tiles, and one for the rest.
+struct SharedCall {
+    PredictedVariant first, last;
+    double ns() const { return first.ns + last.ns; }
+};
+
+// The quickest pair of variants. rest_of(v): how much fills no tile of v, 0 where v shares no call; first_ns(v, rest): the time
+// of v without the rest; last(rest): the quickest variant of the rest.
+template<typename Rest, typename FirstTime, typename Last>
+SharedCall quickest_of_two(std::span<const Runnable> list, const Rest &rest_of, const FirstTime &first_ns, const Last &last) {
+    std::array<std::pair<std::int64_t, PredictedVariant>, 8> rests;  // tiles come in a few sizes
+    std::size_t known = 0;
+    SharedCall best;
+    for (const Runnable &v : list) {
+        const std::int64_t rest = rest_of(v);
+        if (rest == 0) continue;
+        const auto end = rests.begin() + known;
+        const auto found = std::find_if(rests.begin(), end, [&](const auto &r) { return r.first == rest; });
+        const PredictedVariant of_rest = found != end ? found->second : last(rest);
+        if (found == end && known < rests.size()) rests[known++] = {rest, of_rest};
+        if (!of_rest.variant || of_rest.variant == &v) continue;
+        const SharedCall shared{{&v, first_ns(v, rest)}, of_rest};
+        if (!best.first.variant || shared.ns() < best.ns()) best = shared;
+    }
+    return best;
+}
 
 }  // namespace attune

@@ -53,6 +53,22 @@ Forced forced_variant(const Context::State &context, std::string_view of_the_cal
     return {};
 }
 
+Choice Choice::of(const PredictedVariant &quickest, const PredictedVariant &next) {
+    const VariantRecord &v = *quickest.variant->record;
+    Choice choice{&v, v.schedule_id == Schedule::root ? "nothing else is built" : "least predicted time"};
+    choice.predicted_ns = quickest.ns;
+    if (next.variant) choice.next = next.variant->record, choice.next_ns = next.ns;
+    return choice;
+}
+
+bool Choice::share(const SharedCall &two, std::string_view part) {
+    if (!two.first.variant || two.ns() >= predicted_ns) return false;
+    next = variant, next_ns = predicted_ns;
+    variant = two.first.variant->record, predicted_ns = two.ns();
+    of_last = two.last.variant->record, last = part;
+    return true;
+}
+
 Status no_variant(const VariantNeeds &needs) {
     const std::string of_kind =
         needs.kind == Kind::none ? "" : " with the options of this call (" + std::string(name_of(needs.kind)) + ")";

@@ -33,6 +33,11 @@ struct Choice {
     // Where dispatch predicted times: of `variant` (with of_last), and the quickest other variant.
     double predicted_ns = 0, next_ns = 0;
     const VariantRecord *next = nullptr;
+
+    // The choice of the quickest variant, with the next one; and that of a pair, where its time is less.
+    static Choice of(const PredictedVariant &quickest, const PredictedVariant &next);
+    // `part` that the last variant computes: "queries" or "columns". Whether the pair is taken.
+    bool share(const SharedCall &, std::string_view part);
 };
 
 // A variant that must run: the one of the call's options, else ATTUNE_FORCE_VARIANT if it names one of this op (and, for
@@ -49,9 +54,6 @@ Status no_variant(const VariantNeeds &);
 // The forced variant; else that of the first of `candidates`, the best first, for which there is one.
 Status choose_variant(const VariantNeeds &, std::span<const Candidate> candidates, const Forced &, Choice &);
 
-// What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it
-// reads.
-constexpr double multiply_adds_of_a_read = 8;
 // Threads that this many multiply-adds are worth now, at most `threads`, and at any time.
 int worthwhile_threads(double multiply_adds, int threads) noexcept;
 int worthwhile_threads_at_most(double multiply_adds, int threads) noexcept;

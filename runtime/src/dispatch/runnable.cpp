@@ -22,20 +22,20 @@ bool replaces(const VariantRecord &preferred, const VariantRecord &v) {
     return preferred.schedule == v.schedule && preferred.shape_class == v.shape_class;
 }
 
-// Records in the order of preference: by target, by kind, and those for the head size before those for any.
+// The list of a key, from records of its op and type, those for one head size first. In the order of preference: by target, by
+// kind, and those for the head size before those for any.
 std::vector<Runnable> list_of(const VariantRecords &records, const Key &key) {
-    const auto &[op, dtype, head_dim, needed] = key;
+    const std::int64_t head_dim = std::get<std::int64_t>(key);
+    const Kind needed = std::get<Kind>(key);
     std::vector<Kind> wanted = {needed};
     for (const Kind kind : {Kind::plain, Kind::scored, Kind::training})
         if (kind != needed && offers(kind, needed)) wanted.push_back(kind);
-    VariantRecords by_head_size = records;
-    std::stable_partition(by_head_size.begin(), by_head_size.end(), [](const VariantRecord *v) { return v->head_dim != 0; });
     std::vector<Runnable> tuned, root;
     for (const char *target : cpu_targets()) {
         if (!runs_here(target)) continue;
         for (const Kind kind : wanted)
-            for (const VariantRecord *v : by_head_size) {
-                if (!v->dispatched || v->op != op || v->dtype != dtype || v->target != target || v->kind_id != kind) continue;
+            for (const VariantRecord *v : records) {
+                if (!v->dispatched || v->target != target || v->kind_id != kind) continue;
                 if (v->head_dim != 0 && v->head_dim != head_dim) continue;
                 std::vector<Runnable> &list = v->schedule_id == Schedule::root ? root : tuned;
                 const auto better = [&](const Runnable &r) { return replaces(*r.record, *v); };
@@ -47,13 +47,18 @@ std::vector<Runnable> list_of(const VariantRecords &records, const Key &key) {
 
 // Lists of every op, type and kind; of every head size that has kernels of its own, and 0 for any other.
 Lists lists_of(const VariantRecords &records) {
+    std::map<std::pair<std::string_view, DType>, VariantRecords> groups;
+    for (const bool own_size : {true, false})
+        for (const VariantRecord *v : records)
+            if ((v->head_dim != 0) == own_size) groups[{v->op, v->dtype}].push_back(v);
     Lists lists;
-    for (const VariantRecord *v : records)
-        for (const Kind kind : {v->kind_id, Kind::plain, Kind::scored})
-            for (const std::int64_t head_dim : {std::int64_t(v->head_dim), std::int64_t(0)}) {
-                const Key key{v->op, v->dtype, head_dim, kind};
-                if (offers(v->kind_id, kind) && !lists.contains(key)) lists[key] = list_of(records, key);
-            }
+    for (const auto &[of, group] : groups)
+        for (const VariantRecord *v : group)
+            for (const Kind kind : {v->kind_id, Kind::plain, Kind::scored})
+                for (const std::int64_t head_dim : {std::int64_t(v->head_dim), std::int64_t(0)}) {
+                    const Key key{v->op, v->dtype, head_dim, kind};
+                    if (offers(v->kind_id, kind) && !lists.contains(key)) lists[key] = list_of(group, key);
+                }
     return lists;
 }
 constinit Published<Lists> lists_here;

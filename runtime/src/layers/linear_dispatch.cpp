@@ -36,36 +36,42 @@ std::int64_t full_columns(const ProductProblem &p, const Runnable &v) {
     return wide * (v.record->shape_class == "rows1_full_tile_pairs" ? 2 : 1);
 }
 
-// Why a variant cannot compute the product; empty if it can.
-std::string why_unfit(const ProductProblem &p, const Runnable &v) {
-    if (v.record->schedule_id == Schedule::bf16_dot && p.depth == 1) return "a last extent of x from 2, got 1";
-    if (p.op == "linear" && p.depth < block_depth && v.few_rows)
-        return "a last extent of x from " + text(block_depth) + ", got " + text(p.depth);
-    if (lacks_pair(p, v)) return "an even last extent of x, got " + text(p.depth);
-    if (!v.full_tiles) return {};
-    if (v.record->schedule_id == Schedule::amx_gemv) {
-        if (p.depth % amx_tile_depth != 0)
-            return "a last extent of x that " + text(amx_tile_depth) + " divides, got " + text(p.depth);
-        if (p.columns < amx_tile_columns)
-            return "a first extent of weight from " + text(amx_tile_columns) + ", got " + text(p.columns);
-        return {};
-    }
-    const std::int64_t wide = full_columns(p, v);
-    return p.columns % wide == 0 ? "" : "a last extent of x that " + text(wide) + " divides, got " + text(p.columns);
+// What a kernel asks of the sizes of a product.
+enum class Need { nothing, two_deep, block_deep, even_depth, whole_tiles_deep, tile_of_columns, whole_columns };
+
+// The first need of a variant that the product does not meet.
+Need unmet_by(const ProductProblem &p, const Runnable &v) {
+    if (v.record->schedule_id == Schedule::bf16_dot && p.depth == 1) return Need::two_deep;
+    if (p.op == "linear" && p.depth < block_depth && v.few_rows) return Need::block_deep;
+    if (lacks_pair(p, v)) return Need::even_depth;
+    if (!v.full_tiles) return Need::nothing;
+    if (v.record->schedule_id != Schedule::amx_gemv)
+        return p.columns % full_columns(p, v) == 0 ? Need::nothing : Need::whole_columns;
+    if (p.depth % amx_tile_depth != 0) return Need::whole_tiles_deep;
+    return p.columns < amx_tile_columns ? Need::tile_of_columns : Need::nothing;
 }
 
-bool fits(const ProductProblem &p, const Runnable &v) {
-    if (v.record->schedule_id == Schedule::root) return true;
-    if (v.record->schedule_id == Schedule::bf16_dot && p.depth == 1) return false;
-    if (p.op == "linear" && p.depth < block_depth && v.few_rows) return false;
-    if (v.record->schedule_id == Schedule::amx_gemv) {
-        if (v.full_tiles && (p.depth % amx_tile_depth != 0 || p.columns < amx_tile_columns)) return false;
-        return p.rows <= (v.full_tiles ? rows_of_two_amx_tiles : rows_of_amx_tile);
+// Why a variant cannot compute the product; empty if it can.
+std::string why_unfit(const ProductProblem &p, const Runnable &v) {
+    const auto depth = [&](const std::string &needed) { return needed + ", got " + text(p.depth); };
+    switch (unmet_by(p, v)) {
+    case Need::two_deep: return depth("a last extent of x from 2");
+    case Need::block_deep: return depth("a last extent of x from " + text(block_depth));
+    case Need::even_depth: return depth("an even last extent of x");
+    case Need::whole_tiles_deep: return depth("a last extent of x that " + text(amx_tile_depth) + " divides");
+    case Need::tile_of_columns: return "a first extent of weight from " + text(amx_tile_columns) + ", got " + text(p.columns);
+    case Need::whole_columns: return "a last extent of x that " + text(full_columns(p, v)) + " divides, got " + text(p.columns);
+    case Need::nothing: break;
     }
+    return {};
+}
+
+// Whether dispatch may take a variant for the product.
+bool fits(const ProductProblem &p, const Runnable &v) {
+    if (unmet_by(p, v) != Need::nothing) return false;
+    if (v.record->schedule_id == Schedule::amx_gemv) return p.rows <= (v.full_tiles ? rows_of_two_amx_tiles : rows_of_amx_tile);
     // Rows of weights far apart would push each other out of the caches where full tiles read them in place.
-    const bool dense = p.weight_stride == 0 || p.weight_stride == p.columns;
-    if (v.full_tiles && (!dense || p.columns % full_columns(p, v) != 0)) return false;
-    return !lacks_pair(p, v);
+    return !v.full_tiles || p.weight_stride == 0 || p.weight_stride == p.columns;
 }
 
 Order order_for(std::span<const Runnable> list, const ProductProblem &p) {
@@ -82,32 +88,24 @@ PredictedVariant quickest(std::span<const Runnable> list, const ProductProblem &
         [&](const Runnable &v) { return predicted_ns(p, v); }, next);
 }
 
-// Columns that fill the tiles of one variant, and the last columns of another one.
-struct SharedColumns {
-    std::int64_t columns = 0;
-    PredictedVariant first, last;
-    double ns() const { return first.ns + last.ns; }
-};
-SharedColumns quickest_of_two(std::span<const Runnable> list, const ProductProblem &p, Order order) {
-    SharedColumns best;
-    std::int64_t known_rest = 0;
-    PredictedVariant of_known;
-    for (const Runnable &v : list) {
+// Rank-k updates have no padded columns, AMX tiles are wider than the widest register tile of others, and columns of a packed
+// weight lie in panels, which no part may cut.
+SharedCall quickest_of_two(std::span<const Runnable> list, const ProductProblem &p, Order order) {
+    if (order == Order::amx || order == Order::root || p.op == "linear_packed") return {};
+    const auto part_of = [&](std::int64_t columns) {
+        ProductProblem part = p;
+        part.columns = columns;
+        if (p.weight_stride == 0 && p.op == "batch_dot") part.weight_stride = p.columns;
+        return part;
+    };
+    const auto rest_of = [&](const Runnable &v) {
+        if (order_of(v.record->schedule_id) != order || v.rank_k_update || v.few_rows) return std::int64_t(0);
         const std::int64_t rest = p.columns % v.tile_columns;
-        // Rank-k updates have no padded columns, and AMX tiles are wider than the widest register tile of others.
-        if (order_of(v.record->schedule_id) != order || order == Order::amx || order == Order::root || v.rank_k_update ||
-            v.few_rows)
-            continue;
-        if (rest == 0 || rest == p.columns) continue;
-        ProductProblem first = p, last = p;
-        first.columns -= rest, last.columns = rest;
-        if (p.weight_stride == 0 && p.op == "batch_dot") first.weight_stride = last.weight_stride = p.columns;
-        if (!fits(first, v)) continue;
-        if (rest != known_rest) of_known = quickest(list, last, order), known_rest = rest;
-        const SharedColumns shared{first.columns, {&v, predicted_ns(first, v)}, of_known};
-        if (of_known.variant && of_known.variant != &v && (!best.first.variant || shared.ns() < best.ns())) best = shared;
-    }
-    return best;
+        return rest < p.columns && fits(part_of(p.columns - rest), v) ? rest : 0;
+    };
+    const auto first_ns = [&](const Runnable &v, std::int64_t rest) { return predicted_ns(part_of(p.columns - rest), v); };
+    return attune::quickest_of_two(list, rest_of, first_ns,
+                                   [&](std::int64_t rest) { return quickest(list, part_of(rest), order); });
 }
 
 }  // namespace
@@ -145,18 +143,9 @@ static Status decide(const Op &op, const ProductProblem &p, ProductChoice &choic
     PredictedVariant next;
     const PredictedVariant one = quickest(list, p, order, &next);
     if (!one.variant) return no_variant(needs);
-    Choice &c = choice.variants;
-    c = {one.variant->record, order == Order::root ? "nothing else is built" : "least predicted time"};
-    c.predicted_ns = one.ns;
-    if (next.variant) c.next = next.variant->record, c.next_ns = next.ns;
-    choice.first_columns = p.columns;
-    // Columns of a packed weight lie in panels, which no part may cut.
-    if (op.id == OpId::linear_packed) return {};
-    const SharedColumns two = quickest_of_two(list, p, order);
-    if (!two.first.variant || two.ns() >= one.ns) return {};
-    choice.first_columns = two.columns;
-    c.variant = two.first.variant->record, c.predicted_ns = two.ns(), c.next = one.variant->record, c.next_ns = one.ns;
-    c.of_last = two.last.variant->record, c.last = "columns";
+    choice = {Choice::of(one, next), p.columns};
+    const SharedCall two = quickest_of_two(list, p, order);
+    if (choice.variants.share(two, "columns")) choice.first_columns -= p.columns % two.first.variant->tile_columns;
     return {};
 }
 

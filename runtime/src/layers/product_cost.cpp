@@ -85,8 +85,7 @@ std::int64_t tiles_of_task(std::int64_t entries, std::int64_t rows, std::int64_t
 
 Sharing product_sharing(const ProductProblem &p, const Runnable &v) {
     constexpr double fork_ns = 1400;  // of two threads of a Zen 5
-    const double weights = static_cast<double>(p.entries) * static_cast<double>(p.columns) * static_cast<double>(p.depth);
-    if (weights * std::max(static_cast<double>(p.rows), 8.0) < work_of_two_threads) return {};
+    if (work_of(p) < work_of_two_threads) return {};
     const ProductTiles tiles{v.tile_rows, v.tile_columns, v.task_rows};
     const std::int64_t of_task = v.rank_k_update ? 1 : tiles_of_task(p.entries, p.rows, p.columns, tiles, 2);
     const std::int64_t row_tasks = ceil_div(ceil_div(p.rows, v.tile_rows), of_task);

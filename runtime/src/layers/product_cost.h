@@ -13,6 +13,12 @@ namespace attune {
 // that come from beyond the first cache.
 CostTerms product_terms(const ProductProblem &, const Runnable &);
 
+// Multiply-adds of a product, those that it could make while it reads weights included.
+inline double work_of(const ProductProblem &p) {
+    const double weights = static_cast<double>(p.columns) * static_cast<double>(p.depth) * static_cast<double>(p.entries);
+    return weights * std::max(static_cast<double>(p.rows), multiply_adds_of_a_read);
+}
+
 // How two threads share a product.
 Sharing product_sharing(const ProductProblem &, const Runnable &);
 

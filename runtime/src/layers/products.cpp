@@ -19,14 +19,8 @@ std::int32_t elements_before_line(const ConstView &weight) {
     return static_cast<std::int32_t>((line_bytes - static_cast<std::int64_t>(address % line_bytes)) % line_bytes / size);
 }
 
-int threads_for(const Product &p, int threads) {
-    const double entries = static_cast<double>(p.x.extent[0] * p.x.extent[1]), rows = static_cast<double>(p.x.extent[2]);
-    const double weights = static_cast<double>(p.columns) * static_cast<double>(p.depth) * entries;
-    return worthwhile_threads(weights * std::max(rows, multiply_adds_of_a_read), threads);
-}
-
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
-    const int threads = threads_for(p, context.threads);
+    const int threads = worthwhile_threads(work_of(problem_of(p)), context.threads);
     const ProductTiles tiles{parameter_of(variant, "tile_rows", 1), parameter_of(variant, "tile_columns", 1),
                              parameter_of(variant, "task_rows", 1)};
     const auto task_tiles =
