@@ -30,6 +30,11 @@ bool Shape::backward() const {
     return false;
 }
 
+const char *Shape::kind() const {
+    if (!attention()) return "";
+    return options.dropout ? "training" : options.scored() ? "scored" : "plain";
+}
+
 bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::VariantInfo> &all) const {
     // Ops of several kernels, or without a variant's name in their options, are called as a whole.
     const bool whole = op == "general" || op == "multi_head" || op == "dropout_mask" || op == "linear_backward" || packed();
@@ -39,8 +44,7 @@ bool Shape::takes(const attune::VariantInfo &v, const std::vector<attune::Varian
     if (v.dtype != dtype || (v.head_dim != 0 && (v.head_dim != d || v.head_dim != dv))) return false;
     if (!attention()) return true;
     if (options.weights) return v.kind == "weights";
-    const bool scored = options.mask || options.bias || options.alibi || options.softcap || options.sinks;
-    const int needed = options.dropout ? 2 : scored ? 1 : 0;
+    const int needed = rank_of(kind());
     // The same variant but for its kind.
     const auto like = [](const attune::VariantInfo &x) {
         return std::tuple(x.op, x.dtype, x.target, x.schedule, x.shape_class, x.head_dim);

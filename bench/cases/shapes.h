@@ -14,6 +14,8 @@ namespace bench {
 struct Options {
     bool mask = false, bias = false;  // (Sq, Sk), the same for every head
     bool alibi = false, softcap = false, sinks = false, dropout = false, weights = false;
+
+    bool scored() const { return mask || bias || alibi || softcap || sinks; }
 };
 
 // A shape: b batch, h query heads, kv key heads, q queries, k keys, d and dv widths. Their meaning for other ops:
@@ -46,6 +48,8 @@ struct Shape {
     bool backward() const;  // gradients of attention
     bool packed() const { return op == "variable_length"; }
     bool layer() const { return op == "linear" || op == "linear_packed" || op == "linear_backward"; }
+    // The kind of kernels that its options need at least; "" of no attention.
+    const char *kind() const;
     // Whether the variant can be forced on this shape, and is of the simplest kind that knows its options.
     bool takes(const attune::VariantInfo &, const std::vector<attune::VariantInfo> &all) const;
 

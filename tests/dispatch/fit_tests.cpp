@@ -37,12 +37,6 @@ std::vector<Sample> samples_of(std::mt19937 &random, std::size_t count, double n
     return samples;
 }
 
-double predicted(const attune::detail::CostCoefficients &cost, const Terms &terms) {
-    double ns = 0;
-    for (std::size_t i = 0; i < terms.size(); i++) ns += double(cost[i]) * terms[i];
-    return ns;
-}
-
 double worst_error(const Fit &f, const std::vector<Sample> &samples) {
     double worst = 0;
     for (const Sample &s : samples) worst = std::max(worst, std::abs(predicted(f.cost, s.terms) / s.ns - 1));

@@ -26,29 +26,10 @@ bench::Shape shape_of(const ExplainArguments &a) {
             if (column == name) return true;
         return false;
     };
-    if (!given("dv")) shape.dv = is_product(a.op) ? shape.dv : shape.d;
+    if (!is_product(a.op) && !given("dv")) shape.dv = shape.d;
     if (!given("h")) shape.h = shape.kv;
     if (!given("kv")) shape.kv = shape.h;
     return shape;
-}
-
-struct Explained {
-    std::string variant, reason, last;
-    std::vector<PlanCandidate> candidates;
-};
-
-Explained explained(Context &context, const bench::Shape &shape) {
-    const auto check = [&](const Status &status) {
-        if (!status.ok()) throw program::InputError(shape.op, status.message());
-    };
-    if (is_product(shape.op)) {
-        ProductPlan plan;
-        check(plan_product(context, product_of(shape), plan));
-        return {plan.variant, plan.reason, plan.variant_of_last_columns, plan.candidates};
-    }
-    Plan plan;
-    check(plan_sdpa(context, attention_of(shape), plan));
-    return {plan.variant, plan.reason, plan.variant_of_last_queries, plan.candidates};
 }
 
 }  // namespace
@@ -60,7 +41,8 @@ std::string explain(const ExplainArguments &a) {
     const bench::Shape shape = shape_of(a);
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     Context context(ContextOptions{.threads = a.threads > 0 ? a.threads : cores});
-    const Explained e = explained(context, shape);
+    const Planned e = planned(context, shape);
+    if (!e.status.ok()) throw program::InputError(shape.op, e.status.message());
     std::string text =
         shape.op + " " + name_of(shape.dtype) + " " + shape.label() + "\n" + (e.variant.empty() ? "no kernel" : e.variant) +
         (e.last.empty() ? "" : ", the last " + std::string(is_product(shape.op) ? "columns" : "queries") + " by " + e.last) +

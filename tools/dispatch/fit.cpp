@@ -3,14 +3,11 @@
 #include "tools/tune/decision.h"
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace attune::dispatch {
 namespace {
 
 constexpr std::size_t size = std::tuple_size_v<Terms>;
-
-double predicted(const Terms &x, const Terms &terms) { return std::inner_product(x.begin(), x.end(), terms.begin(), 0.0); }
 
 double error_of(const Terms &x, const Sample &s) { return std::abs(predicted(x, s.terms) / s.ns - 1); }
 

@@ -2,6 +2,7 @@
 // The fit of a variant's cost coefficients to measured times.
 #pragma once
 #include <attune/detail/cost.h>
+#include <numeric>
 #include <vector>
 
 namespace attune::dispatch {
@@ -11,6 +12,11 @@ struct Sample {
     double ns = 0;     // the variant's time
     double least = 0;  // the time of the quickest variant at the same shape
 };
+
+// Nanoseconds that coefficients predict for terms.
+template<typename Coefficients> double predicted(const Coefficients &cost, const detail::CostTerms &terms) {
+    return std::inner_product(terms.begin(), terms.end(), cost.begin(), 0.0);
+}
 
 struct Fit {
     detail::CostCoefficients cost{};

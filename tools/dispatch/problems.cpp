@@ -52,6 +52,11 @@ void draw_product(bench::Shape &s, Random &random, bool fit) {
     if (random() % 4 == 0) s.d = one_of(random, {1024, 2048, 4096});
 }
 
+const std::vector<VariantInfo> &all_variants() {
+    static const std::vector<VariantInfo> all = variants();
+    return all;
+}
+
 bool is_listed(const VariantInfo &v) { return v.runs_here && v.dispatched && v.schedule != "root" && v.kind != "weights"; }
 
 }  // namespace
@@ -67,10 +72,9 @@ bool is_product(const std::string &op) { return op == "linear" || op == "linear_
 std::vector<Family> families(const std::string &op) {
     std::vector<Family> found;
     std::set<std::tuple<DType, std::string>> kinds;
-    std::set<std::int64_t> head_sizes;
-    const std::vector<VariantInfo> all = variants();
+    const std::vector<VariantInfo> &all = all_variants();
     for (const VariantInfo &v : all)
-        if (v.op == op && is_listed(v)) kinds.emplace(v.dtype, v.kind), head_sizes.insert(v.head_dim);
+        if (v.op == op && is_listed(v)) kinds.emplace(v.dtype, v.kind);
     for (const auto &[dtype, kind] : kinds) {
         if (is_product(op)) {
             found.push_back({op, dtype, "", 0});
@@ -102,21 +106,27 @@ bench::Shape random_shape(const Family &family, Random &random, double work, boo
 }
 
 std::vector<std::string> variants_for(const bench::Shape &shape) {
-    static const std::vector<VariantInfo> all = variants();
+    const std::vector<VariantInfo> &all = all_variants();
     std::vector<std::string> names;
     for (const VariantInfo &v : all)
         if (is_listed(v) && shape.takes(v, all)) names.emplace_back(v.name);
     return names;
 }
 
+const VariantInfo &info_of(const std::string &variant) {
+    const std::vector<VariantInfo> &all = all_variants();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const VariantInfo &v) { return v.name == variant; });
+    if (found == all.end()) throw program::MachineError(variant, "is not linked in");
+    return *found;
+}
+
 bool is_dispatched(const std::string &variant, const bench::Shape &shape) {
-    static const std::vector<VariantInfo> all = variants();
-    const auto v = std::find_if(all.begin(), all.end(), [&](const VariantInfo &i) { return i.name == variant; });
-    if (v == all.end() || v->head_dim != 0) return v != all.end();
-    return std::none_of(all.begin(), all.end(), [&](const VariantInfo &own) {
-        return own.head_dim != 0 && own.op == v->op && own.schedule == v->schedule && own.shape_class == v->shape_class &&
-               own.kind == v->kind && is_listed(own) && shape.takes(own, all);
-    });
+    const std::vector<VariantInfo> &all = all_variants();
+    const VariantInfo &v = info_of(variant);
+    return v.head_dim != 0 || std::none_of(all.begin(), all.end(), [&](const VariantInfo &own) {
+               return own.head_dim != 0 && own.op == v.op && own.schedule == v.schedule && own.shape_class == v.shape_class &&
+                      own.kind == v.kind && is_listed(own) && shape.takes(own, all);
+           });
 }
 
 SdpaProblem attention_of(const bench::Shape &s) {
@@ -130,13 +140,12 @@ SdpaProblem attention_of(const bench::Shape &s) {
                   .value_dim = s.dv};
     if (s.op == "cosine") p.score = Score::cosine;
     if (s.op == "gaussian") p.score = Score::gaussian;
-    const bench::Options &o = s.options;
-    p.tables = o.mask || o.bias, p.scored = p.tables || o.alibi || o.softcap || o.sinks, p.dropout = o.dropout;
+    p.tables = s.options.mask || s.options.bias, p.scored = s.options.scored(), p.dropout = s.options.dropout;
     return with_band(p, s.causal ? Causal::bottom_right : Causal::none, s.window);
 }
 
 ProductProblem product_of(const bench::Shape &s) {
-    ProductProblem p{.op = s.op == "linear" || s.op == "linear_packed" || s.op == "batch_dot" ? std::string_view(s.op) : "",
+    ProductProblem p{.op = s.op,
                      .dtype = s.dtype,
                      .entries = s.b * s.h,
                      .rows = s.q,
@@ -154,6 +163,18 @@ detail::CostTerms terms_of(const std::string &variant, const bench::Shape &shape
     if (!is_product(shape.op))  // terms are those of one entry
         for (std::size_t n = 1; n < terms.size(); n++) terms[n] *= static_cast<double>(shape.b);
     return terms;
+}
+
+Planned planned(Context &context, const bench::Shape &shape) {
+    if (is_product(shape.op)) {
+        ProductPlan plan;
+        const Status status = plan_product(context, product_of(shape), plan);
+        return {status, plan.variant, plan.reason, plan.variant_of_last_columns, plan.candidates};
+    }
+    if (shape.op == "additive") return {{StatusCode::unsupported, "additive: its calls have no plan"}, {}, {}, {}, {}};
+    Plan plan;
+    const Status status = plan_sdpa(context, attention_of(shape), plan);
+    return {status, plan.variant, plan.reason, plan.variant_of_last_queries, plan.candidates};
 }
 
 }  // namespace attune::dispatch

@@ -4,6 +4,7 @@
 #include "bench/cases/shapes.h"
 #include <attune/context.h>
 #include <attune/detail/cost.h>
+#include <attune/variants.h>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,6 +34,17 @@ bench::Shape random_shape(const Family &, std::mt19937_64 &, double work, bool f
 std::vector<std::string> variants_for(const bench::Shape &);
 bool is_dispatched(const std::string &variant, const bench::Shape &);
 detail::CostTerms terms_of(const std::string &variant, const bench::Shape &);
+
+// The variant of a name; throws MachineError where none is linked in.
+const VariantInfo &info_of(const std::string &variant);
+
+// What the library plans for a shape. `last`: the variant of the last queries or columns, where another one computes them.
+struct Planned {
+    Status status;
+    std::string variant, reason, last;
+    std::vector<PlanCandidate> candidates;
+};
+Planned planned(Context &, const bench::Shape &);
 
 SdpaProblem attention_of(const bench::Shape &);
 ProductProblem product_of(const bench::Shape &);

@@ -55,13 +55,8 @@ Regret regret_of(Context &context, const bench::Shape &shape, const Sampling &ho
 }
 
 std::string chosen_for(Context &context, const bench::Shape &shape) {
-    if (is_product(shape.op)) {
-        ProductPlan plan;
-        return plan_product(context, product_of(shape), plan).ok() ? plan.variant : "";
-    }
-    Plan plan;
-    if (shape.op == "additive" || !plan_sdpa(context, attention_of(shape), plan).ok()) return "";
-    return plan.variant + (plan.variant_of_last_queries.empty() ? "" : " + " + plan.variant_of_last_queries);
+    const Planned plan = planned(context, shape);
+    return plan.variant + (plan.last.empty() ? "" : " + " + plan.last);
 }
 
 // Regrets in order, on a logarithmic axis.

@@ -5,13 +5,11 @@
 #include "tools/error.h"
 #include <algorithm>
 #include <chrono>
-#include <fcntl.h>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
-#include <unistd.h>
 
 namespace attune::dispatch {
 namespace {
@@ -88,8 +86,8 @@ ShapeTimes quiet_times(Context &context, const bench::Shape &shape, const std::v
     return quietest;
 }
 
-TimesLog::TimesLog(std::string file, std::string key) : file_(std::move(file)), key_(std::move(key)) {
-    std::ifstream in(file_);
+TimesLog::TimesLog(const std::string &file, std::string key) : log_(file), key_(std::move(key)) {
+    std::ifstream in(file);
     for (std::string line; std::getline(in, line);) {
         const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);  // a killed run leaves half a line
         if (json.is_discarded() || json.value("key", "") != key_) continue;
@@ -105,13 +103,7 @@ const ShapeTimes *TimesLog::find(const bench::Shape &shape) const {
 }
 
 void TimesLog::append(const ShapeTimes &times) {
-    nlohmann::ordered_json json = {{"key", key_}, {"shape", text_of(times.shape)}, {"seconds", times.seconds}};
-    // Behind half a line of a killed run begins a line of its own.
-    const std::string line = "\n" + json.dump() + "\n";
-    const int out = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
-    const bool written = out >= 0 && write(out, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-    if (out >= 0) close(out);
-    if (!written) throw program::MachineError(file_, "cannot be written");
+    log_.append(nlohmann::ordered_json{{"key", key_}, {"shape", text_of(times.shape)}, {"seconds", times.seconds}});
 }
 
 }  // namespace attune::dispatch

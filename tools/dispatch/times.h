@@ -2,6 +2,7 @@
 // Times of all variants of a shape, taken in turns, and a log of them that a stopped run goes on from.
 #pragma once
 #include "bench/cases/shapes.h"
+#include "tools/tune/records.h"
 #include <attune/context.h>
 #include <map>
 #include <string>
@@ -34,13 +35,14 @@ inline constexpr double quiet_load = 0.05;
 // Measured shapes as JSON lines, each for one machine, build and number of threads: `key`.
 class TimesLog {
 public:
-    TimesLog(std::string file, std::string key);
+    TimesLog(const std::string &file, std::string key);
     // The times of a shape that an earlier run measured; null if none did.
     const ShapeTimes *find(const bench::Shape &) const;
     void append(const ShapeTimes &);
 
 private:
-    std::string file_, key_;
+    tune::RecordLog log_;
+    std::string key_;
     std::map<std::string, ShapeTimes> known_;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "validation.h"
 #include "problems.h"
-#include "tools/error.h"
 #include "tools/tune/decision.h"
 #include <algorithm>
 #include <cmath>
@@ -11,31 +10,18 @@ namespace {
 
 constexpr std::size_t least_shapes = 8;  // for six coefficients
 
-std::string kind_of(const bench::Shape &s) {
-    if (!s.attention()) return "";
-    const bench::Options &o = s.options;
-    return o.dropout ? "training" : o.mask || o.bias || o.alibi || o.softcap || o.sinks ? "scored" : "plain";
-}
-
 // Samples of each variant at shapes of its own kind: with fewer options a kernel does less than a call of its kind.
 std::map<std::string, std::vector<Sample>> samples_of(const std::vector<Measured> &measured) {
     std::map<std::string, std::vector<Sample>> samples;
     for (const Measured &m : measured)
         for (const auto &[variant, seconds] : m.times.seconds)
-            if (info_of(variant).kind == kind_of(m.times.shape) && is_dispatched(variant, m.times.shape))
+            if (info_of(variant).kind == m.times.shape.kind() && is_dispatched(variant, m.times.shape))
                 for (int n = 0; n < m.weight; n++)
                     samples[variant].push_back({terms_of(variant, m.times.shape), 1e9 * seconds, 1e9 * m.times.least()});
     return samples;
 }
 
 }  // namespace
-
-const VariantInfo &info_of(const std::string &variant) {
-    static const std::vector<VariantInfo> all = variants();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const VariantInfo &v) { return v.name == variant; });
-    if (found == all.end()) throw program::MachineError(variant, "is not linked in");
-    return *found;
-}
 
 Fits fits_of(const std::vector<Measured> &measured) {
     Fits fits;
@@ -46,10 +32,10 @@ Fits fits_of(const std::vector<Measured> &measured) {
 
 namespace {
 
-double predicted(const detail::CostCoefficients &cost, const detail::CostTerms &terms) {
-    double ns = 0;
-    for (std::size_t n = 0; n < terms.size(); n++) ns += static_cast<double>(cost[n]) * terms[n];
-    return ns;
+// The variant of least predicted time in the library as it is linked; empty where nothing plans the op.
+std::string first_candidate(Context &context, const bench::Shape &shape) {
+    const Planned plan = planned(context, shape);
+    return plan.candidates.empty() ? "" : plan.candidates.front().variant;
 }
 
 // The variant of least predicted time on one thread, of those with a fit.
@@ -65,18 +51,6 @@ std::string chosen_by(const Fits &fits, const ShapeTimes &times) {
     return chosen;
 }
 
-// What the linked library would choose, in the words of its plan.
-std::string chosen_now(Context &context, const ShapeTimes &times) {
-    if (is_product(times.shape.op)) {
-        ProductPlan plan;
-        if (!plan_product(context, product_of(times.shape), plan).ok()) return "";
-        return plan.candidates.empty() ? "" : plan.candidates.front().variant;
-    }
-    Plan plan;
-    if (times.shape.op == "additive" || !plan_sdpa(context, attention_of(times.shape), plan).ok()) return "";
-    return plan.candidates.empty() ? "" : plan.candidates.front().variant;
-}
-
 }  // namespace
 
 Regrets validate(Context &context, const std::vector<Measured> &measured) {
@@ -89,7 +63,7 @@ Regrets validate(Context &context, const std::vector<Measured> &measured) {
         const Fits fits = fits_of(others);
         for (std::size_t n = part; n < measured.size(); n += parts) {
             const ShapeTimes &times = measured[n].times;
-            const std::string fitted = chosen_by(fits, times), now = chosen_now(context, times);
+            const std::string fitted = chosen_by(fits, times), now = first_candidate(context, times.shape);
             if (fitted.empty() || times.seconds.size() < 2) continue;
             r.fitted.push_back(times.seconds.at(fitted) / times.least());
             if (!times.seconds.contains(now)) continue;

@@ -3,7 +3,6 @@
 #pragma once
 #include "fit.h"
 #include "times.h"
-#include <attune/variants.h>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,9 +14,6 @@ struct Measured {
     ShapeTimes times;
     int weight = 1;
 };
-
-// The variant of a name; throws MachineError where none is linked in.
-const VariantInfo &info_of(const std::string &variant);
 
 // The fits of the variants that enough shapes were measured for, by name.
 using Fits = std::map<std::string, Fit>;

@@ -141,8 +141,10 @@ RecordLog::RecordLog(const std::string &file)
 
 RecordLog::~RecordLog() { close(file_); }
 
-void RecordLog::append(const Record &record) {
-    std::string line = json_of(record).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+void RecordLog::append(const Record &record) { append(json_of(record)); }
+
+void RecordLog::append(const ordered_json &json) {
+    std::string line = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     const Locked lock(file_, name_);
     // A line that a killed writer left unfinished must not be the start of this one.
     struct stat now;

@@ -50,7 +50,8 @@ public:
     ~RecordLog();
     RecordLog(const RecordLog &) = delete;
     RecordLog &operator=(const RecordLog &) = delete;
-    void append(const Record &);  // the line is on the disk on return
+    void append(const nlohmann::ordered_json &);  // as one line
+    void append(const Record &);                  // the line is on the disk on return
 
 private:
     int file_;
