@@ -7,7 +7,8 @@
 #include "tensors/max_magnitude.h"
 #include "user_attention/user_call.h"
 #include <algorithm>
-#include <cstring>
+#include <optional>
+#include <vector>
 
 namespace attune {
 namespace {
@@ -59,107 +60,152 @@ bool band_is_open(const SdpaCall &c) {
     return all(c.band_begin, -c.sizes.queries) && all(c.band_end, c.sizes.keys);
 }
 
-Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const View *to_weights) {
-    const SdpaProblem &p = c.sizes;
-    const std::int32_t every_key = static_cast<std::int32_t>(p.keys), none = -static_cast<std::int32_t>(p.queries);
-    const bool masked = !to_weights || c.weights_mode >= WeightsMode::masked;
-    ConstView lengths = c.lengths;
-    if (!masked || !lengths.given()) lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
+namespace {
 
-    // One block of scratch: the bounds of the lengths, two per query at most, copies of tables, and lse, which the kernel of
-    // the values always writes.
-    auto rounded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
-    const std::int64_t bounds_bytes = rounded(bytes_of_bounds(p));
-    const std::int64_t bias_bytes = bytes_of_expansion(c.bias, p.keys), mask_bytes = bytes_of_expansion(c.mask, p.keys);
-    const DType lse_type = sum_type(p.dtype);
-    const std::int64_t lse_bytes = to_weights || c.lse.given() ? 0 : p.batch * p.query_heads * p.queries * size_of(lse_type);
-    ScratchBlock block(*context.scratch, static_cast<std::size_t>(bounds_bytes + bias_bytes + mask_bytes + lse_bytes));
-    if (!block.data()) return no_memory();
-    char *memory = static_cast<char *>(block.data());
-    // In the split form a tile holds rows of any query: one pair of bounds serves the whole batch entry.
-    const std::int64_t tile = is_prefill(variant) || variant.schedule_id == Schedule::rows ? variant.tile_q : p.queries;
-    const LengthBounds bounds = bound_lengths(lengths, p, tile, reinterpret_cast<std::int32_t *>(memory));
-    const ConstView bias = dense_along_keys(c.bias, p.keys, memory += bounds_bytes);
-    const ConstView mask = dense_along_keys(c.mask, p.keys, memory += bias_bytes);
-    View lse = c.lse;
-    if (!lse.given()) {
-        lse = View(reinterpret_cast<float *>(memory + mask_bytes), {p.batch, p.query_heads, p.queries});
-        lse.dtype = lse_type;
+// The call of one kernel, of the values or of the weights: the tensors that it takes beside the caller's, and their memory.
+class KernelCall {
+public:
+    KernelCall(Context::State &context, const SdpaCall &call, const VariantRecord &variant, const View *to_weights)
+        : context_(context), c_(call), p_(call.sizes), variant_(variant), to_weights_(to_weights),
+          masked_(!to_weights || call.weights_mode >= WeightsMode::masked), every_key_(static_cast<std::int32_t>(p_.keys)),
+          open_begin_(-static_cast<std::int32_t>(p_.queries)), lengths_(call.lengths) {
+        if (!masked_ || !lengths_.given()) lengths_ = ConstView(&every_key_, {p_.batch, p_.queries}, {0, 0});
     }
-    auto one = [&](const std::int32_t &x) { return ConstView(&x, {p.batch}, {0}); };
-    auto per_batch = [&](const std::vector<std::int32_t> &x) {
-        return x.size() == 1 ? one(x[0]) : ConstView(x.data(), {p.batch});
-    };
+    KernelCall(const KernelCall &) = delete;  // lengths_ may point into it
+
+    Status run() {
+        if (Status s = prepare_tensors(); !s.ok()) return s;
+        if (Status s = find_finite_values(); !s.ok()) return s;
+        if (c_.user && c_.user->attention->has_mask)
+            if (Status s = blocks_.make(context_, c_, block_sides(c_, variant_)); !s.ok()) return s;
+        return call();
+    }
+
+private:
+    Status prepare_tensors();
+    Status find_finite_values();
+    Status call();
+
+    ConstView one(const std::int32_t &x) const { return ConstView(&x, {p_.batch}, {0}); }
+    ConstView per_batch(const std::vector<std::int32_t> &x) const {
+        return x.size() == 1 ? one(x[0]) : ConstView(x.data(), {p_.batch});
+    }
     // Stand-ins for arguments that are not given: never read, but with the extents that kernels ask for.
-    static constexpr double nothing = 0;
-    auto table = [&](const ConstView &v, DType type) {
-        return v.given() ? v : typed_view(&nothing, type, {p.batch, p.query_heads, p.queries, p.keys}, {0, 0, 0, 1});
-    };
-    auto per_head = [&](const ConstView &v, bool batched) {
+    ConstView table(const ConstView &v, DType type) const {
+        return v.given() ? v : typed_view(&nothing, type, {p_.batch, p_.query_heads, p_.queries, p_.keys}, {0, 0, 0, 1});
+    }
+    ConstView per_head(const ConstView &v, bool batched) const {
         if (v.given()) return v;
-        return batched ? typed_view(&nothing, DType::f32, {p.batch, p.query_heads}, {0, 0})
-                       : typed_view(&nothing, DType::f32, {p.query_heads}, {0});
-    };
-
-    std::vector<std::int32_t> known(static_cast<std::size_t>(p.batch), 0);  // 0: may hold anything
-    if (!to_weights && looks_at_values(c, variant)) {
-        std::vector<float> largest(known.size());
-        // Where every key takes part, the last key stands for those beyond it in its KV block.
-        const ConstView left_out = leaves_keys_out(c) ? c.value : part_of(c.value, 2, p.keys - 1, 1);
-        if (Status s = max_magnitude(context, left_out, largest.data()); !s.ok()) return s;
-        for (std::size_t b = 0; b < known.size(); b++) known[b] = all_finite(largest[b]);
+        return batched ? typed_view(&nothing, DType::f32, {p_.batch, p_.query_heads}, {0, 0})
+                       : typed_view(&nothing, DType::f32, {p_.query_heads}, {0});
     }
 
-    HalideBuffer query(c.query), key(c.key), value(c.value), band_begin(masked ? per_batch(c.band_begin) : one(none)),
-        band_end(masked ? per_batch(c.band_end) : one(every_key)), offset(per_batch(c.offset)), all_lengths(lengths),
-        shortest(bounds.shortest), longest(bounds.longest), pair_weight(c.pair_weight), bias_buffer(table(bias, p.dtype)),
-        slopes(per_head(c.slopes, true)), mask_buffer(table(mask, DType::boolean)), sinks(per_head(c.sinks, false)),
-        out(to_weights ? *to_weights : c.out), lse_buffer(lse, p.value_dim), finite_values(ConstView(known.data(), {p.batch}));
-    const double probability = p.dropout ? c.dropout.probability : 0;
-    BlockTable blocks;
-    std::optional<HalideBuffer> blocks_buffer;
+    static constexpr double nothing = 0;
+    Context::State &context_;
+    const SdpaCall &c_;
+    const SdpaProblem &p_;
+    const VariantRecord &variant_;
+    const View *to_weights_;  // null: the kernel of the values
+    const bool masked_;       // lengths, band, bias, ALiBi, mask and sinks take part
+    const std::int32_t every_key_, open_begin_;
+    ConstView lengths_;
+    std::optional<ScratchBlock> memory_;
+    LengthBounds bounds_;
+    ConstView bias_, mask_;
+    View lse_;
+    std::vector<std::int32_t> finite_values_;  // of each entry; 0: its values may hold anything
+    BlockTable blocks_;                        // of a user's mask
+};
+
+// Takes one block of scratch for the bounds of the lengths, two per query at most, copies of tables, and lse, which the kernel
+// of the values always writes.
+Status KernelCall::prepare_tensors() {
+    auto rounded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
+    const std::int64_t bounds_bytes = rounded(bytes_of_bounds(p_));
+    const std::int64_t bias_bytes = bytes_of_expansion(c_.bias, p_.keys), mask_bytes = bytes_of_expansion(c_.mask, p_.keys);
+    const DType lse_type = sum_type(p_.dtype);
+    const std::int64_t lse_bytes =
+        to_weights_ || c_.lse.given() ? 0 : p_.batch * p_.query_heads * p_.queries * size_of(lse_type);
+    memory_.emplace(*context_.scratch, static_cast<std::size_t>(bounds_bytes + bias_bytes + mask_bytes + lse_bytes));
+    if (!memory_->data()) return no_memory();
+    char *memory = static_cast<char *>(memory_->data());
+    // In the split form a tile holds rows of any query: one pair of bounds serves the whole batch entry.
+    const std::int64_t tile = is_prefill(variant_) || variant_.schedule_id == Schedule::rows ? variant_.tile_q : p_.queries;
+    bounds_ = bound_lengths(lengths_, p_, tile, reinterpret_cast<std::int32_t *>(memory));
+    bias_ = dense_along_keys(c_.bias, p_.keys, memory += bounds_bytes);
+    mask_ = dense_along_keys(c_.mask, p_.keys, memory += bias_bytes);
+    lse_ = c_.lse;
+    if (!lse_.given()) {
+        lse_ = View(reinterpret_cast<float *>(memory + mask_bytes), {p_.batch, p_.query_heads, p_.queries});
+        lse_.dtype = lse_type;
+    }
+    return {};
+}
+
+Status KernelCall::find_finite_values() {
+    finite_values_.assign(static_cast<std::size_t>(p_.batch), 0);
+    if (to_weights_ || !looks_at_values(c_, variant_)) return {};
+    std::vector<float> largest(finite_values_.size());
+    // Where every key takes part, the last key stands for those beyond it in its KV block.
+    const ConstView left_out = leaves_keys_out(c_) ? c_.value : part_of(c_.value, 2, p_.keys - 1, 1);
+    if (Status s = max_magnitude(context_, left_out, largest.data()); !s.ok()) return s;
+    for (std::size_t b = 0; b < largest.size(); b++) finite_values_[b] = all_finite(largest[b]);
+    return {};
+}
+
+Status KernelCall::call() {
+    HalideBuffer query(c_.query), key(c_.key), value(c_.value),
+        band_begin(masked_ ? per_batch(c_.band_begin) : one(open_begin_)),
+        band_end(masked_ ? per_batch(c_.band_end) : one(every_key_)), offset(per_batch(c_.offset)), lengths(lengths_),
+        shortest(bounds_.shortest), longest(bounds_.longest), pair_weight(c_.pair_weight), bias(table(bias_, p_.dtype)),
+        slopes(per_head(c_.slopes, true)), mask(table(mask_, DType::boolean)), sinks(per_head(c_.sinks, false)),
+        out(to_weights_ ? *to_weights_ : c_.out), lse(lse_, p_.value_dim),
+        finite_values(ConstView(finite_values_.data(), {p_.batch}));
+    const double probability = p_.dropout ? c_.dropout.probability : 0;
+    std::optional<HalideBuffer> blocks;
+    if (blocks_.view().given()) blocks.emplace(blocks_.view());
     std::optional<CaptureArguments> captures;
-    if (c.user) {
-        if (c.user->attention->has_mask) {
-            if (Status s = blocks.make(context, c, block_sides(c, variant)); !s.ok()) return s;
-            blocks_buffer.emplace(blocks.view());
-        }
-        captures.emplace(*c.user);
-    }
+    if (c_.user) captures.emplace(*c_.user);
     const AttentionArguments arguments{.query = query.get(),
                                        .key = key.get(),
                                        .band_begin = band_begin.get(),
                                        .band_end = band_end.get(),
                                        .offset = offset.get(),
-                                       .lengths = all_lengths.get(),
+                                       .lengths = lengths.get(),
                                        .shortest = shortest.get(),
                                        .longest = longest.get(),
-                                       .scale = c.scale,
+                                       .scale = c_.scale,
                                        .value = value.get(),
                                        .pair_weight = pair_weight.get(),
-                                       .pair_bias = c.pair_bias,
-                                       .softcap = to_weights && c.weights_mode == WeightsMode::scaled ? 0 : c.softcap,
-                                       .has_bias = masked && bias.given(),
-                                       .bias = bias_buffer.get(),
-                                       .has_alibi = masked && c.slopes.given(),
+                                       .pair_bias = c_.pair_bias,
+                                       .softcap = to_weights_ && c_.weights_mode == WeightsMode::scaled ? 0 : c_.softcap,
+                                       .has_bias = masked_ && bias_.given(),
+                                       .bias = bias.get(),
+                                       .has_alibi = masked_ && c_.slopes.given(),
                                        .slopes = slopes.get(),
-                                       .has_mask = masked && mask.given(),
-                                       .mask = mask_buffer.get(),
-                                       .has_sinks = masked && c.sinks.given(),
+                                       .has_mask = masked_ && mask_.given(),
+                                       .mask = mask.get(),
+                                       .has_sinks = masked_ && c_.sinks.given(),
                                        .sinks = sinks.get(),
                                        .finite_values = finite_values.get(),
-                                       .seed_low = static_cast<std::uint32_t>(c.dropout.seed),
-                                       .seed_high = static_cast<std::uint32_t>(c.dropout.seed >> 32),
-                                       .dropout_offset = c.dropout.offset,
-                                       .first_head = c.first_head,
+                                       .seed_low = static_cast<std::uint32_t>(c_.dropout.seed),
+                                       .seed_high = static_cast<std::uint32_t>(c_.dropout.seed >> 32),
+                                       .dropout_offset = c_.dropout.offset,
+                                       .first_head = c_.first_head,
                                        .threshold = static_cast<std::uint32_t>(dropout_threshold(probability)),
                                        .keep_scale = 1 / (1 - probability),
-                                       .probabilities = c.weights_mode == WeightsMode::probabilities,
-                                       .blocks = blocks_buffer ? blocks_buffer->get() : nullptr,
+                                       .probabilities = c_.weights_mode == WeightsMode::probabilities,
+                                       .blocks = blocks ? blocks->get() : nullptr,
                                        .captures = captures ? captures->list() : CaptureList({}),
                                        .out = out.get(),
-                                       .lse = lse_buffer.get()};
-    return call_kernel(context, variant.kernel, arguments, form_of(c, variant), worthwhile_threads(p, context.threads));
+                                       .lse = lse.get()};
+    return call_kernel(context_, variant_.kernel, arguments, form_of(c_, variant_), worthwhile_threads(p_, context_.threads));
+}
+
+}  // namespace
+
+Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const View *to_weights) {
+    return KernelCall(context, c, variant, to_weights).run();
 }
 
 }  // namespace attune
