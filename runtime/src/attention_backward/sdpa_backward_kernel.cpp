@@ -214,104 +214,177 @@ Status run_tiles(Context::State &context, const BackwardShared &s, const Variant
     return run_tiles_of(context, s, variant, t, own);
 }
 
-Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice) {
-    Context::State &context = state_of(caller);
-    const SdpaCall &c = call.forward;
-    const SdpaProblem &p = c.sizes;
-    const std::int64_t rows = p.batch * p.query_heads * p.queries;
-    const bool pairs = rows != 0 && p.keys != 0;
-    if (!pairs) choice.tiles = {nullptr, "no pairs of a query and a key"};
+namespace {
 
-    // One block: lse and delta of each query, bounds of the lengths, copies of tables, unwanted gradients, a row of zeros.
-    std::int64_t bytes = 0;
-    auto reserve = [&](std::int64_t size) {
+bool has_pairs(const SdpaProblem &p) { return p.batch * p.query_heads * p.queries != 0 && p.keys != 0; }
+
+// Tiles of keys; 0 where there are no pairs.
+std::int64_t key_tiles_of(const BackwardCall &call, const BackwardChoice &choice) {
+    return choice.tiles.variant ? ceil_div(call.forward.sizes.keys, choice.tiles.variant->kv_block) : 0;
+}
+
+// One block of scratch: offsets of its parts, in bytes.
+class BackwardLayout {
+public:
+    BackwardLayout(const BackwardCall &call, const BackwardChoice &choice) {
+        const SdpaCall &c = call.forward;
+        const SdpaProblem &p = c.sizes;
+        const bool pairs = has_pairs(p);
+        const std::int64_t size = size_of(p.dtype), sum_size = size_of(sum_type(p.dtype)),
+                           rows = p.batch * p.query_heads * p.queries, keys = pairs ? p.batch * p.key_heads * p.keys : 0;
+        lse = reserve(rows * sum_size), delta = reserve(rows * sum_size);
+        bounds = reserve(pairs ? bytes_of_bounds(p) : 0);
+        capture_bounds = reserve(pairs && choice.captures.variant ? bytes_of_bounds(p) : 0);
+        bias = reserve(pairs ? bytes_of_expansion(c.bias, p.keys) : 0);
+        mask = reserve(pairs ? bytes_of_expansion(c.mask, p.keys) : 0);
+        unwanted_key = reserve(!call.key.given() ? keys * p.head_dim * size : 0);
+        unwanted_value = reserve(!call.value.given() ? keys * p.value_dim * size : 0);
+        const std::int64_t tiles = p.batch * p.key_heads * key_tiles_of(call, choice);
+        weight = reserve(pairs && c.pair_weight.given() ? tiles * p.head_dim * sum_size : 0);
+        zeros = reserve(p.value_dim * size);
+    }
+
+    std::int64_t lse, delta;                    // of each query
+    std::int64_t bounds, capture_bounds;        // of the lengths, for the tiles of each kernel
+    std::int64_t bias, mask;                    // copies of tables
+    std::int64_t unwanted_key, unwanted_value;  // gradients
+    std::int64_t weight;                        // gradient of the weights of additive scores: TileOutputs
+    std::int64_t zeros;                         // a row
+    std::int64_t bytes = 0;                     // of all parts
+
+private:
+    std::int64_t reserve(std::int64_t size) {
         const std::int64_t at = bytes;
         bytes += (size + 63) / 64 * 64;
         return at;
-    };
-    const std::int64_t sum_size = size_of(sum_type(p.dtype)), keys = pairs ? p.batch * p.key_heads * p.keys : 0;
-    const std::int64_t lse_at = reserve(rows * sum_size), delta_at = reserve(rows * sum_size);
-    const std::int64_t bounds_at = reserve(pairs ? bytes_of_bounds(p) : 0);
-    const std::int64_t capture_bounds_at = reserve(pairs && choice.captures.variant ? bytes_of_bounds(p) : 0);
-    const std::int64_t bias_at = reserve(pairs ? bytes_of_expansion(c.bias, p.keys) : 0),
-                       mask_at = reserve(pairs ? bytes_of_expansion(c.mask, p.keys) : 0);
-    const bool key = call.key.given(), value = call.value.given();
-    const std::int64_t key_at = reserve(!key ? keys * p.head_dim * size_of(p.dtype) : 0);
-    const std::int64_t value_at = reserve(!value ? keys * p.value_dim * size_of(p.dtype) : 0);
-    const bool additive = c.pair_weight.given();
-    const std::int64_t key_tiles = choice.tiles.variant ? ceil_div(p.keys, choice.tiles.variant->kv_block) : 0;
-    const std::int64_t weight_at = reserve(additive && pairs ? p.batch * p.key_heads * key_tiles * p.head_dim * sum_size : 0);
-    const std::int64_t zeros_at = reserve(p.value_dim * size_of(p.dtype));
-    ScratchBlock block(*context.scratch, static_cast<std::size_t>(bytes));
-    if (!block.data()) return no_memory();
-    char *memory = static_cast<char *>(block.data());
-    auto typed = [&](std::int64_t at, DType type, std::initializer_list<std::int64_t> extents) {
-        View v(reinterpret_cast<float *>(memory + at), extents);
+    }
+};
+
+// One call of the gradients: its scratch, and its kernels in their order.
+class BackwardRun {
+public:
+    BackwardRun(Context::State &context, const BackwardCall &call, const BackwardChoice &choice)
+        : context_(context), call_(call), c_(call.forward), p_(call.forward.sizes), choice_(choice), layout_(call, choice),
+          memory_(*context.scratch, static_cast<std::size_t>(layout_.bytes)), every_key_(static_cast<std::int32_t>(p_.keys)) {}
+
+    Status run() {
+        if (!memory_.data()) return no_memory();
+        if (Status s = prepare_weight(); !s.ok()) return s;
+        if (Status s = find_row_terms(); !s.ok()) return s;
+        if (!has_pairs(p_))
+            fill_without_pairs(call_);
+        else if (Status s = run_pairs(); !s.ok())
+            return s;
+        // The sinks come last, since kernels of a user's attention may refuse captures that are too small.
+        return call_.sinks.given() ? run_sinks(context_, call_, *choice_.sinks.variant, rows_) : Status();
+    }
+
+private:
+    Status prepare_weight();
+    Status find_row_terms();
+    Status run_pairs();
+    Status run_tables(const BackwardShared &, int threads);
+    Status run_tile_tasks(const BackwardShared &, int threads);
+
+    char *at(std::int64_t offset) const { return static_cast<char *>(memory_.data()) + offset; }
+    View typed(std::int64_t offset, DType type, std::initializer_list<std::int64_t> extents) const {
+        View v(reinterpret_cast<float *>(at(offset)), extents);
         v.dtype = type;
         return v;
-    };
-    const BackwardRows row_terms{typed(lse_at, sum_type(p.dtype), {p.batch, p.query_heads, p.queries}),
-                                 typed(delta_at, sum_type(p.dtype), {p.batch, p.query_heads, p.queries})};
-
-    TileOutputs own;
-    LinearBackwardCall sum_of_weights;
-    if (pairs && additive) own.weight = typed(weight_at, sum_type(p.dtype), {p.batch, p.key_heads, key_tiles, p.head_dim});
-    if (pairs && call.pair_weight.given()) {
-        const LinearGradients wanted{.x = {}, .weight = {}, .bias = call.pair_weight};
-        if (Status s = prepare_linear_backward(context, {}, {}, own.weight, wanted, {}, sum_of_weights); !s.ok()) return s;
+    }
+    LengthBounds bounds_for(const VariantRecord &variant, const ConstView &lengths, std::int64_t offset) const {
+        return bound_lengths(lengths, p_, variant.tile_q, reinterpret_cast<std::int32_t *>(at(offset)));
     }
 
+    Context::State &context_;
+    const BackwardCall &call_;
+    const SdpaCall &c_;
+    const SdpaProblem &p_;
+    const BackwardChoice &choice_;
+    const BackwardLayout layout_;
+    const ScratchBlock memory_;
+    const std::int32_t every_key_;  // a length
+    BackwardRows rows_;
+    ConstView grad_out_;
+    TileOutputs own_;
+    LinearBackwardCall sum_of_weights_;
+};
+
+// The gradient of the weights of additive scores: each tile of keys has its own, which are added after all tiles.
+Status BackwardRun::prepare_weight() {
+    if (!has_pairs(p_)) return {};
+    if (c_.pair_weight.given())
+        own_.weight =
+            typed(layout_.weight, sum_type(p_.dtype), {p_.batch, p_.key_heads, key_tiles_of(call_, choice_), p_.head_dim});
+    if (!call_.pair_weight.given()) return {};
+    const LinearGradients wanted{.x = {}, .weight = {}, .bias = call_.pair_weight};
+    return prepare_linear_backward(context_, {}, {}, own_.weight, wanted, {}, sum_of_weights_);
+}
+
+Status BackwardRun::find_row_terms() {
+    rows_ = {typed(layout_.lse, sum_type(p_.dtype), {p_.batch, p_.query_heads, p_.queries}),
+             typed(layout_.delta, sum_type(p_.dtype), {p_.batch, p_.query_heads, p_.queries})};
+    ConstView out = c_.out;
+    grad_out_ = call_.grad_out;
     // Where every weight is dropped, out is zeros and depends on nothing.
-    const bool drops_all = c.dropout.probability > 0 && !p.dropout;
-    ConstView out = c.out, grad_out = call.grad_out;
+    const bool drops_all = c_.dropout.probability > 0 && !p_.dropout;
     if (drops_all) {
-        std::memset(memory + zeros_at, 0, static_cast<std::size_t>(p.value_dim * size_of(p.dtype)));
-        out = grad_out = typed_view(memory + zeros_at, p.dtype, {p.batch, p.query_heads, p.queries, p.value_dim}, {0, 0, 0, 1});
+        std::memset(at(layout_.zeros), 0, static_cast<std::size_t>(p_.value_dim * size_of(p_.dtype)));
+        out = grad_out_ =
+            typed_view(at(layout_.zeros), p_.dtype, {p_.batch, p_.query_heads, p_.queries, p_.value_dim}, {0, 0, 0, 1});
     }
-    if (rows > 0)
-        if (Status s = run_rows(context, call, out, grad_out, *choice.rows.variant, row_terms); !s.ok()) return s;
-    // The sinks come last, since kernels of a user's attention may refuse captures that are too small.
-    const auto finish = [&] {
-        return call.sinks.given() ? run_sinks(context, call, *choice.sinks.variant, row_terms) : Status();
-    };
-    if (!pairs) {
-        fill_without_pairs(call);
-        return finish();
-    }
+    if (p_.batch * p_.query_heads * p_.queries == 0) return {};
+    return run_rows(context_, call_, out, grad_out_, *choice_.rows.variant, rows_);
+}
 
-    const std::int32_t every_key = static_cast<std::int32_t>(p.keys);
-    const VariantRecord &variant = *choice.tiles.variant;
-    BackwardShared shared{call, row_terms, grad_out, c.lengths, {}, {}, {}, {}};
-    if (!shared.lengths.given()) shared.lengths = ConstView(&every_key, {p.batch, p.queries}, {0, 0});
-    shared.bounds = bound_lengths(shared.lengths, p, variant.tile_q, reinterpret_cast<std::int32_t *>(memory + bounds_at));
-    shared.bias = dense_along_keys(c.bias, p.keys, memory + bias_at);
-    shared.mask = dense_along_keys(c.mask, p.keys, memory + mask_at);
+Status BackwardRun::run_pairs() {
+    const VariantRecord &variant = *choice_.tiles.variant;
+    BackwardShared shared{call_, rows_, grad_out_, c_.lengths, {}, {}, {}, {}};
+    if (!shared.lengths.given()) shared.lengths = ConstView(&every_key_, {p_.batch, p_.queries}, {0, 0});
+    shared.bounds = bounds_for(variant, shared.lengths, layout_.bounds);
+    shared.bias = dense_along_keys(c_.bias, p_.keys, at(layout_.bias));
+    shared.mask = dense_along_keys(c_.mask, p_.keys, at(layout_.mask));
     BlockTable blocks;
-    if (c.user && c.user->attention->has_mask) {
-        if (Status s = blocks.make(context, c, {1, variant.tile_q, variant.kv_block}); !s.ok()) return s;
+    if (c_.user && c_.user->attention->has_mask) {
+        if (Status s = blocks.make(context_, c_, {1, variant.tile_q, variant.kv_block}); !s.ok()) return s;
         shared.blocks = blocks.view();
     }
-    const int threads = worthwhile_threads(p, context.threads);
-    if (choice.captures.variant) {
-        BackwardShared of_captures = shared;
-        of_captures.bounds = bound_lengths(shared.lengths, p, choice.captures.variant->tile_q,
-                                           reinterpret_cast<std::int32_t *>(memory + capture_bounds_at));
-        if (Status s = run_captures(context, of_captures, choice, threads); !s.ok()) return s;
-    }
-    if (!key) own.unwanted_key = typed(key_at, p.dtype, {p.batch, p.key_heads, p.keys, p.head_dim});
-    if (!value) own.unwanted_value = typed(value_at, p.dtype, {p.batch, p.key_heads, p.keys, p.value_dim});
-    const std::vector<TileTask> tasks = tasks_of(call, choice, threads);
-    if (c.user)
-        if (Status s = check_captures_of_tasks(context, shared, variant, own, tasks); !s.ok()) return s;
-    if (Status s = run_user_captures(context, shared, choice, threads); !s.ok()) return s;
-    if (!call.query.given() && !key && !value && !call.pair_weight.given() && !choice.bias_with_tiles) return finish();
-    Status s = run_tasks(context, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
-        return run_task(context, shared, variant, own, tasks[static_cast<std::size_t>(n)]);
+    const int threads = worthwhile_threads(p_, context_.threads);
+    if (Status s = run_tables(shared, threads); !s.ok()) return s;
+    return run_tile_tasks(shared, threads);
+}
+
+// The gradients of bias and slopes, where they have a kernel of their own.
+Status BackwardRun::run_tables(const BackwardShared &shared, int threads) {
+    if (!choice_.captures.variant) return {};
+    BackwardShared of_captures = shared;
+    of_captures.bounds = bounds_for(*choice_.captures.variant, shared.lengths, layout_.capture_bounds);
+    return run_captures(context_, of_captures, choice_, threads);
+}
+
+// The gradients of query, key and value, of a bias that the tiles give, of a user's captures, and of the weights.
+Status BackwardRun::run_tile_tasks(const BackwardShared &shared, int threads) {
+    const VariantRecord &variant = *choice_.tiles.variant;
+    const bool key = call_.key.given(), value = call_.value.given();
+    if (!key) own_.unwanted_key = typed(layout_.unwanted_key, p_.dtype, {p_.batch, p_.key_heads, p_.keys, p_.head_dim});
+    if (!value) own_.unwanted_value = typed(layout_.unwanted_value, p_.dtype, {p_.batch, p_.key_heads, p_.keys, p_.value_dim});
+    const std::vector<TileTask> tasks = tasks_of(call_, choice_, threads);
+    if (c_.user)
+        if (Status s = check_captures_of_tasks(context_, shared, variant, own_, tasks); !s.ok()) return s;
+    if (Status s = run_user_captures(context_, shared, choice_, threads); !s.ok()) return s;
+    if (!call_.query.given() && !key && !value && !call_.pair_weight.given() && !choice_.bias_with_tiles) return {};
+    Status s = run_tasks(context_, static_cast<std::int64_t>(tasks.size()), threads, [&](std::int64_t n, int) {
+        return run_task(context_, shared, variant, own_, tasks[static_cast<std::size_t>(n)]);
     });
-    if (!s.ok()) return s;
-    if (call.pair_weight.given())
-        if (Status sum = run_linear_backward(context, sum_of_weights, start_of_call()); !sum.ok()) return sum;
-    return finish();
+    if (!s.ok() || !call_.pair_weight.given()) return s;
+    return run_linear_backward(context_, sum_of_weights_, start_of_call());
+}
+
+}  // namespace
+
+Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice) {
+    if (!has_pairs(call.forward.sizes)) choice.tiles = {nullptr, "no pairs of a query and a key"};
+    return BackwardRun(state_of(caller), call, choice).run();
 }
 
 }  // namespace attune
