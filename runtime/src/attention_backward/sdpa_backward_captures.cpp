@@ -41,6 +41,11 @@ struct Captures {
 
     std::vector<CaptureTask> tasks(int threads) const;
     Status run(Context::State &, const CaptureTask &) const;
+
+private:
+    View part_for(const CaptureTask &) const;
+    Status add_pairs(Context::State &, const CaptureTask &, const View &sums) const;
+    Status add_tiles(Context::State &, const CaptureTask &, TileTask of_head, const TileRange &own, const View &sums) const;
 };
 
 std::vector<CaptureTask> Captures::tasks(int threads) const {
@@ -59,74 +64,77 @@ std::vector<CaptureTask> Captures::tasks(int threads) const {
     return list;
 }
 
+// A task's part of the gradient, of rank 4: (1, 1, Ei, Ej).
+View Captures::part_for(const CaptureTask &t) const {
+    const SdpaProblem &p = shared.call.forward.sizes;
+    const View part = part_of(part_of(capture.gradient, 0, t.entry, 1), 1, t.head, 1);
+    const std::int64_t side = keeps_queries ? kernel.tile_q : kernel.kv_block, first = t.first_tile * side;
+    if (keeps_queries) return part_of(part, 2, first, std::min(t.tiles * side, p.queries - first));
+    return sums_keys ? part : part_of(part, 3, first, std::min(t.tiles * side, p.keys - first));
+}
+
 Status Captures::run(Context::State &context, const CaptureTask &t) const {
     const SdpaProblem &p = shared.call.forward.sizes;
-    const std::int64_t group = p.query_heads / p.key_heads;
-    TileTask tiles{};
-    tiles.query_tiles = ceil_div(p.queries, kernel.tile_q);
-    tiles.key_tiles = ceil_div(p.keys, kernel.kv_block);
-    (keeps_queries ? tiles.first_query_tile : tiles.first_key_tile) = t.first_tile;
-    (keeps_queries ? tiles.query_tiles : tiles.key_tiles) = t.tiles;
-    tiles.heads = 1;
-
-    View part = part_of(part_of(capture.gradient, 0, t.entry, 1), 1, t.head, 1);
-    std::int64_t rows = 1, columns = p.keys;
-    if (keeps_queries) {
-        const std::int64_t first = t.first_tile * kernel.tile_q;
-        rows = std::min(t.tiles * kernel.tile_q, p.queries - first);
-        part = part_of(part, 2, first, rows);
-    } else {
-        const std::int64_t first = t.first_tile * kernel.kv_block;
-        columns = std::min(t.tiles * kernel.kv_block, p.keys - first);
-        if (!sums_keys) part = part_of(part, 3, first, columns);
-    }
-
+    const std::int64_t first_key = keeps_queries ? 0 : t.first_tile * kernel.kv_block;
+    View part = part_for(t);
+    const std::int64_t rows = keeps_queries ? part.extent[2] : 1,
+                       columns = keeps_queries ? p.keys : std::min(t.tiles * kernel.kv_block, p.keys - first_key);
     const std::int64_t bytes = rows * columns * size_of(sum_type(p.dtype));
     ScratchBlock block(*context.scratch, static_cast<std::size_t>(in_place ? 0 : bytes));
     if (!in_place && !block.data()) return no_memory();
     if (in_place) fill_zeros(part);
     for (int n = 0; n < 2; n++) part.extent[n] = part.extent[n + 2], part.stride[n] = part.stride[n + 2];
     part.rank = 2;
-    View sums = part;
-    if (!in_place) {
-        sums = View(static_cast<float *>(block.data()), {rows, columns});
-        sums.dtype = sum_type(p.dtype);
-        std::memset(block.data(), 0, static_cast<std::size_t>(bytes));
-    }
+    if (in_place) return add_pairs(context, t, part);
+    View sums(static_cast<float *>(block.data()), {rows, columns});
+    sums.dtype = sum_type(p.dtype);
+    std::memset(block.data(), 0, static_cast<std::size_t>(bytes));
+    if (Status s = add_pairs(context, t, sums); !s.ok()) return s;
+    HalideBuffer from(sums), to(part);
+    const CaptureSumArguments arguments{.sums = from.get(), .sums_keys = sums_keys, .grad_capture = to.get()};
+    return call_kernel(context, sum.kernel, arguments, 1);
+}
 
+// Adds to the sums of a task, (queries or 1, keys), the terms of all pairs that read an element of its part.
+Status Captures::add_pairs(Context::State &context, const CaptureTask &t, const View &sums) const {
+    const SdpaProblem &p = shared.call.forward.sizes;
+    const std::int64_t group = p.query_heads / p.key_heads;
     // For some keys at a time, the kernel visits only the queries that may see them.
-    const std::int64_t own_tiles = keeps_queries ? tiles.query_tiles : tiles.key_tiles;
-    const std::int64_t at_a_time =
-        keeps_queries ? own_tiles : std::min(own_tiles, tiles_of_a_part(shared.call.forward, kernel));
-    auto run_some = [&](std::int64_t first, std::int64_t count) {
-        View some = sums;
-        if (!keeps_queries) {
-            const TileRange seen = queries_that_see(shared.call.forward, kernel, tiles.entry, {first, count});
-            tiles.first_query_tile = seen.first, tiles.query_tiles = seen.count;
-            tiles.first_key_tile = first, tiles.key_tiles = count;
-            const std::int64_t column = (first - t.first_tile) * kernel.kv_block;
-            some = part_of(sums, 1, column, std::min(count * kernel.kv_block, columns - column));
-        }
-        HalideBuffer before(some), after(some);
-        const TableGradientArguments own{.before = before.get(),
-                                         .step = capture.step,
-                                         .keeps_queries = std::int32_t{keeps_queries},
-                                         .grad_capture = after.get()};
-        return run_tiles(context, shared, kernel, tiles, own);
-    };
+    const std::int64_t at_a_time = keeps_queries ? t.tiles : std::min(t.tiles, tiles_of_a_part(shared.call.forward, kernel));
     const std::int64_t entries = capture.gradient.extent[0] == 1 ? p.batch : 1;
     const std::int64_t heads = capture.gradient.extent[1] == 1 ? p.query_heads : 1;
     for (std::int64_t b = 0; b < entries; b++)
         for (std::int64_t h = 0; h < heads; h++) {
             const std::int64_t head = t.head + h;
-            tiles.entry = t.entry + b, tiles.key_head = head / group, tiles.first_head = head % group;
-            for (std::int64_t n = 0; n < own_tiles; n += at_a_time)
-                if (Status s = run_some(t.first_tile + n, std::min(at_a_time, own_tiles - n)); !s.ok()) return s;
+            TileTask of_head{};
+            of_head.entry = t.entry + b, of_head.key_head = head / group, of_head.first_head = head % group, of_head.heads = 1;
+            for (std::int64_t n = 0; n < t.tiles; n += at_a_time)
+                if (Status s = add_tiles(context, t, of_head, {t.first_tile + n, std::min(at_a_time, t.tiles - n)}, sums);
+                    !s.ok())
+                    return s;
         }
-    if (in_place) return {};
-    HalideBuffer from(sums), to(part);
-    const CaptureSumArguments arguments{.sums = from.get(), .sums_keys = sums_keys, .grad_capture = to.get()};
-    return call_kernel(context, sum.kernel, arguments, 1);
+    return {};
+}
+
+// Adds the terms of one head in `own` tiles: of queries where the gradient has an element per query, else of keys.
+Status Captures::add_tiles(Context::State &context, const CaptureTask &t, TileTask of_head, const TileRange &own,
+                           const View &sums) const {
+    const SdpaCall &c = shared.call.forward;
+    const TileRange queries = keeps_queries ? own : queries_that_see(c, kernel, of_head.entry, own);
+    const TileRange keys = keeps_queries ? TileRange{0, ceil_div(c.sizes.keys, kernel.kv_block)} : own;
+    of_head.first_query_tile = queries.first, of_head.query_tiles = queries.count;
+    of_head.first_key_tile = keys.first, of_head.key_tiles = keys.count;
+    View some = sums;
+    if (!keeps_queries) {
+        const std::int64_t column = (own.first - t.first_tile) * kernel.kv_block;
+        some = part_of(sums, 1, column, std::min(own.count * kernel.kv_block, sums.extent[1] - column));
+    }
+    HalideBuffer before(some), after(some);
+    const TableGradientArguments own_arguments{.before = before.get(),
+                                               .step = capture.step,
+                                               .keeps_queries = std::int32_t{keeps_queries},
+                                               .grad_capture = after.get()};
+    return run_tiles(context, shared, kernel, of_head, own_arguments);
 }
 
 }  // namespace
