@@ -53,6 +53,52 @@ Contender contender_of(const std::string &text, const Cell &cell, const std::str
     return c;
 }
 
+std::vector<Contender> contenders_of(const CompareArguments &a, const Cell &cell, const std::string &schedules) {
+    std::vector<Contender> all;
+    for (const std::string &given : a.contenders) all.push_back(contender_of(given, cell, schedules));
+    if (all.empty()) all = {contender_of("root=root", cell, {}), contender_of("in use=" + cell.schedule, cell, {})};
+    return all;
+}
+
+// Makes the kernels of the contenders and checks them at the shape; a failure of the first one, the baseline, is thrown.
+void make_contenders(std::vector<Contender> &all, const bench::Shape &shape, const GeneratorProgram &program,
+                     const Workers &workers) {
+    for (Contender &c : all) {
+        std::fprintf(stderr, "%s: %s\n", shape.label().c_str(), c.label.c_str());
+        const CandidateMaker maker(c.cell, program, cache_folder() / "kernels");
+        c.candidate = maker.make({c.candidate.parameters}, 1, 600).front();
+        c.candidate.schedule = c.cell.schedule, c.candidate.shape_class = c.cell.shape_class;
+        c.failure = c.candidate.reason;
+        if (c.failure.empty()) c.limits = workers.check(c.candidate, {shape}, 600).reason;
+        // An autoscheduler's schedule for one shape need not serve others.
+        if (!c.limits.empty()) c.failure = workers.check(c.candidate, {shape}, 600, false).reason;
+    }
+    if (!all.front().failure.empty()) throw program::MachineError(all.front().label, all.front().failure);
+}
+
+// Times the contenders without a failure in turns, in so many fresh processes. Returns the highest peak that they measured.
+PeakLimit time_contenders(std::vector<Contender> &all, const bench::Shape &shape, const Workers &workers, int processes) {
+    std::vector<Candidate> right;
+    std::vector<Contender *> of_right;
+    for (Contender &c : all)
+        if (c.failure.empty()) right.push_back(c.candidate), of_right.push_back(&c);
+    PeakLimit limit;
+    for (int process = 0; process < processes; process++) {
+        const auto seed = static_cast<std::uint64_t>(process + 1);
+        const Times times = workers.time(right, shape, {.rounds = 3, .seed = seed, .limit = 600, .peak = true});
+        if (!times.failure.empty()) throw program::MachineError("worker", times.failure);
+        if (times.limit.peak >= limit.peak) limit = times.limit;
+        for (std::size_t n = 0; n < right.size(); n++) {
+            Contender &c = *of_right[n];
+            const double best = *std::min_element(times.seconds[n].begin(), times.seconds[n].end());
+            const std::vector<double> ratios = times.ratios(n);
+            c.best = process == 0 ? best : std::min(c.best, best);
+            c.ratios.insert(c.ratios.end(), ratios.begin(), ratios.end());
+        }
+    }
+    return limit;
+}
+
 std::string table_of(const std::string &title, const std::vector<Contender> &all, const PeakLimit &limit) {
     std::string text = title + "\n\n| | schedule | parameters | ms, best | times " + all.front().label + " | share of the " +
                        (limit.unit.empty() ? "peak" : limit.unit) + " |\n|---|---|---|---:|---:|---:|\n";
@@ -76,8 +122,11 @@ std::string table_of(const std::string &title, const std::vector<Contender> &all
     return text + "\n";
 }
 
+// The contenders at each shape, under its title.
+using Tables = std::vector<std::pair<std::string, std::vector<Contender>>>;
+
 // Bar chart on a logarithmic scale, since root is hundreds of times slower.
-std::string chart_of(const std::vector<std::pair<std::string, std::vector<Contender>>> &tables) {
+std::string chart_of(const Tables &tables) {
     constexpr int width = 760, bar = 22, left = 170;
     std::string svg;
     int y = 10;
@@ -105,6 +154,14 @@ std::string chart_of(const std::vector<std::pair<std::string, std::vector<Conten
     return svg_document(width, y, svg);
 }
 
+// The first failure of a contender; empty if there is none.
+std::string failure_in(const Tables &tables) {
+    for (const auto &[title, all] : tables)
+        for (const Contender &c : all)
+            if (!c.failure.empty()) return c.label + ": " + c.failure;
+    return "";
+}
+
 }  // namespace
 
 std::string compare(const CompareArguments &a) {
@@ -119,44 +176,15 @@ std::string compare(const CompareArguments &a) {
     for (const std::string &line : subject.left_out) std::fprintf(stderr, "left out: %s\n", line.c_str());
     for (const std::string &capture : subject.made_up) std::fprintf(stderr, "made up: %s\n", capture.c_str());
     std::string text;
-    std::vector<std::pair<std::string, std::vector<Contender>>> tables;
+    Tables tables;
     for (const Cell &cell : cells) {
         const GeneratorProgram program = generators.program(cell.op, cell.dtype, cell.target);
-        for (const WeightedShape &one : cell.shapes) {
-            std::vector<Contender> all;
-            for (const std::string &given : a.contenders) all.push_back(contender_of(given, cell, generators.schedules()));
-            if (all.empty()) all = {contender_of("root=root", cell, {}), contender_of("in use=" + cell.schedule, cell, {})};
+        for (const auto &[shape, weight] : cell.shapes) {
+            std::vector<Contender> all = contenders_of(a, cell, generators.schedules());
             const Workers workers(cell, own_program(), (cache_folder() / "expected").string(), threads);
-            std::vector<Candidate> right;
-            std::vector<Contender *> of_right;
-            for (Contender &c : all) {
-                std::fprintf(stderr, "%s: %s\n", one.shape.label().c_str(), c.label.c_str());
-                const CandidateMaker maker(c.cell, program, cache_folder() / "kernels");
-                c.candidate = maker.make({c.candidate.parameters}, 1, 600).front();
-                c.candidate.schedule = c.cell.schedule, c.candidate.shape_class = c.cell.shape_class;
-                c.failure = c.candidate.reason;
-                if (c.failure.empty()) c.limits = workers.check(c.candidate, {one.shape}, 600).reason;
-                // An autoscheduler's schedule for one shape need not serve others.
-                if (!c.limits.empty()) c.failure = workers.check(c.candidate, {one.shape}, 600, false).reason;
-                if (c.failure.empty()) right.push_back(c.candidate), of_right.push_back(&c);
-            }
-            if (!all.front().failure.empty()) throw program::MachineError(all.front().label, all.front().failure);
-            PeakLimit limit;
-            for (int process = 0; process < a.processes; process++) {
-                const auto seed = static_cast<std::uint64_t>(process + 1);
-                const Times times = workers.time(right, one.shape, {.rounds = 3, .seed = seed, .limit = 600, .peak = true});
-                if (!times.failure.empty()) throw program::MachineError("worker", times.failure);
-                if (times.limit.peak >= limit.peak) limit = times.limit;
-                for (std::size_t n = 0; n < right.size(); n++) {
-                    Contender &c = *of_right[n];
-                    const double best = *std::min_element(times.seconds[n].begin(), times.seconds[n].end());
-                    const std::vector<double> ratios = times.ratios(n);
-                    c.best = process == 0 ? best : std::min(c.best, best);
-                    c.ratios.insert(c.ratios.end(), ratios.begin(), ratios.end());
-                }
-            }
-            const std::string title =
-                (cell.user ? cell.op : one.shape.op) + " " + name_of(one.shape.dtype) + " " + one.shape.label();
+            make_contenders(all, shape, program, workers);
+            const PeakLimit limit = time_contenders(all, shape, workers, a.processes);
+            const std::string title = (cell.user ? cell.op : shape.op) + " " + name_of(shape.dtype) + " " + shape.label();
             text += table_of(title, all, limit);
             tables.emplace_back(title, std::move(all));
         }
@@ -164,10 +192,7 @@ std::string compare(const CompareArguments &a) {
     if (a.picture) write_picture(outputs, chart_of(tables));
     text = hardware() + ", " + std::to_string(threads) + " threads, " + today() + "; best of " +
            std::to_string(3 * a.processes) + " rounds in " + std::to_string(a.processes) + " processes, in turns\n\n" + text;
-    std::string failed;
-    for (const auto &[title, all] : tables)
-        for (const Contender &c : all)
-            if (!c.failure.empty() && failed.empty()) failed = c.label + ": " + c.failure;
+    const std::string failed = failure_in(tables);
     if (failed.empty()) return text;
     std::fputs(text.c_str(), stdout);
     throw program::MachineError(a.op, "not all contenders were timed: " + failed);
