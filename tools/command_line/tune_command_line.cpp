@@ -147,9 +147,7 @@ void add_explain(CLI::App &app) {
     command->final_callback([given] { print(dispatch::explain(*given)); });
 }
 
-}  // namespace
-
-void add_tune(CLI::App &app) {
+void add_tune_command(CLI::App &app) {
     auto given = std::make_shared<tune::TuneArguments>();
     CLI::App *command = app.add_subcommand("tune", "Find better parameters for this machine, prove them right, and write them");
     auto wanted = std::make_shared<WhatToTune>();
@@ -189,10 +187,11 @@ void add_tune(CLI::App &app) {
         if (given->op.empty()) throw InputError("op", "must be given, or --dispatch or --all");
         print(tune::tune(*given));
     });
-    add_compare(app);
-    add_explain(app);
+}
 
-    // For work on the search itself (tools/tune/compare_strategies.py).
+// Commands that `--help` does not list: a search of recorded measurements, for work on the search itself
+// (tools/tune/compare_strategies.py), and a job of the tuner, which calls it.
+void add_hidden(CLI::App &app) {
     auto replayed = std::make_shared<tune::ReplayArguments>();
     CLI::App *replay = app.add_subcommand("tune-replay", "Search a recorded space: JSON lines of regret")->group("");
     replay->add_option("records", replayed->records, "JSON lines")->required();
@@ -203,11 +202,19 @@ void add_tune(CLI::App &app) {
     replay->add_flag("--random-start", replayed->random_start, "Start from any recorded point");
     replay->final_callback([replayed] { print(tune::replay(*replayed)); });
 
-    CLI::App *worker = app.add_subcommand("tune-worker", "One job of the tuner, on standard input");
-    worker->group("");  // hidden: called by the tuner
+    CLI::App *worker = app.add_subcommand("tune-worker", "One job of the tuner, on standard input")->group("");
     worker->final_callback([] {
         if (const int code = tune::run_worker(); code != 0) std::exit(code);
     });
+}
+
+}  // namespace
+
+void add_tune(CLI::App &app) {
+    add_tune_command(app);
+    add_compare(app);
+    add_explain(app);
+    add_hidden(app);
 }
 
 }  // namespace attune::program
