@@ -234,3 +234,31 @@ def test_of_every_command(request, command):
     problem.fails(f"--{first}", **{first: "none.npy"}, says="no such file")
     problem.fails("--out", out=file, says="is also the file of")
     problem.fails("--sideways", "--sideways")
+
+
+OF_PARAMETERS = [("--variant", "*"), ("--picture", "p.svg"), ("--from", "generic"), ("--capture", "rate=1"), ("--threads", "1"),
+                 ("--jobs", "1"), ("--strategy", "random"), ("--cold",), ("--identical", "1")]
+OF_CONTENDERS = [("--contender", "root=root"), ("--build", "."), ("--capture", "rate=1"), ("--processes", "1")]
+OF_ONE_OP = [("--dispatch",), ("--variant", "*"), ("--capture", "rate=1"), ("--picture", "p.svg"), ("--identical", "1")]
+
+
+@pytest.mark.parametrize("command, option", [
+    *((("tune", "sdpa", "--dispatch"), option) for option in OF_PARAMETERS), (("tune", "--dispatch"), ("--cold",)),
+    *((("tune", "--all"), option) for option in OF_ONE_OP),
+    *((("compare", "sdpa", "--dispatch"), option) for option in OF_CONTENDERS)])
+def test_options_without_effect(attune, tmp_path, command, option):
+    for words in ((*command, *option), (*command[:-1], *option, command[-1])):
+        done = attune(*words, cwd=tmp_path)
+        assert done.returncode == 2 and done.stdout == "", words
+        assert done.stderr == f"attune: {option[0]}: cannot be given with {command[-1]}\n", (words, done.stderr)
+        assert not any(tmp_path.iterdir()), "something was written"
+
+
+def test_options_of_dispatch_alone(attune, tmp_path):
+    for words, says in [(("compare", "sdpa", "--count", "3"), "--count: needs --dispatch"),
+                        (("compare", "sdpa", "--seed", "3"), "--seed: needs --dispatch"),
+                        (("tune", "sdpa", "--dispatch", "--records", "a", "b"), "--records: takes one file with --dispatch"),
+                        (("tune", "sdpa", "--all"), "--all: is for every op, not for sdpa")]:
+        done = attune(*words, cwd=tmp_path)
+        assert done.returncode == 2 and done.stdout == "" and done.stderr == f"attune: {says}\n", (words, done.stderr)
+        assert not any(tmp_path.iterdir()), "something was written"

@@ -13,6 +13,7 @@
 #include "tools/tune/worker.h"
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <unistd.h>
 
@@ -48,6 +49,12 @@ CLI::Validator whole_or_all() {
             "N"};
 }
 
+// Refuses options that have no effect beside the option `mode`, which asks a command for other work.
+void refuse(const CLI::App &command, std::initializer_list<const char *> options, const std::string &mode) {
+    for (const char *option : options)
+        if (command.count(option) > 0) throw InputError(option, "cannot be given with " + mode);
+}
+
 // `attune compare --dispatch`: its options beside those of comparing contenders, and what the command then does.
 void add_regret(CLI::App &command, const std::shared_ptr<tune::CompareArguments> &given) {
     auto regret = std::make_shared<dispatch::RegretArguments>();
@@ -55,8 +62,13 @@ void add_regret(CLI::App &command, const std::shared_ptr<tune::CompareArguments>
     command.add_flag("--dispatch", *wanted, "Regret of dispatch: the time of the chosen variant over that of the quickest one");
     command.add_option("--count", regret->count, "Random shapes of --dispatch [300]")->check(positive());
     command.add_option("--seed", regret->seed, "Of the random shapes [1]");
-    command.final_callback([given, regret, wanted] {
-        if (!*wanted) return print(tune::compare(*given));
+    command.final_callback([&command, given, regret, wanted] {
+        if (!*wanted) {
+            for (const char *option : {"--count", "--seed"})
+                if (command.count(option) > 0) throw InputError(option, "needs --dispatch");
+            return print(tune::compare(*given));
+        }
+        refuse(command, {"--contender", "--build", "--capture", "--processes"}, "--dispatch");
         regret->op = given->op, regret->shapes = given->shapes, regret->picture = given->picture,
         regret->threads = given->threads;
         print(dispatch::compare_dispatch(*regret));
@@ -109,6 +121,7 @@ void tune_all(tune::TuneArguments given, double minutes) {
     if (program.empty())
         return print("build attune with these parameters, then fit its coefficients: attune tune --dispatch\n");
     std::vector<std::string> words = {program, "tune", "--dispatch", "--then-build", "--time", std::to_string(minutes / 2)};
+    words.insert(words.end(), {"--seed", std::to_string(given.seed)});
     if (given.build) words.insert(words.end(), {"--build", *given.build});
     if (given.shapes) words.insert(words.end(), {"--shapes", *given.shapes});
     std::vector<char *> arguments;
@@ -118,8 +131,21 @@ void tune_all(tune::TuneArguments given, double minutes) {
     throw MachineError(program, "cannot be run");
 }
 
+// Refuses options that --dispatch or --all leave without effect. With --all, the other options are those of every op's search.
+void refuse_unused(const CLI::App &command, const tune::TuneArguments &given, const WhatToTune &wanted) {
+    if (wanted.all) {
+        if (!given.op.empty()) throw InputError("--all", "is for every op, not for " + given.op);
+        // Variants, captures and a picture are those of one op, and --identical tunes nothing.
+        refuse(command, {"--dispatch", "--variant", "--capture", "--picture", "--identical"}, "--all");
+    } else if (wanted.dispatch) {
+        refuse(command,
+               {"--variant", "--picture", "--from", "--capture", "--threads", "--jobs", "--strategy", "--cold", "--identical"},
+               "--dispatch");
+        if (given.records.size() > 1) throw InputError("--records", "takes one file with --dispatch");
+    }
+}
+
 void tune_dispatch_or_all(const tune::TuneArguments &given, const WhatToTune &wanted, bool timed) {
-    if (wanted.all && !given.op.empty()) throw InputError("--all", "is for every op, not for " + given.op);
     if (wanted.all) return tune_all(given, timed ? given.minutes : 60);
     dispatch::TuneDispatchArguments dispatched;
     if (!given.op.empty()) dispatched.ops = {given.op};
@@ -182,7 +208,8 @@ void add_tune_command(CLI::App &app) {
                     "--picture tune.svg\n\n"
                     "A run that was stopped goes on where it was: what the records hold is not measured again.\n"
                     "docs/retune-for-your-machine.md explains it.");
-    command->final_callback([given, wanted, minutes] {
+    command->final_callback([command, given, wanted, minutes] {
+        refuse_unused(*command, *given, *wanted);
         if (wanted->dispatch || wanted->all) return tune_dispatch_or_all(*given, *wanted, !minutes->empty());
         if (given->op.empty()) throw InputError("op", "must be given, or --dispatch or --all");
         print(tune::tune(*given));
