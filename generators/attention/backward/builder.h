@@ -101,6 +101,9 @@ private:
     void amx_sums(BackwardTile &, const std::string &suffix, bool masked) const;
     Expr by_capture(const CaptureInputs &, const Expr &x, const Index &at) const;
     Expr score_before(std::size_t step, const Expr &scaled, const Index &at) const;
+    struct CaptureReads;  // captured.cpp
+    CaptureReads reads_of(const CapturedInputs &) const;
+    void add_captured(const CapturedInputs &, const CaptureReads &, bool full);
 };
 
 }  // namespace attune
