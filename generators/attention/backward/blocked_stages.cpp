@@ -198,69 +198,70 @@ FuncRef BackwardBuilder::of_key(Func &total, const Expr &row, const Expr &tile) 
     return numerics.amx_tiles ? total(row, s.d, tile) : total(s.d, row, tile);
 }
 
+// Loops are fused by their names alone, so all domains have the same dimensions.
+BackwardBuilder::TileDomain BackwardBuilder::tile_domain(int keys, int queries, const std::string &name) const {
+    RDom all({{0, keys}, {0, queries}, {0, in.query_tiles}, {0, in.heads}, {0, in.key_tiles}}, name);
+    return {all, in.first_query_tile + all[2], in.first_key_tile + all[4]};
+}
+
+BackwardBuilder::TileDomain BackwardBuilder::seen_tiles(int keys, int queries, bool full, const Expr &wanted) const {
+    TileDomain x = tile_domain(keys, queries, full ? "full" : "partial");
+    take_tiles(x.loops, x.u, x.loops[3], x.t, full, wanted);
+    return x;
+}
+
+void BackwardBuilder::add_tile_sums(bool full) {
+    Var r = s.r, q = s.q, d = s.d;
+    const BackwardTile &p = full ? s.full : s.partial;
+    // AMX tiles, whose sums stand under no condition of their own.
+    const bool tiles = numerics.amx_tiles;
+    const TileDomain x = seen_tiles(1, 1, full, tiles ? in.wants_query : Expr()),
+                     y = seen_tiles(1, 1, full, tiles ? in.wants_key : Expr());
+    const RVar query_tile = x.loops[2], head = x.loops[3], key_tile = x.loops[4];
+    (full ? s.full_tiles : s.partial_tiles) = {query_tile, head, key_tile, x.loops[0], x.loops[1], {}, {}};
+    s.query_total(d, q, reduced(query_tile, key_tile, in.key_tiles), reduced(head, key_tile, in.key_tiles)) +=
+        tiles ? p.query_sum.part(d, q, x.u, head, x.t) : p.query_sum.part(d, q, q / hints.block_queries, x.u, head, x.t);
+    const Expr tile = reduced(y.loops[4], y.loops[2], in.query_tiles);
+    for (const auto &[total, sum] : {std::pair(s.key_total, p.key_sum), std::pair(s.value_total, p.value_sum)}) {
+        Func f = total;
+        of_key(f, r, tile) +=
+            tiles ? sum.part(r, d, y.u, y.loops[3], y.t) : sum.part(d, r, r / hints.block_keys, y.u, y.loops[3], y.t);
+    }
+}
+
+void BackwardBuilder::set_bias(TileDomain x, const BiasExtents &extents, bool inside, const Expr &value) {
+    x.loops.where(in.wants_bias);
+    if (!inside) x.loops.where(x.u * numerics.tile_q + x.loops[1] < in.queries);
+    const Expr j = x.loops[4] * numerics.kv_block + x.loops[0], i = x.loops[2] * numerics.tile_q + x.loops[1];
+    s.bias_out(unsafe_promise_clamped(j, 0, extents.keys - 1), unsafe_promise_clamped(i, 0, extents.queries - 1),
+               reduced(x.loops[3], x.loops[4], in.key_tiles)) = narrowed(numerics.type, value);
+    s.bias_loops.push_back({x.loops[0], x.loops[1], x.loops[2], x.loops[3], x.loops[4]});
+}
+
 void BackwardBuilder::totals() {
-    Var r = s.r, q = s.q, u = s.u, h = s.h, t = s.t, d = s.d;
     s.query_total = Func("query_total"), s.key_total = Func("key_total"), s.value_total = Func("value_total");
-    s.query_total(d, q, u, h) = value_of(0);
-    of_key(s.key_total, r, t) = value_of(0);
-    of_key(s.value_total, r, t) = value_of(0);
+    s.query_total(s.d, s.q, s.u, s.h) = value_of(0);
+    of_key(s.key_total, s.r, s.t) = value_of(0);
+    of_key(s.value_total, s.r, s.t) = value_of(0);
     const bool bias = in.wants_bias.defined();
+    BiasExtents extents;
     if (bias) {
         s.bias_out = Func("bias_out");
         s.bias_out(s.j, s.i, s.h) = undef(numerics.type);
+        const Expr queries = min(in.query_tiles * numerics.tile_q, in.queries - in.first_query_tile * numerics.tile_q);
+        extents = {select(in.wants_bias, in.key_tiles * numerics.kv_block, 0), select(in.wants_bias, queries, 0)};
     }
-    // Loops are fused by their names alone, so all have the same dimensions: key and query of a tile, and tiles.
-    struct Tiles {
-        RDom all;
-        Expr u, t;
-    };
-    auto tiles_of = [&](int keys, int queries, const std::string &name) {
-        RDom all({{0, keys}, {0, queries}, {0, in.query_tiles}, {0, in.heads}, {0, in.key_tiles}}, name);
-        return Tiles{all, in.first_query_tile + all[2], in.first_key_tile + all[4]};
-    };
-    // The keys and queries of the computed tiles.
-    const Expr keys = !bias ? Expr(0) : select(in.wants_bias, in.key_tiles * numerics.kv_block, 0);
-    const Expr queries =
-        !bias ? Expr(0)
-              : select(in.wants_bias, min(in.query_tiles * numerics.tile_q, in.queries - in.first_query_tile * numerics.tile_q),
-                       0);
-    auto set_bias = [&](Tiles x, bool inside, const Expr &value) {
-        x.all.where(in.wants_bias);
-        if (!inside) x.all.where(x.u * numerics.tile_q + x.all[1] < in.queries);
-        const Expr j = x.all[4] * numerics.kv_block + x.all[0], i = x.all[2] * numerics.tile_q + x.all[1];
-        s.bias_out(unsafe_promise_clamped(j, 0, keys - 1), unsafe_promise_clamped(i, 0, queries - 1),
-                   reduced(x.all[3], x.all[4], in.key_tiles)) = narrowed(numerics.type, value);
-        s.bias_loops.push_back({x.all[0], x.all[1], x.all[2], x.all[3], x.all[4]});
-    };
     for (const bool full : {true, false}) {
-        const BackwardTile &p = full ? s.full : s.partial;
-        auto some_tiles = [&](int keys, int queries, const Expr &wanted) {
-            Tiles x = tiles_of(keys, queries, full ? "full" : "partial");
-            take_tiles(x.all, x.u, x.all[3], x.t, full, wanted);
-            return x;
-        };
-        // AMX tiles, whose sums stand under no condition of their own.
-        const bool tiles = numerics.amx_tiles;
-        const Tiles x = some_tiles(1, 1, tiles ? in.wants_query : Expr()), y = some_tiles(1, 1, tiles ? in.wants_key : Expr());
-        const RVar query_tile = x.all[2], head = x.all[3], key_tile = x.all[4];
-        (full ? s.full_tiles : s.partial_tiles) = {query_tile, head, key_tile, x.all[0], x.all[1], {}, {}};
-        s.query_total(d, q, reduced(query_tile, key_tile, in.key_tiles), reduced(head, key_tile, in.key_tiles)) +=
-            tiles ? p.query_sum.part(d, q, x.u, head, x.t) : p.query_sum.part(d, q, q / hints.block_queries, x.u, head, x.t);
-        const Expr tile = reduced(y.all[4], y.all[2], in.query_tiles);
-        for (const auto &[total, sum] : {std::pair(s.key_total, p.key_sum), std::pair(s.value_total, p.value_sum)}) {
-            Func f = total;
-            of_key(f, r, tile) +=
-                tiles ? sum.part(r, d, y.u, y.all[3], y.t) : sum.part(d, r, r / hints.block_keys, y.u, y.all[3], y.t);
-        }
+        add_tile_sums(full);
         if (!bias) continue;
-        const Tiles z = some_tiles(numerics.kv_block, numerics.tile_q, Expr());
-        const Expr by_score = p.score_gradient(z.all[0], z.all[1], z.u, z.all[3], z.t);
-        set_bias(z, full, full ? by_score : select(counts(by_score), by_score, value_of(0)));
+        const TileDomain z = seen_tiles(numerics.kv_block, numerics.tile_q, full, Expr());
+        const Expr by_score = (full ? s.full : s.partial).score_gradient(z.loops[0], z.loops[1], z.u, z.loops[3], z.t);
+        set_bias(z, extents, full, full ? by_score : select(counts(by_score), by_score, value_of(0)));
     }
     if (!bias) return;
-    Tiles none = tiles_of(numerics.kv_block, numerics.tile_q, "none");
-    none.all.where(opaque(!seen(none.u, none.all[3], none.t), in.keys));
-    set_bias(none, false, value_of(0));
+    TileDomain none = tile_domain(numerics.kv_block, numerics.tile_q, "none");
+    none.loops.where(opaque(!seen(none.u, none.loops[3], none.t), in.keys));
+    set_bias(none, extents, false, value_of(0));
 }
 
 void BackwardBuilder::outputs() {

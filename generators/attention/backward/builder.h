@@ -99,6 +99,20 @@ private:
                              RVar &along) const;
     TileSum amx_sum(const std::string &name, bool of_queries, bool masked, const Term &weight, const TermOf &row) const;
     void amx_sums(BackwardTile &, const std::string &suffix, bool masked) const;
+    // Loops of an update of totals() over tiles: keys and queries of a tile, query tiles, heads, key tiles; and the numbers of
+    // the query tile and the key tile. seen_tiles() visits the tiles in which some query sees some key, full or partial ones.
+    struct TileDomain {
+        RDom loops;
+        Expr u, t;
+    };
+    TileDomain tile_domain(int keys, int queries, const std::string &name) const;
+    TileDomain seen_tiles(int keys, int queries, bool full, const Expr &wanted) const;
+    void add_tile_sums(bool full);
+    // Keys and queries of the gradient by a bias: those of the computed tiles, none where it is not wanted.
+    struct BiasExtents {
+        Expr keys, queries;
+    };
+    void set_bias(TileDomain, const BiasExtents &, bool inside, const Expr &value);
     Expr by_capture(const CaptureInputs &, const Expr &x, const Index &at) const;
     Expr score_before(std::size_t step, const Expr &scaled, const Index &at) const;
     struct CaptureReads;  // captured.cpp
