@@ -27,6 +27,11 @@ std::string tail_of(const std::string &text, std::size_t lines) {
     return at == text.npos ? text : text.substr(at);
 }
 
+// The other sources are modules of LLVM.
+bool is_cpp(const fs::path &file) {
+    return file.extension() == ".cpp" || file.extension() == ".h" || file.extension() == ".cc" || file.extension() == ".hpp";
+}
+
 void say(const std::string &what) { std::fprintf(stderr, "attune tune: %s\n", what.c_str()); }
 
 // share/attune of the package that the program is installed with; empty if it is not.
@@ -159,7 +164,10 @@ GeneratorProgram Generators::program(const std::string &op, const std::string &d
     if (bytes.empty()) throw MachineError(p.program, "cannot be read");
     p.hash = hash_of(bytes);
     std::uint64_t hash = is_users(op) ? p.hash : hash_of({});
-    for (const std::string &file : files_of(program)) hash = hash_of(bytes_of(file), hash);
+    for (const std::string &file : files_of(program)) {
+        const std::string text = bytes_of(file);
+        hash = hash_of(is_cpp(file) ? without_comments(text) : text, hash);
+    }
     p.algorithm = hex(hash);
     return p;
 }

@@ -16,7 +16,7 @@ struct GeneratorProgram {
     std::string target;                   // Halide's name of the target, "x86-64-linux-avx..."
     std::string dtype;                    // Halide's name of the element type, "float32"
     bool attention = false;               // whether it takes head_dim and kind
-    std::string algorithm;                // hash of the program's sources: equations and schedules
+    std::string algorithm;                // hash of its sources without comments: equations and schedules
     std::string halide;                   // version of Halide
     std::uint64_t hash = 0;               // hash of the program
 };

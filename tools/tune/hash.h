@@ -12,4 +12,7 @@ std::uint64_t hash_of(const std::string &bytes, std::uint64_t from = 14695981039
 std::string hex(std::uint64_t);
 std::string bytes_of(const std::filesystem::path &);  // empty where the file cannot be read
 
+// C++ without comments, blank lines and blanks at the ends of lines: texts whose hash changes with the code alone.
+std::string without_comments(const std::string &cpp);
+
 }  // namespace attune::tune
