@@ -292,13 +292,14 @@ function(attune_variant_name result op dtype head_dim target schedule class kind
 endfunction()
 
 # attune_hash_algorithm(op file...): ATTUNE_ALGORITHM_<op>, a hash of the equations, for the provenance of parameters found for
-# them. Licence lines do not count.
+# them. Comments (// to the end of the line, also within a literal, which equations have not) and blank lines do not count.
 function(attune_hash_algorithm op)
   set(all "")
   foreach(file IN LISTS ARGN)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
     file(READ ${PROJECT_SOURCE_DIR}/${file} text)
-    string(REGEX REPLACE "^// SPDX-License-Identifier: [^\n]*\n" "" text "${text}")
+    string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+    string(REGEX REPLACE "[ \t\n]*\n" "\n" text "\n${text}")
     string(SHA256 hash "${text}")
     string(APPEND all ${hash})
   endforeach()
