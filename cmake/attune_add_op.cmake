@@ -31,9 +31,16 @@ function(attune_add_op op)
       endif()
       attune_add_kernel(${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
         PARAMETERS ${generator_parameters})
+      set(pages "")
+      if(op STREQUAL "sdpa" AND schedule STREQUAL "decode" AND kind MATCHES "^(plain|scored)$")
+        set(pages PAGES_KERNEL ${variant}_pages)
+        attune_add_kernel(${variant}_pages GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator
+          TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMETERS ${generator_parameters} cache=pages)
+        set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_KERNELS_${op} ${variant}_pages)
+      endif()
       attune_add_table_row(${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
         SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
-        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
+        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}" ${pages})
       string(APPEND list "${line}")
     endforeach()
   endforeach()
@@ -49,11 +56,12 @@ function(attune_add_table_row name)
 endfunction()
 
 # attune_table_row(result variant OP op DTYPE dtype HEAD_DIM size TARGET target SCHEDULE schedule [CLASS class] [KIND kind]
-#                  [PARAMETERS k=v...] [PROVENANCE text] [KERNEL name] [FORCED_ONLY])
-# The row of a variant in the dispatcher's table (VariantRecord), in C++. Its kernel is <variant>_argv, or that of KERNEL.
+#                  [PARAMETERS k=v...] [PROVENANCE text] [KERNEL name] [PAGES_KERNEL name] [FORCED_ONLY])
+# The row of a variant in the dispatcher's table (VariantRecord), in C++. Its kernel is <variant>_argv, or that of KERNEL; that
+# of PAGES_KERNEL reads rows of pages.
 # FORCED_ONLY: dispatch never chooses the variant.
 function(attune_table_row result name)
-  cmake_parse_arguments(PARSE_ARGV 2 A "FORCED_ONLY" "OP;DTYPE;HEAD_DIM;TARGET;SCHEDULE;PROVENANCE;KERNEL"
+  cmake_parse_arguments(PARSE_ARGV 2 A "FORCED_ONLY" "OP;DTYPE;HEAD_DIM;TARGET;SCHEDULE;PROVENANCE;KERNEL;PAGES_KERNEL"
     "CLASS;KIND;PARAMETERS")  # lists, since they may be empty
   foreach(needed OP DTYPE HEAD_DIM TARGET SCHEDULE)
     if("${A_${needed}}" STREQUAL "")
@@ -66,6 +74,10 @@ function(attune_table_row result name)
   set(kernel ${name})
   if(A_KERNEL)
     set(kernel ${A_KERNEL})
+  endif()
+  set(pages_kernel nullptr)
+  if(A_PAGES_KERNEL)
+    set(pages_kernel ${A_PAGES_KERNEL}_argv)
   endif()
   set(dispatched true)
   if(A_FORCED_ONLY)
@@ -87,7 +99,8 @@ function(attune_table_row result name)
   string(REPLACE "\"" "'" provenance "${A_PROVENANCE}")
   string(CONCAT row "    {\"${name}\", \"${A_OP}\", DType::${attune_cpp_dtype_${A_DTYPE}}, ${A_HEAD_DIM}, \"${A_TARGET}\", "
     "\"${A_SCHEDULE}\", \"${A_CLASS}\", \"${A_KIND}\", \"${parameters}\",\n"
-    "     \"${provenance}\", ${tile_q}, ${kv_block}, {${cost}}, \"${cost_target}\", ${dispatched}, ${kernel}_argv},\n")
+    "     \"${provenance}\", ${tile_q}, ${kv_block}, {${cost}}, \"${cost_target}\", ${dispatched}, ${kernel}_argv,\n"
+    "     ${pages_kernel}},\n")
   set(${result} "${row}" PARENT_SCOPE)
 endfunction()
 

@@ -14,8 +14,8 @@ endfunction()
 
 set(attune_headers additive.h additive_backward.h attune.h block_mask.h context.h detail/api.h detail/array_view.h
   detail/cost.h detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h
-  linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h plan.h sdpa.h
-  sdpa_backward.h status.h tensor.h variants.h varlen.h)
+  linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h paged.h plan.h
+  pool.h sdpa.h sdpa_backward.h status.h tensor.h variants.h varlen.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
@@ -41,13 +41,14 @@ attune_add_sources(listing dispatch/variants)
 attune_add_sources(version dispatch/version)
 attune_add_sources(sdpa attention/sdpa)
 attune_add_sources(attention_cost attention/attention_cost)
-attune_add_sources(attention attention/sdpa_arguments attention/sdpa_checks attention/sdpa_device
+attune_add_sources(attention attention/gathered_rows attention/sdpa_arguments attention/sdpa_checks attention/sdpa_device
   attention/sdpa_dispatch attention/sdpa_kernel attention/sdpa_option_checks attention/sdpa_run attention/sdpa_workspace
   dispatch/shape_line tensors/max_magnitude user_attention/user_arguments)
 attune_add_sources(dropout_mask attention/dropout_mask)
 attune_add_sources(kv_append serving/kv_append)
 attune_add_sources(merge serving/merge)
-attune_add_sources(varlen serving/varlen)
+attune_add_sources(varlen serving/varlen serving/packed_call)
+attune_add_sources(paged serving/paged serving/paged_checks)
 attune_add_sources(sdpa_backward attention_backward/sdpa_backward)
 attune_add_sources(attention_backward attention_backward/sdpa_backward_captures
   attention_backward/sdpa_backward_device attention_backward/sdpa_backward_dispatch attention_backward/sdpa_backward_kernel

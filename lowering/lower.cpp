@@ -25,6 +25,7 @@ void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target
     if (passes.pin_stack_slots) pin_stack_slots(pipeline, target);
     if (!passes.masked_tail_loads.empty()) mask_tail_loads(pipeline, passes.masked_tail_loads, target);
     add_prefetches(pipeline, passes.prefetches);
+    lift_row_shifts(pipeline, passes.lifted_shifts);
 }
 
 }  // namespace attune

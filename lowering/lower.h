@@ -2,6 +2,7 @@
 // Passes over Halide's intermediate code, applied in one order.
 #pragma once
 #include "Halide.h"
+#include "lowering/passes/lift_row_shifts.h"
 #include "lowering/passes/prefetch.h"
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Passes {
     std::vector<Halide::ImageParam> masked_tail_loads;  // passes/mask_tail_loads.h, of these inputs
     // Prefetches, after all passes that change the loads whose addresses they take: passes/prefetch.h.
     std::vector<Prefetch> prefetches;
+    // After prefetches, whose addresses read the table too.
+    std::vector<LiftedShifts> lifted_shifts;  // passes/lift_row_shifts.h
 };
 
 // Adds the passes to the pipeline, whose schedule may be completed afterwards.

@@ -61,6 +61,7 @@ ArgumentLists attention() {
                                  buffers({"band_begin", "band_end", "offset"}, 1),
                                  buffers({"lengths", "shortest", "longest"}, 2),
                                  numbers({"scale"}, f64),
+                                 only_for("cache", {"pages"}, {buffer("row_shift", 2), number("keys", int32)}),
                                  only_for("kind", of_values, buffers({"value"}, 4)),
                                  only_for("pair", {"additive"}, {buffer("pair_weight", 1), number("pair_bias", f64)}),
                                  only_for("kind", scored, join({softcap_to_mask(f64, 4), sinks()})),
@@ -71,7 +72,10 @@ ArgumentLists attention() {
                                  captures_of_user(),
                                  {value_of("out", "out", 4)},
                                  only_for("kind", of_values, {value_of("out", "lse", 4)})})}},
-            {kinds_with_weights, {"pair", {{"dot_product", "cosine", "gaussian"}, {"additive", "additive_separable"}}}, users},
+            {kinds_with_weights,
+             {"pair", {{"dot_product", "cosine", "gaussian"}, {"additive", "additive_separable"}}},
+             {"cache", {{"dense"}, {"pages"}}},
+             users},
             "Attention"};
 }
 

@@ -134,7 +134,7 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Ta
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
     numerics.channel_group = decode_channel_group(target, kernel.accumulator, kernel.head_dim);
     const auto schedule = [=](SdpaStages &s, SdpaBf16DotStages *pairs, const Func &out, const SdpaTensors &of, Passes &passes) {
-        schedule_decode(s, out, passes, parameters, target, of.value_dim, of.key, of.value, pairs);
+        schedule_decode(s, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim}, pairs);
     };
     if (!decode_takes_pairs(kernel, target))
         return form_of<SdpaStages>(numerics, hints, sdpa_split_stages,
@@ -178,7 +178,7 @@ const std::vector<NamedForm> &sdpa_forms() {
         {"prefill", prefill_form},
         {"bf16_dot", bf16_dot_form},
         {"amx", amx_form},
-        {"decode", decode_form},
+        {"decode", decode_form, true},
         {"split", split_form},
         {"rows", rows_form},
         {"mullapudi2016", autoscheduled_form<schedule_mullapudi2016>},

@@ -14,7 +14,7 @@ struct SdpaParameters {
 
 // Tensors that prefetches and bounds name.
 struct SdpaTensors {
-    Halide::ImageParam query, key, value;
+    Halide::ImageParam query, key, value, row_shift;
     Halide::Expr value_dim;
     // A prefetched table over pairs: its name in steps (ScoreUpdate), and whether a call gives one.
     struct Table {
@@ -37,6 +37,7 @@ struct SdpaForm {
 struct NamedForm {
     std::string schedule;
     SdpaForm (*make)(const SdpaKernel &, const SdpaParameters &, const Halide::Target &);
+    bool reads_pages = false;  // rows of keys and values may be in pages (placed_rows.h)
 };
 const std::vector<NamedForm> &sdpa_forms();
 

@@ -2,6 +2,7 @@
 // Wiring only: parameters, inputs, outputs. All kinds of kernels of all attentions of the library.
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
+#include "generators/attention/forward/placed_rows.h"
 #include "generators/math/accumulator.h"
 #include "generators/programs/sdpa_forms.h"
 #include "lowering/require.h"
@@ -10,6 +11,7 @@
 namespace {
 using namespace Halide;
 enum class Schedule {};  // a row of sdpa_forms()
+enum class Cache { dense, pages };
 enum class Kind { plain, scored, training, weights };
 enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
 
@@ -45,6 +47,8 @@ public:
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> prefetch_queries{"prefetch_queries", 0, 0, 1};
     GeneratorParam<int> prefetch_tables{"prefetch_tables", 0, 0, 1};
+    // Rows of keys and values: in order, or in pages, where row_shift says.
+    GeneratorParam<Cache> cache{"cache", Cache::dense, {{"dense", Cache::dense}, {"pages", Cache::pages}}};
     GeneratorParam<int> kv_subblock{"kv_subblock", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
@@ -54,6 +58,10 @@ public:
 
     void configure() {
         query.set_type(dtype), key.set_type(dtype);
+        if (cache == Cache::pages) {
+            row_shift = add_input<Buffer<>>("row_shift", Int(32), 2);
+            keys = add_input<int32_t>("keys");
+        }
         if (kind != Kind::weights) value = add_input<Buffer<>>("value", dtype, 4);
         if (is_additive()) {
             pair_weight = add_input<Buffer<>>("pair_weight", dtype, 1);
@@ -87,7 +95,8 @@ public:
     }
 
     void generate() {
-        form = attune::sdpa_forms()[std::size_t(Schedule(schedule_name))].make(kernel(), parameters(), target);
+        attune::require(cache == Cache::dense || named_form().reads_pages, "pages are for decode");
+        form = named_form().make(kernel(), parameters(), target);
         attune::SdpaInputs in = inputs();
         *out = form.stages(in, score_of(in));
     }
@@ -99,8 +108,9 @@ public:
         attune::require(prefetch_tables == 0 || (form.fetches_tables && bias),
                         "prefetch_tables is for prefill and bf16_dot of a kind that has a bias");
         attune::Passes passes;
-        attune::SdpaTensors tensors{query, key, {}, in_value_dim(), {}};
+        attune::SdpaTensors tensors{query, key, {}, {}, in_value_dim(), {}};
         if (value) tensors.value = *value;
+        if (row_shift) tensors.row_shift = *row_shift;
         if (prefetch_tables)
             tensors.fetched_tables = {{*bias, Func(*bias).name(), *has_bias}, {*mask, Func(*mask).name(), *has_mask}};
         if (using_autoscheduler())
@@ -115,7 +125,8 @@ public:
 
 private:
     Input<Buffer<>> *value = nullptr, *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr,
-                    *sinks = nullptr, *finite_values = nullptr, *blocks = nullptr;
+                    *sinks = nullptr, *finite_values = nullptr, *blocks = nullptr, *row_shift = nullptr;
+    Input<int32_t> *keys = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr, *probabilities = nullptr;
     Input<double> *pair_bias = nullptr, *softcap = nullptr, *keep_scale = nullptr;
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
@@ -124,6 +135,7 @@ private:
     attune::UserInputs user_inputs;
     attune::SdpaForm form;
 
+    const attune::NamedForm &named_form() const { return attune::sdpa_forms()[std::size_t(Schedule(schedule_name))]; }
     Type accumulator() const { return attune::accumulator_of(dtype); }
     attune::SdpaParameters parameters() const {
         return {kv_block,    tile_q,     key_tile,      channel_tile,        kv_subblock == 0 ? key_tile : kv_subblock,
@@ -147,10 +159,14 @@ private:
         attune::SdpaInputs in;
         in.query = query, in.key = key;
         if (value) in.value = *value;
+        if (row_shift) {
+            in.key = attune::placed_rows("key_row", key, *row_shift, key.dim(1).extent());
+            in.value = attune::placed_rows("value_row", *value, *row_shift, value->dim(1).extent());
+        }
         in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
         in.shortest = shortest, in.longest = longest;
         in.scale = scale;
-        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
+        in.queries = query.dim(1).extent(), in.keys = keys ? Expr(*keys) : key.dim(1).extent();
         in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
         in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
         in.value_dim = in_value_dim();
@@ -201,6 +217,10 @@ private:
         for (auto *in : {&lengths, &shortest, &longest}) {
             constrain(*in, 2);
             in->dim(0).set_stride(Expr());
+        }
+        if (row_shift) {
+            constrain(*row_shift, 2);
+            row_shift->dim(0).set_stride(Expr());
         }
         if (pair_weight) constrain(*pair_weight, 1);
         if (finite_values) constrain(*finite_values, 1);

@@ -26,9 +26,9 @@ struct PrefetchRegion {
     bool non_temporal = false;  // prefetchnta, as in Halide, and not into all caches
 };
 
-// Each round of `inner` fetches, into all caches, its reads of the input when `outer`, that loop or one around it, is `rounds`
-// further; 0: no prefetch. Spread over the sums of a register tile, lines arrive while it is computed; if all lines of the next
-// tile were fetched at its begin, it would wait for them.
+// Each round of `inner` fetches, into all caches, its reads of the input, those of loops inside it too, when `outer`, that loop
+// or one around it, is `rounds` further; 0: no prefetch. Spread over the sums of a register tile, lines arrive while it is
+// computed; if all lines of the next tile were fetched at its begin, it would wait for them.
 struct PrefetchLines {
     LoweredLoop inner, outer;
     int rounds;

@@ -24,7 +24,7 @@ inline Stmt fetch_into_all_caches(const Expr &address) {
         Call::make(Int(32), "llvm.prefetch.p0", {reinterpret(Handle(), address), read, all_caches, data}, Call::Extern));
 }
 
-// Places where the loads of a buffer begin, one for loads that share a line.
+// Places where the loads of a buffer begin, one for loads that share a line; in loops inside, those of all rounds.
 class Places : public IRVisitor {
     using IRVisitor::visit;
     const std::string &buffer_;
@@ -38,6 +38,15 @@ class Places : public IRVisitor {
     }
     void visit(const Let *op) override { visit_let(op); }
     void visit(const LetStmt *op) override { visit_let(op); }
+    void visit(const For *op) override {
+        const auto rounds = as_const_int(op->extent);
+        if (!rounds) return IRVisitor::visit(op);
+        for (int n = 0; n < *rounds; n++) {
+            lets_[op->name] = simplify(substitute(lets_, op->min) + n);
+            op->body.accept(this);
+        }
+        lets_.erase(op->name);
+    }
     void visit(const Load *op) override {
         IRVisitor::visit(op);
         const Ramp *ramp = op->index.as<Ramp>();

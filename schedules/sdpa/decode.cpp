@@ -49,10 +49,11 @@ int decode_channel_group(const Target &target, const Type &accumulator, int head
 
 namespace {
 
-void require_decode(const DecodeParameters &parameters, int lanes) {
+void require_decode(const DecodeParameters &parameters, const DecodeInputs &in, int lanes) {
     require(parameters.row_tile > 0, "tile_q must be given");
     require_multiple("kv_block", parameters.kv_block, "kv_subblock", parameters.kv_subblock);
     require_multiple("kv_subblock", parameters.kv_subblock, "key_tile", parameters.key_tile);
+    if (in.row_shift.defined()) require_multiple("the keys of a run", keys_of_run, "key_tile", parameters.key_tile);
     require_multiple("kv_subblock", parameters.kv_subblock, "value_block", parameters.value_block);
     require_multiple("kv_subblock", parameters.kv_subblock, "the vector width", lanes);
     require_multiple("prefetch_keys", parameters.prefetch_keys, "key_tile", parameters.key_tile);
@@ -83,7 +84,7 @@ Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const RVar &kv_blo
 }
 
 // Scores, tile of keys by tile of keys, and the steps after them.
-void schedule_decode_scores(const DecodeBlock &c, const ImageParam &key) {
+void schedule_decode_scores(const DecodeBlock &c) {
     const SdpaStages &s = c.s;
     const KeyLoop &keys = c.p.score_keys;
     Func score = c.p.score;
@@ -94,9 +95,11 @@ void schedule_decode_scores(const DecodeBlock &c, const ImageParam &key) {
         .allow_race_conditions()
         .vectorize(ki)
         .unroll(s.r);
-    const int rounds = c.parameters.prefetch_keys / c.parameters.key_tile;
-    c.passes.prefetches.push_back({key, PrefetchRegion{score.update(0), ko, rounds}});
     for (const ScoreUpdate &step : c.p.steps) c.along_keys(score.update(step.update), step.keys);
+    // Tiles of keys.
+    const LoweredLoop tiles{score, 1, keys.key.name() + "." + ko.name()};
+    c.prefetch(c.in.key, {score.update(0), ko, c.parameters.prefetch_keys / c.parameters.key_tile}, tiles);
+    c.lift_shifts(tiles);
 }
 
 // Random words, one call for four keys.
@@ -211,59 +214,61 @@ void keep_small_on_stack(const DecodeBlock &c) {
 }
 
 // Stages that full and partial KV blocks have in common: tasks, scores without the products, and dropout.
-DecodeBlock begin_kv_block(SdpaStages &s, int stage, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
+DecodeBlock begin_kv_block(SdpaStages &s, int stage, const DecodeParameters &parameters, Passes &passes, const DecodeInputs &in,
                            int lanes) {
-    const DecodeBlock c{s, stage == 0 ? s.full : s.partial, parameters, passes, lanes};
-    schedule_decode_scores(c, key);
+    const DecodeBlock c{s, stage == 0 ? s.full : s.partial, parameters, passes, in, lanes};
+    schedule_decode_scores(c);
     schedule_decode_dropout(c);
     return c;
 }
 
 // One head size: the sums are in registers.
-void schedule_decode_of_one_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
-                                 const ImageParam &value, int lanes) {
+void schedule_decode_of_one_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const DecodeInputs &in,
+                                 int lanes) {
     const Var r = s.r, d = s.d;
     s.query_t.reorder_storage(d, r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
         // Unrolled, so that the selects between the three fold away.
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
-        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, key, lanes);
+        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         schedule_qk_of_one_size(c);
         schedule_decode_softmax(c);
-        schedule_decode_values(c, value);
+        schedule_decode_values(c);
         bound_decode_block(c);
         keep_small_on_stack(c);
     }
 }
 
-void schedule_decode_of_any_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const ImageParam &key,
-                                 const Expr &value_dim, int lanes) {
+void schedule_decode_of_any_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const DecodeInputs &in,
+                                 int lanes) {
     require(parameters.value_rows == 0, "value_rows is for one head size, which must be given");
     require(parameters.prefetch_keys == 0, "prefetch_keys is for one head size, which must be given");
+    require(!in.row_shift.defined() || parameters.value_block % keys_of_run == 0 || keys_of_run % parameters.value_block == 0,
+            "value_block and the keys of a run must divide one another");
     s.query_t.reorder_storage(s.d, s.r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes);
-        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, key, lanes);
+        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         schedule_qk_of_any_size(c);
         schedule_decode_softmax(c);
-        schedule_decode_values_of_any_size(c, value_dim);
+        schedule_decode_values_of_any_size(c);
         bound_decode_block(c);
     }
 }
 
 // bf16 dot products, for one head size.
 void schedule_decode_bf16_dot(SdpaBf16DotStages &pairs, const DecodeParameters &parameters, Passes &passes,
-                              const ImageParam &key, const ImageParam &value, int lanes) {
+                              const DecodeInputs &in, int lanes) {
     SdpaStages &s = pairs.s;
     const Var e = pairs.e, r = s.r, d = s.d;
     s.query_t.bound(e, 0, 2).reorder_storage(e, d, r, s.t, s.h, s.b).reorder(e, d).vectorize(e);
     for (int stage = 0; stage < 2; stage++) {
         const SdpaBf16DotStages::Pairs &of_kv_block = stage == 0 ? pairs.full : pairs.partial;
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
-        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, key, lanes);
+        const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         schedule_qk_of_one_size(c).update().reorder(of_kv_block.channel, lane).atomic().vectorize(of_kv_block.channel);
         schedule_decode_softmax(c, pairs, of_kv_block);
-        schedule_decode_values(c, value, pairs, of_kv_block);
+        schedule_decode_values(c, pairs, of_kv_block);
         bound_decode_block(c, 2);
         keep_small_on_stack(c);
     }
@@ -272,18 +277,18 @@ void schedule_decode_bf16_dot(SdpaBf16DotStages &pairs, const DecodeParameters &
 }  // namespace
 
 void schedule_decode(SdpaStages &s, Func out, Passes &passes, const DecodeParameters &parameters, const Target &target,
-                     Expr value_dim, const ImageParam &key, const ImageParam &value, SdpaBf16DotStages *pairs) {
+                     const DecodeInputs &in, SdpaBf16DotStages *pairs) {
     const int lanes = target.natural_vector_size(s.full.score.type());
-    require_decode(parameters, lanes);
-    const auto size = Internal::as_const_int(value_dim);
+    require_decode(parameters, in, lanes);
+    const auto size = Internal::as_const_int(in.value_dim);
     if (size) require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
-    schedule_packed(s, out, parameters, value_dim, lanes);
+    schedule_packed(s, out, parameters, in.value_dim, lanes);
     if (pairs)
-        schedule_decode_bf16_dot(*pairs, parameters, passes, key, value, lanes);
+        schedule_decode_bf16_dot(*pairs, parameters, passes, in, lanes);
     else if (size)
-        schedule_decode_of_one_size(s, parameters, passes, key, value, lanes);
+        schedule_decode_of_one_size(s, parameters, passes, in, lanes);
     else
-        schedule_decode_of_any_size(s, parameters, passes, key, value_dim, lanes);
+        schedule_decode_of_any_size(s, parameters, passes, in, lanes);
 }
 
 }  // namespace attune

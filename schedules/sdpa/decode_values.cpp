@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Weighted values of split-KV for few rows: register tiles of rows by vectors of channels.
+#include "lowering/require.h"
 #include "schedules/sdpa/decode_parts.h"
 
 namespace attune {
@@ -28,11 +29,14 @@ Func sum_in_blocks(const DecodeBlock &c, Func pv_func, Stage pv, const RVar &blo
     return sums;
 }
 
-// Loops of a register tile of `value_rows` rows, `keys` keys of a block at a time; around: loops around the loop over blocks.
-void schedule_register_tile(const DecodeBlock &c, Stage pv, const RVar &key, int keys, const std::vector<RVar> &around,
-                            const ImageParam &value) {
+// Loops of a register tile of `value_rows` rows, `keys` keys of a block at a time, in update `update` of `sums`; around: loops
+// around the loop over blocks. Returns the update.
+Stage schedule_register_tile(const DecodeBlock &c, Func sums, int update, const RVar &key, int keys,
+                             const std::vector<RVar> &around) {
     const DecodeParameters &parameters = c.parameters;
+    if (c.in_pages()) require_multiple("the keys of a run", keys_of_run, "value_block", parameters.value_block);
     const Var some_rows("some_rows"), row("row");
+    Stage pv = sums.update(update);
     pv.split(key, block, in_block, keys)
         .split(c.s.r, some_rows, row, parameters.value_rows == 0 ? parameters.row_tile : parameters.value_rows)
         .split(c.s.d, vectors, di, c.lanes, TailStrategy::RoundUp)
@@ -40,38 +44,41 @@ void schedule_register_tile(const DecodeBlock &c, Stage pv, const RVar &key, int
     std::vector<VarOrRVar> loops = {di, vectors, row, in_block, some_rows, dO, block};
     loops.insert(loops.end(), around.begin(), around.end());
     pv.reorder(loops).vectorize(di).unroll(vectors).unroll(row);
-    c.passes.prefetches.push_back({value, PrefetchRegion{pv, block, parameters.prefetch_keys / parameters.value_block}});
+    const LoweredLoop blocks{sums, update + 1, key.name() + "." + block.name()};
+    c.prefetch(c.in.value, {pv, block, parameters.prefetch_keys / parameters.value_block}, blocks);
+    return pv;
 }
 
 }  // namespace
 
-void schedule_decode_values(const DecodeBlock &c, const ImageParam &value) {
+void schedule_decode_values(const DecodeBlock &c) {
     schedule_kv_block_values(c);
     Func func = c.p.pv;
     func.align_bounds(c.s.d, c.lanes);
-    const bool sums_blocks = value.type() == c.p.score.type();
+    const bool sums_blocks = c.in.value.type() == c.p.score.type();
     int update = 0;
     for (const KeyLoop &keys : c.p.pv_keys) {
-        Stage pv = func.update(update++);
-        if (sums_blocks)
-            schedule_register_tile(c, sum_in_blocks(c, func, pv, keys.subblock).update(), keys.key, c.parameters.value_block,
-                                   {}, value);
-        else
-            schedule_register_tile(c, pv, keys.key, c.parameters.value_block, {keys.subblock}, value);
+        if (sums_blocks) {
+            const Func sums = sum_in_blocks(c, func, func.update(update), keys.subblock);
+            schedule_register_tile(c, sums, 0, keys.key, c.parameters.value_block, {});
+        } else {
+            schedule_register_tile(c, func, update, keys.key, c.parameters.value_block, {keys.subblock});
+        }
+        update++;
     }
 }
 
-void schedule_decode_values(const DecodeBlock &c, const ImageParam &value, const SdpaBf16DotStages &pairs,
-                            const SdpaBf16DotStages::Pairs &of_kv_block) {
+void schedule_decode_values(const DecodeBlock &c, const SdpaBf16DotStages &pairs, const SdpaBf16DotStages::Pairs &of_kv_block) {
     constexpr int elements = 2;
     schedule_kv_block_values(c);
     Func func = c.p.pv;
     func.align_bounds(c.s.d, c.lanes);
     for (std::size_t n = 0; n < c.p.pv_keys.size(); n++) {
-        Stage pv = func.update(int(n));
         const KeyLoop &keys = c.p.pv_keys[n];
-        schedule_register_tile(c, pv, keys.key, c.parameters.value_block / elements, {keys.subblock}, value);
-        pv.reorder(of_kv_block.pv[n], di).atomic().vectorize(of_kv_block.pv[n]);
+        schedule_register_tile(c, func, int(n), keys.key, c.parameters.value_block / elements, {keys.subblock})
+            .reorder(of_kv_block.pv[n], di)
+            .atomic()
+            .vectorize(of_kv_block.pv[n]);
     }
     // Neighbouring keys are interleaved in registers.
     Func packed_value = pairs.packed_value;
@@ -88,14 +95,14 @@ void schedule_decode_values(const DecodeBlock &c, const ImageParam &value, const
 }
 
 // Sums of a block's keys are made in registers and then added to the sums in memory, whose places are known at run time only.
-void schedule_decode_values_of_any_size(const DecodeBlock &c, const Expr &value_dim) {
+void schedule_decode_values_of_any_size(const DecodeBlock &c) {
     schedule_kv_block_values(c);
     const SdpaStages &s = c.s;
     const DecodeParameters &parameters = c.parameters;
     const int tile_channels = c.tile_channels(), lanes = c.lanes;
     const Var r = s.r, d = s.d, of_keys("of_keys"), of_block("of_block");
     Func func = c.p.pv;
-    func.bound(d, 0, (value_dim + tile_channels - 1) / tile_channels * tile_channels);
+    func.bound(d, 0, (c.in.value_dim + tile_channels - 1) / tile_channels * tile_channels);
     int update = 0;
     for (const KeyLoop &keys : c.p.pv_keys) {
         Stage pv = func.update(update++);
@@ -111,7 +118,16 @@ void schedule_decode_values_of_any_size(const DecodeBlock &c, const Expr &value_
         sums.bound(r, 0, parameters.row_tile).bound_extent(d, tile_channels);
         for (const Var &v : {of_keys, of_block, s.c, s.t, s.h, s.b}) sums.bound_extent(v, 1);
         sums.vectorize(d, lanes).unroll(d).unroll(r);
-        sums.update().reorder(d, r, in_block).vectorize(d, lanes).unroll(d).unroll(r);
+        const bool by_runs = c.in_pages() && parameters.value_block > keys_of_run;
+        if (by_runs) {
+            const RVar run("run"), in_run("in_run");
+            sums.update().split(in_block, run, in_run, keys_of_run).reorder(d, r, in_run, run);
+            c.lift_shifts({sums, 1, in_block.name() + "." + run.name()});
+        } else {
+            sums.update().reorder(d, r, in_block);
+            c.lift_shifts({func, update, block.name()});
+        }
+        sums.update().vectorize(d, lanes).unroll(d).unroll(r);
     }
 }
 

@@ -77,9 +77,12 @@ struct DecodeParameters {
 };
 // One task is one KV block of one key head. Lanes are channels in both products. For at most a few rows. `pairs`: the stages
 // with bf16 dot products that contain SdpaStages, if these are used.
+struct DecodeInputs {
+    Halide::ImageParam key, value, row_shift;
+    Halide::Expr value_dim;
+};
 void schedule_decode(SdpaStages &, Halide::Func out, Passes &, const DecodeParameters &, const Halide::Target &,
-                     Halide::Expr value_dim, const Halide::ImageParam &key, const Halide::ImageParam &value,
-                     SdpaBf16DotStages *pairs = nullptr);
+                     const DecodeInputs &, SdpaBf16DotStages *pairs = nullptr);
 
 ScheduleHints hints_for_decode(const DecodeParameters &, const SdpaKernel &, const Halide::Target &);
 // Decode uses bf16 dot products wherever the target gains: where few rows share a key, widening keys is most of the work.

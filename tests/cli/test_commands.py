@@ -71,8 +71,9 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "kv-append", "merge", "masked-softmax",
-            "linear", "batch-dot", "dropout-mask", "linear-backward", "masked-softmax-backward", "mha-backward")
+COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "paged", "kv-append", "merge",
+            "masked-softmax", "linear", "batch-dot", "dropout-mask", "linear-backward", "masked-softmax-backward",
+            "mha-backward")
 
 
 @pytest.mark.parametrize("version, will_do", [("3.28.0", True), ("3.28", True), ("4.1.2", True), ("3.27.9", False),
@@ -130,6 +131,8 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
     ("masked-softmax-backward", f"scores in-out grad-out grad-scores valid-lens fill {CALL}"),
     ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks "
                f"{DROPOUT} {CALL}"),
+    ("paged", "query key-pages value-pages cu-seqlens-q block-table lens indptr out lse not-causal distance-bias tree-mask "
+              f"positions prefix-table prefix-lens prefix-of scale softcap alibi window sinks {CALL}"),
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
     ("merge", "out-a lse-a out-b lse-b out lse dtype threads"),
     ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),

@@ -158,6 +158,27 @@ TEST_CASE("runs of lines are prefetched for the next round of a loop around", "[
     CHECK(has(row_by_row.after, "allocate lines_left"));
 }
 
+TEST_CASE("a tile of keys looks its entry of a table up once", "[lowering]") {
+    ImageParam x(Float(32), 1, "x"), table(Int(32), 1, "table");
+    Func sum("sum"), out("out");
+    Var tile("tile"), k("k");
+    RDom r(0, 4, "r");
+    const Expr key = tile * 4 + r;
+    sum(tile) += x(unsafe_promise_clamped(key + table(key / 16), 0, 999));
+    out(tile) = sum(tile);
+    sum.compute_at(out, tile);
+    const auto lifted = [&](const LoweredLoop &loop) {
+        return code_of(out, {x, table}, {.lifted_shifts = {{table, loop}}}, avx512);
+    };
+    const Code code = lifted({out, 0, tile.name()});
+    CHECK(count(code.before, "table[") == 1);
+    CHECK(count(code.after, "table[") == 1);
+    CHECK(code.after.find("let table.of_tile") < code.after.find("for (sum.s1.r"));
+    CHECK(has(code.before, "for (sum.s1.r"));
+    const std::string message = refusal([&] { lifted({sum, 0, "no_loop"}); });
+    CHECK(has(message, "no loop over no_loop of sum reads table"));
+}
+
 TEST_CASE("Halide's prefetches go into all caches", "[lowering]") {
     RowSums sums;
     const Code code = sums.code({.prefetches = {{sums.x, PrefetchRegion{sums.sum.update(), sums.r.x, 8}}}});

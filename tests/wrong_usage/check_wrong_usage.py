@@ -8,17 +8,18 @@ import subprocess
 import sys
 
 source, compiler = sys.argv[1:]
-ELEMENTS = "attune: elements are float, double, bfloat16, float16, std::int32_t or bool"
+ELEMENTS = ("attune: elements are float, double, bfloat16, float16, bool, std::int8_t, std::uint8_t, "
+            "std::int32_t or std::int64_t")
 MEMORY = "attune: elements are a pointer, an array, or have data() and size() as std::vector has"
 CONST = "attune: an output is written, its elements cannot be const"
 CASES = [(f"attune::{view} v(static_cast<{element} *>(nullptr), {extents});", message)
          for view, element, extents, message in (
-             ("View", "std::int64_t", "{2, 3}", ELEMENTS), ("ConstView", "const std::int64_t", "{2, 3}", ELEMENTS),
-             ("ConstView", "unsigned char", "{2}", ELEMENTS), ("View", "long double", "{2, 2}, {4, 1}", ELEMENTS),
+             ("View", "std::uint64_t", "{2, 3}", ELEMENTS), ("ConstView", "const std::uint64_t", "{2, 3}", ELEMENTS),
+             ("ConstView", "char", "{2}", ELEMENTS), ("View", "long double", "{2, 2}, {4, 1}", ELEMENTS),
              ("ConstView", "std::uint16_t", "{2, 2}, {2, 1}", ELEMENTS), ("View", "void", "{8}", ELEMENTS),
              ("View", "const float", "{2}", CONST), ("View", "const attune::bfloat16", "{2, 2}, {2, 1}", CONST))]
 CASES += [("const std::vector<float> f(6); attune::View v(f, {2, 3});", CONST),
-          ("std::vector<std::int64_t> f(6); attune::ConstView v(f, {2, 3});", ELEMENTS),
+          ("std::vector<std::uint64_t> f(6); attune::ConstView v(f, {2, 3});", ELEMENTS),
           ("std::vector<bool> f(6); attune::ConstView v(f, {2, 3});", MEMORY),
           ("attune::ConstView v(nullptr, {2, 3}, {3, 1});", MEMORY),
           ("const std::vector<float> f(6); attune::View v = f;", "")]

@@ -110,6 +110,36 @@ void add_variable_length(CLI::App &run) {
     add_scores(varlen, attention, "1 / sqrt(Dk), else 1");
 }
 
+void add_paged(CLI::App &run) {
+    auto [paged, a] =
+        add_command(run, "paged", "Attention over caches in pages: prompts, chunks, steps and trees of guesses in one call",
+                    "Example:\n  attune run paged --query q.npy --key-pages k.npy --value-pages v.npy --cu-seqlens-q cq.npy "
+                    "--block-table table.npy --lens lens.npy --out o.npy",
+                    run_paged);
+    AttentionArguments &attention = a->attention;
+    file(paged, "--query", attention.query, "(Tq, Hq, Dk), the new rows of the sequences, one after another")->required();
+    file(paged, "--key-pages", a->key_pages, "(P, page, Hkv, Dk); a page is a multiple of 16 rows")->required();
+    file(paged, "--value-pages", a->value_pages, "(P, page, Hkv, Dv)")->required();
+    file(paged, "--cu-seqlens-q", a->cu_seqlens_q, "(B + 1,) int32 or int64: where sequences begin and end, from 0")
+        ->required();
+    file(paged, "--block-table", a->block_table, "(B, N) int32 or int64: pages of each sequence; or (N,) with --indptr")
+        ->required();
+    file(paged, "--lens", a->lens, "(B,): rows that each sequence holds, its new ones among them")->required();
+    file(paged, "--indptr", a->indptr, "(B + 1,): where the pages of each sequence begin and end in the list");
+    file(paged, "--out", attention.out, "Output (Tq, Hq, Dv); 0 in rows beyond the last sequence")->required();
+    file(paged, "--lse", attention.lse, "Output (Hq, Tq): log of the sum of exponentials of the scores; 0 in those rows");
+    paged->add_flag("--not-causal", a->not_causal, "New rows see the new rows after them, too");
+    file(paged, "--distance-bias", a->distance_bias, "(Hq, R): added to scores of keys 0, 1, ... rows before the query");
+    file(paged, "--tree-mask", a->tree_mask, "(B, S, S) bool: which new rows see which");
+    file(paged, "--positions", a->positions, "(B, S): positions of new rows, for --window beside --tree-mask");
+    file(paged, "--prefix-table", a->prefix_table, "(G, N): pages of rows that several sequences begin with");
+    file(paged, "--prefix-lens", a->prefix_lens, "(G,): rows of these, multiples of 16");
+    file(paged, "--prefix-of", a->prefix_of, "(B,): the prefix of each sequence, -1: none");
+    add_scores(paged, attention, "1 / sqrt(Dk)");
+    for (const char *option : {"--causal", "--offset", "--dropout", "--seed", "--dropout-offset"})
+        paged->remove_option(paged->get_option(option));
+}
+
 void add_kv_append(CLI::App &run) {
     auto [append, a] =
         add_command(run, "kv-append", "Appends rows of keys and values to caches",
@@ -153,6 +183,7 @@ void add_run(CLI::App &app) {
     add_sdpa(*run);
     add_additive(*run);
     add_multi_head(*run);
+    add_paged(*run);
     add_variable_length(*run);
     add_kv_append(*run);
     add_merge(*run);

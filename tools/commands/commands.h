@@ -73,6 +73,12 @@ struct VariableLengthArguments {
     std::string cu_seqlens_q, cu_seqlens_k;
     Given score;
 };
+struct PagedArguments {
+    AttentionArguments attention;  // query, scale, softcap, alibi, window, sinks, out and lse of it
+    std::string key_pages, value_pages, cu_seqlens_q, block_table, lens;
+    Given indptr, distance_bias, tree_mask, positions, prefix_table, prefix_lens, prefix_of;
+    bool not_causal = false;
+};
 struct KvAppendArguments {
     std::string key, value, key_cache, value_cache, cache_lens, key_out, value_out;
     Given new_lens, when_full;
@@ -123,6 +129,7 @@ void run_additive_backward(const AdditiveBackwardArguments &);
 void run_multi_head(const MultiHeadArguments &);
 void run_multi_head_backward(const MultiHeadBackwardArguments &);
 void run_variable_length(const VariableLengthArguments &);
+void run_paged(const PagedArguments &);
 void run_kv_append(const KvAppendArguments &);
 void run_merge(const MergeArguments &);
 void run_masked_softmax(const MaskedSoftmaxArguments &);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attune run varlen, kv-append and merge: the parts of model serving.
+// attune run varlen, paged, kv-append and merge: the parts of model serving.
+#include "attune/paged.h"
 #include "tools/calls/attention.h"
 #include "tools/error.h"
 #include "tools/text.h"
@@ -54,6 +55,55 @@ void run_variable_length(const VariableLengthArguments &given) {
     }
     check(variable_length_attention(context, view_of(query), view_of(key), view_of(value), view_of(ends_q), view_of(ends_k),
                                     output_view(out), options));
+    files.write("--out", out);
+    if (a.lse) files.write("--lse", lse);
+    files.commit();
+}
+
+void run_paged(const PagedArguments &given) {
+    const AttentionArguments &a = given.attention;
+    const SdpaOptions read = options_of(a);
+    PagedOptions options{.scale = read.scale, .softcap = read.softcap};
+    options.alibi = read.alibi, options.causal = !given.not_causal, options.window = read.window;
+    options.variant = read.variant;
+    const ContextOptions resources = context_options(a.call);
+    CommandFiles files(a.call);
+    Array query, keys, values, ends, table, lens, indptr, bias, alibi, sinks, tree, positions, prefix_table, prefix_lens,
+        prefix_of;
+    const Ranks pages{4, 4, "(P, page, Hkv, D)"}, list{1, 1, "(B,)"}, of_group{1, 1, "(G,)"};
+    files.input("--query", a.query, query, {3, 3, "(T, H, D)"});
+    files.input("--key-pages", given.key_pages, keys, pages);
+    files.input("--value-pages", given.value_pages, values, pages);
+    files.input("--cu-seqlens-q", given.cu_seqlens_q, ends, {1, 1, "(B + 1,)"}, Role::integers);
+    files.input("--block-table", given.block_table, table, {1, 2, "(B, N), or (N,) with --indptr"}, Role::integers);
+    files.input("--lens", given.lens, lens, list, Role::integers);
+    files.input("--indptr", given.indptr, indptr, {1, 1, "(B + 1,)"}, Role::integers);
+    files.input("--distance-bias", given.distance_bias, bias, {2, 2, "(Hq, R)"});
+    files.input("--tree-mask", given.tree_mask, tree, {3, 3, "(B, S, S)"}, Role::booleans);
+    files.input("--positions", given.positions, positions, {2, 2, "(B, S)"}, Role::integers);
+    files.input("--prefix-table", given.prefix_table, prefix_table, {2, 2, "(G, N)"}, Role::integers);
+    files.input("--prefix-lens", given.prefix_lens, prefix_lens, of_group, Role::integers);
+    files.input("--prefix-of", given.prefix_of, prefix_of, list, Role::integers);
+    if (a.alibi && !options.alibi) files.input("--alibi", a.alibi, alibi, {1, 1, "(Hq,)"}, Role::single_floats);
+    files.input("--sinks", a.sinks, sinks, {1, 1, "(Hq,)"}, Role::single_floats);
+    files.output("--out", a.out);
+    files.output("--lse", a.lse);
+    files.load();
+
+    options.indptr = view_of(indptr), options.distance_bias = view_of(bias), options.alibi_slopes = view_of(alibi);
+    options.tree_mask = view_of(tree), options.positions = view_of(positions), options.sinks = view_of(sinks);
+    options.prefix = {view_of(prefix_table), view_of(prefix_lens), view_of(prefix_of)};
+    Context context(resources);
+    check(context.status());
+    const std::int64_t total = query.shape[0], heads = query.shape[1];
+    Array out = zeroed("--out", files.type(), {total, heads, values.shape[3]}), lse;
+    if (a.lse) {
+        lse = zeroed("--lse", files.sum_type(), {heads, total});
+        options.lse = output_view(lse);
+    }
+    constexpr int rank = 4;
+    check(paged_attention(context, view_of(query), view_of(keys, rank), view_of(values, rank), view_of(ends), view_of(table),
+                          view_of(lens), output_view(out), options));
     files.write("--out", out);
     if (a.lse) files.write("--lse", lse);
     files.commit();

@@ -14,6 +14,8 @@
 #include "attune/merge.h"
 #include "attune/multi_head.h"
 #include "attune/multi_head_backward.h"
+#include "attune/paged.h"
+#include "attune/pool.h"
 #include "attune/sdpa.h"
 #include "attune/sdpa_backward.h"
 #include "attune/status.h"

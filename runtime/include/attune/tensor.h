@@ -15,7 +15,7 @@
 
 namespace attune {
 
-enum class DType : std::uint8_t { f32, f64, i32, boolean, bf16, f16 };
+enum class DType : std::uint8_t { f32, f64, i32, boolean, bf16, f16, i8, u8, i64 };
 enum class Place : std::uint8_t { host, device };
 
 // 16-bit elements. bfloat16: the upper half of a float, 8 bits of exponent and 7 of fraction. float16: IEEE 754 binary16.
@@ -26,21 +26,27 @@ struct float16 {
     std::uint16_t bits;
 };
 
-// "f32", "f64", "i32", "bool", "bf16", "f16"
+// "f32", "f64", "i32", "bool", "bf16", "f16", "i8", "u8", "i64"
 ATTUNE_API const char *name_of(DType) noexcept;
 // Bytes per element.
 ATTUNE_API int size_of(DType) noexcept;
 
 template<typename T>
-inline constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
-                                   std::is_same_v<T, bool> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+inline constexpr bool is_element =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, bool> ||
+    std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, std::int8_t> ||
+    std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int64_t>;
 
 template<typename T> constexpr DType dtype_of() {
-    static_assert(is_element<T>, "attune: elements are float, double, bfloat16, float16, std::int32_t or bool");
+    static_assert(is_element<T>, "attune: elements are float, double, bfloat16, float16, bool, std::int8_t, std::uint8_t, "
+                                 "std::int32_t or std::int64_t");
     if (std::is_same_v<T, float>) return DType::f32;
     if (std::is_same_v<T, double>) return DType::f64;
     if (std::is_same_v<T, bfloat16>) return DType::bf16;
     if (std::is_same_v<T, float16>) return DType::f16;
+    if (std::is_same_v<T, std::int8_t>) return DType::i8;
+    if (std::is_same_v<T, std::uint8_t>) return DType::u8;
+    if (std::is_same_v<T, std::int64_t>) return DType::i64;
     return std::is_same_v<T, bool> ? DType::boolean : DType::i32;
 }
 

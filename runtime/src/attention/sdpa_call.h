@@ -20,6 +20,9 @@ struct SdpaCall {
     const UserCall *user = nullptr;  // of a user's attention (user_call.h)
     SdpaProblem sizes;
     ConstView query, key, value;
+    // int32 (B, runs of keys_of_run keys): where key and value are pages of a pool, the row of a run's first key less the
+    // position of that key (generators/attention/forward/placed_rows.h). Not given: rows are in their order.
+    ConstView row_shift;
     View out, lse;
     double scale = 0;
     ConstView pair_weight;  // of additive scores: (h), and their bias
@@ -118,6 +121,9 @@ Status check_score_type(Score, std::string_view name, DType);
 inline bool is_prefill(const VariantRecord &v) {
     return v.schedule_id == Schedule::prefill || v.schedule_id == Schedule::bf16_dot || v.schedule_id == Schedule::amx;
 }
+
+// A kernel of the variant reads rows of keys and values where SdpaCall::row_shift says.
+inline bool reads_pages(const VariantRecord &v) { return v.pages_kernel; }
 
 // No causal mask, window or offset leaves out a key.
 bool band_is_open(const SdpaCall &);

@@ -22,7 +22,8 @@ bool masks_keys(const SdpaCall &c) {
 
 AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
     using Form = AttentionForm;
-    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::User::none};
+    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Cache::dense, Form::User::none};
+    if (c.row_shift.given()) form.cache = Form::Cache::pages;
     if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
     if (variant.kind_id == Kind::training) form.kind = Form::Kind::training;
     if (variant.kind_id == Kind::weights) form.kind = Form::Kind::weights;
@@ -144,7 +145,7 @@ Status KernelCall::prepare_tensors() {
 
 Status KernelCall::find_finite_values() {
     finite_values_.assign(static_cast<std::size_t>(p_.batch), 0);
-    if (to_weights_ || !looks_at_values(c_, variant_)) return {};
+    if (to_weights_ || c_.row_shift.given() || !looks_at_values(c_, variant_)) return {};
     std::vector<float> largest(finite_values_.size());
     // Where every key takes part, the last key stands for those beyond it in its KV block.
     const ConstView left_out = leaves_keys_out(c_) ? c_.value : part_of(c_.value, 2, p_.keys - 1, 1);
@@ -154,6 +155,8 @@ Status KernelCall::find_finite_values() {
 }
 
 Status KernelCall::call() {
+    static constexpr std::int32_t in_order = 0;
+    HalideBuffer row_shift(c_.row_shift.given() ? c_.row_shift : ConstView(&in_order, {p_.batch, p_.keys}, {0, 0}));
     HalideBuffer query(c_.query), key(c_.key), value(c_.value),
         band_begin(masked_ ? per_batch(c_.band_begin) : one(open_begin_)),
         band_end(masked_ ? per_batch(c_.band_end) : one(every_key_)), offset(per_batch(c_.offset)), lengths(lengths_),
@@ -175,6 +178,8 @@ Status KernelCall::call() {
                                        .shortest = shortest.get(),
                                        .longest = longest.get(),
                                        .scale = c_.scale,
+                                       .row_shift = row_shift.get(),
+                                       .keys = every_key_,
                                        .value = value.get(),
                                        .pair_weight = pair_weight.get(),
                                        .pair_bias = c_.pair_bias,
@@ -199,7 +204,8 @@ Status KernelCall::call() {
                                        .captures = captures ? captures->list() : CaptureList({}),
                                        .out = out.get(),
                                        .lse = lse.get()};
-    return call_kernel(context_, variant_.kernel, arguments, form_of(c_, variant_), worthwhile_threads(p_, context_.threads));
+    const auto kernel = c_.row_shift.given() ? variant_.pages_kernel : variant_.kernel;
+    return call_kernel(context_, kernel, arguments, form_of(c_, variant_), worthwhile_threads(p_, context_.threads));
 }
 
 }  // namespace

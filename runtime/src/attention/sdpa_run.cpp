@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Kernels that a call runs: those of values and weights, a product of the weights instead, or none.
+#include "attention/gathered_rows.h"
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"
 #include "kernel_arguments.h"
@@ -110,6 +111,9 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
 }
 
 Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
+    const bool in_pages = reads_pages(*choice.variant) && (!choice.of_last || reads_pages(*choice.of_last));
+    if (call.row_shift.given() && !in_pages)
+        return run_gathered(context, call, [&](const SdpaCall &part) { return run_values(context, part, choice); });
     if (!choice.of_last) return run_by_key_heads(context, call, *choice.variant);
     const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
     if (Status s = run_by_key_heads(context, slice_queries(call, 0, first), *choice.variant); !s.ok()) return s;

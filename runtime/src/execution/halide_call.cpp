@@ -161,8 +161,8 @@ void install_handlers() {
 
 halide_type_t halide_type(DType t) {
     const auto bits = static_cast<std::uint8_t>(8 * size_of(t));
-    if (t == DType::i32) return {halide_type_int, bits, 1};
-    if (t == DType::boolean) return {halide_type_uint, bits, 1};
+    if (t == DType::i32 || t == DType::i64 || t == DType::i8) return {halide_type_int, bits, 1};
+    if (t == DType::boolean || t == DType::u8) return {halide_type_uint, bits, 1};
     return {t == DType::bf16 ? halide_type_bfloat : halide_type_float, bits, 1};
 }
 

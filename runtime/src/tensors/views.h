@@ -7,6 +7,7 @@
 #include "attune/linear_backward.h"
 #include "attune/masked_softmax.h"
 #include "attune/multi_head_backward.h"
+#include "attune/paged.h"
 #include "attune/sdpa_backward.h"
 #include <vector>
 
@@ -33,6 +34,11 @@ template<typename F> void each_view(AdditiveGradients &g, const F &f) {
     f(g.bias), f(g.alibi_slopes), f(g.sinks);
 }
 template<typename F> void each_view(MaskedSoftmaxOptions &o, const F &f) { f(o.valid_lens); }
+template<typename V, typename F> void each_view(BasicPages<V> &p, const F &f) { f(p.rows), f(p.scale), f(p.minimum); }
+template<typename F> void each_view(PagedOptions &o, const F &f) {
+    f(o.distance_bias), f(o.alibi_slopes), f(o.tree_mask), f(o.positions), f(o.sinks), f(o.indptr), f(o.lse);
+    f(o.prefix.block_table), f(o.prefix.lens), f(o.prefix.of);
+}
 template<typename F> void each_view(KvAppendOptions &o, const F &f) { f(o.new_lens); }
 template<typename F> void each_view(LinearGradients &g, const F &f) { f(g.x), f(g.weight), f(g.bias); }
 template<typename F> void each_view(MultiHeadWeights &w, const F &f) {

@@ -67,6 +67,7 @@ struct VariantRecord {
     std::string_view cost_target;  // the target that the coefficients were measured on; empty: none were, they follow a rule
     bool dispatched;
     int (*kernel)(void **);
+    int (*pages_kernel)(void **) = nullptr;  // the same, with rows of keys and values in pages; null: there is none
     // The same as the texts `schedule` and `kind`.
     Schedule schedule_id = schedule_of(schedule);
     Kind kind_id = kind_of(kind);

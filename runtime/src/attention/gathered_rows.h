@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// Rows of pages, copied one after another for kernels that read rows in order.
+#pragma once
+#include "attention/sdpa_call.h"
+#include <functional>
+
+namespace attune {
+
+// Calls run(part) for key heads of a call of one entry over pages, as many at a time as 64 MiB hold of their keys and values,
+// which `part` has in order. Copies take a share of the time of the kernels that is the less, the more queries there are.
+Status run_gathered(Context::State &, const SdpaCall &, const std::function<Status(const SdpaCall &part)> &run);
+
+}  // namespace attune

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// Attention over pages: one call of attention for each sequence, on rows that its table places.
+#include "attune/paged.h"
+#include "dispatch/shape_record.h"
+#include "serving/paged_call.h"
+#include <algorithm>
+#include <cstring>
+
+namespace attune {
+namespace {
+
+// Bytes of the tables of one sequence: a mask (Sq, Sk), and a strip of Sq + Sk - 1 entries a head, of which row i of a bias
+// begins one entry before row i - 1.
+struct TableBytes {
+    std::int64_t mask = 0, strip = 0;
+};
+TableBytes table_bytes(const PagedOptions &o, const Sequence &s, const SdpaProblem &p) {
+    TableBytes bytes;
+    if (o.tree_mask.given()) bytes.mask = (s.queries * s.keys + 63) / 64 * 64;
+    if (o.distance_bias.given()) bytes.strip = p.query_heads * (s.queries + s.keys - 1) * size_of(p.dtype);
+    return bytes;
+}
+
+// The position of new row i: given, or the rows before the new ones and the row's depth in the tree.
+std::int64_t position_of(const PagedOptions &o, const Sequence &s, std::int64_t i) {
+    if (o.positions.given())
+        return static_cast<const std::int32_t *>(
+            o.positions.data)[s.number * o.positions.stride[0] + i * o.positions.stride[1]];
+    const ConstView &tree = o.tree_mask;
+    const bool *row = static_cast<const bool *>(tree.data) + s.number * tree.stride[0] + i * tree.stride[1];
+    std::int64_t depth = 0;
+    for (std::int64_t j = 0; j < i; j++) depth += row[j * tree.stride[2]];
+    return s.keys - s.queries + depth;
+}
+
+void write_tree_mask(const PagedOptions &o, const Sequence &s, bool *mask) {
+    const ConstView &tree = o.tree_mask;
+    const std::int64_t older = s.keys - s.queries;
+    for (std::int64_t i = 0; i < s.queries; i++, mask += s.keys) {
+        const std::int64_t at = position_of(o, s, i);
+        const auto within = [&](std::int64_t position) {
+            return (o.window.left < 0 || position >= at - o.window.left) &&
+                   (o.window.right < 0 || position <= at + o.window.right);
+        };
+        const std::int64_t begin = o.window.left < 0 ? 0 : std::clamp<std::int64_t>(at - o.window.left, 0, older);
+        const std::int64_t end = o.window.right < 0 ? older : std::clamp<std::int64_t>(at + o.window.right + 1, begin, older);
+        std::memset(mask, 0, static_cast<std::size_t>(s.keys));
+        std::memset(mask + begin, 1, static_cast<std::size_t>(end - begin));
+        const bool *row = static_cast<const bool *>(tree.data) + s.number * tree.stride[0] + i * tree.stride[1];
+        for (std::int64_t j = 0; j <= i; j++) mask[older + j] = row[j * tree.stride[2]] && within(position_of(o, s, j));
+    }
+}
+
+// Entry x of a head's strip is the bias of a key Sk - 1 - x rows before the last query.
+ConstView write_strips(const ConstView &bias, const Sequence &s, char *strips) {
+    const std::int64_t length = s.queries + s.keys - 1, heads = bias.extent[0];
+    const auto size = static_cast<std::size_t>(size_of(bias.dtype));
+    for (std::int64_t h = 0; h < heads; h++)
+        for (std::int64_t x = 0; x < length; x++) {
+            const std::int64_t r = std::clamp<std::int64_t>(s.keys - 1 - x, 0, bias.extent[1] - 1);
+            std::memcpy(strips + static_cast<std::size_t>(h * length + x) * size,
+                        static_cast<const char *>(bias.data) +
+                            static_cast<std::size_t>(h * bias.stride[0] + r * bias.stride[1]) * size,
+                        size);
+        }
+    return typed_view(strips + static_cast<std::size_t>(s.queries - 1) * size, bias.dtype, {1, heads, s.queries, s.keys},
+                      {0, length, -1, 1});
+}
+
+// Runs one sequence with `call`, a copy of p.rows that may have served others.
+Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, Sequence &s, SdpaCall &call) {
+    select_rows(p, s, call);
+    SdpaOptions band;
+    const bool tree = o.tree_mask.given();
+    band.causal = o.causal && !tree ? Causal::bottom_right : Causal::none;
+    if (!tree) band.window = o.window;
+    set_band(call, band_of(band, s.keys - s.queries, s.queries, s.keys));
+    call.sizes = with_band(call.sizes, band.causal, band.window);
+    const TableBytes bytes = table_bytes(o, s, call.sizes);
+    if (bytes.mask + bytes.strip == 0) return run_attention(context, call, s.choice);
+    const ScratchBlock block(*state_of(context).scratch, static_cast<std::size_t>(bytes.mask + bytes.strip));
+    if (!block.data()) return no_memory();
+    if (tree) {
+        auto *mask = static_cast<bool *>(block.data());
+        write_tree_mask(o, s, mask);
+        call.mask = ConstView(mask, {1, call.sizes.query_heads, s.queries, s.keys}, {0, 0, s.keys, 1});
+    }
+    if (o.distance_bias.given()) call.bias = write_strips(o.distance_bias, s, static_cast<char *>(block.data()) + bytes.mask);
+    return run_attention(context, call, s.choice);
+}
+
+// A line for each sequence, as a call of its own, with a share of the time in proportion to its work.
+void record_sequences(ShapeRecord &record, const PagedCall &p, const PagedOptions &o, double seconds) {
+    SdpaCall call = p.rows;
+    for (const Sequence &s : p.sequences) {
+        if (p.work == 0) return;
+        select_rows(p, s, call);
+        SdpaOptions band;
+        band.causal = o.causal ? Causal::bottom_right : Causal::none, band.window = o.window;
+        set_band(call, band_of(band, s.keys - s.queries, s.queries, s.keys));
+        ShapeLine line = shape_line("sdpa", call);
+        line.exact = false;
+        record.add(line, seconds * s.work / p.work);
+    }
+}
+
+Status run(Context &context, const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out,
+           const PagedOptions &o, PagedCall &p) {
+    const CallStart start = start_of_call();
+    Context::State &state = state_of(context);
+    if (Status s = check_paged(state, query, keys, values, out, o, p); !s.ok()) return s;
+    if (Status s = choose_sequences(state, p, o.variant); !s.ok()) return s;
+    const auto run_one = [&](Sequence &s, SdpaCall &call) { return run_sequence(context, p, o, s, call); };
+    if (Status s = run_sequences(state, p, run_one); !s.ok()) return s;
+    Choice of_most_work{nullptr, "no queries"};
+    if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;
+    record_call(state, of_most_work, "paged", start, [&] {
+        return "sequences " + text(p.query_ends.extent[0] - 1) + " pages of " + text(p.keys.page) + " " +
+               sizes_text(p.rows.sizes);
+    });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (state.shapes) record_sequences(*state.shapes, p, o, seconds);
+    return {};
+}
+
+}  // namespace
+
+Status paged_attention(Context &context, const ConstView &query, const ConstPages &key_pages, const ConstPages &value_pages,
+                       const ConstView &cu_seqlens_q, const ConstView &block_table, const ConstView &lens, const View &out,
+                       const PagedOptions &options) noexcept {
+    const auto body = [&](Context::State &, const ConstView &q, const ConstPages &k, const ConstPages &v,
+                          const ConstView &query_ends, const ConstView &table, const ConstView &held, const View &o,
+                          const PagedOptions &given) {
+        PagedCall call;
+        call.query_ends = query_ends, call.block_table = table, call.lens = held;
+        return run(context, q, k, v, o, given, call);
+    };
+    return answer(context, body, query, key_pages, value_pages, cu_seqlens_q, block_table, lens, out, options);
+}
+
+}  // namespace attune

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// A checked call over pages.
+#pragma once
+#include "attune/paged.h"
+#include "execution/scratch.h"
+#include "serving/packed_call.h"
+#include <memory>
+#include <optional>
+
+namespace attune {
+
+// Pages of one pool as rows: row j of page n is row n * of_page + j.
+struct PagedRows {
+    ConstView rows;  // (1, Hkv, rows, D)
+    std::int64_t pages = 0, page = 0, of_page = 0;
+};
+// Checks pages of numbers.
+Status check_pages(std::string_view name, const ConstView &rows, DType, PagedRows &);
+
+struct PagedCall : PackedCall {
+    ConstView query_ends, lens, block_table;
+    PagedRows keys;
+    std::optional<ScratchBlock> shifts;  // SdpaCall::row_shift of all sequences
+};
+
+// Checks everything, lists the sequences, and writes their shifts.
+Status check_paged(Context::State &, const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out,
+                   const PagedOptions &, PagedCall &);
+
+}  // namespace attune

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+#include "serving/paged_call.h"
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace attune {
+namespace {
+
+constexpr std::int64_t keys_of_run = 16;        // placed_rows.h
+constexpr std::int64_t runs_read_ahead = 1024;  // runs of keys that a kernel may look up beyond the last, to prefetch rows
+
+Status check_packed(std::string_view name, const ConstView &v) {
+    if (v.rank != 3) return invalid(name, "rank must be 3 (T, H, D), got " + text(v.rank));
+    return check_memory(name, v);
+}
+
+Status check_numbers(std::string_view name, const ConstPages &pages) {
+    if (pages.scale.given() || pages.minimum.given())
+        return invalid(name, "scale or minimum given for pages of type " + std::string(name_of(pages.rows.dtype)) +
+                                 ", which are not quantised");
+    return {};
+}
+
+Status check_pools(const ConstPages &keys, const ConstPages &values, DType type, PagedCall &p, PagedRows &of_values) {
+    if (Status s = check_numbers("key_pages", keys); !s.ok()) return s;
+    if (Status s = check_numbers("value_pages", values); !s.ok()) return s;
+    if (Status s = check_pages("key_pages", keys.rows, type, p.keys); !s.ok()) return s;
+    if (Status s = check_pages("value_pages", values.rows, type, of_values); !s.ok()) return s;
+    const ExtentMatch matches[] = {
+        {"value_pages", "number of pages", of_values.pages, "key_pages", p.keys.pages},
+        {"value_pages", "rows of a page", of_values.page, "key_pages", p.keys.page},
+        {"value_pages", "number of heads", of_values.rows.extent[1], "key_pages", p.keys.rows.extent[1]}};
+    if (Status s = check_extents(matches); !s.ok()) return s;
+    if (of_values.of_page == p.keys.of_page) return {};
+    return unsupported("value_pages", "the stride of a page is that of " + text(of_values.of_page) + " rows, in key_pages of " +
+                                          text(p.keys.of_page) + "; both must be laid out alike");
+}
+
+Status check_widths(const ConstView &query, const View &out, const PagedRows &keys, const PagedRows &values) {
+    const ExtentMatch matches[] = {{"key_pages", "head size (last extent)", keys.rows.extent[3], "query", query.extent[2]},
+                                   {"out", "number of rows (first extent)", out.extent[0], "query", query.extent[0]},
+                                   {"out", "number of heads", out.extent[1], "query", query.extent[1]},
+                                   {"out", "head size (last extent)", out.extent[2], "value_pages", values.rows.extent[3]}};
+    if (Status s = check_extents(matches); !s.ok()) return s;
+    const std::int64_t heads = keys.rows.extent[1];
+    if (heads == 0 ? query.extent[1] == 0 : query.extent[1] % heads == 0) return {};
+    return invalid("key_pages", "number of heads is " + text(heads) + ", which must divide the " + text(query.extent[1]) +
+                                    " heads of query");
+}
+
+// One length for each of `count` sequences.
+Status check_lengths(std::string_view name, const ConstView &lens, std::int64_t count, std::string_view shape) {
+    if (Status s = check_list(name, lens, shape); !s.ok()) return s;
+    if (Status s = check_extent(name, "number of entries", lens.extent[0], "cu_seqlens_q", count); !s.ok()) return s;
+    for (std::int64_t n = 0; n < count; n++)
+        if (int_at(lens, n) < 0)
+            return invalid(name, "entry (" + text(n) + ") must not be negative, got " + text(int_at(lens, n)));
+    return {};
+}
+
+// The pages of a sequence, or of a prefix: a row of a table, or a part of a list.
+struct PageList {
+    std::string_view name;
+    ConstView pages;  // int32 (N)
+    std::int64_t number;
+};
+
+Status check_page_list(const PageList &list, std::int64_t rows, const PagedRows &pool) {
+    const std::int64_t used = ceil_div(rows, pool.page);
+    if (used > list.pages.extent[0])
+        return invalid(list.name, "sequence " + text(list.number) + " holds " + text(rows) + " rows, " + text(used) +
+                                      " pages of " + text(pool.page) + ", and the table has " + text(list.pages.extent[0]));
+    for (std::int64_t n = 0; n < used; n++)
+        if (const std::int32_t page = int_at(list.pages, n); page < 0 || page >= pool.pages)
+            return invalid(list.name, "page " + text(n) + " of sequence " + text(list.number) + " is " + text(page) +
+                                          ", must be from 0 to " + text(pool.pages - 1) + " for the " + text(rows) +
+                                          " rows that it holds");
+    return {};
+}
+
+ConstView part_of_list(const ConstView &list, std::int64_t first, std::int64_t count) { return part_of(list, 0, first, count); }
+ConstView row_of_table(const ConstView &table, std::int64_t row) {
+    ConstView list = part_of(table, 0, row, 1);
+    list.rank = 1;
+    list.extent[0] = table.extent[1], list.stride[0] = table.stride[1];
+    return list;
+}
+
+Status check_table(std::string_view name, const ConstView &table, std::int64_t rows) {
+    if (table.rank != 2) return invalid(name, "rank must be 2 (B, N), got " + text(table.rank));
+    if (Status s = check_ints(name, table); !s.ok()) return s;
+    return check_extent(name, "number of rows", table.extent[0], "lens", rows);
+}
+
+PageList pages_of(const PagedCall &p, const PagedOptions &o, std::int64_t b) {
+    if (!o.indptr.given()) return {"block_table", row_of_table(p.block_table, b), b};
+    const std::int64_t first = int_at(o.indptr, b);
+    return {"block_table", part_of_list(p.block_table, first, int_at(o.indptr, b + 1) - first), b};
+}
+
+Status check_block_table(const PagedCall &p, const PagedOptions &o, std::int64_t batch) {
+    if (!o.indptr.given()) return check_table("block_table", p.block_table, batch);
+    if (Status s = check_list("block_table", p.block_table, "N, with indptr"); !s.ok()) return s;
+    if (Status s = check_ends("indptr", o.indptr, "block_table", p.block_table.extent[0]); !s.ok()) return s;
+    return check_extent("indptr", "number of entries", o.indptr.extent[0], "cu_seqlens_q", batch + 1);
+}
+
+Status check_prefix(const PagedCall &p, const SharedPrefix &prefix, std::int64_t batch) {
+    if (!prefix.of.given() && !prefix.lens.given() && !prefix.block_table.given()) return {};
+    if (Status s = check_list("prefix.lens", prefix.lens, "G"); !s.ok()) return s;
+    const std::int64_t count = prefix.lens.extent[0];
+    if (Status s = check_table("prefix.block_table", prefix.block_table, count); !s.ok()) return s;
+    for (std::int64_t g = 0; g < count; g++) {
+        const std::int32_t rows = int_at(prefix.lens, g);
+        if (rows < 0 || rows % keys_of_run != 0)
+            return invalid("prefix.lens", "entry (" + text(g) + ") must be a multiple of 16 from 0 on, got " + text(rows));
+        const PageList list{"prefix.block_table", row_of_table(prefix.block_table, g), g};
+        if (Status s = check_page_list(list, rows, p.keys); !s.ok()) return s;
+    }
+    if (Status s = check_list("prefix.of", prefix.of, "B"); !s.ok()) return s;
+    if (Status s = check_extent("prefix.of", "number of entries", prefix.of.extent[0], "lens", batch); !s.ok()) return s;
+    for (std::int64_t b = 0; b < batch; b++)
+        if (const std::int32_t g = int_at(prefix.of, b); g < -1 || g >= count)
+            return invalid("prefix.of",
+                           "entry (" + text(b) + ") is " + text(g) + ", must be from -1 (none) to " + text(count - 1));
+    return {};
+}
+
+std::int64_t prefix_of(const PagedOptions &o, std::int64_t b) { return o.prefix.of.given() ? int_at(o.prefix.of, b) : -1; }
+std::int64_t prefix_rows(const PagedOptions &o, std::int64_t b) {
+    const std::int64_t g = prefix_of(o, b);
+    return g < 0 ? 0 : int_at(o.prefix.lens, g);
+}
+
+Status check_tree(const PagedOptions &o, const PagedCall &p, std::int64_t batch) {
+    if (!o.tree_mask.given()) {
+        if (o.positions.given()) return invalid("positions", "given without tree_mask");
+        return {};
+    }
+    const ConstView &tree = o.tree_mask;
+    if (tree.rank != 3) return invalid("tree_mask", "rank must be 3 (B, S, S), got " + text(tree.rank));
+    if (tree.dtype != DType::boolean) return invalid("tree_mask", std::string("type must be bool, got ") + name_of(tree.dtype));
+    if (Status s = check_memory("tree_mask", tree); !s.ok()) return s;
+    const ExtentMatch square[] = {{"tree_mask", "batch (first extent)", tree.extent[0], "cu_seqlens_q", batch},
+                                  {"tree_mask", "last extent", tree.extent[2], "tree_mask's rows", tree.extent[1]}};
+    if (Status s = check_extents(square); !s.ok()) return s;
+    if (o.alibi || o.alibi_slopes.given()) return unsupported("alibi", "is not taken beside tree_mask");
+    if (o.distance_bias.given()) return unsupported("distance_bias", "is not taken beside tree_mask");
+    if (o.positions.given()) {
+        if (o.positions.rank != 2) return invalid("positions", "rank must be 2 (B, S), got " + text(o.positions.rank));
+        if (Status s = check_ints("positions", o.positions); !s.ok()) return s;
+        const ExtentMatch matches[] = {{"positions", "batch (first extent)", o.positions.extent[0], "tree_mask", batch},
+                                       {"positions", "last extent", o.positions.extent[1], "tree_mask", tree.extent[1]}};
+        if (Status s = check_extents(matches); !s.ok()) return s;
+    }
+    for (std::int64_t b = 0; b < batch; b++) {
+        const std::int64_t queries = int_at(p.query_ends, b + 1) - int_at(p.query_ends, b);
+        if (queries > tree.extent[1])
+            return invalid("tree_mask",
+                           "has " + text(tree.extent[1]) + " rows, sequence " + text(b) + " has " + text(queries) + " queries");
+        for (std::int64_t i = 0; i < queries; i++)
+            for (std::int64_t j = i; j < queries; j++) {
+                const bool sees =
+                    static_cast<const bool *>(tree.data)[b * tree.stride[0] + i * tree.stride[1] + j * tree.stride[2]];
+                if (sees != (i == j))
+                    return invalid("tree_mask",
+                                   "entry (" + text(b) + ", " + text(i) + ", " + text(j) + ") must be " +
+                                       (i == j ? "true: a query sees its own row" : "false: the row is a later one"));
+            }
+    }
+    return {};
+}
+
+Status check_distance_bias(const PagedOptions &o, PagedCall &p) {
+    const ConstView &bias = o.distance_bias;
+    if (!bias.given()) return {};
+    if (bias.rank != 2) return invalid("distance_bias", "rank must be 2 (Hq, R), got " + text(bias.rank));
+    if (Status s = check_same_type("distance_bias", bias.dtype, "query", p.rows.sizes.dtype); !s.ok()) return s;
+    if (Status s = check_memory("distance_bias", bias); !s.ok()) return s;
+    if (bias.extent[1] < 1) return invalid("distance_bias", "must have an entry for each head at least, got 0");
+    return check_extent("distance_bias", "number of heads", bias.extent[0], "query", p.rows.sizes.query_heads);
+}
+
+// Shifts of the rows of a list of pages whose first row is key `first` of the sequence.
+void write_shifts(const PageList &list, std::int64_t first, std::int64_t rows, const PagedRows &pool, std::int32_t *shifts) {
+    for (std::int64_t j = 0; j < rows; j += keys_of_run) {
+        const std::int64_t n = j / pool.page;
+        shifts[(first + j) / keys_of_run] =
+            static_cast<std::int32_t>(int_at(list.pages, n) * pool.of_page - n * pool.page - first);
+    }
+}
+
+Status list_sequences(Context::State &context, const PagedOptions &o, std::int64_t batch, PagedCall &p) {
+    std::int64_t runs = runs_read_ahead;
+    for (std::int64_t b = 0; b < batch; b++) {
+        const std::int64_t queries = int_at(p.query_ends, b + 1) - int_at(p.query_ends, b), rows = int_at(p.lens, b);
+        if (rows < queries)
+            return invalid("lens", "entry (" + text(b) + ") is " + text(rows) + ", fewer rows than the " + text(queries) +
+                                       " queries whose keys it counts");
+        if (queries == 0) continue;
+        if (Status s = check_page_list(pages_of(p, o, b), rows, p.keys); !s.ok()) return s;
+        if (prefix_rows(o, b) + rows + queries > most_elements)
+            return unsupported("lens", "sequence " + text(b) + " has more than 2^31 - 1 queries and keys together");
+        runs += ceil_div(prefix_rows(o, b) + rows, keys_of_run);
+    }
+    p.shifts.emplace(*context.scratch, static_cast<std::size_t>(runs) * sizeof(std::int32_t));
+    if (!p.shifts->data()) return no_memory();
+    auto *shifts = static_cast<std::int32_t *>(p.shifts->data());
+    for (std::int64_t b = 0; b < batch; b++) {
+        const std::int64_t first = int_at(p.query_ends, b), queries = int_at(p.query_ends, b + 1) - first;
+        const std::int64_t before = prefix_rows(o, b), rows = int_at(p.lens, b), all = ceil_div(before + rows, keys_of_run);
+        if (queries == 0) continue;
+        if (before > 0) {
+            const std::int64_t g = prefix_of(o, b);
+            write_shifts({"prefix.block_table", row_of_table(o.prefix.block_table, g), g}, 0, before, p.keys, shifts);
+        }
+        write_shifts(pages_of(p, o, b), before, rows, p.keys, shifts);
+        add_sequence(p, {b, first, queries, 0, before + rows, 0, ConstView(shifts, {1, all})});
+        shifts += all;
+    }
+    std::memset(shifts, 0, runs_read_ahead * sizeof(std::int32_t));
+    sort_sequences(p);
+    return {};
+}
+
+}  // namespace
+
+Status check_pages(std::string_view name, const ConstView &rows, DType type, PagedRows &of) {
+    if (rows.rank != 4) return invalid(name, "rank must be 4 (P, page, Hkv, D), got " + text(rows.rank));
+    if (Status s = check_same_type(name, rows.dtype, "query", type); !s.ok()) return s;
+    if (Status s = check_memory(name, rows); !s.ok()) return s;
+    if (rows.extent[3] < 1) return invalid(name, "last extent must be at least 1, got " + text(rows.extent[3]));
+    if (Status s = check_dense(name, rows); !s.ok()) return s;
+    const std::int64_t pages = rows.extent[0], page = rows.extent[1], stride = rows.stride[1];
+    if (page < keys_of_run || page % keys_of_run != 0)
+        return invalid(name, "rows of a page (second extent) must be a multiple of 16, got " + text(page));
+    const std::int64_t of_page = pages <= 1 ? page : stride == 0 ? 0 : rows.stride[0] / stride;
+    if (of_page < 1 || (pages > 1 && of_page * stride != rows.stride[0]))
+        return unsupported(name, "the stride of a page is " + text(rows.stride[0]) +
+                                     ", which must be a positive multiple of that of a row, " + text(stride));
+    const std::int64_t all = pages == 0 ? 0 : (pages - 1) * of_page + page;
+    if (all > most_elements) return unsupported(name, "pages span " + text(all) + " rows, more than 2^31 - 1");
+    of = {rows, pages, page, of_page};
+    of.rows.extent[0] = 1, of.rows.extent[1] = rows.extent[2], of.rows.extent[2] = all;
+    of.rows.stride[0] = 0, of.rows.stride[1] = rows.stride[2], of.rows.stride[2] = stride;
+    of.rows.capacity = -1;  // checked; of_page rows of each page exist, but for the last
+    return {};
+}
+
+Status check_paged(Context::State &context, const ConstView &query, const ConstPages &keys, const ConstPages &values,
+                   const View &out, const PagedOptions &o, PagedCall &p) {
+    if (Status s = check_packed("query", query); !s.ok()) return s;
+    PagedRows of_values;
+    if (Status s = check_pools(keys, values, query.dtype, p, of_values); !s.ok()) return s;
+    if (Status s = check_packed("out", out); !s.ok()) return s;
+    if (Status s = check_widths(query, out, p.keys, of_values); !s.ok()) return s;
+    if (Status s = check_ends("cu_seqlens_q", p.query_ends, "query", query.extent[0]); !s.ok()) return s;
+    const std::int64_t batch = p.query_ends.extent[0] - 1;
+    if (Status s = check_lengths("lens", p.lens, batch, "B"); !s.ok()) return s;
+    SdpaOptions of_entry{.scale = o.scale, .softcap = o.softcap, .alibi = o.alibi, .alibi_slopes = o.alibi_slopes};
+    of_entry.causal = o.causal && !o.tree_mask.given() ? Causal::bottom_right : Causal::none;
+    of_entry.window = o.window, of_entry.sinks = o.sinks;
+    if (o.alibi_slopes.given() && o.alibi_slopes.rank != 1)
+        return invalid("alibi_slopes", "rank must be 1 (Hq), got " + text(o.alibi_slopes.rank));
+    if (Status s = check_packed_lse(o.lse, of_entry.lse); !s.ok()) return s;
+    const std::array<NamedView, 11> more{{{"cu_seqlens_q", p.query_ends},
+                                          {"block_table", p.block_table},
+                                          {"lens", p.lens},
+                                          {"indptr", o.indptr},
+                                          {"distance_bias", o.distance_bias},
+                                          {"tree_mask", o.tree_mask},
+                                          {"positions", o.positions},
+                                          {"prefix.block_table", o.prefix.block_table},
+                                          {"prefix.lens", o.prefix.lens},
+                                          {"prefix.of", o.prefix.of},
+                                          {"sinks", o.sinks}}};
+    if (Status s = check_attention(as_entry(query), p.keys.rows, of_values.rows, as_entry(out), of_entry, more, p.rows);
+        !s.ok())
+        return s;
+    p.rows.op = ops::sdpa;
+    p.rows.scale = scale_of(of_entry, p.rows.sizes.head_dim);
+    if (Status s = check_block_table(p, o, batch); !s.ok()) return s;
+    if (Status s = check_prefix(p, o.prefix, batch); !s.ok()) return s;
+    if (Status s = check_distance_bias(o, p); !s.ok()) return s;
+    if (Status s = check_tree(o, p, batch); !s.ok()) return s;
+    // A tree's mask says what a window leaves: dispatch sees a mask.
+    if (o.tree_mask.given()) p.rows.sizes = with_band(p.rows.sizes, Causal::none, {});
+    if (o.tree_mask.given() || o.distance_bias.given()) p.rows.sizes.scored = p.rows.sizes.tables = true;
+    return list_sequences(context, o, batch, p);
+}
+
+}  // namespace attune

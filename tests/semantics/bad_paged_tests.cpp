@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// Bad input of paged_attention: refused by name and number, and nothing is written.
+#include "tests/support/paged_case.h"
+#include "tests/support/refusals.h"
+
+using namespace attune_test;
+using attune::ConstPages, attune::ConstView, attune::View;
+
+namespace {
+const std::vector<std::int32_t> page_zeros(64, 0);
+
+// Sequences of 2, 0 and 3 queries that hold 40, 5 and 3 rows, in pages of 16.
+struct PagedCall {
+    PagedArrays<float> arrays{{.queries = {2, 0, 3}, .rows = {40, 5, 3}}};
+    ConstView query = arrays.query.view();
+    ConstPages keys{ConstView(arrays.key.view())}, values{ConstView(arrays.value.view())};
+    ConstView ends = arrays.cu_seqlens_q(), table = arrays.block_table(), lens = arrays.lens();
+    View out = arrays.out.view();
+    attune::PagedOptions options{.lse = arrays.lse.view()};
+    attune::Context context;
+    attune::Status run() { return attune::paged_attention(context, query, keys, values, ends, table, lens, out, options); }
+    bool untouched() { return arrays.out.untouched() && arrays.lse.untouched(); }
+};
+template<typename F> void refuses_paged(const std::string &argument, const std::vector<std::string> &parts, const F &f) {
+    refuses<PagedCall>(invalid, argument, parts, f);
+}
+}  // namespace
+
+TEST_CASE("bad pages: tensors and pools", "[paged][bad_input]") {
+    refuses_paged("query", {"rank", "3", "2"}, [](PagedCall &c) { c.query = {floats.data(), {8, 16}}; });
+    refuses_paged("key_pages", {"rank", "4", "3"}, [](PagedCall &c) { c.keys.rows = {floats.data(), {16, 2, 16}}; });
+    refuses_paged("key_pages", {"f64", "f32"}, [](PagedCall &c) { c.keys.rows = {doubles.data(), {1, 16, 2, 16}}; });
+    refuses_paged("value_pages", {"f64", "f32"}, [](PagedCall &c) { c.values.rows = {doubles.data(), {1, 16, 2, 16}}; });
+    refuses_paged("key_pages", {"multiple of 16", "24"}, [](PagedCall &c) { c.keys.rows = {floats.data(), {1, 24, 2, 16}}; });
+    refuses_paged("key_pages", {"multiple of 16", "8"}, [](PagedCall &c) { c.keys.rows = {floats.data(), {1, 8, 2, 16}}; });
+    refuses_paged("key_pages", {"scale", "f32"}, [](PagedCall &c) { c.keys.scale = {floats.data(), {1}}; });
+    refuses_paged("value_pages", {"number of pages", "1"}, [](PagedCall &c) { c.values.rows.extent[0] = 1; });
+    refuses_paged("value_pages", {"rows of a page", "32", "16"}, [](PagedCall &c) {
+        c.values.rows = {floats.data(), {c.keys.rows.extent[0], 32, 2, 16}, {32, 1, 0, 1}}, c.values.rows.capacity = -1;
+    });
+    refuses_paged("key_pages", {"number of heads", "3", "4"}, [](PagedCall &c) {
+        c.keys.rows.extent[2] = c.values.rows.extent[2] = 3, c.keys.rows.stride[2] = c.values.rows.stride[2] = 0;
+    });
+    refuses_paged("out", {"head size", "8", "16"}, [](PagedCall &c) { c.out.extent[2] = 8; });
+    refuses_paged("out", {"number of rows", "4", "7"}, [](PagedCall &c) { c.out.extent[0] = 4; });
+    refuses_paged("key_pages", {"head size", "8", "16"}, [](PagedCall &c) { c.keys.rows.extent[3] = 8; });
+    refuses<PagedCall>(unsupported, "key_pages", {"stride of a page", "513", "32"},
+                       [](PagedCall &c) { c.keys.rows.stride[0] = 513, c.keys.rows.capacity = -1; });
+}
+
+TEST_CASE("bad pages: tables and lengths", "[paged][bad_input]") {
+    refuses_paged("cu_seqlens_q", {"5", "4"}, [](PagedCall &c) { c.query.extent[0] = 4, c.out.extent[0] = 4; });
+    refuses_paged("lens", {"number of entries", "2", "3"}, [](PagedCall &c) { c.lens.extent[0] = 2; });
+    static const std::int32_t short_lens[] = {1, 5, 3}, negative[] = {40, -1, 3}, long_lens[] = {400, 5, 3};
+    refuses_paged("lens", {"0", "1", "2"}, [](PagedCall &c) { c.lens = {short_lens, {3}}; });
+    refuses_paged("lens", {"1", "-1"}, [](PagedCall &c) { c.lens = {negative, {3}}; });
+    refuses_paged("block_table", {"400", "25", "3"}, [](PagedCall &c) { c.lens = {long_lens, {3}}; });
+    refuses_paged("block_table", {"number of rows", "2", "3"}, [](PagedCall &c) { c.table.extent[0] = 2; });
+    refuses_paged("block_table", {"rank", "2", "1"}, [](PagedCall &c) { c.table = {page_zeros.data(), {3}}; });
+    for (const std::int32_t wrong : {-1, 1000}) {
+        static std::vector<std::int32_t> table;
+        refuses_paged("block_table", {"page 1", "sequence 0", std::to_string(wrong)}, [&](PagedCall &c) {
+            table = c.arrays.table, table[1] = wrong;
+            c.table = {table.data(), {3, c.arrays.width}};
+        });
+    }
+    refuses_paged("indptr", {"number of entries", "3", "4"}, [](PagedCall &c) {
+        c.table = {page_zeros.data(), {64}}, c.options.indptr = {page_zeros.data(), {3}};
+    });
+    refuses_paged("block_table", {"sequence 0", "3 pages"}, [](PagedCall &c) {
+        c.table = {page_zeros.data(), {64}}, c.options.indptr = {page_zeros.data(), {4}};
+    });
+}
+
+TEST_CASE("bad pages: prefixes, trees and options", "[paged][bad_input]") {
+    static const std::int32_t eight[] = {8}, sixteen[] = {16}, of[] = {0, -1, 1}, none[] = {-1, -1, -1};
+    refuses_paged("prefix.lens", {"multiple of 16", "8"}, [](PagedCall &c) {
+        c.options.prefix = {{page_zeros.data(), {1, 1}}, {eight, {1}}, {none, {3}}};
+    });
+    refuses_paged("prefix.of", {"(2)", "1", "0"}, [](PagedCall &c) {
+        c.options.prefix = {{page_zeros.data(), {1, 1}}, {sixteen, {1}}, {of, {3}}};
+    });
+    static const std::int32_t outside[] = {99};
+    refuses_paged("prefix.block_table", {"99"}, [](PagedCall &c) {
+        c.options.prefix = {{outside, {1, 1}}, {sixteen, {1}}, {none, {3}}};
+    });
+    static const bool all_true[27] = {true, true, true, true, true, true, true, true, true, true, true, true, true, true,
+                                      true, true, true, true, true, true, true, true, true, true, true, true, true},
+                      all_false[27] = {};
+    refuses_paged("tree_mask", {"(0, 0, 1)", "false"}, [](PagedCall &c) { c.options.tree_mask = {all_true, {3, 3, 3}}; });
+    refuses_paged("tree_mask", {"(0, 0, 0)", "true"}, [](PagedCall &c) { c.options.tree_mask = {all_false, {3, 3, 3}}; });
+    refuses_paged("tree_mask", {"rank", "3", "2"}, [](PagedCall &c) { c.options.tree_mask = {all_true, {3, 3}}; });
+    refuses_paged("positions", {"tree_mask"}, [](PagedCall &c) { c.options.positions = {page_zeros.data(), {3, 3}}; });
+    refuses_paged("distance_bias", {"number of heads", "3", "4"}, [](PagedCall &c) {
+        c.options.distance_bias = {floats.data(), {3, 5}};
+    });
+    refuses_paged("window", {"left", "-2"}, [](PagedCall &c) { c.options.window.left = -2; });
+    refuses_paged("sinks", {"number of heads", "3", "4"}, [](PagedCall &c) { c.options.sinks = {floats.data(), {3}}; });
+    refuses_paged("lse", {"rank", "2", "1"}, [](PagedCall &c) { c.options.lse.rank = 1; });
+    refuses_paged("out", {"overlaps"},
+                  [](PagedCall &c) { c.out.data = const_cast<void *>(c.query.data), c.out.capacity = -1; });
+}
