@@ -12,10 +12,10 @@ function(attune_add_sources group)
   set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${group})
 endfunction()
 
-set(attune_headers additive.h additive_backward.h attune.h block_mask.h context.h detail/api.h detail/array_view.h
+set(attune_headers additive.h additive_backward.h append.h attune.h block_mask.h context.h detail/api.h detail/array_view.h
   detail/cost.h detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h
   linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h paged.h plan.h
-  pool.h sdpa.h sdpa_backward.h status.h tensor.h variants.h varlen.h)
+  pool.h rows.h sdpa.h sdpa_backward.h status.h tensor.h variants.h varlen.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
@@ -46,6 +46,11 @@ attune_add_sources(attention attention/gathered_rows attention/sdpa_arguments at
   dispatch/shape_line tensors/max_magnitude user_attention/user_arguments)
 attune_add_sources(dropout_mask attention/dropout_mask)
 attune_add_sources(kv_append serving/kv_append)
+attune_add_sources(paged_append serving/page_checks serving/paged_append)
+attune_add_sources(rope_tables serving/rope_tables)
+attune_add_sources(row_steps serving/row_steps serving/row_step_checks serving/store_rows)
+attune_add_sources(transform_rows serving/transform_rows)
+attune_add_sources(transform_rows_backward serving/transform_rows_backward)
 attune_add_sources(merge serving/merge)
 attune_add_sources(varlen serving/varlen serving/packed_call)
 attune_add_sources(paged serving/paged serving/paged_checks)

@@ -55,6 +55,10 @@ set(attune_part_dropout_mask_generator generators/programs/dropout_mask_generato
   generators/dropout_mask/dropout_mask_stages.cpp schedules/dropout_mask/root.cpp schedules/dropout_mask/rows.cpp)
 set(attune_part_merge_generator generators/programs/merge_generator.cpp generators/merge/merge_stages.cpp
   schedules/merge/root.cpp schedules/merge/rows.cpp)
+set(attune_part_rows_stages generators/rows/row_stages.cpp generators/rows/transform_rows_stages.cpp
+  generators/rows/transform_rows_backward_stages.cpp schedules/transform_rows/root.cpp schedules/transform_rows/rows.cpp)
+set(attune_part_rows_generator generators/programs/rows_generator.cpp)
+set(attune_part_transform_rows_backward_generator generators/programs/transform_rows_backward_generator.cpp)
 set(attune_part_max_magnitude_generator generators/programs/max_magnitude_generator.cpp
   generators/max_magnitude/max_magnitude_stages.cpp schedules/max_magnitude/root.cpp schedules/max_magnitude/rows.cpp)
 set(attune_part_head_mean_generator generators/programs/head_mean_generator.cpp generators/head_mean/head_mean_stages.cpp
@@ -69,6 +73,9 @@ set(attune_program_sdpa sdpa_generator attention_generator generator_math)
 set(attune_program_sdpa_backward sdpa_backward_generator attention_generator generator_math)
 foreach(program backward_rows sink_gradient capture_sum)
   set(attune_program_${program} ${program}_generator backward_rows_stages generator_math attention_generator)
+endforeach()
+foreach(program rows transform_rows_backward)
+  set(attune_program_${program} ${program}_generator rows_stages generator_math)
 endforeach()
 foreach(program linear batch_dot transposed_dot)
   set(attune_program_${program} ${program}_generator linear_stages generator_math)
@@ -104,6 +111,9 @@ foreach(op backward_rows sink_gradient capture_sum)
   attune_describe_op(${op} ${op})
 endforeach()
 attune_describe_op(linear_packed linear PARAMETERS packed=true)
+attune_describe_op(transform_rows rows)
+attune_describe_op(quantise_rows rows PARAMETERS quantised=true)
+attune_describe_op(transform_rows_backward transform_rows_backward)
 foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask max_magnitude
     merge head_mean)
   attune_describe_op(${op} ${op})
@@ -123,6 +133,8 @@ endforeach()
 set(attune_needs_linear_packed linear pack_linear_weight)
 set(attune_needs_pack_linear_weight linear_packed)
 set(attune_needs_transposed_dot batch_dot)
+set(attune_needs_transform_rows quantise_rows)  # kv_append and paged_append run both
+set(attune_needs_quantise_rows transform_rows max_magnitude)
 
 # attune_choose_ops(result_ops result_dtypes): ATTUNE_ONLY_OPS and the ops that they need, and ATTUNE_ONLY_DTYPES; all where
 # these are empty.

@@ -141,6 +141,26 @@ ArgumentLists attention_on_device() {
         "DeviceAttention"};
 }
 
+Arguments steps_on_rows() {
+    return join({buffers({"positions", "cos", "sin", "norm_weight", "norm_weight_f32"}, 2),
+                 numbers({"has_norm", "weight_is_f32"}, boolean), numbers({"norm_eps", "hadamard_factor"}, f64),
+                 numbers({"halves", "neighbours", "first_rotated", "butterflies", "half_block"}, int32)});
+}
+
+// Rows after their steps, stored at places.
+ArgumentLists rows() {
+    return {"rows",
+            {{"Rows",
+              join({buffers({"x"}, 4), buffers({"places"}, 3), steps_on_rows(), numbers({"out_rows", "out_batch"}, int32)})},
+             {"RowsOut", buffers({"out"}, 4), {{"quantised", {"false"}}}},
+             {"QuantisedRows",
+              join({buffers({"static_scale"}, 2), numbers({"has_static_scale", "scale_is_f16"}, boolean),
+                    numbers({"channels_of_int8", "groups_of_int4", "channels_of_group"}, int32),
+                    buffers({"int8", "int4", "scale_f32", "scale_f16", "minimum_f16"}, 4)}),
+              {{"quantised", {"true"}}}}},
+            {{"quantised", {{"false"}, {"true"}}}}};
+}
+
 // Kernels with one list each.
 ArgumentLists list(const std::string &generator, const std::string &name, const std::vector<Arguments> &arguments) {
     return {generator, {{name, join(arguments)}}};
@@ -173,6 +193,10 @@ std::vector<ArgumentLists> parts_of_attention() {
 
 std::vector<ArgumentLists> other_ops() {
     return {
+        rows(),
+        list("transform_rows_backward", "TransformRowsBackward",
+             {buffers({"x", "grad_out"}, 4), steps_on_rows(), numbers({"heads_of_weight"}, int32), buffers({"grad_x"}, 4),
+              buffers({"grad_weight"}, 2)}),
         list("linear", "Linear",
              {buffers({"x"}, 4),
               {{"weight", Type::buffer, 2, 3}},  // 3: packed

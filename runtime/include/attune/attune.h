@@ -3,6 +3,7 @@
 #pragma once
 #include "attune/additive.h"
 #include "attune/additive_backward.h"
+#include "attune/append.h"
 #include "attune/context.h"
 #include "attune/dropout.h"
 #include "attune/half.h"
@@ -16,6 +17,7 @@
 #include "attune/multi_head_backward.h"
 #include "attune/paged.h"
 #include "attune/pool.h"
+#include "attune/rows.h"
 #include "attune/sdpa.h"
 #include "attune/sdpa_backward.h"
 #include "attune/status.h"

@@ -2,6 +2,7 @@
 // Appending to a cache of keys and values (KV cache) that the caller owns.
 #pragma once
 #include "attune/context.h"
+#include "attune/rows.h"
 #include "attune/tensor.h"
 
 namespace attune {
@@ -13,7 +14,12 @@ enum class CacheWhenFull {
 
 struct KvAppendOptions {
     CacheWhenFull when_full = CacheWhenFull::refuse;
-    ConstView new_lens = {};  // int32 (B) in [0, S]: only the first new_lens[b] rows are appended; not given: all
+    ConstView new_lens = {};     // int32 (B) in [0, S]: only the first new_lens[b] rows are appended; not given: all
+    RowSteps key_steps = {};     // of keys, before they are stored; the same pass stores them
+    bool rotate_values = false;  // Hadamard rotation of values: attention's out is then to be turned back (transform_rows)
+    // i32 (B, S), of the new rows, for RoPE; not given: cache_lens[b], cache_lens[b] + 1, ... Needed where a cache slides, whose
+    // length says no positions.
+    ConstView positions = {};
 };
 
 // Copies the rows of key and value behind the cache_lens[b] rows that the caches hold, in place. Nothing else is written,
@@ -24,7 +30,7 @@ struct KvAppendOptions {
 //   cache_lens int32 (B) in [0, C]
 //
 // All of one type, f32, f64, bf16 or f16; any strides with a dense last dimension. Inputs must not overlap the caches, nor the
-// caches each other.
+// caches each other. Caches that are quantised, or pages of several sequences: paged_append (attune/append.h).
 ATTUNE_API Status kv_append(Context &, const ConstView &key, const ConstView &value, const ConstView &cache_lens,
                             const View &key_cache, const View &value_cache, const KvAppendOptions & = {}) noexcept;
 

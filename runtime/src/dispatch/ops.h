@@ -45,7 +45,10 @@
     X(dropout_mask) \
     X(max_magnitude) \
     X(merge) \
-    X(head_mean)
+    X(head_mean) \
+    X(transform_rows) \
+    X(quantise_rows) \
+    X(transform_rows_backward)
 
 namespace attune {
 

@@ -2,10 +2,12 @@
 #include "attune/kv_cache.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"
+#include "serving/store_rows.h"
 #include "tensors/checks.h"
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 namespace attune {
@@ -25,6 +27,10 @@ struct AppendCall {
     View key_cache, value_cache;
     std::vector<Growth> growth;
     double bytes = 0;  // bytes that are moved
+    // Steps before rows are stored; without them rows are copied.
+    bool key_has_steps = false, value_has_steps = false;
+    StepsOfRows key_steps = {}, value_steps = {};
+    std::vector<std::int32_t> positions = {};  // of the call's own, (B, S)
 };
 
 Status check_tensor(std::string_view name, const ConstView &v, DType dtype) {
@@ -80,6 +86,31 @@ Status plan_growth(const ConstView &cache_lens, const KvAppendOptions &options, 
     return {};
 }
 
+// Checks the steps, and gives rows that RoPE rotates positions behind the held ones where the caller gave none.
+Status check_steps(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
+    StepsOfRows &keys = c.key_steps;
+    if (Status s = check_steps("key_steps.", options.key_steps, c.key, keys); !s.ok()) return s;
+    ConstView positions = options.positions;
+    if (keys.halves + keys.neighbours > 0 && !positions.given()) {
+        if (options.when_full == CacheWhenFull::slide)
+            return invalid("positions", "is not given, and RoPE needs it where the cache slides");
+        const std::int64_t batch = c.key.extent[0], rows = c.key.extent[2];
+        for (std::int64_t b = 0; b < batch; b++) {
+            // Rows beyond new_lens[b] are not stored; their positions may lie beyond the tables.
+            const std::int64_t added = options.new_lens.given() ? int_at(options.new_lens, b) : rows;
+            for (std::int64_t i = 0; i < rows; i++)
+                c.positions.push_back(static_cast<std::int32_t>(i < added ? int_at(cache_lens, b) + i : 0));
+        }
+        positions = ConstView(c.positions.data(), {batch, rows});
+    }
+    if (Status s = check_positions("positions", positions, "(B, S)", c.key, keys); !s.ok()) return s;
+    if (options.rotate_values)
+        if (Status s = check_hadamard("rotate_values", c.value, c.value_steps); !s.ok()) return s;
+    c.key_has_steps = keys.norm_weight.given() || keys.halves + keys.neighbours > 0 || keys.butterflies > 0;
+    c.value_has_steps = options.rotate_values;
+    return {};
+}
+
 Status check(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
     const DType type = c.key.dtype;
     if (Status s = check_tensor("key", c.key, type); !s.ok()) return s;
@@ -93,8 +124,15 @@ Status check(const ConstView &cache_lens, const KvAppendOptions &options, Append
         if (Status s = check_lens("new_lens", options.new_lens, batch, rows, "the number of rows of key"); !s.ok()) return s;
     if (options.when_full != CacheWhenFull::refuse && options.when_full != CacheWhenFull::slide)
         return invalid("when_full", "must be 0 or 1, got " + text(static_cast<int>(options.when_full)));
-    const std::array<NamedView, 4> inputs{
-        {{"key", c.key}, {"value", c.value}, {"cache_lens", cache_lens}, {"new_lens", options.new_lens}}};
+    if (Status s = check_steps(cache_lens, options, c); !s.ok()) return s;
+    const std::array<NamedView, 8> inputs{{{"key", c.key},
+                                           {"value", c.value},
+                                           {"cache_lens", cache_lens},
+                                           {"new_lens", options.new_lens},
+                                           {"positions", options.positions},
+                                           {"key_steps.norm_weight", options.key_steps.norm_weight},
+                                           {"key_steps.rope.cos", options.key_steps.rope.cos},
+                                           {"key_steps.rope.sin", options.key_steps.rope.sin}}};
     const std::array<NamedView, 2> outputs{{{"key_cache", c.key_cache}, {"value_cache", c.value_cache}}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
     return plan_growth(cache_lens, options, c);
@@ -117,10 +155,24 @@ void copy_rows(HeadRows to, HeadRows from, std::int64_t rows, std::int64_t row_b
         std::memmove(to.data + n * to.stride, from.data + n * from.stride, static_cast<std::size_t>(row_bytes));
 }
 
-void grow_head(const ConstView &rows, const View &cache, const Growth &g, std::int64_t b, std::int64_t h) {
+// Moves the held rows, and copies the new ones unless a kernel stores them.
+void grow_head(const ConstView &rows, const View &cache, const Growth &g, bool copies, std::int64_t b, std::int64_t h) {
     const std::int64_t row_bytes = rows.extent[3] * size_of(rows.dtype);
     if (g.dropped > 0) copy_rows(rows_of(cache, b, h, 0), rows_of(cache, b, h, g.dropped), g.kept, row_bytes);
-    copy_rows(rows_of(cache, b, h, g.kept), rows_of(rows, b, h, g.first), g.added, row_bytes);
+    if (copies) copy_rows(rows_of(cache, b, h, g.kept), rows_of(rows, b, h, g.first), g.added, row_bytes);
+}
+
+// Stores the new rows of one cache after their steps.
+Status store_new_rows(Context::State &state, const AppendCall &call, const VariantRecord &variant, const StepsOfRows &steps,
+                      const StepTables &tables, const ConstView &rows, const View &cache) {
+    RowPlaces places;
+    for (std::int64_t b = 0; b < rows.extent[0]; b++)
+        for (std::int64_t i = 0; i < rows.extent[2]; i++) {
+            const Growth &g = call.growth[static_cast<std::size_t>(b)];
+            const bool added = i >= g.first && i < g.first + g.added;
+            places.push_back({static_cast<std::int32_t>(added ? g.kept + i - g.first : -1), static_cast<std::int32_t>(b)});
+        }
+    return store_rows(state, variant, steps, tables, rows, places, cache);
 }
 
 Status append(Context::State &state, const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &call) {
@@ -128,16 +180,33 @@ Status append(Context::State &state, const ConstView &cache_lens, const KvAppend
     const ConstView &key = call.key, &value = call.value;
     const View &key_cache = call.key_cache, &value_cache = call.value_cache;
     if (Status s = check(cache_lens, options, call); !s.ok()) return s;
+    // Nothing may fail once rows move.
+    const bool any = call.bytes > 0 && elements_of(key) > 0;
+    const bool key_steps = any && call.key_has_steps, value_steps = any && call.value_has_steps;
+    Choice choice{nullptr, "copies rows"};
+    std::optional<StepTables> of_keys, of_values;
+    if (key_steps || value_steps) {
+        if (Status s = choose_transform_rows(state, key.dtype, choice); !s.ok()) return s;
+        for (const StepTables *t :
+             {&of_keys.emplace(state, call.key_steps, key), &of_values.emplace(state, call.value_steps, value)})
+            if (!t->status.ok()) return t->status;
+    }
     const std::int64_t heads = key.extent[1], tasks = call.bytes > 0 ? 2 * key.extent[0] * heads : 0;
     const auto copy = [&](std::int64_t n, int) -> Status {
         const std::int64_t b = n / 2 / heads, h = n / 2 % heads;
         const Growth &g = call.growth[static_cast<std::size_t>(b)];
-        n % 2 ? grow_head(value, value_cache, g, b, h) : grow_head(key, key_cache, g, b, h);
+        n % 2 ? grow_head(value, value_cache, g, !value_steps, b, h) : grow_head(key, key_cache, g, !key_steps, b, h);
         return {};
     };
     const int threads = static_cast<int>(std::clamp<double>(call.bytes / bytes_per_thread, 1, state.threads));
     if (Status s = run_tasks(state, tasks, threads, copy); !s.ok()) return s;
-    record_call(state, {nullptr, "copies rows"}, "kv_append", start, [&] {
+    if (key_steps)
+        if (Status s = store_new_rows(state, call, *choice.variant, call.key_steps, *of_keys, key, key_cache); !s.ok())
+            return s;
+    if (value_steps)
+        if (Status s = store_new_rows(state, call, *choice.variant, call.value_steps, *of_values, value, value_cache); !s.ok())
+            return s;
+    record_call(state, choice, "kv_append", start, [&] {
         return "b " + text(key.extent[0]) + " h " + text(heads) + " rows " + text(key.extent[2]) + " capacity " +
                text(key_cache.extent[2]) + " d " + text(key.extent[3]) + "/" + text(value.extent[3]);
     });

@@ -68,6 +68,20 @@ Status check_memory(std::string_view name, const ConstView &v) {
     return {};
 }
 
+Status check_pool_memory(std::string_view name, const ConstView &v) {
+    ConstView page = v;
+    page.extent[0] = std::min<std::int64_t>(v.extent[0], 1);
+    page.capacity = -1;
+    if (Status s = check_memory(name, page); !s.ok() || v.extent[0] <= 1) return s.ok() ? check_memory(name, v) : s;
+    if (elements_of(page) == 0) return {};
+    // Within an address, so that no product overflows.
+    const __int128 span = static_cast<__int128>(v.stride[0]) * v.extent[0], most = __int128(1) << 56;
+    if (v.extent[0] > most_elements || span > most || span < -most)
+        return unsupported(name, "extent 0 is " + text(v.extent[0]) + " and stride 0 is " + text(v.stride[0]) +
+                                     ": they span more than memory has");
+    return check_capacity(name, v);
+}
+
 std::int64_t elements_of(const ConstView &v) {
     for (int n = 0; n < v.rank; n++)
         if (v.extent[n] == 0) return 0;

@@ -35,6 +35,8 @@ constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t size) { return (n +
 // Checks a view whatever its role: place, extents, a span and a number of elements that kernels can index and, where its size
 // is known, the memory.
 Status check_memory(std::string_view name, const ConstView &);
+// The same for a pool, whose pages may be more elements than kernels can index: calls of kernels get fewer of them.
+Status check_pool_memory(std::string_view name, const ConstView &);
 // Number of elements of a view that passed check_memory().
 std::int64_t elements_of(const ConstView &);
 

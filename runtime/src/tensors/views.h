@@ -2,6 +2,7 @@
 // Visits of every view of a call's arguments, and the changes made to all views before anything else reads them.
 #pragma once
 #include "attune/additive_backward.h"
+#include "attune/append.h"
 #include "attune/detail/user_attention.h"
 #include "attune/kv_cache.h"
 #include "attune/linear_backward.h"
@@ -34,12 +35,16 @@ template<typename F> void each_view(AdditiveGradients &g, const F &f) {
     f(g.bias), f(g.alibi_slopes), f(g.sinks);
 }
 template<typename F> void each_view(MaskedSoftmaxOptions &o, const F &f) { f(o.valid_lens); }
+template<typename F> void each_view(RowSteps &s, const F &f) { f(s.norm_weight), f(s.rope.cos), f(s.rope.sin); }
 template<typename V, typename F> void each_view(BasicPages<V> &p, const F &f) { f(p.rows), f(p.scale), f(p.minimum); }
 template<typename F> void each_view(PagedOptions &o, const F &f) {
     f(o.distance_bias), f(o.alibi_slopes), f(o.tree_mask), f(o.positions), f(o.sinks), f(o.indptr), f(o.lse);
     f(o.prefix.block_table), f(o.prefix.lens), f(o.prefix.of);
 }
-template<typename F> void each_view(KvAppendOptions &o, const F &f) { f(o.new_lens); }
+template<typename F> void each_view(AppendOptions &o, const F &f) { f(o.positions), each_view(o.key_steps, f); }
+template<typename F> void each_view(KvAppendOptions &o, const F &f) {
+    f(o.new_lens), f(o.positions), each_view(o.key_steps, f);
+}
 template<typename F> void each_view(LinearGradients &g, const F &f) { f(g.x), f(g.weight), f(g.bias); }
 template<typename F> void each_view(MultiHeadWeights &w, const F &f) {
     f(w.query), f(w.key), f(w.value), f(w.out), f(w.query_bias), f(w.key_bias), f(w.value_bias), f(w.out_bias);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Pages of a pool (attune/pool.h) that are written: their checks, and the parts that kernels can index.
+#pragma once
+#include "attune/pool.h"
+#include "serving/store_rows.h"
+#include <string>
+
+namespace attune {
+
+struct PagesToWrite {
+    QuantisedOut out;  // of all pages; without scales and minimum where they are not quantised
+    bool quantised = false;
+    std::int64_t pages_at_once = 0;  // pages that a kernel can index
+
+    std::int64_t pages() const { return out.rows.extent[0]; }
+    std::int64_t page() const { return out.rows.extent[2]; }
+    // Pages [first, first + count).
+    QuantisedOut part(std::int64_t first, std::int64_t count) const;
+};
+
+// Checks pages for rows `x`, (1, H, T, D), of the argument `rows_name`.
+Status check_pages_to_write(const std::string &name, const Pages &, std::string_view rows_name, const ConstView &x,
+                            PagesToWrite &);
+
+}  // namespace attune
