@@ -18,7 +18,8 @@ template<typename F> void for_each_rows_variant(const std::string &op, const F &
 // Steps that suit a head size, each alone and together.
 std::vector<RowsCase> steps_for(std::int64_t head_dim) {
     const bool even = head_dim % 2 == 0, rotates = head_dim % 8 == 0;
-    std::vector<RowsCase> all = {{}, {.norm = true}, {.norm = true, .weight_by_head = true}, {.norm = true, .weight_is_f32 = true}};
+    std::vector<RowsCase> all = {
+        {}, {.norm = true}, {.norm = true, .weight_by_head = true}, {.norm = true, .weight_is_f32 = true}};
     if (head_dim >= 2)
         for (Pairs pairs : {Pairs::halves, Pairs::interleaved}) {
             if (even) all.push_back({.pairs = pairs}), all.push_back({.norm = true, .pairs = pairs, .own_tables = true});
@@ -56,8 +57,8 @@ TEST_CASE("rows variants: numbers of rows, layouts, in place", "[rows][per_varia
         unsigned seed = 1;
         const RowsCase all{.head_dim = 40, .norm = true, .pairs = Pairs::halves, .dim = 20, .offset = 6, .hadamard = true};
         for (std::int64_t rows : sorted_sizes({1, 2, tile - 1, tile, tile + 1, 3 * tile + 5}))
-            for (Layout layout :
-                 {Layout::dense, Layout::bshd, Layout::padded, Layout::fused, Layout::shifted, Layout::reversed, Layout::broadcast})
+            for (Layout layout : {Layout::dense, Layout::bshd, Layout::padded, Layout::fused, Layout::shifted, Layout::reversed,
+                                  Layout::broadcast})
                 for (bool in_place : {false, true}) {
                     RowsCase c = all;
                     c.rows = rows, c.layout = layout, c.in_place = in_place && layout != Layout::broadcast;
@@ -71,7 +72,8 @@ TEST_CASE("rows variants: numbers of rows, layouts, in place", "[rows][per_varia
 }
 
 TEST_CASE("rows variants: all schedules give the same bits, for any number of threads", "[rows][per_variant]") {
-    const RowsCase all{.batch = 2, .heads = 5, .rows = 67, .head_dim = 96, .norm = true, .pairs = Pairs::halves, .hadamard = true};
+    const RowsCase all{
+        .batch = 2, .heads = 5, .rows = 67, .head_dim = 96, .norm = true, .pairs = Pairs::halves, .hadamard = true};
     for_each_rows_variant("transform_rows", [&](const attune::VariantInfo &, auto zero) {
         using T = decltype(zero);
         static std::vector<T> first;

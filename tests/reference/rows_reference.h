@@ -14,7 +14,7 @@ template<typename Real> using Row = std::vector<Real>;
 
 // What a row goes through; empty vectors: no such step.
 template<typename Real> struct RowDefinition {
-    Row<Real> weight;    // (D), of the RMS norm
+    Row<Real> weight;  // (D), of the RMS norm
     Real eps = 0;
     Row<Real> cos, sin;  // (dim / 2), of its position
     bool interleaved = false;
@@ -58,9 +58,7 @@ template<typename Real> Row<Real> after_steps(Row<Real> x, const RowDefinition<R
     return x;
 }
 // The gradient of x, the first of the two terms whose difference it is, and the terms of this row in that of the weight.
-template<typename Real> struct RowGradients {
-    Row<Real> x, first, weight;
-};
+template<typename Real> struct RowGradients { Row<Real> x, first, weight; };
 template<typename Real>
 RowGradients<Real> gradients_of_steps(const Row<Real> &x, Row<Real> grad, const RowDefinition<Real> &how) {
     if (how.hadamard) rotate(grad);
