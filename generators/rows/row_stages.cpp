@@ -18,6 +18,27 @@ RowWeight row_weight(const RowSteps &steps, const RowVars &v, Type sums, Expr ch
     return w;
 }
 
+Halves by_halves(const Func &f, const std::vector<Var> &others, const std::function<Expr(Expr, Expr)> &combine) {
+    Halves all;
+    const Var e("e");
+    const auto at = [&](const Func &of, const Expr &place) {
+        std::vector<Expr> args{place};
+        args.insert(args.end(), others.begin(), others.end());
+        return Expr(of(args));
+    };
+    Func from = f;
+    for (int half = RowSum::places / 2; half > 1; half /= 2) {
+        Func of_halves(f.name() + std::to_string(half));
+        std::vector<Var> args{e};
+        args.insert(args.end(), others.begin(), others.end());
+        of_halves(args) = combine(at(from, e), at(from, e + half));
+        all.halves.push_back(of_halves);
+        from = of_halves;
+    }
+    all.result = combine(at(from, 0), at(from, 1));
+    return all;
+}
+
 RowSum row_sum(const std::string &name, const RowVars &v, Type sums, Expr channels, Expr wanted,
                const std::function<Expr(Expr)> &element) {
     RowSum r;
@@ -29,14 +50,8 @@ RowSum row_sum(const std::string &name, const RowVars &v, Type sums, Expr channe
     r.of_places(e, t, h, b) =
         strict_float(r.of_places(e, t, h, b) + select(likely(d) < channels, element(min(likely(d), channels - 1)), zero));
     r.block = block;
-    Func sum = r.of_places;
-    for (int half = r.places / 2; half > 1; half /= 2) {
-        Func of_halves(name + std::to_string(half));
-        of_halves(e, t, h, b) = strict_float(sum(e, t, h, b) + sum(e + half, t, h, b));
-        r.halves.push_back(of_halves);
-        sum = of_halves;
-    }
-    r.sum = strict_float(sum(0, t, h, b) + sum(1, t, h, b));
+    const Halves halves = by_halves(r.of_places, {t, h, b}, [](Expr x, Expr y) { return strict_float(x + y); });
+    r.halves = halves.halves, r.sum = halves.result;
     return r;
 }
 
@@ -81,7 +96,7 @@ ButterflyLoops mix_blocks(const RowSteps &steps, Func mixed, const RowVars &v, E
     const Expr odd = mixed(r.z * 2 * half + 2 * r.y + 1, r.w, v.t, v.h, v.b);
     mixed(r.z * 2 * half + r.x * half + r.y, r.w + 1, v.t, v.h, v.b) =
         select(r.x == 0, strict_float(even + odd), strict_float(even - odd));
-    return {r.y, r.x, r.z, r.w};
+    return {r.y, r.x, r.z, r.w, half};
 }
 
 Expr after_passes(const RowSteps &steps, Func mixed, const RowVars &v, Expr d) {

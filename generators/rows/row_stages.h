@@ -39,6 +39,14 @@ struct RowWeight {
 };
 RowWeight row_weight(const RowSteps &, const RowVars &, Halide::Type sums, Halide::Expr channels, Halide::Expr heads);
 
+// A reduction over the first dimension of f, of 16 numbers, by halves: Funcs of 8, 4 and 2 numbers, and the last step.
+struct Halves {
+    std::vector<Halide::Func> halves;
+    Halide::Expr result;
+};
+Halves by_halves(const Halide::Func &f, const std::vector<Halide::Var> &others,
+                 const std::function<Halide::Expr(Halide::Expr, Halide::Expr)> &combine);
+
 // Sum over the channels of a row, in an order of its own: a row is cut in blocks of 16 channels, which are added place by place;
 // the 16 sums are added by halves.
 struct RowSum {
@@ -74,6 +82,7 @@ RopeLoops rotate_pairs(const RowSteps &, Halide::Func rotated, const RowVars &, 
 // whole vectors (constant geometry: Pease, 1968, for the fast Fourier transform).
 struct ButterflyLoops {
     Halide::RVar place, difference, block, pass;
+    Halide::Expr half;  // of a block: the extent of place
 };
 ButterflyLoops mix_blocks(const RowSteps &, Halide::Func mixed, const RowVars &, Halide::Expr channels);
 // Channel d after all passes.

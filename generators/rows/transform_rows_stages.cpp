@@ -107,12 +107,8 @@ QuantiseRowsStages quantise_rows_stages(const TransformRowsInputs &in, const Row
     s.magnitudes(e, t, h, b) = 0.f;
     s.magnitudes(e, t, h, b) = max(s.magnitudes(e, t, h, b), abs(channel(min(likely(block * width + e), in.channels - 1))));
     s.magnitude_block = block;
-    RDom place(0, width, "magnitude_place");
-    s.magnitude = Func("magnitude");
-    s.magnitude(t, h, b) = 0.f;
-    s.magnitude(t, h, b) = max(s.magnitude(t, h, b), s.magnitudes(place, t, h, b));
-    s.magnitude_place = place;
-    const Expr exact = strict_float(s.magnitude(t, h, b) / 127.f);
+    const Halves largest = by_halves(s.magnitudes, {t, h, b}, [](Expr x, Expr y) { return max(x, y); });
+    const Expr exact = strict_float(largest.result / 127.f);
     s.scale = Func("scale");
     s.scale(t, h, b) = select(q.scale_is_f16, f32_of_f16(f16_of(exact)), exact);
 
@@ -127,13 +123,12 @@ QuantiseRowsStages quantise_rows_stages(const TransformRowsInputs &in, const Row
     s.highest(e, g, t, h, b) = f32.min();
     s.highest(e, g, t, h, b) = max(s.highest(e, g, t, h, b), of_group(highs.x));
     s.lowest_block = lows.x, s.highest_block = highs.x;
-    RDom low_place(0, width, "low_place"), high_place(0, width, "high_place");
+    const Halves least = by_halves(s.lowest, {g, t, h, b}, [](Expr x, Expr y) { return min(x, y); });
+    const Halves most = by_halves(s.highest, {g, t, h, b}, [](Expr x, Expr y) { return max(x, y); });
     s.low = Func("low"), s.high = Func("high");
-    s.low(g, t, h, b) = f32.max();
-    s.low(g, t, h, b) = min(s.low(g, t, h, b), s.lowest(low_place, g, t, h, b));
-    s.high(g, t, h, b) = f32.min();
-    s.high(g, t, h, b) = max(s.high(g, t, h, b), s.highest(high_place, g, t, h, b));
-    s.low_place = low_place, s.high_place = high_place;
+    s.low(g, t, h, b) = least.result;
+    s.high(g, t, h, b) = most.result;
+    s.halves_of_magnitudes = largest.halves, s.halves_of_lowest = least.halves, s.halves_of_highest = most.halves;
     s.minimum = Func("minimum"), s.step = Func("step");
     s.minimum(g, t, h, b) = f16_of(s.low(g, t, h, b));
     s.step(g, t, h, b) = f16_of(strict_float((s.high(g, t, h, b) - s.low(g, t, h, b)) / 15.f));

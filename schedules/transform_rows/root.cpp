@@ -27,8 +27,10 @@ void schedule_root(TransformRowsStages &s) { steps_at_root(s); }
 
 void schedule_root(QuantiseRowsStages &s) {
     steps_at_root(s);
-    for (Func f : {s.static_scale, s.magnitudes, s.lowest, s.highest, s.magnitude, s.low, s.high, s.scale, s.minimum, s.step})
+    for (Func f : {s.static_scale, s.magnitudes, s.lowest, s.highest, s.low, s.high, s.scale, s.minimum, s.step})
         f.compute_root();
+    for (const auto *halves : {&s.halves_of_magnitudes, &s.halves_of_lowest, &s.halves_of_highest})
+        for (Func f : *halves) f.compute_root();
 }
 
 void schedule_root(TransformRowsBackwardStages &s) {

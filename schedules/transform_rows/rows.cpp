@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "schedules/transform_rows/rows_schedules.h"
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -31,7 +32,13 @@ void schedule_pairs(RopeLoops &s, Func rotated, int n, int lanes) {
 }
 
 void schedule_butterflies(ButterflyLoops &s, Func mixed, int n, int lanes) {
-    mixed.update(n).allow_race_conditions().unroll(s.difference).vectorize(s.place, lanes, TailStrategy::GuardWithIf);
+    Stage stage = mixed.update(n).allow_race_conditions().unroll(s.difference);
+    // Half blocks of head sizes in use are whole vectors, whose number the compiler knows.
+    for (int half : {64, 32}) {
+        const RVar vector("vector"), lane("lane");
+        stage.specialize(s.half == half).split(s.place, vector, lane, lanes).vectorize(lane).unroll(vector);
+    }
+    stage.vectorize(s.place, std::min(lanes, 8), TailStrategy::GuardWithIf);
 }
 
 // Stages of one row, computed in its loop.
@@ -81,15 +88,19 @@ void schedule_rows(QuantiseRowsStages &s, const RowsParameters &parameters, cons
     schedule_steps(s, of_row, of_task, target);
     s.static_scale.compute_root().vectorize(d, lanes, TailStrategy::GuardWithIf);
     s.static_scale.update().unscheduled();
-    for (Func f : {s.magnitudes, s.lowest, s.highest}) {
-        f.compute_at(of_row).bound(e, 0, RowSum::places).vectorize(e);
+    // Places of a row, or of a group, are vectors in registers.
+    const auto places_at = [&](const LoopLevel &level, Func f, std::vector<Func> halves) {
+        f.compute_at(level).bound(e, 0, RowSum::places).vectorize(e);
         f.update().vectorize(e);
-    }
-    s.magnitude.compute_at(of_row).update().atomic().vectorize(s.magnitude_place);
-    s.low.compute_at(of_row).update().atomic().vectorize(s.low_place);
-    s.high.compute_at(of_row).update().atomic().vectorize(s.high_place);
+        int places = RowSum::places;
+        for (Func half : halves) half.compute_at(level).bound(e, 0, places /= 2).vectorize(e);
+    };
+    places_at(of_row, s.magnitudes, s.halves_of_magnitudes);
+    places_at({s.low, s.g}, s.lowest, s.halves_of_lowest);
+    places_at({s.high, s.g}, s.highest, s.halves_of_highest);
     s.scale.compute_at(of_row);
-    for (Func f : {s.minimum, s.step}) f.compute_at(of_row);
+    // Groups are as many as a call has: their memory is allocated once a task.
+    for (Func f : {s.low, s.high, s.minimum, s.step}) f.compute_at(of_row).hoist_storage(of_task);
 }
 
 void schedule_rows(TransformRowsBackwardStages &s, Func grad_x, Func grad_weight, const RowsParameters &parameters,

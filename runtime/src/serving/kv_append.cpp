@@ -28,7 +28,6 @@ struct AppendCall {
     std::vector<Growth> growth;
     double bytes = 0;  // bytes that are moved
     // Steps before rows are stored; without them rows are copied.
-    bool key_has_steps = false, value_has_steps = false;
     StepsOfRows key_steps = {}, value_steps = {};
     std::vector<std::int32_t> positions = {};  // of the call's own, (B, S)
 };
@@ -106,8 +105,6 @@ Status check_steps(const ConstView &cache_lens, const KvAppendOptions &options, 
     if (Status s = check_positions("positions", positions, "(B, S)", c.key, keys); !s.ok()) return s;
     if (options.rotate_values)
         if (Status s = check_hadamard("rotate_values", c.value, c.value_steps); !s.ok()) return s;
-    c.key_has_steps = keys.norm_weight.given() || keys.halves + keys.neighbours > 0 || keys.butterflies > 0;
-    c.value_has_steps = options.rotate_values;
     return {};
 }
 
@@ -182,7 +179,7 @@ Status append(Context::State &state, const ConstView &cache_lens, const KvAppend
     if (Status s = check(cache_lens, options, call); !s.ok()) return s;
     // Nothing may fail once rows move.
     const bool any = call.bytes > 0 && elements_of(key) > 0;
-    const bool key_steps = any && call.key_has_steps, value_steps = any && call.value_has_steps;
+    const bool key_steps = any && call.key_steps.any(), value_steps = any && call.value_steps.any();
     Choice choice{nullptr, "copies rows"};
     std::optional<StepTables> of_keys, of_values;
     if (key_steps || value_steps) {

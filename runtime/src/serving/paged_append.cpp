@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 namespace attune {
 namespace {
+
+// Bytes that a core copies in about the time in which another core wakes, and rows of a task of copies.
+constexpr std::int64_t bytes_per_thread = 1 << 20, rows_of_copy = 64;
 
 // Keys or values of a call.
 struct AppendedRows {
@@ -143,8 +147,34 @@ Status check_finite(Context::State &context, const AppendCall &c, const Appended
     return {};
 }
 
+// Copies rows that take no steps: all heads at once where they are contiguous on both sides.
+Status copy_rows(Context::State &context, const AppendCall &c, const AppendedRows &r) {
+    const ConstView &x = r.x;
+    const View &out = r.pages.out.rows;
+    const std::int64_t size = size_of(x.dtype), page = r.pages.page(), rows = x.extent[2], width = x.extent[3];
+    const bool whole = x.extent[1] == 1 || (x.stride[1] == width && out.stride[1] == width);
+    const std::int64_t heads = whole ? 1 : x.extent[1];
+    const auto bytes = static_cast<std::size_t>((whole ? x.extent[1] : 1) * width * size);
+    const auto copy = [&](std::int64_t task, int) -> Status {
+        for (std::int64_t t = task * rows_of_copy; t < std::min(rows, (task + 1) * rows_of_copy); t++) {
+            const std::int64_t slot = c.slots[static_cast<std::size_t>(t)];
+            if (slot < 0) continue;
+            const char *const from = static_cast<const char *>(x.data) + size * t * x.stride[2];
+            char *const to =
+                static_cast<char *>(out.data) + size * (slot / page * out.stride[0] + slot % page * out.stride[2]);
+            for (std::int64_t h = 0; h < heads; h++)
+                std::memcpy(to + size * h * out.stride[1], from + size * h * x.stride[1], bytes);
+        }
+        return {};
+    };
+    const std::int64_t worth = elements_of(x) * size / bytes_per_thread;
+    const int threads = static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads));
+    return run_tasks(context, ceil_div(rows, rows_of_copy), threads, copy);
+}
+
 // Stores the rows whose slots lie in the pages that a kernel can index at once, for all such parts of the pool.
 Status store(Context::State &context, const AppendCall &c, const AppendedRows &r, const StepTables &tables) {
+    if (!r.pages.quantised && !r.steps.any()) return copy_rows(context, c, r);
     const std::int64_t page = r.pages.page(), at_once = r.pages.pages_at_once;
     RowPlaces places(c.slots.size());
     for (std::int64_t first = 0; first < r.pages.pages(); first += at_once) {
@@ -173,7 +203,9 @@ Status append(Context::State &context, const ConstView &key, const ConstView &va
     // Nothing may fail once rows are stored.
     std::optional<StepTables> tables[2];
     for (AppendedRows *r : {&c.key, &c.value}) {
-        if (Status s = r->pages.quantised ? choose_quantise_rows(context, key.dtype, r->choice)
+        if (!r->pages.quantised && !r->steps.any())
+            r->choice = {nullptr, "copies rows"};
+        else if (Status s = r->pages.quantised ? choose_quantise_rows(context, key.dtype, r->choice)
                                           : choose_transform_rows(context, key.dtype, r->choice);
             !s.ok())
             return s;

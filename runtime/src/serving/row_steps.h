@@ -19,6 +19,8 @@ struct StepsOfRows {
     ConstView positions;                      // (B, T)
     std::int64_t halves = 0, neighbours = 0;  // pairs that RoPE rotates, of the one kind or the other
     int butterflies = 0;                      // log2 of the block of the Hadamard rotation
+
+    bool any() const { return norm_weight.given() || halves + neighbours > 0 || butterflies > 0; }
 };
 
 // Checks the steps on rows `x` of rank 4; `prefix` stands before the names of their members, such as "key_steps.".
