@@ -51,7 +51,7 @@ struct QuantiseRowsStages : RowTransform {
     Halide::Func magnitudes, lowest, highest;  // (e, t, h, b), (e, g, t, h, b) twice: maxima and minima by place
     Halide::RVar magnitude_block, lowest_block, highest_block;
     std::vector<Halide::Func> halves_of_magnitudes, halves_of_lowest, halves_of_highest;
-    Halide::Func low, high;                       // (g, t, h, b)
+    Halide::Func low, high;                        // (g, t, h, b)
     Halide::Func scale;                            // (t, h, b)
     Halide::Func minimum, step;                    // (g, t, h, b): as stored
     StoreLoops int8, int4;                         // (d, i, h, p), (byte, i, h, p)

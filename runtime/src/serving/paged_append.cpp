@@ -160,8 +160,7 @@ Status copy_rows(Context::State &context, const AppendCall &c, const AppendedRow
             const std::int64_t slot = c.slots[static_cast<std::size_t>(t)];
             if (slot < 0) continue;
             const char *const from = static_cast<const char *>(x.data) + size * t * x.stride[2];
-            char *const to =
-                static_cast<char *>(out.data) + size * (slot / page * out.stride[0] + slot % page * out.stride[2]);
+            char *const to = static_cast<char *>(out.data) + size * (slot / page * out.stride[0] + slot % page * out.stride[2]);
             for (std::int64_t h = 0; h < heads; h++)
                 std::memcpy(to + size * h * out.stride[1], from + size * h * x.stride[1], bytes);
         }
@@ -206,8 +205,8 @@ Status append(Context::State &context, const ConstView &key, const ConstView &va
         if (!r->pages.quantised && !r->steps.any())
             r->choice = {nullptr, "copies rows"};
         else if (Status s = r->pages.quantised ? choose_quantise_rows(context, key.dtype, r->choice)
-                                          : choose_transform_rows(context, key.dtype, r->choice);
-            !s.ok())
+                                               : choose_transform_rows(context, key.dtype, r->choice);
+                 !s.ok())
             return s;
         if (Status s = check_finite(context, c, *r); !s.ok()) return s;
         const StepTables &t = tables[r == &c.value].emplace(context, r->steps, r->x);
