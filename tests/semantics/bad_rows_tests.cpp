@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bad input of transform_rows and its gradient, rope_tables, paged_append and the steps of kv_append: refused by name and number,
-// and nothing is written.
+// Bad input of transform_rows and its gradient, rope_tables, paged_append and the steps of kv_append: refused by name and
+// number, and nothing is written.
 #include "attune/attune.h"
 #include "tests/support/append_case.h"
 #include "tests/support/refusals.h"
@@ -28,16 +28,16 @@ struct RowsCall {
 };
 // Seven rows of two heads into six pages of 16 rows: keys of 64 channels as int4, values of 32 as int8.
 struct PagesCall {
-    static AppendCase the() {
-        AppendCase c;
+    static PagedAppendCase the() {
+        PagedAppendCase c;
         c.steps = {.batch = 1, .heads = 2, .rows = 7, .head_dim = 64, .norm = true, .pairs = Pairs::halves, .hadamard = true};
         c.keys = Stored::int4, c.values = Stored::int8;
         return c;
     }
-    AppendArrays<float> arrays{the()};
+    PagedAppendArrays<float> arrays{the()};
     std::vector<std::byte> keys_before = arrays.key_pool.others({}), values_before = arrays.value_pool.others({});
-    ConstView key = AppendArrays<float>::packed(arrays.keys.x.view()),
-              value = AppendArrays<float>::packed(arrays.values.x.view());
+    ConstView key = PagedAppendArrays<float>::packed(arrays.keys.x.view()),
+              value = PagedAppendArrays<float>::packed(arrays.values.x.view());
     ConstView slots{arrays.slots.data(), {7}};
     attune::Pages key_pages = arrays.key_pool.view(), value_pages = arrays.value_pool.view();
     attune::AppendOptions options{.key_steps = arrays.keys.steps(), .positions = {arrays.keys.positions.data(), {7}}};

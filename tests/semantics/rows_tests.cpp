@@ -97,9 +97,9 @@ TEST_CASE("rows: no rows", "[rows]") {
     CHECK(a.run(context).ok());
     CHECK(a.run_backward(context).ok());
     CHECK(a.grad_weight.values() == std::vector<float>(32, 0.f));
-    AppendCase c;
+    PagedAppendCase c;
     c.steps.rows = 0, c.keys = Stored::int8;
-    AppendArrays<float> none(c);
+    PagedAppendArrays<float> none(c);
     CHECK(none.run(context).ok());
 }
 
@@ -107,9 +107,9 @@ TEST_CASE("rows: no rows", "[rows]") {
 TEST_CASE("paged_append: what quantisation loses", "[append]") {
     attune::Context context;
     for (Stored stored : {Stored::int8, Stored::int8_f16, Stored::int4}) {
-        AppendCase c;
+        PagedAppendCase c;
         c.steps.head_dim = c.value_dim = 128, c.keys = c.values = stored;
-        AppendArrays<float> a(c);
+        PagedAppendArrays<float> a(c);
         REQUIRE(a.run(context).ok());
         PoolArrays<float> &p = a.key_pool;
         double worst = 0;
@@ -163,9 +163,9 @@ TEST_CASE("paged_append: rows of zeros, and numbers at the ends of f16", "[appen
 
 TEST_CASE("paged_append: rows that are skipped may hold NaN", "[append]") {
     attune::Context context;
-    AppendCase c;
+    PagedAppendCase c;
     c.keys = c.values = Stored::int8;
-    AppendArrays<float> a(c);  // row 3 is skipped
+    PagedAppendArrays<float> a(c);  // row 3 is skipped
     a.keys.x(0, 1, 3, 5) = std::numeric_limits<float>::quiet_NaN();
     a.values.x(0, 0, 3, 0) = std::numeric_limits<float>::infinity();
     CHECK(a.run(context).ok());

@@ -14,7 +14,7 @@ inline const char *name_of(Stored stored) {
     return names[static_cast<int>(stored)];
 }
 
-struct AppendCase {
+struct PagedAppendCase {
     RowsCase steps{.batch = 1};  // of keys; the batch stays 1
     std::int64_t value_dim = 32;
     bool rotate_values = false;
@@ -24,7 +24,7 @@ struct AppendCase {
     bool heads_first = false;  // pages laid out (P, Hkv, page, D)
     double spread = 1.7;
 };
-inline std::string describe(const AppendCase &c) {
+inline std::string describe(const PagedAppendCase &c) {
     std::ostringstream text;
     text << describe(c.steps) << " values of " << c.value_dim << (c.rotate_values ? " rotated" : "") << ", keys "
          << name_of(c.keys) << ", values " << name_of(c.values) << " group " << c.group << " pages " << c.pages << " of "
@@ -42,7 +42,7 @@ template<typename T> struct PoolArrays {
     Array<float> scale, static_scale;
     Array<Float16> scale_f16, minimum;
 
-    PoolArrays(const AppendCase &c, Stored how, std::int64_t head_dim, std::mt19937 &random)
+    PoolArrays(const PagedAppendCase &c, Stored how, std::int64_t head_dim, std::mt19937 &random)
         : stored(how), pages(c.pages), page(c.page), heads(c.steps.heads), width(head_dim),
           group(c.group < 0 ? head_dim : c.group), groups(how == Stored::int4 ? head_dim / group : 1) {
         const auto strides = [&](std::int64_t row) {
@@ -146,8 +146,8 @@ template<typename T> struct PoolArrays {
     }
 };
 
-template<typename T> struct AppendArrays {
-    AppendCase the;
+template<typename T> struct PagedAppendArrays {
+    PagedAppendCase the;
     std::mt19937 random;
     RowsArrays<T> keys;
     RowsArrays<T> values;
@@ -155,7 +155,7 @@ template<typename T> struct AppendArrays {
     std::vector<std::int64_t> slots;
     std::set<std::int64_t> used;
 
-    explicit AppendArrays(const AppendCase &c)
+    explicit PagedAppendArrays(const PagedAppendCase &c)
         : the(c), random(c.steps.seed), keys(c.steps), values(of_values(c)), key_pool(c, c.keys, c.steps.head_dim, random),
           value_pool(c, c.values, c.value_dim, random) {
         keys.x.randomise(random, c.spread), values.x.randomise(random, c.spread);
@@ -184,7 +184,7 @@ template<typename T> struct AppendArrays {
     }
 
 private:
-    static RowsCase of_values(const AppendCase &c) {
+    static RowsCase of_values(const PagedAppendCase &c) {
         return {.batch = 1,
                 .heads = c.steps.heads,
                 .rows = c.steps.rows,
@@ -216,9 +216,9 @@ template<typename T> Array<Sum<T>> after_library_steps(attune::Context &context,
 }
 
 // `f32` is a Context for the rows after their steps, in which no variant of another type is forced.
-template<typename T> void check_case(attune::Context &context, attune::Context &f32, const AppendCase &c) {
+template<typename T> void check_case(attune::Context &context, attune::Context &f32, const PagedAppendCase &c) {
     INFO(describe(c));
-    AppendArrays<T> a(c);
+    PagedAppendArrays<T> a(c);
     const auto other_keys = a.key_pool.others(a.used), other_values = a.value_pool.others(a.used);
     const attune::Status status = a.run(context);
     INFO("ran " << context.last_variant() << ' ' << status.message());

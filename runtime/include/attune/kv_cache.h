@@ -17,7 +17,7 @@ struct KvAppendOptions {
     ConstView new_lens = {};     // int32 (B) in [0, S]: only the first new_lens[b] rows are appended; not given: all
     RowSteps key_steps = {};     // of keys, before they are stored; the same pass stores them
     bool rotate_values = false;  // Hadamard rotation of values: attention's out is then to be turned back (transform_rows)
-    // i32 (B, S), of the new rows, for RoPE; not given: cache_lens[b], cache_lens[b] + 1, ... Needed where a cache slides, whose
+    // i32 (B, S), of the new rows, for RoPE; not given: cache_lens[b], cache_lens[b] + 1, ... Needed where a cache slides: its
     // length says no positions.
     ConstView positions = {};
 };

@@ -15,7 +15,7 @@ enum class RopePairs { halves, interleaved };
 // p / scaling * base^(-2t / dim). Angles come from tables or from a base; neither given: no RoPE.
 struct Rope {
     ConstView cos = {}, sin = {};  // f32 (positions, dim / 2), last stride 1; rope_tables() makes them
-    // More than 1: tables of the call's own positions are made in it, dim / 2 sines and cosines each. An engine makes them once.
+    // More than 1: the call makes tables of its own positions, dim / 2 sines and cosines each. An engine makes tables once.
     double base = 0;
     double scaling = 1;       // positions are divided by it (linear position interpolation); of base alone
     std::int64_t dim = 0;     // channels that are rotated, even; 0: all
@@ -46,13 +46,13 @@ struct RowSteps {
 ATTUNE_API Status transform_rows(Context &, const ConstView &x, const ConstView &positions, const View &out,
                                  const RowSteps &) noexcept;
 
-// Gradients of transform_rows(): grad_x of x from grad_out, and grad_weight, in f32 (f64 for f64), of norm_weight where there is
-// one and it is wanted. Nothing of the forward is kept: x is read again.
+// Gradients of transform_rows(): grad_x of x from grad_out, and grad_weight, in f32 (f64 for f64), of norm_weight where there
+// is one and its gradient is wanted. Nothing of the forward is kept: x is read again. grad_x overlaps no input.
 ATTUNE_API Status transform_rows_backward(Context &, const ConstView &x, const ConstView &positions, const ConstView &grad_out,
                                           const View &grad_x, const View &grad_weight, const RowSteps &) noexcept;
 
-// Tables of cos and sin of positions 0, 1, ... for Rope: both f32 (positions, dim / 2), computed in double precision and rounded
-// once. base and scaling as in Rope.
+// Tables of cos and sin of positions 0, 1, ... for Rope: both f32 (positions, dim / 2), computed in double precision and
+// rounded once. base and scaling as in Rope.
 ATTUNE_API Status rope_tables(Context &, double base, double scaling, const View &cos, const View &sin) noexcept;
 
 }  // namespace attune
