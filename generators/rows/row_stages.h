@@ -47,8 +47,8 @@ struct Halves {
 Halves by_halves(const Halide::Func &f, const std::vector<Halide::Var> &others,
                  const std::function<Halide::Expr(Halide::Expr, Halide::Expr)> &combine);
 
-// Sum over the channels of a row in a fixed order: a row is cut in blocks of 16 channels, which are added place by place; the 16
-// sums are added by halves.
+// Sum over the channels of a row in a fixed order: a row is cut in blocks of 16 channels, which are added place by place;
+// the 16 sums are added by halves.
 struct RowSum {
     static constexpr int places = 16;
     Halide::Func of_places;            // (e, t, h, b)

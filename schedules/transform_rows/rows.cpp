@@ -54,7 +54,8 @@ void schedule_steps(RowTransform &s, const LoopLevel &row, const LoopLevel &task
 
 // Loops of an output: tasks of rows. Rows have places of their own, which the caller has checked, so that they never race.
 Stage task_loops(const StoreLoops &o, const RVar &task, const RVar &row, const RowsParameters &parameters) {
-    Stage stage = Func(o.out).update();
+    Func out = o.out;
+    Stage stage = out.update();
     stage.allow_race_conditions()
         .split(o.t, task, row, parameters.task_rows, TailStrategy::GuardWithIf)
         .reorder(o.h, row, task, o.b)
