@@ -194,6 +194,27 @@ inline attune::Status packed_and_cached(attune::Context &context, Outputs &outpu
                              outputs.make<float>({s.b, s.h, 9, s.d}));
 }
 
+// Norm, RoPE and, where the head size allows it, the Hadamard rotation; their gradients; rows into pages of int8 and int4.
+inline attune::Status rows_and_pages(attune::Context &context, Outputs &outputs, const OpSizes &s) {
+    static const std::int32_t positions[] = {7, 0, 3, 900, 12, 5};
+    static const std::int64_t slots[] = {17, -1, 0, 5, 31, 2};
+    const attune::ConstView rows(input<float>(0), {6, s.h, s.d}), weight(input<float>(1), {s.d});
+    attune::RowSteps steps{.norm_weight = weight, .hadamard = s.d % 8 == 0};
+    if (s.d % 2 == 0) steps.rope.base = 10000;
+    const attune::View out = outputs.make<float>({6, s.h, s.d});
+    const attune::Pages keys(outputs.make<std::int8_t>({2, 16, s.h, s.d}), outputs.make<float>({2, 16, s.h}));
+    const attune::Pages values(outputs.make<std::uint8_t>({2, 16, s.h, s.d / 2}),
+                               outputs.make<attune::float16>({2, 16, s.h, 1}), outputs.make<attune::float16>({2, 16, s.h, 1}));
+    for (const attune::Status &status :
+         {attune::transform_rows(context, rows, {positions, {6}}, out, steps),
+          attune::transform_rows_backward(context, rows, {positions, {6}}, {input<float>(2), {6, s.h, s.d}},
+                                          outputs.make<float>({6, s.h, s.d}), outputs.make<float>({s.d}), steps),
+          attune::paged_append(context, rows, {input<float>(3), {6, s.h, s.d / 2 * 2}}, {slots, {6}}, keys, values,
+                               {.key_steps = steps, .positions = {positions, {6}}})})
+        if (!status.ok()) return status;
+    return {};
+}
+
 inline std::vector<OpCall> op_calls(const OpSizes &s) {
     attune::SdpaOptions average, cosine, gaussian, general;
     average.weights_mode = attune::WeightsMode::masked;  // attention_call() wants the mean of the weights
@@ -227,6 +248,7 @@ inline std::vector<OpCall> op_calls(const OpSizes &s) {
         [](auto &context, auto &outputs, auto &sizes) { return layer_and_gradients(context, outputs, sizes); });
     add("packed and cached",
         [](auto &context, auto &outputs, auto &sizes) { return packed_and_cached(context, outputs, sizes); });
+    add("rows and pages", [](auto &context, auto &outputs, auto &sizes) { return rows_and_pages(context, outputs, sizes); });
     return all;
 }
 

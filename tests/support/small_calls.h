@@ -326,6 +326,36 @@ struct KvAppend : SmallCall {
     }
 };
 
+// Steps that suit any head size: RoPE where it is even.
+struct RowsSmallCall : SmallCall {
+    ConstView x, positions;
+    attune::RowSteps steps;
+    RowsSmallCall(const Sizes &s, const std::string &called) : SmallCall(called) {
+        input(x, {s.batch, s.heads, s.queries, s.dim}), input(steps.norm_weight, {s.heads, s.dim});
+        if (s.dim % 2 != 0) return;
+        input(steps.rope.cos, {3, s.dim / 2}), input(steps.rope.sin, {3, s.dim / 2});
+        integers(positions, {s.batch, s.queries}, 2);
+    }
+};
+struct TransformRows : RowsSmallCall {
+    View out;
+    explicit TransformRows(const Sizes &s) : RowsSmallCall(s, "transform_rows") {
+        output(out, {s.batch, s.heads, s.queries, s.dim});
+    }
+    Status run(Context &context) override { return attune::transform_rows(context, x, positions, out, steps); }
+};
+struct TransformRowsBackward : RowsSmallCall {
+    ConstView grad_out;
+    View grad_x, grad_weight;
+    explicit TransformRowsBackward(const Sizes &s) : RowsSmallCall(s, "transform_rows_backward") {
+        input(grad_out, {s.batch, s.heads, s.queries, s.dim});
+        output(grad_x, {s.batch, s.heads, s.queries, s.dim}), output(grad_weight, {s.heads, s.dim});
+    }
+    Status run(Context &context) override {
+        return attune::transform_rows_backward(context, x, positions, grad_out, grad_x, grad_weight, steps);
+    }
+};
+
 inline std::vector<std::unique_ptr<SmallCall>> calls(const Sizes &s = {}) {
     std::vector<std::unique_ptr<SmallCall>> all;
     const auto add = [&](auto *call) { all.emplace_back(call); };
@@ -342,7 +372,7 @@ inline std::vector<std::unique_ptr<SmallCall>> calls(const Sizes &s = {}) {
     add(new Additive(s, "additive", false, false)), add(new Additive(s, "additive, projected and averaged", true, true));
     add(new AdditiveBackward(s)), add(new MultiHead(s)), add(new MultiHeadBackward(s)), add(new VariableLength(s));
     add(new Merge(s)), add(new MaskedSoftmax(s)), add(new MaskedSoftmaxBackward(s)), add(new DropoutMask(s));
-    add(new KvAppend(s));
+    add(new KvAppend(s)), add(new TransformRows(s)), add(new TransformRowsBackward(s));
     return all;
 }
 }  // namespace small
