@@ -94,3 +94,23 @@ TEST_CASE("append variants: bits do not depend on threads or other rows", "[appe
                                                       }
                                                   });
 }
+
+TEST_CASE("append variants: nothing beside the arrays is read or written", "[append][per_variant]") {
+    attune::Context f32({.threads = 1});
+    for (Fence fence : {Fence::before, Fence::behind})
+        for_each_variant_of<float, BFloat16, Float16>(
+            "quantise_rows", {""}, HeadSizes::one, [&](const attune::VariantInfo &v, auto zero) {
+                const Environment forced("ATTUNE_FORCE_VARIANT", std::string(v.name));
+                attune::Context context(in_fenced_scratch());
+                unsigned seed = 1;
+                for (const auto &[key, value] : {std::pair(1, 3), {8, 24}, {40, 66}, {80, 128}})
+                    for (Stored stored : {Stored::int8, Stored::int8_f16, Stored::int8_channel, Stored::int4}) {
+                        PagedAppendCase c = case_of(key, value, seed);
+                        add_steps(c, seed++);
+                        c.keys = c.values = stored, c.group = -1, c.steps.layout = Layout::dense;
+                        if (stored == Stored::int4 && key % 2 != 0) c.keys = c.values = Stored::int8_tensor;
+                        const FencedArrays fenced(fence);
+                        check_case<decltype(zero)>(context, f32, c);
+                    }
+            });
+}

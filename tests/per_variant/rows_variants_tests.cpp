@@ -115,3 +115,21 @@ TEST_CASE("rows variants: gradients", "[rows][per_variant]") {
             check_gradients<decltype(zero)>(context, {.rows = rows, .head_dim = 24, .norm = true, .seed = seed++});
     });
 }
+
+TEST_CASE("rows variants: nothing beside the arrays is read or written", "[rows][per_variant]") {
+    for (Fence fence : {Fence::before, Fence::behind})
+        for (const std::string op : {"transform_rows", "transform_rows_backward"})
+            for_each_rows_variant(op, [&](const attune::VariantInfo &, auto zero) {
+                attune::Context context(in_fenced_scratch());
+                unsigned seed = 1;
+                for (std::int64_t head_dim : {1, 7, 8, 24, 40, 66, 80, 128})
+                    for (RowsCase c : steps_for(head_dim)) {
+                        c.batch = 1, c.heads = 2, c.rows = 3, c.seed = seed++;
+                        const FencedArrays fenced(fence);
+                        if (op == "transform_rows")
+                            check_case<decltype(zero)>(context, c);
+                        else
+                            check_gradients<decltype(zero)>(context, c);
+                    }
+            });
+}

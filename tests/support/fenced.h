@@ -34,6 +34,11 @@ inline void release_fenced(void *data, std::size_t bytes, Fence fence) noexcept 
 
 // Fence of the arrays (array.h) that are made next.
 inline Fence fence_of_arrays = Fence::none;
+struct FencedArrays {
+    explicit FencedArrays(Fence fence) { fence_of_arrays = fence; }
+    ~FencedArrays() { fence_of_arrays = Fence::none; }
+    FencedArrays(const FencedArrays &) = delete;
+};
 
 template<typename T> struct FencedAllocator {
     using value_type = T;
