@@ -89,6 +89,33 @@ TEST_CASE("plan: every variant of other scores runs within its bound", "[runtime
     check_op("sdpa", Score::general, {"plain"});
 }
 
+TEST_CASE("plan: the bound holds for entries that hold any number of keys", "[runtime][plan]") {
+    unsigned seed = 1;
+    for (const std::int64_t queries : {1, 6, 70})
+        for (const std::int64_t head_dim : {64, 20}) {
+            SdpaCase c{.batch = 4, .query_heads = 8, .key_heads = 4, .queries = queries, .keys = 9000, .head_dim = head_dim};
+            c.value_dim = head_dim, c.seed = seed++;
+            SdpaArrays<float> a(c);
+            attune::Plan plan;
+            const std::vector<std::int32_t> some_lens[] = {
+                {9000, 9000, 9000, 9000}, {9000, 70, 3000, 1}, {64, 64, 64, 64}, {0, 500, 40, 9000}, {33, 150, 700, 2500}};
+            for (const std::vector<std::int32_t> &lens : some_lens) {
+                CountingAllocator allocator;
+                attune::Context context({.threads = 2, .allocator = allocator.hook()});
+                REQUIRE(attune::plan_sdpa(context, problem_of(c, attune::DType::f32), plan).ok());
+                allocator.limit = plan.workspace_bytes_of_any_lengths;
+                a.the.valid_lens = lens;
+                attune::SdpaOptions options = a.options({});
+                options.lse = {};
+                const auto status = attune::scaled_dot_product_attention(context, a.query.view(), a.key.view(), a.value.view(),
+                                                                         a.out.view(), options);
+                INFO(describe(a.the) << " plan " << plan.workspace_bytes_of_any_lengths << ' ' << status.message());
+                CHECK(status.ok());
+                CHECK(plan.workspace_bytes <= plan.workspace_bytes_of_any_lengths);
+            }
+        }
+}
+
 TEST_CASE("plan: what other calls left in the Context does not count", "[runtime][plan]") {
     CountingAllocator allocator;
     attune::Context context({.threads = 1, .allocator = allocator.hook()});

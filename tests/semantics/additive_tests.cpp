@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // additive_attention through the dispatcher: docs/conventions.md row 27, numbers by hand, and the bounds of its header.
 #include "tests/support/additive_case.h"
+#include "tests/support/held_case.h"
 
 using namespace attune_test;
 using attune::AdditiveOptions, attune::ConstView, attune::View, attune::WeightsMode;
@@ -216,4 +217,32 @@ TEST_CASE("additive: no keys, no queries, no batch", "[additive][semantics]") {
             CHECK(a.base.out.untouched());
         }
     }
+}
+
+TEST_CASE("additive: bits do not depend on the room behind the keys or on other entries", "[additive]") {
+    attune::Context context({.threads = 2});
+    for (const std::int64_t queries : {1, 9})
+        for (const bool raw : {false, true}) {
+            AdditiveCase c{.attention = {.batch = 3, .query_heads = 2, .key_heads = 2, .queries = queries, .keys = 500}};
+            c.attention.head_dim = c.attention.value_dim = 16;
+            c.attention.weights = raw ? attune::WeightsMode::scaled : attune::WeightsMode::probabilities;
+            const auto run = [&](std::int64_t room, std::vector<std::int32_t> held) {
+                AdditiveArrays<float> a(c);
+                attune::AdditiveOptions o = a.options({});
+                o.attention.valid_lens = attune::ConstView(held.data(), {3});
+                o.attention.weights.extent[3] = room;
+                REQUIRE(attune::additive_attention(context, a.base.query.view(), part_of(a.base.key.view(), 2, 0, room),
+                                                   part_of(a.base.value.view(), 2, 0, room), a.base.out.view(), o)
+                            .ok());
+                return a;
+            };
+            AdditiveArrays<float> wide = run(500, {30, 0, 200}), narrow = run(200, {30, 0, 200}), other = run(500, {7, 9, 200});
+            INFO("queries " << queries << " raw " << raw);
+            CHECK(same_bits(wide.base.out.values(), narrow.base.out.values()));
+            CHECK(same_bits(wide.base.lse.values(), narrow.base.lse.values()));
+            bool same = true;
+            for (std::int64_t h = 0; h < 2; h++)
+                for (std::int64_t i = 0; i < queries; i++) same = same && same_row(wide.base, other.base, 2, h, i);
+            CHECK(same);
+        }
 }

@@ -72,7 +72,7 @@ struct SdpaOptions {
     // stride 1.
     View weights = {};
     WeightsMode weights_mode = WeightsMode::probabilities;
-    bool average_weights = false;   // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads, 0 of no heads
+    bool average_weights = false;  // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads, 0 of no heads
     std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch. Not kept after the call
 };
 
@@ -85,9 +85,10 @@ struct SdpaOptions {
 // needs no copy. Hq is a multiple of Hkv: query head h uses key head h * Hkv / Hq (grouped-query attention). Any extents from
 // 1, and 0 for B, Hq, Sq or Sk. A query without keys gives 0. The contents of masked keys and values have no effect; NaN in
 // others propagates. Scores of -inf, or below -3e38 (f64: -1e308), mask; all others are numbers. A value times the number of
-// keys must stay within the range of f32 (f64), in which weighted values are summed. Bits do not depend on threads or on other
-// batch entries. A tensor spans at most what tensor.h allows; with any of softcap, bias, ALiBi, mask, sinks and dropout there
-// are at most 2^31 - 1 pairs, B * Hq * Sq * Sk. Outputs must not overlap each other or an input. A refused call writes nothing.
+// keys must stay within the range of f32 (f64), in which weighted values are summed. Bits do not depend on threads, on other
+// batch entries or on keys beyond an entry's lengths, and time follows the keys within them. A tensor spans at most what
+// tensor.h allows; with any of softcap, bias, ALiBi, mask, sinks and dropout there are at most 2^31 - 1 pairs,
+// B * Hq * Sq * Sk. Outputs must not overlap each other or an input. A refused call writes nothing.
 ATTUNE_API Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                                const View &out, const SdpaOptions & = {}) noexcept;
 
@@ -95,7 +96,8 @@ ATTUNE_API Status scaled_dot_product_attention(Context &, const ConstView &query
 // h < n and 2^(-4 (2 (h - n) + 1) / n) beyond. Empty if heads < 1.
 ATTUNE_API std::vector<float> alibi_slopes(std::int64_t heads);
 
-// Sizes and options from which plan_sdpa() chooses a variant.
+// Sizes and options from which plan_sdpa() chooses a variant. With lengths, each batch entry takes the variant for the keys
+// that it holds: those below its length, `cache_lens` + Sq or the largest of its `valid_lens`.
 struct SdpaProblem {
     DType dtype = DType::f32;
     std::int64_t batch = 1, query_heads = 1, key_heads = 1, queries = 1, keys = 1, head_dim = 1, value_dim = 1;
@@ -113,10 +115,14 @@ ATTUNE_API SdpaProblem with_band(SdpaProblem, Causal, Window) noexcept;
 struct Plan {
     std::string variant = {};  // name of the variant that would run; empty where there is nothing to compute
     std::string reason = {};   // why dispatch chose it
-    // Upper bound of the scratch that the call holds at a time, all threads together, under any causal mask, window and
-    // lengths; without averaged weights, and without copies of a bias or mask whose last extent is 1 where there are more keys
-    // (each copy has as many elements as the tensor would have with an extent of all keys).
+    // Upper bound of the scratch that the call holds at a time, all threads together, under any causal mask and window, where
+    // every entry holds all keys, or the variant is forced; without averaged weights, and without copies of a bias or mask
+    // whose last extent is 1 where there are more keys (each copy has as many elements as the tensor would have with an extent
+    // of all keys).
     std::size_t workspace_bytes = 0;
+    // The same under any lengths. Entries may then take several variants, one after another: the blocks that one leaves in the
+    // Context count as free, since they go back to an allocator that refuses more.
+    std::size_t workspace_bytes_of_any_lengths = 0;
     // Name of the variant of the last queries, which fill no tile of `variant`; empty: `variant` computes them.
     std::string variant_of_last_queries = {};
     std::vector<PlanCandidate> candidates = {};  // empty where a variant is forced

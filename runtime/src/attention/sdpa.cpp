@@ -3,6 +3,7 @@
 #include "attention/prepared_sdpa.h"
 #include "device/device_call.h"
 #include "dispatch/shape_record.h"
+#include <algorithm>
 #include <cmath>
 
 namespace attune {
@@ -67,7 +68,12 @@ Status PreparedSdpa::prepare(Context::State &context, const ConstView &query, co
     call_.op = op_of(options.score);
     call_.sizes.score = options.score;
     call_.scale = scale_of(options, call_.sizes.head_dim);
-    return choose_attention(context, call_, options.variant, choice_);
+    if (Status s = choose_attention(context, call_, options.variant, choice_); !s.ok()) return s;
+    const bool scores_of_all = options.weights.given() && options.weights_mode < WeightsMode::masked;
+    if (!projected_ || scores_of_all || choice_.groups.empty()) return {};
+    std::int64_t longest = 0;
+    for (const EntryGroup &group : choice_.groups) longest = std::max(longest, group.keys);
+    return projected_->keep_rows(context, longest);
 }
 
 Status PreparedSdpa::run(Context &context, CallStart start, std::string_view why_here) {
@@ -100,11 +106,15 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         }
         plan = {std::string(choice.variant->name), std::string(choice.reason),
                 sdpa_workspace_bytes(state, *choice.variant, problem)};
-        if (!choice.forced) plan.candidates = plan_candidates(predictions(op, problem));
-        if (!choice.of_last) return {};
-        plan.variant_of_last_queries = choice.of_last->name;
-        // The first variant's blocks are kept in the Context's scratch while the second one allocates its own.
-        plan.workspace_bytes += sdpa_workspace_bytes(state, *choice.of_last, last_queries(*choice.variant, problem));
+        if (choice.of_last) {
+            plan.variant_of_last_queries = choice.of_last->name;
+            // The first variant's blocks are kept in the Context's scratch while the second one allocates its own.
+            plan.workspace_bytes += sdpa_workspace_bytes(state, *choice.of_last, last_queries(*choice.variant, problem));
+        }
+        plan.workspace_bytes_of_any_lengths = plan.workspace_bytes;
+        if (choice.forced) return {};
+        plan.candidates = plan_candidates(predictions(op, problem));
+        plan.workspace_bytes_of_any_lengths = std::max(plan.workspace_bytes, workspace_of_any_keys(state, op, problem));
         return {};
     });
 }

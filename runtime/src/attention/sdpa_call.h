@@ -75,9 +75,16 @@ Status check_dropout(const Dropout &);
 // The sizes of a problem that no tensor has checked.
 Status check_problem(const SdpaProblem &);
 
-// Which variant computes the values, and which the weights where they are wanted.
+// Consecutive batch entries that take one variant: the most keys that one of them holds, and the sum over them.
+struct EntryGroup {
+    std::int64_t begin, end, keys, held;
+    Choice values;
+};
+// Which variant computes the values, and which the weights where they are wanted. Where entries hold different numbers of keys,
+// or fewer than there is room for: the variants of the values of groups of them, and `values` is that of the most work.
 struct AttentionChoice {
     Choice values, weights;
+    std::vector<EntryGroup> groups = {};
 };
 // may_share: the last queries, which fill no tile, may go to another variant.
 Status choose_values(const Op &, const SdpaProblem &, const Forced &, bool may_share, Choice &);
@@ -86,6 +93,11 @@ SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
 // Every variant that could compute the values, with its predicted time for one batch entry, the quickest first.
 std::vector<PredictedVariant> predictions(const Op &, const SdpaProblem &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
+// The keys that batch entry b holds: those below the longest length of its queries.
+std::int64_t keys_held(const SdpaCall &, std::int64_t b);
+// Chooses the variants of the values by the keys that each entry holds.
+Status choose_by_entries(const SdpaCall &, const Forced &, AttentionChoice &);
+const EntryGroup &most_work(const std::vector<EntryGroup> &);
 
 // Kernels of softcap, bias, ALiBi, masks, sinks or dropout count all pairs of these extents, (B, Hq, Sq, Sk), in 32 bits.
 Status check_pairs(std::string_view name, const std::array<std::int64_t, 4> &extents, std::string_view kind);
@@ -96,6 +108,8 @@ int worthwhile_threads_at_most(const SdpaProblem &, int threads) noexcept;
 
 // Upper bound of the scratch of a call in a Context: at any number of threads that are then worth waking, under any mask.
 std::size_t sdpa_workspace_bytes(const Context::State &, const VariantRecord &, const SdpaProblem &);
+// Upper bound over calls whose entries hold up to this number of keys, by which their variants are chosen.
+std::size_t workspace_of_any_keys(const Context::State &, const Op &, const SdpaProblem &);
 // The number of key heads whose keys and values an AMX kernel copies at a time, which bounds its scratch memory: every head of
 // the batch where the copies take at most 64 MiB; else heads of one entry, as many as 64 MiB hold, or one for each thread.
 std::int64_t key_heads_together(const VariantRecord &, const SdpaProblem &, int threads) noexcept;
@@ -109,6 +123,10 @@ template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::i
     return part_of(v, 0, begin, end - begin);
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
+// The entries of a group, with the keys that they hold.
+SdpaCall slice(const SdpaCall &, const EntryGroup &);
+// Writes the weights of the keys from `keys` on, which take no part: 0, or -inf in mode `masked`.
+void fill_weights_behind(const View &weights, std::int64_t keys, WeightsMode);
 // Key heads [begin, end) of a call of one entry, and the query heads that share them; not of a user's attention.
 SdpaCall slice_key_heads(const SdpaCall &, std::int64_t begin, std::int64_t end);
 // Queries [begin, end) of a call; not of one with dropout or a user's attention, to which a query is known by its number.

@@ -36,23 +36,28 @@ PredictedVariant quickest(std::span<const Runnable> list, const SdpaProblem &p, 
         list, [&](const Runnable &v) { return takes(p, v); }, [&](const Runnable &v) { return predicted_ns(p, v); }, next);
 }
 
-// No AMX kernel is the first of two: both would lay out the keys and values.
+// The queries behind the full tiles of a variant that may be the first of two, 0 if it may not. No AMX kernel is the first:
+// both would lay out the keys and values.
+std::int64_t rest_of(const SdpaProblem &p, const Runnable &v) {
+    const bool tiles = v.record->schedule_id == Schedule::prefill || v.record->schedule_id == Schedule::bf16_dot;
+    return tiles && p.queries >= v.tile_rows ? p.queries % v.tile_rows : 0;
+}
+double first_ns(const SdpaProblem &p, const Runnable &v, std::int64_t rest) {
+    SdpaProblem first = p;
+    first.queries -= rest;
+    if (p.causal) first.keys = std::max(p.keys - rest, std::int64_t(1));
+    return predicted_ns(first, v);
+}
+SdpaProblem with_queries(SdpaProblem p, std::int64_t queries) {
+    p.queries = queries;
+    return p;
+}
+
 SharedCall quickest_of_two(std::span<const Runnable> list, const SdpaProblem &p) {
-    const auto rest_of = [&](const Runnable &v) {
-        const bool tiles = v.record->schedule_id == Schedule::prefill || v.record->schedule_id == Schedule::bf16_dot;
-        return tiles && p.queries >= v.tile_rows ? p.queries % v.tile_rows : 0;
-    };
-    const auto first_ns = [&](const Runnable &v, std::int64_t rest) {
-        SdpaProblem first = p;
-        first.queries -= rest;
-        if (p.causal) first.keys = std::max(p.keys - rest, std::int64_t(1));
-        return predicted_ns(first, v);
-    };
-    return attune::quickest_of_two(list, rest_of, first_ns, [&](std::int64_t rest) {
-        SdpaProblem last = p;
-        last.queries = rest;
-        return quickest(list, last);
-    });
+    return attune::quickest_of_two(
+        list, [&](const Runnable &v) { return rest_of(p, v); },
+        [&](const Runnable &v, std::int64_t rest) { return first_ns(p, v, rest); },
+        [&](std::int64_t rest) { return quickest(list, with_queries(p, rest)); });
 }
 
 struct AttentionProblem : SdpaProblem {
@@ -66,6 +71,65 @@ bool same_sizes(const AttentionProblem &a, const AttentionProblem &b) {
 std::size_t mixed_sizes(const AttentionProblem &p) {
     return mixed({p.queries, p.keys, p.query_heads, p.key_heads, p.head_dim, p.value_dim, p.window_keys, p.causal});
 }
+
+// The largest workspace of the variants that dispatch chooses for numbers of keys in a range. As predicted times grow with the
+// keys, a variant is chosen for none of them if it takes longer for the fewest than another one for the most.
+class WorkspaceOfRange {
+public:
+    WorkspaceOfRange(const Context::State &context, std::span<const Runnable> list, const SdpaProblem &p)
+        : context_(context), list_(list), p_(p) {}
+    std::size_t bytes(std::int64_t least, std::int64_t most) {
+        refine(least, most);
+        return bytes_;
+    }
+
+private:
+    // Halves of a range are looked at apart, the larger one first, while its candidates have more than what is known; but not
+    // ranges of a 64th of their keys.
+    void refine(std::int64_t least, std::int64_t most) {
+        const std::size_t at_most = of_candidates(least, most);
+        if (at_most <= bytes_) return;
+        if (most - least <= most / 64) {
+            bytes_ = at_most;
+            return;
+        }
+        const std::int64_t middle = least + (most - least) / 2;
+        refine(middle + 1, most);
+        refine(least, middle);
+    }
+    std::size_t of_candidates(std::int64_t least, std::int64_t most) const {
+        const SdpaProblem fewest = with_keys(p_, least), all = with_keys(p_, most);
+        const PredictedVariant quickest_of_all = quickest(list_, all);
+        const auto may_be_chosen = [&](double ns) { return !quickest_of_all.variant || ns <= quickest_of_all.ns; };
+        std::size_t bytes = 0;
+        for (const Runnable &v : list_) {
+            if (!takes(fewest, v)) continue;
+            const auto of_one = [&] { return sdpa_workspace_bytes(context_, *v.record, all); };
+            if (may_be_chosen(predicted_ns(fewest, v))) bytes = std::max(bytes, of_one());
+            // A pair: the blocks of the first variant are kept while the second one allocates its own.
+            const std::int64_t rest = p_.dropout ? 0 : rest_of(p_, v);
+            if (rest == 0) continue;
+            const SdpaProblem last_of_fewest = with_queries(fewest, rest), last_of_all = with_queries(all, rest);
+            const PredictedVariant last_at_most = quickest(list_, last_of_all);
+            for (const Runnable &last : list_) {
+                const double ns = predicted_ns(last_of_fewest, last);
+                if (!takes(last_of_fewest, last) || (last_at_most.variant && ns > last_at_most.ns)) continue;
+                if (may_be_chosen(first_ns(fewest, v, rest) + ns))
+                    bytes = std::max(bytes, of_one() + sdpa_workspace_bytes(context_, *last.record, last_of_all));
+            }
+        }
+        return bytes;
+    }
+    static SdpaProblem with_keys(SdpaProblem p, std::int64_t keys) {
+        p.keys = keys;
+        return p;
+    }
+
+    const Context::State &context_;
+    const std::span<const Runnable> list_;
+    const SdpaProblem &p_;
+    std::size_t bytes_ = 0;
+};
 
 Status decide(const Op &op, const AttentionProblem &p, Choice &choice) {
     const VariantNeeds needs{op, p.dtype, kind_for(p), p.head_dim, p.value_dim};
@@ -88,6 +152,11 @@ Status choose_values(const Op &op, const SdpaProblem &p, const Forced &forced, b
     const AttentionProblem problem{p, may_share && !p.dropout && p.queries > 1};
     return decisions.get(
         op, problem, [&](Choice &decided) { return decide(op, problem, decided); }, choice);
+}
+
+std::size_t workspace_of_any_keys(const Context::State &context, const Op &op, const SdpaProblem &p) {
+    const std::span<const Runnable> list = runnables({op, p.dtype, kind_for(p), p.head_dim, p.value_dim});
+    return WorkspaceOfRange(context, list, p).bytes(1, p.keys);
 }
 
 SdpaProblem last_queries(const VariantRecord &v, SdpaProblem p) {
@@ -124,8 +193,10 @@ Status choose_attention(const Context::State &context, const SdpaCall &call, std
     // A variant that writes weights leaves the values to dispatch, but where no weights are wanted it is the wrong one.
     const bool lone = !variant.empty() && !call.weights.given();
     const Forced forced = lone ? Forced{variant, "variant"} : forced_variant(context, variant, call.op);
-    if (Status s = choose_values(call.op, p, forced, !call.user, choice.values); !s.ok()) return s;
+    if (Status s = choose_by_entries(call, forced, choice); !s.ok()) return s;
     if (Status s = check_parts(context, call, choice.values); !s.ok()) return s;
+    for (const EntryGroup &group : choice.groups)
+        if (Status s = check_parts(context, call, group.values); !s.ok()) return s;
     if (!call.weights.given()) return {};
     static constexpr Candidate rows[] = {{Schedule::rows, "", "weights are wanted"},
                                          {Schedule::root, "", "nothing else is built"}};

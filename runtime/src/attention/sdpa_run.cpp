@@ -71,7 +71,8 @@ bool masked_by_batch(const SdpaCall &c) {
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
     if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities)
         return false;
-    if (c.lse.given() || c.dropout.probability > 0 || choice.values.forced || !masked_by_batch(c)) return false;
+    if (c.lse.given() || c.dropout.probability > 0 || !masked_by_batch(c)) return false;
+    if (choice.values.forced) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;
     return fold_group(weights, group) && fold_group(out, group);
@@ -129,9 +130,10 @@ Status run_kernels(Context &caller, const SdpaCall &call, const AttentionChoice 
     std::optional<ValuesFromWeights> product;
     if (from_weights)
         if (Status s = prepare_multiply_weights(context, call, weights, out, product.emplace()); !s.ok()) return s;
-    if (!from_weights && (!drops_all || call.lse.given()))
+    const bool wants_values = call.out.given();  // else the weights alone
+    if (wants_values && !from_weights && (!drops_all || call.lse.given()))
         if (Status s = run_values(context, call, choice.values); !s.ok()) return s;
-    if (drops_all) fill_zeros(call.out);
+    if (wants_values && drops_all) fill_zeros(call.out);
     if (!call.weights.given()) return {};
     if (Status s = run_kernel(context, call, *choice.weights.variant, &call.weights); !s.ok()) return s;
     return from_weights ? multiply_weights(caller, call, *choice.values.variant, weights, out, *product) : Status();
@@ -159,6 +161,58 @@ Status run_averaged(Context &caller, const SdpaCall &call, const AttentionChoice
     return {};
 }
 
+// Runs the kernels of a call with keys, all entries together.
+Status run_together(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
+    bool from_weights = false;
+    const bool averaged = call.average_weights && call.sizes.query_heads > 1;
+    Status s = averaged ? run_averaged(caller, call, choice, from_weights) : run_kernels(caller, call, choice, from_weights);
+    if (s.ok() && from_weights) choice.values = {choice.weights.variant, "the values from the weights"};
+    return s;
+}
+
+// Refuses what run_together() would refuse for a part, before any part has written.
+Status check_together(const Context::State &context, const SdpaCall &call, const AttentionChoice &choice) {
+    SdpaCall part = call;
+    const SdpaProblem &p = call.sizes;
+    if (call.average_weights && p.query_heads > 1) {
+        Choice of_mean;
+        if (Status s = choose_head_mean(context, p.dtype, of_mean); !s.ok()) return s;
+        // In place of the scratch of run_averaged(), which the checks do not read.
+        part.weights = View(static_cast<float *>(call.weights.data), {p.batch, p.query_heads, p.queries, p.keys});
+        part.weights.dtype = p.dtype;
+    }
+    View weights, out;
+    if (!call.out.given() || !values_from_weights(part, choice, weights, out)) return {};
+    ValuesFromWeights product;
+    return prepare_multiply_weights(context, part, weights, out, product);
+}
+
+Status run_by_groups(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
+    // Raw scores are written for every key, held or not.
+    const bool raw_scores = call.weights.given() && call.weights_mode < WeightsMode::masked;
+    SdpaCall held = call;
+    if (raw_scores) held.weights = {}, held.average_weights = false;
+    SdpaCall weights = call;
+    weights.out = {}, weights.lse = {};
+    AttentionChoice of_weights{{}, choice.weights, {}};
+    if (raw_scores)
+        if (Status s = check_together(state_of(caller), weights, of_weights); !s.ok()) return s;
+    for (const EntryGroup &group : choice.groups)
+        if (held.weights.given())
+            if (Status s = check_together(state_of(caller), slice(held, group), {group.values, choice.weights, {}}); !s.ok())
+                return s;
+    const EntryGroup &largest = most_work(choice.groups);
+    for (const EntryGroup &group : choice.groups) {
+        const SdpaCall part = slice(held, group);
+        AttentionChoice of_part{group.values, choice.weights, {}};
+        if (held.weights.given())
+            fill_weights_behind(entries(held.weights, group.begin, group.end), group.keys, held.weights_mode);
+        if (Status s = run_together(caller, part, of_part); !s.ok()) return s;
+        if (&group == &largest) choice.values = of_part.values;
+    }
+    return raw_scores ? run_together(caller, weights, of_weights) : Status();
+}
+
 }  // namespace
 
 Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &choice) {
@@ -174,11 +228,7 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
         choice.values = {nullptr, "no keys"};
         return {};
     }
-    bool from_weights = false;
-    const bool averaged = call.average_weights && p.query_heads > 1;
-    Status s = averaged ? run_averaged(caller, call, choice, from_weights) : run_kernels(caller, call, choice, from_weights);
-    if (s.ok() && from_weights) choice.values = {choice.weights.variant, "the values from the weights"};
-    return s;
+    return choice.groups.empty() ? run_together(caller, call, choice) : run_by_groups(caller, call, choice);
 }
 
 Status run_by_key_heads(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
@@ -205,7 +255,7 @@ SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
         if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
     part.sizes.batch = end - begin;
-    part.first_head = static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    part.first_head += static_cast<std::uint32_t>(begin * call.sizes.query_heads);
     return part;
 }
 

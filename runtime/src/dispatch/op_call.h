@@ -21,8 +21,8 @@ struct Candidate {
     std::string_view shape_class, reason;
 };
 
-// The variant that a call takes. A choice may depend on types, sizes of one batch entry and which options are given; never on
-// the batch, threads or data, so that a slice of a batch computes the same bits alone.
+// The variant that a call takes. A choice may depend on types, sizes of one batch entry (of its keys: those within its lengths)
+// and which options are given; never on the batch, threads or data, so that a slice of a batch computes the same bits alone.
 struct Choice {
     const VariantRecord *variant = nullptr;
     std::string_view reason = {};

@@ -77,18 +77,11 @@ namespace {
 // Raw scores are written for all keys, also for those that no query sees.
 bool writes_raw_scores(const SdpaCall &call) { return call.weights.given() && call.weights_mode < WeightsMode::masked; }
 
-// Largest magnitude of the keys of each batch entry. Where it is beyond the limit, the magnitude of the keys within some
-// length, unless the scores of all keys are an output.
+// Largest magnitude of the keys that each batch entry holds, or of all keys where the scores of all are an output.
 Status magnitude_of_keys(Context::State &context, const SdpaCall &call, float *per_batch) {
-    if (Status s = max_magnitude(context, call.key, per_batch); !s.ok()) return s;
-    const ConstView &lens = call.lengths;
-    for (std::int64_t b = 0; lens.given() && !writes_raw_scores(call) && b < call.sizes.batch; b++) {
-        if (per_batch[b] <= separable_limit) continue;
-        std::int32_t longest = 0;
-        for (std::int64_t i = 0; i < (lens.stride[1] == 0 ? 1 : lens.extent[1]); i++)
-            longest = std::max(longest, static_cast<const std::int32_t *>(lens.data)[b * lens.stride[0] + i * lens.stride[1]]);
-        ConstView keys = entries(call.key, b, b + 1);
-        keys.extent[2] = longest;
+    if (!call.lengths.given() || writes_raw_scores(call)) return max_magnitude(context, call.key, per_batch);
+    for (std::int64_t b = 0; b < call.sizes.batch; b++) {
+        const ConstView keys = part_of(entries(call.key, b, b + 1), 2, 0, keys_held(call, b));
         if (Status s = max_magnitude(context, keys, per_batch + b); !s.ok()) return s;
     }
     return {};
@@ -104,41 +97,35 @@ Status find_separable(Context::State &context, const SdpaCall &call, std::vector
     return {};
 }
 
-// Kernels of both forms of the score, as far as batch entries need them: chosen before any of them runs. One choice serves
-// every batch entry, since it does not depend on their number.
-struct FormChoices {
-    AttentionChoice of_pairs, of_separable;
+// Consecutive batch entries of one form of the score.
+struct FormPart {
+    SdpaCall call;
+    AttentionChoice choice;
 };
-Status choose(const Context::State &context, SdpaCall call, const Op &op, std::string_view variant, AttentionChoice &choice) {
-    call.op = op;
-    return choose_attention(context, call, variant, choice);
-}
 
 // Chooses the separable form for batch entries `within` the range and the form per pair for others, so that a result never
-// depends on other batch entries.
+// depends on other batch entries. All kernels are chosen before any of them runs.
 Status choose_by_range(const Context::State &context, const SdpaCall &call, std::string_view variant, bool forced,
-                       const std::vector<bool> &within, FormChoices &choices) {
-    bool any = false, all = true;
-    for (std::size_t b = 0; b < within.size(); b++) {
-        if (forced && !within[b])
+                       const std::vector<bool> &within, std::vector<FormPart> &parts) {
+    for (std::size_t b = 0; forced && b < within.size(); b++)
+        if (!within[b])
             return {StatusCode::unsupported,
                     "variant: " + std::string(variant) + " needs queries and keys (after projection) of at most " +
                         text(separable_limit) + " in magnitude; batch entry " + text(b) + " has larger ones, or NaN"};
-        any = any || within[b], all = all && within[b];
-    }
-    if (any)
-        if (Status s = choose(context, call, separable, variant, choices.of_separable); !s.ok()) return s;
-    return all ? Status() : choose(context, call, per_pair, variant, choices.of_pairs);
-}
-
-Status run_by_range(Context &context, const SdpaCall &call, const std::vector<bool> &within, const FormChoices &choices,
-                    AttentionChoice &choice) {
     for (std::size_t begin = 0, end; begin < within.size(); begin = end) {
         for (end = begin + 1; end < within.size() && within[end] == within[begin];) end++;
-        SdpaCall part = slice(call, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
-        part.op = within[begin] ? separable : per_pair;
-        choice = within[begin] ? choices.of_separable : choices.of_pairs;
-        if (Status s = run_attention(context, part, choice); !s.ok()) return s;
+        FormPart &part = parts.emplace_back();
+        part.call = slice(call, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
+        part.call.op = within[begin] ? separable : per_pair;
+        if (Status s = choose_attention(context, part.call, variant, part.choice); !s.ok()) return s;
+    }
+    return {};
+}
+
+Status run_by_range(Context &context, std::vector<FormPart> &parts, AttentionChoice &choice) {
+    for (FormPart &part : parts) {
+        if (Status s = run_attention(context, part.call, part.choice); !s.ok()) return s;
+        choice = part.choice;
     }
     return {};
 }
@@ -202,10 +189,10 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (Status s = k.run(state); !s.ok()) return s;
     if (by_range) {
         std::vector<bool> within;
-        FormChoices choices;
+        std::vector<FormPart> parts;
         if (Status s = find_separable(state, call, within); !s.ok()) return s;
-        if (Status s = choose_by_range(state, call, options.attention.variant, forced, within, choices); !s.ok()) return s;
-        if (Status s = run_by_range(context, call, within, choices, choice); !s.ok()) return s;
+        if (Status s = choose_by_range(state, call, options.attention.variant, forced, within, parts); !s.ok()) return s;
+        if (Status s = run_by_range(context, parts, choice); !s.ok()) return s;
     } else if (Status s = run_attention(context, call, choice); !s.ok()) {
         return s;
     }

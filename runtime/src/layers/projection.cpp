@@ -28,6 +28,13 @@ Status Projection::prepare(Context::State &context) {
     return prepare_linear(context, x, w, b, writable(result_), {}, product_.emplace());
 }
 
+Status Projection::keep_rows(const Context::State &context, std::int64_t rows) {
+    const ConstView &x = input_.view;
+    if (!weight_.view.given() || rows >= x.extent[x.rank - 2]) return {};
+    return prepare_linear(context, part_of(x, x.rank - 2, 0, rows), weight_.view, bias_.view,
+                          writable(part_of(result_, x.rank - 2, 0, rows)), {}, product_.emplace());
+}
+
 Status Projection::run(Context::State &context) const {
     return weight_.view.given() ? run_product(context, *product_, start_of_call()) : Status();
 }

@@ -17,6 +17,8 @@ public:
     Status prepare(Context::State &);
     // The input itself where there is no weight.
     const ConstView &result() const { return weight_.view.given() ? result_ : input_.view; }
+    // Leaves out the rows from `rows` on of each batch entry and head, which nothing will read.
+    Status keep_rows(const Context::State &, std::int64_t rows);
     // Computes the result.
     Status run(Context::State &) const;
 
