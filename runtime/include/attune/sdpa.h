@@ -73,6 +73,11 @@ struct SdpaOptions {
     View weights = {};
     WeightsMode weights_mode = WeightsMode::probabilities;
     bool average_weights = false;  // weights is (B, Sq, Sk) where query has rank 4: the mean over the heads, 0 of no heads
+    // The variant is chosen by types, head sizes and options alone, never by the number of queries or keys, among those in
+    // which a query has the same bits in every tile of queries: every VariantInfo::schedule but `amx`. So a prompt at once, in
+    // chunks and token by token gives the same out and lse. Chunks give their offset: `cache_lens`, `offsets` or `offset`. A
+    // `variant` of schedule `amx` is refused. Host only.
+    bool invariant = false;
     std::string_view variant = {};  // run this variant, or fail if it can't; empty: dispatch. Not kept after the call
 };
 
@@ -109,6 +114,7 @@ struct SdpaProblem {
     // bounded on both sides, left + right + 1, where causal makes right 0; 0 for no such band. causal: bounded on one side.
     std::int64_t window_keys = 0;
     bool causal = false;
+    bool invariant = false;  // SdpaOptions::invariant
 };
 // The problem with window_keys and causal of these options.
 ATTUNE_API SdpaProblem with_band(SdpaProblem, Causal, Window) noexcept;

@@ -114,7 +114,8 @@ Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan)
         plan.workspace_bytes_of_any_lengths = plan.workspace_bytes;
         if (choice.forced) return {};
         plan.candidates = plan_candidates(predictions(op, problem));
-        plan.workspace_bytes_of_any_lengths = std::max(plan.workspace_bytes, workspace_of_any_keys(state, op, problem));
+        if (!problem.invariant)
+            plan.workspace_bytes_of_any_lengths = std::max(plan.workspace_bytes, workspace_of_any_keys(state, op, problem));
         return {};
     });
 }

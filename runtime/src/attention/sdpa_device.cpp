@@ -24,6 +24,7 @@ Status check_device_options(const SdpaOptions &o, DType type) {
     if (o.score != Score::dot_product) return unsupported("score", "tensors on a device take dot_product");
     if (o.weights.given()) return unsupported("weights", "are not computed on a device");
     if (o.dropout.probability != 0) return unsupported("dropout", "is not computed on a device");
+    if (o.invariant) return unsupported("invariant", "is not taken on a device");
     if (o.alibi && !o.alibi_slopes.given())
         return unsupported("alibi", "tensors on a device take alibi_slopes, on the device as well");
     return {};

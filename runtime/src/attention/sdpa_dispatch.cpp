@@ -27,7 +27,15 @@ bool copies_fit(const SdpaProblem &p) {
     return parts > 1 && bytes <= bytes_at_most;
 }
 
-bool takes(const SdpaProblem &p, const Runnable &v) { return v.record->schedule_id != Schedule::amx || copies_fit(p); }
+// Whether a query has the same bits in every tile of queries, beside any others and with any number of keys behind those
+// that it sees. The sums of a row are cut at multiples of the schedule's blocks, counted from key 0, and a masked key adds
+// nothing to them. For AMX tiles no test shows it.
+bool is_invariant(const VariantRecord &v) { return v.schedule_id != Schedule::amx && v.schedule_id != Schedule::other; }
+
+bool takes(const SdpaProblem &p, const Runnable &v) {
+    if (p.invariant && !is_invariant(*v.record)) return false;
+    return v.record->schedule_id != Schedule::amx || copies_fit(p);
+}
 
 Kind kind_for(const SdpaProblem &p) { return p.dropout ? Kind::training : p.scored ? Kind::scored : Kind::plain; }
 
@@ -60,13 +68,21 @@ SharedCall quickest_of_two(std::span<const Runnable> list, const SdpaProblem &p)
         [&](std::int64_t rest) { return quickest(list, with_queries(p, rest)); });
 }
 
+// The problem for which an invariant call's variant is chosen, whatever its queries, keys and band: chunks of a prompt see
+// different numbers of keys.
+SdpaProblem middle_problem(SdpaProblem p) {
+    p.queries = 64, p.keys = 4096, p.window_keys = 0, p.causal = false;
+    return p;
+}
+
 struct AttentionProblem : SdpaProblem {
     bool may_share = false;
 };
 bool same_sizes(const AttentionProblem &a, const AttentionProblem &b) {
     return a.dtype == b.dtype && a.query_heads == b.query_heads && a.key_heads == b.key_heads && a.queries == b.queries &&
            a.keys == b.keys && a.head_dim == b.head_dim && a.value_dim == b.value_dim && a.scored == b.scored &&
-           a.dropout == b.dropout && a.window_keys == b.window_keys && a.causal == b.causal && a.may_share == b.may_share;
+           a.dropout == b.dropout && a.window_keys == b.window_keys && a.causal == b.causal && a.may_share == b.may_share &&
+           a.invariant == b.invariant;
 }
 std::size_t mixed_sizes(const AttentionProblem &p) {
     return mixed({p.queries, p.keys, p.query_heads, p.key_heads, p.head_dim, p.value_dim, p.window_keys, p.causal});
@@ -147,9 +163,15 @@ Status decide(const Op &op, const AttentionProblem &p, Choice &choice) {
 int amx_tile_parts_of(DType dtype) noexcept { return static_cast<int>(amx_tile_parts(dtype)); }
 
 Status choose_values(const Op &op, const SdpaProblem &p, const Forced &forced, bool may_share, Choice &choice) {
-    if (!forced.name.empty()) return use_forced({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}, forced, choice);
+    if (!forced.name.empty()) {
+        if (Status s = use_forced({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}, forced, choice); !s.ok()) return s;
+        if (!p.invariant || is_invariant(*choice.variant)) return {};
+        return unsupported(forced.by, std::string(forced.name) + " is of schedule " + std::string(choice.variant->schedule) +
+                                          ", which invariant does not take");
+    }
     static thread_local Decisions<AttentionProblem, Choice> decisions;
-    const AttentionProblem problem{p, may_share && !p.dropout && p.queries > 1};
+    const bool shares = may_share && !p.dropout && p.queries > 1 && !p.invariant;
+    const AttentionProblem problem{p.invariant ? middle_problem(p) : p, shares};
     return decisions.get(
         op, problem, [&](Choice &decided) { return decide(op, problem, decided); }, choice);
 }

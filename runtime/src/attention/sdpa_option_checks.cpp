@@ -102,6 +102,7 @@ Status check_score_options(const SdpaOptions &options, int rank, SdpaCall &call)
     if (Status s = check_dropout(options.dropout); !s.ok()) return s;
     call.dropout = options.dropout;
     call.sizes.scored = call.softcap > 0 || call.bias.given() || call.slopes.given() || call.mask.given() || call.sinks.given();
+    call.sizes.invariant = options.invariant;
     call.sizes.tables = call.bias.given() || call.mask.given();
     call.sizes.dropout = call.dropout.probability > 0 && dropout_threshold(call.dropout.probability) >> 32 == 0;
     return {};

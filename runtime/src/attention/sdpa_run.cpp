@@ -67,12 +67,12 @@ bool masked_by_batch(const SdpaCall &c) {
 }
 
 // Whether values are computed from the weights, which costs half of computing both on their own: the weights must be the
-// probabilities, the caller must want no lse or dropout, and the mask must be one length per batch entry.
+// probabilities, the caller must want no lse, dropout or invariance, and the mask must be one length per batch entry.
 bool values_from_weights(const SdpaCall &c, const AttentionChoice &choice, View &weights, View &out) {
     if (!c.weights.given() || c.user || c.sizes.dtype != DType::f32 || c.weights_mode != WeightsMode::probabilities)
         return false;
     if (c.lse.given() || c.dropout.probability > 0 || !masked_by_batch(c)) return false;
-    if (choice.values.forced) return false;
+    if (choice.values.forced || c.sizes.invariant) return false;
     const std::int64_t group = c.sizes.query_heads / c.sizes.key_heads;
     weights = c.weights, out = c.out;
     return fold_group(weights, group) && fold_group(out, group);

@@ -177,7 +177,8 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (variant.empty() && state.forced_variant) variant = state.forced_variant->name;
     const VariantRecord *named = find_variant(variant);
     const bool forced = named && named->op == separable.name;
-    const bool shared = call.sizes.dtype == DType::f32 && call.sizes.queries >= 4 && !(named && named->op == per_pair.name);
+    const bool shared = call.sizes.dtype == DType::f32 && call.sizes.queries >= 4 && !call.sizes.invariant &&
+                        !(named && named->op == per_pair.name);
     const bool nothing =
         call.sizes.batch == 0 || call.sizes.query_heads == 0 || call.sizes.queries == 0 || call.sizes.keys == 0;
     AttentionChoice choice;
