@@ -186,8 +186,8 @@ std::vector<ArgumentLists> parts_of_attention() {
         list("max_magnitude", "MaxMagnitude", {buffers({"x"}, 4), buffers({"out"}, 1)}),
         list("head_mean", "HeadMean", {buffers({"x"}, 4), buffers({"out"}, 3)}),
         list("merge", "Merge",
-             {{buffer("out_a", 4), buffer("lse_a", 3), buffer("out_b", 4), buffer("lse_b", 3)},
-              {buffer("out", 4), buffer("lse", 3)}}),
+             {buffers({"out_0", "out_1", "out_2", "out_3", "lses", "sum_before"}, 4), numbers({"first", "count"}, int32),
+              buffers({"out", "sum"}, 4), buffers({"lse"}, 3)}),
     };
 }
 

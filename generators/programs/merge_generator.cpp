@@ -11,36 +11,41 @@ public:
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::Float(32)};
     GeneratorParam<int> task_rows{"task_rows", 16, 1, 1 << 20};
 
-    Input<Buffer<void, 4>> out_a{"out_a"};  // (d, i, h, b)
-    Input<Buffer<void, 3>> lse_a{"lse_a"};  // (i, h, b)
-    Input<Buffer<void, 4>> out_b{"out_b"};
-    Input<Buffer<void, 3>> lse_b{"lse_b"};
-    Output<Buffer<void, 4>> out{"out"};  // (d, i, h, b)
-    Output<Buffer<void, 3>> lse{"lse"};  // (i, h, b)
+    // Four parts, those from `count` on without effect.
+    Input<Buffer<void, 4>> out_0{"out_0"}, out_1{"out_1"}, out_2{"out_2"}, out_3{"out_3"};  // (d, i, h, b)
+    Input<Buffer<void, 4>> lses{"lses"};                                                    // (i, h, b, part)
+    Input<Buffer<void, 4>> sum_before{"sum_before"};                                        // (d, i, h, b), unless first is 0
+    Input<int32_t> first{"first"}, count{"count"};
+    // Either `out` or `sum` is wanted: the other one has no elements.
+    Output<Buffer<void, 4>> out{"out"}, sum{"sum"};  // (d, i, h, b)
+    Output<Buffer<void, 3>> lse{"lse"};              // (i, h, b)
 
     void configure() {
-        const Halide::Type stored = dtype, sum = stored == Halide::Float(64) ? stored : Halide::Float(32);
-        out_a.set_type(stored), out_b.set_type(stored), out.set_type(stored);
-        lse_a.set_type(sum), lse_b.set_type(sum), lse.set_type(sum);
+        const Halide::Type stored = dtype, of_sums = stored == Halide::Float(64) ? stored : Halide::Float(32);
+        for (auto *part : {&out_0, &out_1, &out_2, &out_3}) part->set_type(stored);
+        lses.set_type(of_sums), sum_before.set_type(of_sums);
+        out.set_type(stored), sum.set_type(of_sums), lse.set_type(of_sums);
     }
 
     void generate() {
-        stages = attune::merge_stages({out_a, lse_a}, {out_b, lse_b}, out_a.dim(1).extent());
-        out = stages.out, lse = stages.lse;
+        const attune::MergeInputs in{{out_0, out_1, out_2, out_3}, lses, sum_before, first, count, lses.dim(3).extent()};
+        stages = attune::merge_stages(in, lses.dim(0).extent(), dtype);
+        out = stages.out, sum = stages.sum, lse = stages.lse;
     }
 
     void schedule() {
-        for (int n = 0; n < 4; n++) out_a.dim(n).set_min(0), out_b.dim(n).set_min(0), out.dim(n).set_min(0);
-        for (auto *rows : {&lse_a, &lse_b}) {
-            rows->dim(0).set_stride(Halide::Expr());
-            for (int n = 0; n < 3; n++) rows->dim(n).set_min(0);
-        }
+        for (auto *part : {&out_0, &out_1, &out_2, &out_3, &lses, &sum_before})
+            for (int n = 0; n < 4; n++) part->dim(n).set_min(0);
+        for (auto *result : {&out, &sum})
+            for (int n = 0; n < 4; n++) result->dim(n).set_min(0);
         lse.dim(0).set_stride(Halide::Expr());
-        for (int n = 0; n < 3; n++) lse.dim(n).set_bounds(0, out.dim(n + 1).extent());
+        for (int n = 0; n < 3; n++) lse.dim(n).set_bounds(0, lses.dim(n).extent());
+        const Halide::Expr begins = first == 0;
+        const attune::MergeOutputs to{out, sum, lse, begins, begins && count == 2 && lses.dim(3).extent() == 2};
         if (schedule_name == Schedule::rows)
-            attune::schedule_rows(stages, out, lse, {task_rows}, target);
+            attune::schedule_rows(stages, to, {task_rows}, target);
         else
-            attune::schedule_root(stages, out, lse);
+            attune::schedule_root(stages, to);
     }
 
 private:

@@ -184,6 +184,37 @@ TEST_CASE("bad merge_attention", "[merge][bad_input]") {
     refuses_merge("lse", {"overlaps out"}, [](MergeCall &c) { c.lse.data = c.out.data; });
 }
 
+TEST_CASE("bad merge_attention of parts", "[merge][bad_input]") {
+    struct PartsCall {
+        MergeArrays<float> arrays{{.batch = 2, .heads = 3, .queries = 4, .value_dim = 8}};
+        std::vector<attune::PartialAttention> parts = {{arrays.out_a.view(), arrays.lse_a.view()},
+                                                       {arrays.out_b.view(), arrays.lse_b.view()},
+                                                       {arrays.out_a.view(), arrays.lse_b.view()}};
+        std::size_t count = 3;
+        bool null = false;
+        View out = arrays.out.view(), lse = arrays.lse.view();
+        attune::Context context;
+        attune::Status run() { return attune::merge_attention(context, null ? nullptr : parts.data(), count, out, lse); }
+        bool untouched() { return arrays.out.untouched() && arrays.lse.untouched(); }
+    };
+    const auto refuses_parts = [](const std::string &argument, const std::vector<std::string> &texts, auto f) {
+        refuses<PartsCall>(invalid, argument, texts, f);
+    };
+    refuses_parts("count", {"1", "0"}, [](PartsCall &c) { c.count = 0; });
+    refuses_parts("parts", {"null"}, [](PartsCall &c) { c.null = true; });
+    refuses_parts("parts[0].out", {"rank", "1"}, [](PartsCall &c) { c.parts[0].out = {floats.data(), {8}}; });
+    refuses_parts("parts[2].out", {"rank", "3", "4"}, [](PartsCall &c) { c.parts[2].out = {floats.data(), {6, 4, 8}}; });
+    refuses_parts("parts[1].out", {"f64", "f32"}, [](PartsCall &c) { c.parts[1].out = {doubles.data(), {2, 3, 4, 8}}; });
+    refuses_parts("parts[2].out", {"extent 3", "7", "8"}, [](PartsCall &c) { c.parts[2].out.extent[3] = 7; });
+    refuses_parts("parts[2].lse", {"rank", "0"}, [](PartsCall &c) { c.parts[2].lse = {}; });
+    refuses_parts("parts[1].lse", {"extent 2", "5", "4"}, [](PartsCall &c) { c.parts[1].lse = {floats.data(), {2, 3, 5}}; });
+    refuses_parts("out", {"overlaps parts[2].out"}, [](PartsCall &c) {
+        c.parts[2].out = c.out;
+        c.parts[2].out.data = static_cast<float *>(c.out.data) + 8;
+    });
+    refuses_parts("lse", {"overlaps out"}, [](PartsCall &c) { c.lse.data = c.out.data; });
+}
+
 TEST_CASE("bad cache_lens", "[kv_cache][bad_input]") {
     static const std::vector<std::int32_t> lens = {0, -1, 3, 2};
     const auto with = [](int first, std::int64_t count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // merge_attention (docs/conventions.md rows 21 and 22): the merge of attentions, and edge cases.
-#include "tests/support/merge_case.h"
+#include "tests/support/merge_parts_case.h"
 #include "tests/support/sdpa_arrays.h"
 #include <cmath>
 
@@ -89,6 +89,75 @@ TEMPLATE_TEST_CASE("merge: a NaN of any bits stays one, whatever its row is stor
             INFO(std::hex << bits);
             for (const TestType &x : out) CHECK(std::isnan(float(x)));
         }
+}
+
+TEST_CASE("merge: several parts without keys, and numbers that are none", "[merge]") {
+    attune::Context context({.threads = 1});
+    const auto merged = [&](std::vector<std::pair<float, float>> of_parts) {
+        std::vector<attune::PartialAttention> parts;
+        for (const auto &[out, lse] : of_parts) parts.push_back({{&out, {1, 1}}, {&lse, {1}}});
+        float out = 7, lse = 7;
+        CHECK(attune::merge_attention(context, parts.data(), parts.size(), {&out, {1, 1}}, {&lse, {1}}).ok());
+        return std::pair(out, lse);
+    };
+    for (const std::size_t empty_parts : {1u, 2u, 5u, 8u}) {
+        const std::vector<std::pair<float, float>> none(empty_parts, {not_a_number, -inf});
+        const auto beside = [&](std::vector<std::pair<float, float>> some) {
+            some.insert(some.begin() + 1, none.begin(), none.end());
+            return merged(some);
+        };
+        CHECK(merged(none) == std::pair(0.f, -inf));
+        CHECK(beside({{3, 2}}) == std::pair(3.f, 2.f));
+        CHECK(beside({{inf, 2}}) == std::pair(inf, 2.f));
+        CHECK(beside({{3, inf}}) == std::pair(3.f, inf));
+        CHECK(beside({{3, not_a_number}}).first == 3);
+        CHECK(std::isnan(beside({{3, not_a_number}}).second));
+        CHECK(beside({{1, 5}, {3, 5}}).first == 2);
+        CHECK(beside({{1, 500}, {3, -500}}) == std::pair(1.f, 500.f));
+        CHECK(std::isnan(beside({{not_a_number, -200}, {3, 2}}).first));
+        CHECK(std::isnan(beside({{1, 2}, {3, not_a_number}}).first));
+        CHECK(std::isnan(beside({{1, not_a_number}, {3, 2}}).second));
+    }
+}
+
+TEMPLATE_TEST_CASE("merge: parts of 16 bits are rounded once", "[merge]", BFloat16, Float16) {
+    attune::Context context({.threads = 1});
+    // Seven equal parts: the mean of 1 and of six numbers one rounding above it, which rounding in between would change.
+    for (const std::size_t count : {3u, 5u, 7u, 9u}) {
+        const float step = std::is_same_v<TestType, BFloat16> ? 0x1p-7f : 0x1p-10f;
+        std::vector<TestType> outs(count, TestType(1 + step));
+        outs[0] = TestType(1.f);
+        const float lse = 0;
+        std::vector<attune::PartialAttention> parts;
+        for (const TestType &out : outs) parts.push_back({{&out, {1, 1}}, {&lse, {1}}});
+        TestType out(7.f);
+        REQUIRE(attune::merge_attention(context, parts.data(), count, {&out, {1, 1}}).ok());
+        CHECK(float(out) == float(TestType(1 + step * float(count - 1) / float(count))));
+    }
+}
+
+TEST_CASE("merge: attention over five parts of the keys is attention over all", "[merge]") {
+    attune::Context context({.threads = 2});
+    for (const std::int64_t queries : {1, 37}) {
+        SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = queries, .keys = 100};
+        SdpaArrays<float> whole(c), both(c);
+        std::vector<SdpaArrays<float>> of_part(5, whole);
+        std::vector<attune::PartialAttention> parts;
+        for (std::int64_t n = 0; n < 5; n++) {
+            const auto keys = [&](View v) {
+                v.data = static_cast<float *>(v.data) + 20 * n * v.stride[2];
+                v.extent[2] = 20;
+                return v;
+            };
+            SdpaArrays<float> &part = of_part[std::size_t(n)];
+            REQUIRE(attune::scaled_dot_product_attention(context, whole.query.view(), keys(whole.key.view()),
+                                                         keys(whole.value.view()), part.out.view(), {.lse = part.lse.view()})
+                        .ok());
+            parts.push_back({part.out.view(), part.lse.view()});
+        }
+        REQUIRE(attune::merge_attention(context, parts.data(), 5, both.out.view(), both.lse.view()).ok());
+        CHECK(defect(both) == "");
+    }
 }
 
 TEST_CASE("merge: ranks 2, 3 and 4 are the same rows", "[merge]") {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Merge of two partial attentions: the same queries over different keys (the combine step of Flash-Decoding, Dao et al., 2023).
+// Merge of partial attentions: the same queries over different keys (the combine step of Flash-Decoding, Dao et al., 2023).
 #pragma once
 #include "attune/context.h"
 #include "attune/tensor.h"
+#include <cstddef>
 
 namespace attune {
 
@@ -19,5 +20,18 @@ namespace attune {
 // dimension.
 ATTUNE_API Status merge_attention(Context &, const ConstView &out_a, const ConstView &lse_a, const ConstView &out_b,
                                   const ConstView &lse_b, const View &out, const View &lse = {}) noexcept;
+
+// One of several parts: out (B, Hq, Sq, Dv) and lse (B, Hq, Sq).
+struct PartialAttention {
+    ConstView out, lse;
+};
+
+// The merge of `count` parts in their order: lse = log(sum of exp(lse of a part)), out = sum of exp(lse of a part - lse) times
+// the part's out, rounded to the type once. At least one part; one is copied. Types, ranks, layouts, parts without keys and NaN
+// as above: two parts have the bits of the function above, and a row that one part alone has keys for is that part's. out may
+// be the very view out of any part, and lse the view lse of any part. Scratch: the lse of all parts, and beyond four parts one
+// f32 (f64) for each element of out.
+ATTUNE_API Status merge_attention(Context &, const PartialAttention *parts, std::size_t count, const View &out,
+                                  const View &lse = {}) noexcept;
 
 }  // namespace attune

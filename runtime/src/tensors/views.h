@@ -7,6 +7,7 @@
 #include "attune/kv_cache.h"
 #include "attune/linear_backward.h"
 #include "attune/masked_softmax.h"
+#include "attune/merge.h"
 #include "attune/multi_head_backward.h"
 #include "attune/paged.h"
 #include "attune/sdpa_backward.h"
@@ -45,6 +46,7 @@ template<typename F> void each_view(AppendOptions &o, const F &f) { f(o.position
 template<typename F> void each_view(KvAppendOptions &o, const F &f) {
     f(o.new_lens), f(o.positions), each_view(o.key_steps, f);
 }
+template<typename F> void each_view(PartialAttention &p, const F &f) { f(p.out), f(p.lse); }
 template<typename F> void each_view(LinearGradients &g, const F &f) { f(g.x), f(g.weight), f(g.bias); }
 template<typename F> void each_view(MultiHeadWeights &w, const F &f) {
     f(w.query), f(w.key), f(w.value), f(w.out), f(w.query_bias), f(w.key_bias), f(w.value_bias), f(w.out_bias);
