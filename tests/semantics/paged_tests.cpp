@@ -181,6 +181,35 @@ TEST_CASE("paged: trees of guesses", "[paged]") {
     }
 }
 
+TEST_CASE("paged: an invariant prompt has the same bits whole, in chunks and row by row", "[paged]") {
+    attune::Context two({.threads = 2});
+    constexpr std::int32_t prompt = 300;
+    const PagedCase whole{.queries = {prompt}, .rows = {prompt}, .head_dim = 64, .value_dim = 64};
+    PagedArrays<float> expected(whole);
+    attune::PagedOptions invariant;
+    invariant.invariant = true;
+    REQUIRE(expected.run(two, invariant).ok());
+    for (const std::int32_t chunk : {1, 7, 64}) {
+        PagedArrays<float> all(whole);
+        for (std::int32_t first = 0; first < prompt; first += chunk) {
+            const std::int32_t end = std::min(first + chunk, prompt);
+            const std::vector<std::int32_t> ends = {0, end - first}, lens = {end};
+            const auto rows = [&](View v) {
+                v.data = static_cast<float *>(v.data) + first * v.stride[0], v.extent[0] = end - first;
+                return v;
+            };
+            attune::PagedOptions o = invariant;
+            o.lse = all.lse.view();
+            o.lse.data = static_cast<float *>(o.lse.data) + first, o.lse.extent[1] = end - first;
+            REQUIRE(attune::paged_attention(two, rows(all.query.view()), ConstView(all.key.view()), ConstView(all.value.view()),
+                                            ConstView(ends), all.block_table(), ConstView(lens), rows(all.out.view()), o)
+                        .ok());
+        }
+        CHECK(same_bits(all.out.values(), expected.out.values()));
+        CHECK(same_bits(all.lse.values(), expected.lse.values()));
+    }
+}
+
 TEST_CASE("paged: the same bits for any number of threads", "[paged]") {
     const PagedCase c{.queries = {1, 300, 1, 17}, .rows = {5000, 900, 33, 300}, .head_dim = 64, .value_dim = 64};
     attune::Context one({.threads = 1});

@@ -37,6 +37,7 @@ struct PagedOptions {
     SharedPrefix prefix = {};  // rows before those of block_table; lens does not count them
     ConstView indptr = {};     // i32 (B + 1), where block_table is one list (N): pages [indptr[b], indptr[b + 1]) of sequence b
     View lse = {};             // output, (Hq, Tq): f64 for f64, else f32
+    bool invariant = false;    // as SdpaOptions::invariant: the same bits for a prompt at once, in chunks and row by row
     std::string_view variant = {};
 };
 

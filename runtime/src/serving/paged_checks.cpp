@@ -260,7 +260,7 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
     if (Status s = check_lengths("lens", p.lens, batch, "B"); !s.ok()) return s;
     SdpaOptions of_entry{.scale = o.scale, .softcap = o.softcap, .alibi = o.alibi, .alibi_slopes = o.alibi_slopes};
     of_entry.causal = o.causal && !o.tree_mask.given() ? Causal::bottom_right : Causal::none;
-    of_entry.window = o.window, of_entry.sinks = o.sinks;
+    of_entry.window = o.window, of_entry.sinks = o.sinks, of_entry.invariant = o.invariant;
     if (o.alibi_slopes.given() && o.alibi_slopes.rank != 1)
         return invalid("alibi_slopes", "rank must be 1 (Hq), got " + text(o.alibi_slopes.rank));
     if (Status s = check_packed_lse(o.lse, of_entry.lse); !s.ok()) return s;
