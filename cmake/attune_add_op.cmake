@@ -32,7 +32,8 @@ function(attune_add_op op)
       attune_add_kernel(${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${target}}
         PARAMETERS ${generator_parameters})
       set(pages "")
-      if(op STREQUAL "sdpa" AND schedule STREQUAL "decode" AND kind MATCHES "^(plain|scored)$")
+      attune_has_pages(has_pages ${op} ${schedule} ${dtype} ${head_dim} "${kind}")
+      if(has_pages)
         set(pages PAGES_KERNEL ${variant}_pages)
         attune_add_kernel(${variant}_pages GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator
           TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMETERS ${generator_parameters} cache=pages)
@@ -45,6 +46,16 @@ function(attune_add_op op)
     endforeach()
   endforeach()
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${op}_variants.txt CONTENT "${list}")
+endfunction()
+
+# Whether a variant has a kernel over pages, too: decode of f32, bf16 and f16 over heads of 64, 128 and any size; where scores
+# change, over heads of any size. Each kernel takes a second of the build; rows of other variants are copied.
+function(attune_has_pages result op schedule dtype head_dim kind)
+  set(${result} FALSE PARENT_SCOPE)
+  if(op STREQUAL "sdpa" AND schedule STREQUAL "decode" AND NOT dtype STREQUAL "f64" AND
+     ((kind STREQUAL "plain" AND head_dim MATCHES "^(0|64|128)$") OR (kind STREQUAL "scored" AND head_dim EQUAL 0)))
+    set(${result} TRUE PARENT_SCOPE)
+  endif()
 endfunction()
 
 # attune_add_table_row(variant OP op ...): adds a row to the library's table of the op; arguments as for attune_table_row().
