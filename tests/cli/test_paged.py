@@ -35,9 +35,9 @@ class Batch:
     def rows(self, s):
         """Numbers of the pool's rows that sequence s sees, in order."""
         g = -1 if self.prefix_of is None else self.prefix_of[s]
-        before = [self.prefix_lists[g][j // self.page] * self.page + j % self.page for j in range(self.prefix_lens[g])]
-        own = [self.lists[s][j // self.page] * self.page + j % self.page for j in range(self.lens[s])]
-        return (before if g >= 0 else []) + own
+        in_order = lambda pages, rows: [pages[j // self.page] * self.page + j % self.page for j in range(rows)]
+        before = in_order(self.prefix_lists[g], self.prefix_lens[g]) if g >= 0 else []
+        return before + in_order(self.lists[s], self.lens[s])
 
     def files(self, rng, hq=4, hkv=2, dk=8, dv=6):
         q = normal(rng, sum(self.queries) + 1, hq, dk)
