@@ -160,7 +160,8 @@ def test_types(problem):
 
 @pytest.mark.parametrize("option, name, bad, says", [
     ("--block-table", "table", [[99, 99, 99, 99, 99]], "99"), ("--block-table", "table", [[-1] * 5], "-1"),
-    ("--lens", "lens", [0], "queries"), ("--block-table", "lens", [9999], "pages"), ("--cu-seqlens-q", "cq", [0, 2, 1], "entry")])
+    ("--lens", "lens", [0], "queries"), ("--block-table", "lens", [9999], "pages"),
+    ("--cu-seqlens-q", "cq", [0, 2, 1], "entry")])
 def test_bad_tables(problem, option, name, bad, says):
     rng = np.random.default_rng(6)
     batch = Batch(rng, 1)
