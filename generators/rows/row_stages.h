@@ -68,7 +68,7 @@ struct RowNorm {
 RowNorm row_norm(const RowSteps &, const RowVars &, const Halide::Func &x, Halide::Type sums, Halide::Expr channels,
                  const std::string &name = "squares");
 
-// Loops of RoPE: channels before and behind those that it rotates, and the two kinds of pairs, with the number in the pair.
+// Loops of RoPE: the channels before and behind the rotated ones, and both kinds of pairs, with the number in the pair.
 struct RopeLoops {
     Halide::RVar before, after, half_pair, in_half_pair, near_pair, in_near_pair;
 };

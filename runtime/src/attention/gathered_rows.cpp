@@ -8,7 +8,6 @@
 namespace attune {
 namespace {
 
-constexpr std::int64_t keys_of_run = 16;            // generators/attention/forward/placed_rows.h
 constexpr std::int64_t bytes_together = 64 << 20;   // of keys and values
 constexpr std::int64_t bytes_per_thread = 1 << 18;  // that a core copies in about the time in which another core wakes
 

@@ -14,6 +14,9 @@ namespace attune {
 
 struct UserCall;
 
+// Keys whose rows follow each other in a pool: generators/attention/forward/placed_rows.h, which the runtime cannot include.
+constexpr std::int64_t keys_of_run = 16;
+
 // All views of rank 4 (lse: 3), all extents agree.
 struct SdpaCall {
     Op op;

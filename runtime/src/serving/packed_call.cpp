@@ -6,6 +6,11 @@
 
 namespace attune {
 
+Status check_packed(std::string_view name, const ConstView &v) {
+    if (v.rank != 3) return invalid(name, "rank must be 3 (T, H, D), got " + text(v.rank));
+    return check_memory(name, v);
+}
+
 Status check_list(std::string_view name, const ConstView &v, std::string_view shape) {
     if (v.rank != 1) return invalid(name, "rank must be 1 (" + std::string(shape) + "), got " + text(v.rank));
     return check_ints(name, v);

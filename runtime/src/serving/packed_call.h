@@ -33,6 +33,8 @@ template<typename Data> BasicView<Data> as_entry(const BasicView<Data> &v) {
     return w;
 }
 
+// Checks an array of packed rows; and its memory.
+Status check_packed(std::string_view name, const ConstView &);
 // Checks a list of int32; and one of ends: from 0, never falling, at most `rows`.
 Status check_list(std::string_view name, const ConstView &, std::string_view shape);
 Status check_ends(std::string_view name, const ConstView &ends, std::string_view other, std::int64_t rows);

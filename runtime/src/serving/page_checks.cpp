@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "serving/page_checks.h"
+#include "attention/sdpa_call.h"
 #include "tensors/checks.h"
 #include <algorithm>
 #include <cmath>
@@ -7,8 +8,6 @@
 
 namespace attune {
 namespace {
-
-constexpr std::int64_t page_multiple = 16;
 
 // (P, page, H, ...) as (P, H, page, width), the order of kernels.
 View by_heads(const View &v) {
@@ -114,6 +113,12 @@ std::int64_t indexed_pages(const View &v) {
 
 }  // namespace
 
+Status check_page_size(std::string_view name, const ConstView &rows) {
+    const std::int64_t page = rows.extent[1];
+    if (page >= keys_of_run && page % keys_of_run == 0) return {};
+    return invalid(name, "rows of a page (second extent) must be a multiple of " + text(keys_of_run) + ", got " + text(page));
+}
+
 QuantisedOut PagesToWrite::part(std::int64_t first, std::int64_t count) const {
     QuantisedOut o = out;
     for (View *v : {&o.rows, &o.scale, &o.minimum})
@@ -140,9 +145,7 @@ Status check_pages_to_write(const std::string &name, const Pages &p, std::string
     if (int4 && channels % 2 != 0)
         return invalid(of_rows,
                        "pages of u8 need an even number of channels, and " + std::string(rows_name) + " has " + text(channels));
-    if (rows.extent[1] < page_multiple || rows.extent[1] % page_multiple != 0)
-        return invalid(of_rows, "rows of a page (second extent) must be a multiple of " + text(page_multiple) + ", got " +
-                                    text(rows.extent[1]));
+    if (Status s = check_page_size(of_rows, rows); !s.ok()) return s;
     if (Status s = check_extent(of_rows, "number of heads", rows.extent[2], rows_name, x.extent[1]); !s.ok()) return s;
     if (Status s = check_pool(of_rows, rows, rows, int4 ? channels / 2 : channels, 4); !s.ok()) return s;
     if (!w.quantised && (p.scale.given() || p.minimum.given()))

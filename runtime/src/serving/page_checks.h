@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Pages of a pool (attune/pool.h) that are written: their checks, and the parts that kernels can index.
+// Pages of a pool (attune/pool.h): their checks, and the parts of written pages that kernels can index.
 #pragma once
 #include "attune/pool.h"
 #include "serving/store_rows.h"
 #include <string>
 
 namespace attune {
+
+// Checks the rows of a page of pages (P, page, Hkv, D): a multiple of the keys of a run.
+Status check_page_size(std::string_view name, const ConstView &rows);
 
 struct PagesToWrite {
     QuantisedOut out;  // of all pages; without scales and minimum where they are not quantised

@@ -5,6 +5,7 @@
 #include "serving/paged_call.h"
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace attune {
 namespace {
@@ -21,23 +22,34 @@ TableBytes table_bytes(const PagedOptions &o, const Sequence &s, const SdpaProbl
     return bytes;
 }
 
-// The position of new row i: given, or the rows before the new ones and the row's depth in the tree.
-std::int64_t position_of(const PagedOptions &o, const Sequence &s, std::int64_t i) {
-    if (o.positions.given())
-        return static_cast<const std::int32_t *>(
-            o.positions.data)[s.number * o.positions.stride[0] + i * o.positions.stride[1]];
-    const ConstView &tree = o.tree_mask;
-    const bool *row = static_cast<const bool *>(tree.data) + s.number * tree.stride[0] + i * tree.stride[1];
-    std::int64_t depth = 0;
-    for (std::int64_t j = 0; j < i; j++) depth += row[j * tree.stride[2]];
-    return s.keys - s.queries + depth;
+const bool *row_of_tree(const ConstView &tree, const Sequence &s, std::int64_t i) {
+    return static_cast<const bool *>(tree.data) + s.number * tree.stride[0] + i * tree.stride[1];
+}
+
+// Positions of the new rows: given, or the rows before the new ones and each row's depth in the tree.
+std::vector<std::int64_t> positions_of(const PagedOptions &o, const Sequence &s) {
+    const ConstView &given = o.positions, &tree = o.tree_mask;
+    std::vector<std::int64_t> positions;
+    for (std::int64_t i = 0; i < s.queries; i++) {
+        if (given.given()) {
+            const auto *data = static_cast<const std::int32_t *>(given.data);
+            positions.push_back(data[s.number * given.stride[0] + i * given.stride[1]]);
+            continue;
+        }
+        const bool *row = row_of_tree(tree, s, i);
+        std::int64_t depth = 0;
+        for (std::int64_t j = 0; j < i; j++) depth += row[j * tree.stride[2]];
+        positions.push_back(s.keys - s.queries + depth);
+    }
+    return positions;
 }
 
 void write_tree_mask(const PagedOptions &o, const Sequence &s, bool *mask) {
     const ConstView &tree = o.tree_mask;
     const std::int64_t older = s.keys - s.queries;
+    const std::vector<std::int64_t> positions = positions_of(o, s);
     for (std::int64_t i = 0; i < s.queries; i++, mask += s.keys) {
-        const std::int64_t at = position_of(o, s, i);
+        const std::int64_t at = positions[static_cast<std::size_t>(i)];
         const auto within = [&](std::int64_t position) {
             return (o.window.left < 0 || position >= at - o.window.left) &&
                    (o.window.right < 0 || position <= at + o.window.right);
@@ -46,8 +58,9 @@ void write_tree_mask(const PagedOptions &o, const Sequence &s, bool *mask) {
         const std::int64_t end = o.window.right < 0 ? older : std::clamp<std::int64_t>(at + o.window.right + 1, begin, older);
         std::memset(mask, 0, static_cast<std::size_t>(s.keys));
         std::memset(mask + begin, 1, static_cast<std::size_t>(end - begin));
-        const bool *row = static_cast<const bool *>(tree.data) + s.number * tree.stride[0] + i * tree.stride[1];
-        for (std::int64_t j = 0; j <= i; j++) mask[older + j] = row[j * tree.stride[2]] && within(position_of(o, s, j));
+        const bool *row = row_of_tree(tree, s, i);
+        for (std::int64_t j = 0; j <= i; j++)
+            mask[older + j] = row[j * tree.stride[2]] && within(positions[static_cast<std::size_t>(j)]);
     }
 }
 
@@ -67,20 +80,22 @@ ConstView write_strips(const ConstView &bias, const Sequence &s, char *strips) {
                       {0, length, -1, 1});
 }
 
-// Runs one sequence with `call`, a copy of p.rows that may have served others.
-Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, Sequence &s, SdpaCall &call) {
+// Turns `call`, a copy of p.rows that may have served other sequences, into the call of one, but for its tables.
+void select_sequence(const PagedCall &p, const PagedOptions &o, const Sequence &s, SdpaCall &call) {
     select_rows(p, s, call);
     SdpaOptions band;
-    const bool tree = o.tree_mask.given();
-    band.causal = o.causal && !tree ? Causal::bottom_right : Causal::none;
-    if (!tree) band.window = o.window;
+    band.causal = causal_of(o), band.window = window_of(o);
     set_band(call, band_of(band, s.keys - s.queries, s.queries, s.keys));
     call.sizes = with_band(call.sizes, band.causal, band.window);
+}
+
+Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, Sequence &s, SdpaCall &call) {
+    select_sequence(p, o, s, call);
     const TableBytes bytes = table_bytes(o, s, call.sizes);
     if (bytes.mask + bytes.strip == 0) return run_attention(context, call, s.choice);
     const ScratchBlock block(*state_of(context).scratch, static_cast<std::size_t>(bytes.mask + bytes.strip));
     if (!block.data()) return no_memory();
-    if (tree) {
+    if (o.tree_mask.given()) {
         auto *mask = static_cast<bool *>(block.data());
         write_tree_mask(o, s, mask);
         call.mask = ConstView(mask, {1, call.sizes.query_heads, s.queries, s.keys}, {0, 0, s.keys, 1});
@@ -94,10 +109,7 @@ void record_sequences(ShapeRecord &record, const PagedCall &p, const PagedOption
     SdpaCall call = p.rows;
     for (const Sequence &s : p.sequences) {
         if (p.work == 0) return;
-        select_rows(p, s, call);
-        SdpaOptions band;
-        band.causal = o.causal ? Causal::bottom_right : Causal::none, band.window = o.window;
-        set_band(call, band_of(band, s.keys - s.queries, s.queries, s.keys));
+        select_sequence(p, o, s, call);
         ShapeLine line = shape_line("sdpa", call);
         line.exact = false;
         record.add(line, seconds * s.work / p.work);

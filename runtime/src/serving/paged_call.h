@@ -4,7 +4,6 @@
 #include "attune/paged.h"
 #include "execution/scratch.h"
 #include "serving/packed_call.h"
-#include <memory>
 #include <optional>
 
 namespace attune {
@@ -16,6 +15,12 @@ struct PagedRows {
 };
 // Checks pages of numbers.
 Status check_pages(std::string_view name, const ConstView &rows, DType, PagedRows &);
+
+// The band of keys that kernels apply. A tree's mask takes the place of both.
+inline Causal causal_of(const PagedOptions &o) {
+    return o.causal && !o.tree_mask.given() ? Causal::bottom_right : Causal::none;
+}
+inline Window window_of(const PagedOptions &o) { return o.tree_mask.given() ? Window() : o.window; }
 
 struct PagedCall : PackedCall {
     ConstView query_ends, lens, block_table;

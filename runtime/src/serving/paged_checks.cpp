@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "serving/page_checks.h"
 #include "serving/paged_call.h"
 #include <algorithm>
 #include <array>
@@ -7,13 +8,7 @@
 namespace attune {
 namespace {
 
-constexpr std::int64_t keys_of_run = 16;        // placed_rows.h
 constexpr std::int64_t runs_read_ahead = 1024;  // runs of keys that a kernel may look up beyond the last, to prefetch rows
-
-Status check_packed(std::string_view name, const ConstView &v) {
-    if (v.rank != 3) return invalid(name, "rank must be 3 (T, H, D), got " + text(v.rank));
-    return check_memory(name, v);
-}
 
 Status check_numbers(std::string_view name, const ConstPages &pages) {
     if (pages.scale.given() || pages.minimum.given())
@@ -79,7 +74,6 @@ Status check_page_list(const PageList &list, std::int64_t rows, const PagedRows 
     return {};
 }
 
-ConstView part_of_list(const ConstView &list, std::int64_t first, std::int64_t count) { return part_of(list, 0, first, count); }
 ConstView row_of_table(const ConstView &table, std::int64_t row) {
     ConstView list = part_of(table, 0, row, 1);
     list.rank = 1;
@@ -96,7 +90,7 @@ Status check_table(std::string_view name, const ConstView &table, std::int64_t r
 PageList pages_of(const PagedCall &p, const PagedOptions &o, std::int64_t b) {
     if (!o.indptr.given()) return {"block_table", row_of_table(p.block_table, b), b};
     const std::int64_t first = int_at(o.indptr, b);
-    return {"block_table", part_of_list(p.block_table, first, int_at(o.indptr, b + 1) - first), b};
+    return {"block_table", part_of(p.block_table, 0, first, int_at(o.indptr, b + 1) - first), b};
 }
 
 Status check_block_table(const PagedCall &p, const PagedOptions &o, std::int64_t batch) {
@@ -233,8 +227,7 @@ Status check_pages(std::string_view name, const ConstView &rows, DType type, Pag
     if (rows.extent[3] < 1) return invalid(name, "last extent must be at least 1, got " + text(rows.extent[3]));
     if (Status s = check_dense(name, rows); !s.ok()) return s;
     const std::int64_t pages = rows.extent[0], page = rows.extent[1], stride = rows.stride[1];
-    if (page < keys_of_run || page % keys_of_run != 0)
-        return invalid(name, "rows of a page (second extent) must be a multiple of 16, got " + text(page));
+    if (Status s = check_page_size(name, rows); !s.ok()) return s;
     const std::int64_t of_page = pages <= 1 ? page : stride == 0 ? 0 : rows.stride[0] / stride;
     if (of_page < 1 || (pages > 1 && of_page * stride != rows.stride[0]))
         return unsupported(name, "the stride of a page is " + text(rows.stride[0]) +
@@ -259,12 +252,12 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
     const std::int64_t batch = p.query_ends.extent[0] - 1;
     if (Status s = check_lengths("lens", p.lens, batch, "B"); !s.ok()) return s;
     SdpaOptions of_entry{.scale = o.scale, .softcap = o.softcap, .alibi = o.alibi, .alibi_slopes = o.alibi_slopes};
-    of_entry.causal = o.causal && !o.tree_mask.given() ? Causal::bottom_right : Causal::none;
+    of_entry.causal = causal_of(o);
     of_entry.window = o.window, of_entry.sinks = o.sinks, of_entry.invariant = o.invariant;
     if (o.alibi_slopes.given() && o.alibi_slopes.rank != 1)
         return invalid("alibi_slopes", "rank must be 1 (Hq), got " + text(o.alibi_slopes.rank));
     if (Status s = check_packed_lse(o.lse, of_entry.lse); !s.ok()) return s;
-    const std::array<NamedView, 11> more{{{"cu_seqlens_q", p.query_ends},
+    const std::array<NamedView, 10> more{{{"cu_seqlens_q", p.query_ends},
                                           {"block_table", p.block_table},
                                           {"lens", p.lens},
                                           {"indptr", o.indptr},
@@ -273,8 +266,7 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
                                           {"positions", o.positions},
                                           {"prefix.block_table", o.prefix.block_table},
                                           {"prefix.lens", o.prefix.lens},
-                                          {"prefix.of", o.prefix.of},
-                                          {"sinks", o.sinks}}};
+                                          {"prefix.of", o.prefix.of}}};
     if (Status s = check_attention(as_entry(query), p.keys.rows, of_values.rows, as_entry(out), of_entry, more, p.rows);
         !s.ok())
         return s;
@@ -284,8 +276,7 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
     if (Status s = check_prefix(p, o.prefix, batch); !s.ok()) return s;
     if (Status s = check_distance_bias(o, p); !s.ok()) return s;
     if (Status s = check_tree(o, p, batch); !s.ok()) return s;
-    // A tree's mask says what a window leaves: dispatch sees a mask.
-    if (o.tree_mask.given()) p.rows.sizes = with_band(p.rows.sizes, Causal::none, {});
+    p.rows.sizes = with_band(p.rows.sizes, causal_of(o), window_of(o));
     if (o.tree_mask.given() || o.distance_bias.given()) p.rows.sizes.scored = p.rows.sizes.tables = true;
     return list_sequences(context, o, batch, p);
 }

@@ -10,11 +10,6 @@
 namespace attune {
 namespace {
 
-Status check_tensor(std::string_view name, const ConstView &v) {
-    if (v.rank != 3) return invalid(name, "rank must be 3 (T, H, D), got " + text(v.rank));
-    return check_memory(name, v);
-}
-
 Status check_left_out(const SdpaOptions &options) {
     if (options.score == Score::general) return invalid("score", "general is not taken for packed batches");
     for (const auto &[name, view] : {std::pair("bias", options.bias),
@@ -67,7 +62,7 @@ void list_sequences(std::int64_t batch, VarlenCall &p) {
 Status check(const ConstView &query, const ConstView &key, const ConstView &value, const View &out, const SdpaOptions &options,
              VarlenCall &p) {
     for (const auto &[name, view] : {std::pair("query", query), {"key", key}, {"value", value}, {"out", ConstView(out)}})
-        if (Status s = check_tensor(name, view); !s.ok()) return s;
+        if (Status s = check_packed(name, view); !s.ok()) return s;
     if (Status s = check_ends("cu_seqlens_q", p.query_ends, "query", query.extent[0]); !s.ok()) return s;
     if (Status s = check_ends("cu_seqlens_k", p.key_ends, "key", key.extent[0]); !s.ok()) return s;
     if (Status s =

@@ -12,7 +12,7 @@ namespace attune::detail {
 
 // Coefficients of a predicted time: nanoseconds for each unit of the cost terms of a call (attune/detail/cost.h).
 using CostCoefficients = std::array<float, 7>;
-// Terms of a call for one variant: a call, its tasks, and what they compute, read and write (runtime/src/dispatch/cost.h).
+// Cost terms of a call for one variant: calls, tasks, multiply-adds and bytes (runtime/src/dispatch/cost.h).
 using CostTerms = std::array<double, std::tuple_size_v<CostCoefficients>>;
 
 // The schedules that the runtime tells apart; of a user's op it knows none.
