@@ -47,14 +47,15 @@ attune_add_sources(attention attention/gathered_rows attention/sdpa_arguments at
   dispatch/shape_line tensors/max_magnitude user_attention/user_arguments)
 attune_add_sources(dropout_mask attention/dropout_mask)
 attune_add_sources(kv_append serving/kv_append)
-attune_add_sources(paged_append serving/page_checks serving/paged_append)
+attune_add_sources(page_checks serving/page_checks)
+attune_add_sources(paged_append serving/paged_append)
 attune_add_sources(rope_tables serving/rope_tables)
 attune_add_sources(row_steps serving/row_steps serving/row_step_checks serving/store_rows)
 attune_add_sources(transform_rows serving/transform_rows)
 attune_add_sources(transform_rows_backward serving/transform_rows_backward)
 attune_add_sources(merge serving/merge)
 attune_add_sources(varlen serving/varlen serving/packed_call)
-attune_add_sources(paged serving/paged serving/paged_checks)
+attune_add_sources(paged serving/paged serving/paged_checks serving/quantised_rows)
 attune_add_sources(sdpa_backward attention_backward/sdpa_backward)
 attune_add_sources(attention_backward attention_backward/sdpa_backward_captures
   attention_backward/sdpa_backward_device attention_backward/sdpa_backward_dispatch attention_backward/sdpa_backward_kernel

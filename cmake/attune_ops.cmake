@@ -58,6 +58,10 @@ set(attune_part_merge_generator generators/programs/merge_generator.cpp generato
 set(attune_part_rows_stages generators/rows/row_stages.cpp generators/rows/transform_rows_stages.cpp
   generators/rows/transform_rows_backward_stages.cpp schedules/transform_rows/root.cpp schedules/transform_rows/rows.cpp)
 set(attune_part_rows_generator generators/programs/rows_generator.cpp)
+set(attune_part_dequantise_rows_generator generators/programs/dequantise_rows_generator.cpp
+  generators/rows/dequantise_rows_stages.cpp schedules/dequantise_rows/rows.cpp)
+set(attune_part_convert_rows_generator generators/programs/convert_rows_generator.cpp
+  generators/rows/convert_rows_stages.cpp schedules/convert_rows/rows.cpp)
 set(attune_part_transform_rows_backward_generator generators/programs/transform_rows_backward_generator.cpp)
 set(attune_part_max_magnitude_generator generators/programs/max_magnitude_generator.cpp
   generators/max_magnitude/max_magnitude_stages.cpp schedules/max_magnitude/root.cpp schedules/max_magnitude/rows.cpp)
@@ -80,7 +84,8 @@ endforeach()
 foreach(program linear batch_dot transposed_dot)
   set(attune_program_${program} ${program}_generator linear_stages generator_math)
 endforeach()
-foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropout_mask max_magnitude merge head_mean)
+foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropout_mask max_magnitude merge head_mean
+    dequantise_rows convert_rows)
   set(attune_program_${program} ${program}_generator generator_math)
 endforeach()
 
@@ -100,6 +105,9 @@ attune_describe_op(sdpa sdpa ATTENTION)
 foreach(pair cosine gaussian additive additive_separable)
   attune_describe_op(${pair} sdpa ATTENTION PARAMETERS pair=${pair})
 endforeach()
+foreach(cache int8 int4)
+  attune_describe_op(sdpa_${cache} sdpa ATTENTION PARAMETERS cache=${cache})
+endforeach()
 attune_describe_op(sdpa_backward sdpa_backward ATTENTION)
 attune_describe_op(capture_gradient sdpa_backward ATTENTION PARAMETERS captures=true)
 foreach(pair cosine gaussian additive)
@@ -114,8 +122,10 @@ attune_describe_op(linear_packed linear PARAMETERS packed=true)
 attune_describe_op(transform_rows rows)
 attune_describe_op(quantise_rows rows PARAMETERS quantised=true)
 attune_describe_op(transform_rows_backward transform_rows_backward)
+attune_describe_op(queries_to_kernel convert_rows)
+attune_describe_op(out_of_kernel convert_rows PARAMETERS to_kernel=false)
 foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask max_magnitude
-    merge head_mean)
+    merge head_mean dequantise_rows)
   attune_describe_op(${op} ${op})
 endforeach()
 

@@ -54,6 +54,15 @@ Arguments dropout() {
 Arguments blocks_of_mask(int dimensions) { return only_for("user", {"masked"}, buffers({"blocks"}, dimensions)); }
 Arguments captures_of_user() { return only_for("user", {"unmasked", "masked"}, {captures()}); }
 
+// Of quantised keys and values.
+Arguments scales_of_rows() {
+    return join({only_for("cache", {"int8", "int4"}, buffers({"key_scale_f16", "value_scale_f16"}, 4)),
+                 only_for("cache", {"int8"}, buffers({"key_scale_f32", "value_scale_f32"}, 4)),
+                 only_for("cache", {"int8"}, numbers({"key_scale_is_f16", "value_scale_is_f16"}, boolean)),
+                 only_for("cache", {"int4"}, buffers({"key_minimum", "value_minimum"}, 4)),
+                 only_for("cache", {"int4"}, numbers({"key_blocks_of_group", "value_blocks_of_group"}, int32))});
+}
+
 ArgumentLists attention() {
     const std::vector<std::string> of_values = {"plain", "scored", "training"}, scored = {"scored", "training", "weights"};
     return {"sdpa",
@@ -61,8 +70,9 @@ ArgumentLists attention() {
                                  buffers({"band_begin", "band_end", "offset"}, 1),
                                  buffers({"lengths", "shortest", "longest"}, 2),
                                  numbers({"scale"}, f64),
-                                 only_for("cache", {"pages"}, {buffer("row_shift", 2), number("keys", int32)}),
+                                 only_for("cache", {"pages", "int8", "int4"}, {buffer("row_shift", 2), number("keys", int32)}),
                                  only_for("kind", of_values, buffers({"value"}, 4)),
+                                 scales_of_rows(),
                                  only_for("pair", {"additive"}, {buffer("pair_weight", 1), number("pair_bias", f64)}),
                                  only_for("kind", scored, join({softcap_to_mask(f64, 4), sinks()})),
                                  only_for("kind", of_values, buffers({"finite_values"}, 1)),
@@ -74,7 +84,7 @@ ArgumentLists attention() {
                                  only_for("kind", of_values, {value_of("out", "lse", 4)})})}},
             {kinds_with_weights,
              {"pair", {{"dot_product", "cosine", "gaussian"}, {"additive", "additive_separable"}}},
-             {"cache", {{"dense"}, {"pages"}}},
+             {"cache", {{"dense"}, {"pages"}, {"int8"}, {"int4"}}},
              users},
             "Attention"};
 }
@@ -197,6 +207,16 @@ std::vector<ArgumentLists> other_ops() {
         list("transform_rows_backward", "TransformRowsBackward",
              {buffers({"x", "grad_out"}, 4), steps_on_rows(), numbers({"heads_of_weight"}, int32), buffers({"grad_x"}, 4),
               buffers({"grad_weight"}, 2)}),
+        list("dequantise_rows", "DequantiseRows",
+             {buffers({"bytes", "scale_f32", "scale_f16", "minimum_f16"}, 3),
+              numbers({"scale_is_f16"}, boolean),
+              buffers({"static_scale"}, 2),
+              numbers({"has_static_scale"}, boolean),
+              buffers({"row_shift"}, 1),
+              numbers({"channels_of_int8", "groups_of_int4", "channels_of_group"}, int32),
+              buffers({"out"}, 3)}),
+        list("convert_rows", "ConvertRows",
+             {buffers({"x"}, 4), buffers({"factor"}, 2), numbers({"by_nibbles"}, boolean), buffers({"out"}, 4)}),
         list("linear", "Linear",
              {buffers({"x"}, 4),
               {{"weight", Type::buffer, 2, 3}},  // 3: packed

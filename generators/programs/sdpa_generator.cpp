@@ -2,7 +2,7 @@
 // Wiring only: parameters, inputs, outputs. All kinds of kernels of all attentions of the library.
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
-#include "generators/attention/forward/placed_rows.h"
+#include "generators/attention/forward/quantised_rows.h"
 #include "generators/math/accumulator.h"
 #include "generators/programs/sdpa_forms.h"
 #include "lowering/require.h"
@@ -11,7 +11,7 @@
 namespace {
 using namespace Halide;
 enum class Schedule {};  // a row of sdpa_forms()
-enum class Cache { dense, pages };
+enum class Cache { dense, pages, int8, int4 };
 enum class Kind { plain, scored, training, weights };
 enum class Pair { dot_product, cosine, gaussian, additive, additive_separable };
 
@@ -47,8 +47,11 @@ public:
     GeneratorParam<int> prefetch_tiles{"prefetch_tiles", 0, 0, 1};
     GeneratorParam<int> prefetch_queries{"prefetch_queries", 0, 0, 1};
     GeneratorParam<int> prefetch_tables{"prefetch_tables", 0, 0, 1};
-    // Rows of keys and values: in order, or in pages, where row_shift says.
-    GeneratorParam<Cache> cache{"cache", Cache::dense, {{"dense", Cache::dense}, {"pages", Cache::pages}}};
+    // Rows of keys and values: in order, or where row_shift says; then also quantised.
+    GeneratorParam<Cache> cache{
+        "cache",
+        Cache::dense,
+        {{"dense", Cache::dense}, {"pages", Cache::pages}, {"int8", Cache::int8}, {"int4", Cache::int4}}};
     GeneratorParam<int> kv_subblock{"kv_subblock", 0, 0, 1024};  // 0: key_tile
 
     Input<Buffer<void, 4>> query{"query"}, key{"key"};
@@ -57,12 +60,28 @@ public:
     Input<double> scale{"scale"};
 
     void configure() {
-        query.set_type(dtype), key.set_type(dtype);
-        if (cache == Cache::pages) {
+        const Type stored = cache == Cache::int8 ? Int(8) : cache == Cache::int4 ? UInt(8) : static_cast<Type>(dtype);
+        query.set_type(dtype), key.set_type(stored);
+        if (cache != Cache::dense) {
             row_shift = add_input<Buffer<>>("row_shift", Int(32), 2);
             keys = add_input<int32_t>("keys");
         }
-        if (kind != Kind::weights) value = add_input<Buffer<>>("value", dtype, 4);
+        if (kind != Kind::weights) value = add_input<Buffer<>>("value", stored, 4);
+        if (cache == Cache::int8 || cache == Cache::int4) {
+            of_keys.scale_f16 = add_input<Buffer<>>("key_scale_f16", Float(16), 4);
+            of_values.scale_f16 = add_input<Buffer<>>("value_scale_f16", Float(16), 4);
+        }
+        if (cache == Cache::int8) {
+            of_keys.scale_f32 = add_input<Buffer<>>("key_scale_f32", Float(32), 4);
+            of_values.scale_f32 = add_input<Buffer<>>("value_scale_f32", Float(32), 4);
+            of_keys.is_f16 = add_input<bool>("key_scale_is_f16"), of_values.is_f16 = add_input<bool>("value_scale_is_f16");
+        }
+        if (cache == Cache::int4) {
+            of_keys.minimum = add_input<Buffer<>>("key_minimum", Float(16), 4);
+            of_values.minimum = add_input<Buffer<>>("value_minimum", Float(16), 4);
+            of_keys.blocks = add_input<int32_t>("key_blocks_of_group");
+            of_values.blocks = add_input<int32_t>("value_blocks_of_group");
+        }
         if (is_additive()) {
             pair_weight = add_input<Buffer<>>("pair_weight", dtype, 1);
             pair_bias = add_input<double>("pair_bias");
@@ -96,6 +115,7 @@ public:
 
     void generate() {
         attune::require(cache == Cache::dense || named_form().reads_pages, "pages are for decode");
+        attune::require(cache != Cache::int4 || head_dim % 32 == 0, "rows of int4 have blocks of 32 channels");
         form = named_form().make(kernel(), parameters(), target);
         attune::SdpaInputs in = inputs();
         *out = form.stages(in, score_of(in));
@@ -124,6 +144,13 @@ public:
     }
 
 private:
+    // Inputs of quantised keys, or values.
+    struct Scales {
+        Input<Buffer<>> *scale_f32 = nullptr, *scale_f16 = nullptr, *minimum = nullptr;
+        Input<bool> *is_f16 = nullptr;
+        Input<int32_t> *blocks = nullptr;
+    };
+    Scales of_keys, of_values;
     Input<Buffer<>> *value = nullptr, *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr,
                     *sinks = nullptr, *finite_values = nullptr, *blocks = nullptr, *row_shift = nullptr;
     Input<int32_t> *keys = nullptr;
@@ -159,10 +186,7 @@ private:
         attune::SdpaInputs in;
         in.query = query, in.key = key;
         if (value) in.value = *value;
-        if (row_shift) {
-            in.key = attune::placed_rows("key_row", key, *row_shift, key.dim(1).extent());
-            in.value = attune::placed_rows("value_row", *value, *row_shift, value->dim(1).extent());
-        }
+        if (row_shift) in.key = rows_of("key_row", key, of_keys), in.value = rows_of("value_row", *value, of_values);
         in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
         in.shortest = shortest, in.longest = longest;
         in.scale = scale;
@@ -175,6 +199,16 @@ private:
         if (blocks) in.blocks = *blocks;
         if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
         return in;
+    }
+
+    template<typename Tensor> Func rows_of(const std::string &name, Tensor &tensor, const Scales &s) {
+        const Func shift = *row_shift;
+        const Expr rows = tensor.dim(1).extent();
+        switch (cache) {
+        case Cache::int8: return attune::int8_rows(name, tensor, {*s.scale_f32, *s.scale_f16, *s.is_f16}, shift, rows);
+        case Cache::int4: return attune::int4_rows(name, tensor, {*s.scale_f16, *s.minimum, *s.blocks}, shift, rows);
+        default: return attune::placed_rows(name, tensor, shift, rows);
+        }
     }
 
     attune::PairTerm pair_term(attune::SdpaInputs &in) {
@@ -208,11 +242,15 @@ private:
             for (int n = 0; n < dimensions; n++) in.dim(n).set_min(0);
         };
         constrain(query, 4), constrain(key, 4);
-        if (head_dim != 0) query.dim(0).set_extent(head_dim), key.dim(0).set_extent(head_dim);
+        const int stored = cache == Cache::int4 ? head_dim / 2 : int(head_dim);
+        if (head_dim != 0) query.dim(0).set_extent(head_dim), key.dim(0).set_extent(stored);
         if (value) {
             constrain(*value, 4);
-            if (head_dim != 0) value->dim(0).set_extent(head_dim);
+            if (head_dim != 0) value->dim(0).set_extent(stored);
         }
+        for (const Scales *s : {&of_keys, &of_values})
+            for (auto *in : {s->scale_f32, s->scale_f16, s->minimum})
+                if (in) constrain(*in, 4);
         for (auto *in : {&band_begin, &band_end, &offset}) in->dim(0).set_min(0).set_stride(Expr());
         for (auto *in : {&lengths, &shortest, &longest}) {
             constrain(*in, 2);

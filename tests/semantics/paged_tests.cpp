@@ -1,59 +1,11 @@
 // SPDX-License-Identifier: MIT
 // paged_attention (docs/conventions.md rows 41, 47, 48): each sequence has the bits of attention over its rows in order.
 #include "tests/support/paged_case.h"
-#include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;
 using attune::ConstView, attune::View;
 
 namespace {
-
-// Options of attention for one sequence that say what these say of all.
-struct InOrder {
-    std::vector<unsigned char> mask;
-    attune::SdpaOptions options;
-};
-template<typename T>
-InOrder in_order(const attune::PagedOptions &o, const PagedArrays<T> &all, std::int64_t s, std::int64_t keys, Array<T> &bias) {
-    InOrder made;
-    const std::int64_t queries = all.the.queries[std::size_t(s)], older = keys - queries;
-    made.options = {.scale = o.scale, .softcap = o.softcap, .alibi = o.alibi, .alibi_slopes = o.alibi_slopes};
-    made.options.causal = attune::Causal::offset, made.options.offset = older;
-    if (!o.causal || o.tree_mask.given()) made.options.causal = attune::Causal::none;
-    made.options.sinks = o.sinks;
-    if (!o.tree_mask.given()) made.options.window = o.window;
-    if (o.tree_mask.given()) {
-        const auto *tree = static_cast<const bool *>(o.tree_mask.data);
-        const std::int64_t side = o.tree_mask.extent[1];
-        const auto sees = [&](std::int64_t i, std::int64_t j) { return tree[(s * side + i) * side + j]; };
-        const auto position = [&](std::int64_t i) {
-            std::int64_t depth = -1;
-            for (std::int64_t j = 0; j <= i; j++) depth += sees(i, j);
-            return older + depth;
-        };
-        made.mask.assign(std::size_t(queries * keys), 0);
-        for (std::int64_t i = 0; i < queries; i++)
-            for (std::int64_t j = 0; j < older + i + 1; j++) {
-                const std::int64_t at = j < older ? j : position(j - older), behind = position(i) - at;
-                const bool within =
-                    (o.window.left < 0 || behind <= o.window.left) && (o.window.right < 0 || -behind <= o.window.right);
-                made.mask[std::size_t(i * keys + j)] = within && (j < older || sees(i, j - older));
-            }
-        made.options.mask = ConstView(reinterpret_cast<const bool *>(made.mask.data()), {queries, keys});
-    }
-    if (o.distance_bias.given()) {
-        bias = Array<T>({all.the.query_heads, queries, keys}, dense_strides({all.the.query_heads, queries, keys}));
-        for (std::int64_t h = 0; h < all.the.query_heads; h++)
-            for (std::int64_t i = 0; i < queries; i++)
-                for (std::int64_t j = 0; j < keys; j++) {
-                    const std::int64_t r = std::clamp<std::int64_t>(i + older - j, 0, o.distance_bias.extent[1] - 1);
-                    static_cast<T *>(bias.view().data)[(h * queries + i) * keys + j] =
-                        static_cast<const T *>(o.distance_bias.data)[h * o.distance_bias.extent[1] + r];
-                }
-        made.options.bias = bias.view();
-    }
-    return made;
-}
 
 template<typename T> void check_paged(attune::Context &context, const PagedCase &c, const attune::PagedOptions &options = {}) {
     PagedArrays<T> all(c), alone(c);
@@ -85,33 +37,12 @@ template<typename T> void check_paged(attune::Context &context, const PagedCase 
     CHECK(all.out.gaps_untouched());
     CHECK(all.lse.gaps_untouched());
 }
-
-// Prompts, chunks of prompts, steps, and sequences without queries.
-PagedCase random_case(unsigned seed) {
-    std::mt19937 random(seed);
-    PagedCase c{.queries = {}, .rows = {}, .seed = seed};
-    constexpr std::int64_t pages[] = {16, 32, 48, 64, 128};
-    c.page = pages[random() % 5], c.heads_first = random() % 2, c.list = random() % 3 == 0;
-    for (unsigned s = 0; s < 1 + random() % 8; s++) {
-        const std::int32_t kinds[] = {0, 1, 1, std::int32_t(2 + random() % 12), std::int32_t(1 + random() % 140)};
-        c.queries.push_back(kinds[random() % 5]);
-        c.rows.push_back(c.queries.back() + (random() % 3 ? std::int32_t(random() % 700) : 0));
-    }
-    constexpr std::int64_t widths[][4] = {{4, 2, 16, 16}, {8, 2, 64, 64}, {4, 4, 128, 128}, {3, 1, 17, 21}, {4, 1, 40, 24}};
-    const auto &w = widths[random() % 5];
-    c.query_heads = w[0], c.key_heads = w[1], c.head_dim = w[2], c.value_dim = w[3];
-    if (random() % 3 == 0) {
-        c.prefix_rows = {std::int32_t(16 * (random() % 20)), 64};
-        for (std::size_t s = 0; s < c.queries.size(); s++) c.prefix_of.push_back(std::int32_t(random() % 3) - 1);
-    }
-    return c;
-}
 }  // namespace
 
 TEST_CASE("paged: a sequence has the bits of attention over its rows in order", "[paged]") {
     attune::Context two({.threads = 2}), five({.threads = 5});
     for (unsigned seed = 1; seed <= 40; seed++) {
-        const PagedCase c = random_case(seed);
+        const PagedCase c = random_paged_case(seed);
         std::mt19937 random(seed);
         attune::PagedOptions o;
         o.causal = seed % 5 != 0;
@@ -148,7 +79,7 @@ TEST_CASE("paged: heads of 64 and 128, long caches, one query and few", "[paged]
 TEST_CASE("paged: a bias of the distance", "[paged]") {
     attune::Context two({.threads = 2});
     for (unsigned seed = 1; seed <= 6; seed++) {
-        PagedCase c = random_case(seed);
+        PagedCase c = random_paged_case(seed);
         Array<float> bias({c.query_heads, 20}, {20, 1});
         std::mt19937 random(seed);
         bias.randomise(random, 2);

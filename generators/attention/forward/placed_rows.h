@@ -9,14 +9,19 @@ namespace attune {
 // Keys whose rows follow each other wherever a cache is cut: pages are multiples of it.
 constexpr int keys_of_run = 16;
 
-// Tensor (d, j, h, b) whose row of key j is row j + shift(j / keys_of_run, b) of the given one, which has `rows` of them. Of a
-// dense tensor all shifts are 0; of pages a shift is the first row of the page less the position of its first key. A sum and no
-// table of rows, so that the address of the next key remains that of the last one plus a stride.
+// The row of key j of a memory of `rows`. Of a dense tensor all shifts are 0; of pages a shift is the first row of the page less
+// the position of its first key. A sum and no table of rows, so that the address of the next key remains that of the last one
+// plus a stride.
+inline Halide::Expr placed_row(const Halide::Expr &j, const Halide::Expr &shift, const Halide::Expr &rows) {
+    return Halide::unsafe_promise_clamped(j + shift, 0, rows - 1);
+}
+
+// Tensor (d, j, h, b) whose row of key j is row j + shift(j / keys_of_run, b) of the given one.
 inline Halide::Func placed_rows(const std::string &name, const Halide::Func &tensor, const Halide::Func &shift,
                                 const Halide::Expr &rows) {
     const Halide::Var d("d"), j("j"), h("h"), b("b");
     Halide::Func placed(name);
-    placed(d, j, h, b) = tensor(d, Halide::unsafe_promise_clamped(j + shift(j / keys_of_run, b), 0, rows - 1), h, b);
+    placed(d, j, h, b) = tensor(d, placed_row(j, shift(j / keys_of_run, b), rows), h, b);
     return placed;
 }
 

@@ -13,7 +13,9 @@ namespace attune {
 //   rows (P, page, Hkv, D / 2): u8, two channels a byte, the even one in the low four bits; x = minimum + q * scale. scale and
 //     minimum are f16 (P, page, Hkv, G), one for each group of D / G channels: 32, 64 or D of them
 //
-// Last strides of rows, scale and minimum are 1, and the stride of a page is a multiple of that of a row.
+// Last strides of rows, and of scale and minimum of u8, are 1; the stride of a page is a multiple of that of a row, the same
+// multiple for all views where attention reads them. A scale of the caller's own is more than 0. Those of rows are data: one
+// that is NaN makes its row NaN.
 template<typename V> struct BasicPages {
     V rows = {}, scale = {}, minimum = {};
 

@@ -12,6 +12,9 @@ constexpr std::int64_t bytes_together = 64 << 20;   // of keys and values
 constexpr std::int64_t bytes_per_thread = 1 << 18;  // that a core copies in about the time in which another core wakes
 
 std::int64_t row_bytes(const ConstView &rows) { return rows.extent[3] * size_of(rows.dtype); }
+// Bytes of a row of numbers.
+std::int64_t key_bytes(const SdpaCall &c) { return c.sizes.head_dim * size_of(c.sizes.dtype); }
+std::int64_t value_bytes(const SdpaCall &c) { return c.sizes.value_dim * size_of(c.sizes.dtype); }
 
 // Copies `count` keys of a head, of one run, from their rows on.
 void copy_run(const ConstView &rows, std::int64_t head, std::int64_t row, std::int64_t count, char *to) {
@@ -28,28 +31,34 @@ void copy_keys(const SdpaCall &c, const ConstView &rows, std::int64_t head, std:
         copy_run(rows, head, j + shifts[j / keys_of_run], std::min(keys_of_run, end - j), to + j * row_bytes(rows));
 }
 
-// Copies the keys and values of heads [first, first + heads) to `memory`, and makes `part` read them there.
-Status gather(Context::State &context, const SdpaCall &c, std::int64_t first, std::int64_t heads, char *memory,
-              SdpaCall &part) {
+// Copies the keys, or the values, of all heads of the call to `to`.
+Status copy_rows(Context::State &context, const SdpaCall &c, const ConstView &rows, char *to) {
     constexpr std::int64_t keys_of_task = 256;
     const std::int64_t keys = c.sizes.keys, tasks_of_head = ceil_div(keys, keys_of_task);
-    char *values = memory + heads * keys * row_bytes(c.key);
     const auto copy = [&](std::int64_t n, int) -> Status {
         const std::int64_t head = n / tasks_of_head, begin = n % tasks_of_head * keys_of_task;
-        const std::int64_t end = std::min(begin + keys_of_task, keys);
-        copy_keys(c, c.key, first + head, begin, end, memory + head * keys * row_bytes(c.key));
-        copy_keys(c, c.value, first + head, begin, end, values + head * keys * row_bytes(c.value));
+        copy_keys(c, rows, head, begin, std::min(begin + keys_of_task, keys), to + head * keys * row_bytes(rows));
         return {};
     };
-    const std::int64_t bytes = heads * keys * (row_bytes(c.key) + row_bytes(c.value));
+    const std::int64_t bytes = c.sizes.key_heads * keys * row_bytes(rows);
     const int threads = static_cast<int>(std::clamp<std::int64_t>(bytes / bytes_per_thread, 1, context.threads));
-    if (Status s = run_tasks(context, heads * tasks_of_head, threads, copy); !s.ok()) return s;
-    const auto dense = [&](const char *data, const ConstView &rows) {
-        const std::int64_t channels = rows.extent[3];
-        return typed_view(data, rows.dtype, {1, heads, keys, channels},
-                          {heads * keys * channels, keys * channels, channels, 1});
+    return run_tasks(context, c.sizes.key_heads * tasks_of_head, threads, copy);
+}
+
+// Copies the keys and values of all heads of `part` to `memory`, as numbers, and makes it read them there.
+Status gather(Context::State &context, char *memory, SdpaCall &part) {
+    const SdpaProblem &p = part.sizes;
+    const auto move = [&](ConstView &rows, RowScales &scales, std::int64_t channels) -> Status {
+        const ConstView dense = typed_view(memory, p.dtype, {1, p.key_heads, p.keys, channels},
+                                           {p.key_heads * p.keys * channels, p.keys * channels, channels, 1});
+        const Status s = is_quantised(rows) ? part.dequantise(context, rows, scales, part.row_shift, writable(dense))
+                                            : copy_rows(context, part, rows, memory);
+        memory += p.key_heads * p.keys * channels * size_of(p.dtype);
+        rows = dense, scales = {};
+        return s;
     };
-    part.key = dense(memory, c.key), part.value = dense(values, c.value);
+    if (Status s = move(part.key, part.key_scales, p.head_dim); !s.ok()) return s;
+    if (Status s = move(part.value, part.value_scales, p.value_dim); !s.ok()) return s;
     part.row_shift = {};
     return {};
 }
@@ -57,14 +66,14 @@ Status gather(Context::State &context, const SdpaCall &c, std::int64_t first, st
 }  // namespace
 
 Status run_gathered(Context::State &context, const SdpaCall &c, const std::function<Status(const SdpaCall &part)> &run) {
-    const std::int64_t bytes = c.sizes.keys * (row_bytes(c.key) + row_bytes(c.value)), all = c.sizes.key_heads;
+    const std::int64_t bytes = c.sizes.keys * (key_bytes(c) + value_bytes(c)), all = c.sizes.key_heads;
     const std::int64_t together = std::clamp<std::int64_t>(bytes_together / bytes, 1, all);
     const ScratchBlock block(*context.scratch, static_cast<std::size_t>(together * bytes));
     if (!block.data()) return no_memory();
     for (std::int64_t h = 0; h < all; h += together) {
         const std::int64_t heads = std::min(together, all - h);
         SdpaCall part = slice_key_heads(c, h, h + heads);
-        if (Status s = gather(context, c, h, heads, static_cast<char *>(block.data()), part); !s.ok()) return s;
+        if (Status s = gather(context, static_cast<char *>(block.data()), part); !s.ok()) return s;
         if (Status s = run(part); !s.ok()) return s;
     }
     return {};

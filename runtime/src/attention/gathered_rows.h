@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows of pages, copied one after another for kernels that read rows in order.
+// Rows of pages, one after another and as numbers, for kernels that read such rows.
 #pragma once
 #include "attention/sdpa_call.h"
 #include <functional>

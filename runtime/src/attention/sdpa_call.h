@@ -17,6 +17,16 @@ struct UserCall;
 // Keys whose rows follow each other in a pool: generators/attention/forward/placed_rows.h, which the runtime cannot include.
 constexpr std::int64_t keys_of_run = 16;
 
+// Scales of keys or values that are quantised (pool.h): heads and rows are theirs.
+struct RowScales {
+    ConstView scale, minimum;  // (1, H, rows, G)
+    ConstView static_scale;    // (H, D), in place of scale
+    std::int64_t group = 0;    // channels of a group, of u8
+};
+// Writes quantised keys or values [0, keys) of all heads, which `row_shift` places, as numbers: out (1, H, keys, D).
+using Dequantise = Status (*)(Context::State &, const ConstView &rows, const RowScales &, const ConstView &row_shift,
+                              const View &out);
+
 // All views of rank 4 (lse: 3), all extents agree.
 struct SdpaCall {
     Op op;
@@ -26,6 +36,10 @@ struct SdpaCall {
     // int32 (B, runs of keys_of_run keys): where key and value are pages of a pool, the row of a run's first key less the
     // position of that key (generators/attention/forward/placed_rows.h). Not given: rows are in their order.
     ConstView row_shift;
+    // Where key and value are i8 or u8 (pool.h; rows of sizes.head_dim / 2 and sizes.value_dim / 2 bytes): their scales, and
+    // the way to kernels that read numbers.
+    RowScales key_scales, value_scales;
+    Dequantise dequantise = nullptr;
     View out, lse;
     double scale = 0;
     ConstView pair_weight;  // of additive scores: (h), and their bias
@@ -143,8 +157,14 @@ inline bool is_prefill(const VariantRecord &v) {
     return v.schedule_id == Schedule::prefill || v.schedule_id == Schedule::bf16_dot || v.schedule_id == Schedule::amx;
 }
 
+inline bool is_quantised(const ConstView &rows) { return rows.dtype == DType::i8 || rows.dtype == DType::u8; }
+inline bool is_quantised(const SdpaCall &c) { return is_quantised(c.key) || is_quantised(c.value); }
+
 // A kernel of the variant reads rows of keys and values where SdpaCall::row_shift says.
-inline bool reads_pages(const VariantRecord &v) { return v.pages_kernel; }
+inline bool reads_in_place(const SdpaCall &c, const VariantRecord &v) {
+    if (c.op.id == OpId::sdpa_int8 || c.op.id == OpId::sdpa_int4) return true;
+    return v.pages_kernel && !is_quantised(c);
+}
 
 // No causal mask, window or offset leaves out a key.
 bool band_is_open(const SdpaCall &);

@@ -24,6 +24,8 @@ AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
     using Form = AttentionForm;
     Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Cache::dense, Form::User::none};
     if (c.row_shift.given()) form.cache = Form::Cache::pages;
+    if (c.op.id == OpId::sdpa_int8) form.cache = Form::Cache::int8;
+    if (c.op.id == OpId::sdpa_int4) form.cache = Form::Cache::int4;
     if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
     if (variant.kind_id == Kind::training) form.kind = Form::Kind::training;
     if (variant.kind_id == Kind::weights) form.kind = Form::Kind::weights;
@@ -101,6 +103,14 @@ private:
                        : typed_view(&nothing, DType::f32, {p_.query_heads}, {0});
     }
 
+    // Scales of keys or values in a type, or in its place ones that have no effect: all 1, or never read.
+    ConstView scales(const ConstView &v, DType type) const {
+        if (v.given() && v.dtype == type) return v;
+        return typed_view(&no_scale, type, {p_.batch, p_.key_heads, c_.key.extent[2], 1}, {0, 0, 0, 1});
+    }
+    static std::int32_t blocks_of_group(const RowScales &s) { return static_cast<std::int32_t>(s.group / 32); }
+
+    static constexpr float no_scale = 1;
     static constexpr double nothing = 0;
     Context::State &context_;
     const SdpaCall &c_;
@@ -164,6 +174,10 @@ Status KernelCall::call() {
         slopes(per_head(c_.slopes, true)), mask(table(mask_, DType::boolean)), sinks(per_head(c_.sinks, false)),
         out(to_weights_ ? *to_weights_ : c_.out), lse(lse_, p_.value_dim),
         finite_values(ConstView(finite_values_.data(), {p_.batch}));
+    const RowScales &of_keys = c_.key_scales, &of_values = c_.value_scales;
+    HalideBuffer key_scale_f16(scales(of_keys.scale, DType::f16)), value_scale_f16(scales(of_values.scale, DType::f16)),
+        key_scale_f32(scales(of_keys.scale, DType::f32)), value_scale_f32(scales(of_values.scale, DType::f32)),
+        key_minimum(scales(of_keys.minimum, DType::f16)), value_minimum(scales(of_values.minimum, DType::f16));
     const double probability = p_.dropout ? c_.dropout.probability : 0;
     std::optional<HalideBuffer> blocks;
     if (blocks_.view().given()) blocks.emplace(blocks_.view());
@@ -181,6 +195,16 @@ Status KernelCall::call() {
                                        .row_shift = row_shift.get(),
                                        .keys = every_key_,
                                        .value = value.get(),
+                                       .key_scale_f16 = key_scale_f16.get(),
+                                       .value_scale_f16 = value_scale_f16.get(),
+                                       .key_scale_f32 = key_scale_f32.get(),
+                                       .value_scale_f32 = value_scale_f32.get(),
+                                       .key_scale_is_f16 = of_keys.scale.given() && of_keys.scale.dtype == DType::f16,
+                                       .value_scale_is_f16 = of_values.scale.given() && of_values.scale.dtype == DType::f16,
+                                       .key_minimum = key_minimum.get(),
+                                       .value_minimum = value_minimum.get(),
+                                       .key_blocks_of_group = blocks_of_group(of_keys),
+                                       .value_blocks_of_group = blocks_of_group(of_values),
                                        .pair_weight = pair_weight.get(),
                                        .pair_bias = c_.pair_bias,
                                        .softcap = to_weights_ && c_.weights_mode == WeightsMode::scaled ? 0 : c_.softcap,
@@ -204,7 +228,7 @@ Status KernelCall::call() {
                                        .captures = captures ? captures->list() : CaptureList({}),
                                        .out = out.get(),
                                        .lse = lse.get()};
-    const auto kernel = c_.row_shift.given() ? variant_.pages_kernel : variant_.kernel;
+    const auto kernel = c_.row_shift.given() && !is_quantised(c_) ? variant_.pages_kernel : variant_.kernel;
     return call_kernel(context_, kernel, arguments, form_of(c_, variant_), worthwhile_threads(p_, context_.threads));
 }
 

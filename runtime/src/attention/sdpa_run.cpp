@@ -112,8 +112,9 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
 }
 
 Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
-    const bool in_pages = reads_pages(*choice.variant) && (!choice.of_last || reads_pages(*choice.of_last));
-    if (call.row_shift.given() && !in_pages)
+    const bool in_place =
+        reads_in_place(call, *choice.variant) && (!choice.of_last || reads_in_place(call, *choice.of_last));
+    if (call.row_shift.given() && !in_place)
         return run_gathered(context, call, [&](const SdpaCall &part) { return run_values(context, part, choice); });
     if (!choice.of_last) return run_by_key_heads(context, call, *choice.variant);
     const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
@@ -267,6 +268,10 @@ SdpaCall slice_key_heads(const SdpaCall &call, std::int64_t begin, std::int64_t 
         if (view.given()) view = part_of(view, dimension, from, extent);
     };
     cut(part.key, 1, begin, end - begin), cut(part.value, 1, begin, end - begin);
+    for (RowScales *s : {&part.key_scales, &part.value_scales}) {
+        cut(s->scale, 1, begin, end - begin), cut(s->minimum, 1, begin, end - begin);
+        cut(s->static_scale, 0, begin, end - begin);
+    }
     cut(part.query, 1, first, heads), cut(part.out, 1, first, heads), cut(part.lse, 1, first, heads);
     cut(part.bias, 1, first, heads), cut(part.mask, 1, first, heads);
     cut(part.slopes, 1, first, heads), cut(part.sinks, 0, first, heads);

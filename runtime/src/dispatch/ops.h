@@ -19,6 +19,8 @@
 // Every op of cmake/attune_ops.cmake.
 #define ATTUNE_OPS(X) \
     X(sdpa) \
+    X(sdpa_int8) \
+    X(sdpa_int4) \
     X(cosine) \
     X(gaussian) \
     X(additive) \
@@ -48,6 +50,9 @@
     X(head_mean) \
     X(transform_rows) \
     X(quantise_rows) \
+    X(dequantise_rows) \
+    X(queries_to_kernel) \
+    X(out_of_kernel) \
     X(transform_rows_backward)
 
 namespace attune {

@@ -14,6 +14,7 @@ struct Sequence {
     double work = 0;  // multiply-adds
     ConstView row_shift = {};
     AttentionChoice choice = {};
+    const Op *op_of_rows = nullptr;  // of quantised rows, where its variants read them in place
 };
 
 struct PackedCall {

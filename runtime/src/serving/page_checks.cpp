@@ -30,7 +30,8 @@ Status check_pool(const std::string &name, const View &v, const View &rows, std:
     if (rank == 4 && v.extent[3] != width)
         return invalid(name, "last extent must be " + text(width) + ", got " + text(v.extent[3]));
     if (Status s = check_pool_memory(name, v); !s.ok()) return s;
-    if (Status s = check_dense(name, v); !s.ok()) return s;
+    if (rank == 4)
+        if (Status s = check_dense(name, v); !s.ok()) return s;
     if (v.extent[0] > 1 && v.stride[1] != 0 && v.stride[0] % v.stride[1] != 0)
         return invalid(name, "the stride of a page must be a multiple of that of a row, " + text(v.stride[1]) + ", got " +
                                  text(v.stride[0]));

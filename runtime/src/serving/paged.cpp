@@ -3,6 +3,7 @@
 #include "attune/paged.h"
 #include "dispatch/shape_record.h"
 #include "serving/paged_call.h"
+#include "serving/quantised_rows.h"
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -89,10 +90,14 @@ void select_sequence(const PagedCall &p, const PagedOptions &o, const Sequence &
     call.sizes = with_band(call.sizes, band.causal, band.window);
 }
 
+Status run_kernels(Context &context, const SdpaCall &call, Sequence &s) {
+    return s.op_of_rows ? run_quantised(context, call, *s.op_of_rows, s.choice) : run_attention(context, call, s.choice);
+}
+
 Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, Sequence &s, SdpaCall &call) {
     select_sequence(p, o, s, call);
     const TableBytes bytes = table_bytes(o, s, call.sizes);
-    if (bytes.mask + bytes.strip == 0) return run_attention(context, call, s.choice);
+    if (bytes.mask + bytes.strip == 0) return run_kernels(context, call, s);
     const ScratchBlock block(*state_of(context).scratch, static_cast<std::size_t>(bytes.mask + bytes.strip));
     if (!block.data()) return no_memory();
     if (o.tree_mask.given()) {
@@ -101,7 +106,31 @@ Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o,
         call.mask = ConstView(mask, {1, call.sizes.query_heads, s.queries, s.keys}, {0, 0, s.keys, 1});
     }
     if (o.distance_bias.given()) call.bias = write_strips(o.distance_bias, s, static_cast<char *>(block.data()) + bytes.mask);
-    return run_attention(context, call, s.choice);
+    return run_kernels(context, call, s);
+}
+
+// Chooses variants that read quantised rows in place, for the sequences that have one: `forced`, or unless another is forced.
+Status choose_of_quantised(Context::State &context, const PagedOptions &o, std::string_view forced, PagedCall &p) {
+    if (forced.empty() && !forced_variant(context, o.variant, ops::sdpa).name.empty()) return {};
+    SdpaCall of_one = p.rows;
+    if (o.distance_bias.given()) of_one.bias = o.distance_bias;
+    for (Sequence &s : p.sequences) {
+        of_one.op = p.rows.op, of_one.sizes = p.rows.sizes;
+        of_one.sizes.queries = s.queries, of_one.sizes.keys = s.keys;
+        s.op_of_rows = forced.empty() ? op_of_quantised(of_one) : &op_of_type(of_one.key.dtype);
+        if (!s.op_of_rows) continue;
+        of_one.op = *s.op_of_rows, of_one.sizes = problem_of_quantised(of_one.sizes);
+        if (Status chosen = choose_attention(context, of_one, forced, s.choice); !chosen.ok()) return chosen;
+    }
+    return {};
+}
+
+Status choose(Context::State &context, const PagedOptions &o, PagedCall &p) {
+    if (!is_quantised(p.rows)) return choose_sequences(context, p, o.variant);
+    const VariantRecord *named = find_variant(o.variant);
+    const bool of_rows = named && p.rows.key.dtype == p.rows.value.dtype && named->op == op_of_type(p.rows.key.dtype).name;
+    if (Status s = choose_sequences(context, p, of_rows ? std::string_view() : o.variant); !s.ok()) return s;
+    return choose_of_quantised(context, o, of_rows ? o.variant : std::string_view(), p);
 }
 
 // A line for each sequence, as a call of its own, with a share of the time in proportion to its work.
@@ -121,7 +150,7 @@ Status run(Context &context, const ConstView &query, const ConstPages &keys, con
     const CallStart start = start_of_call();
     Context::State &state = state_of(context);
     if (Status s = check_paged(state, query, keys, values, out, o, p); !s.ok()) return s;
-    if (Status s = choose_sequences(state, p, o.variant); !s.ok()) return s;
+    if (Status s = choose(state, o, p); !s.ok()) return s;
     const auto run_one = [&](Sequence &s, SdpaCall &call) { return run_sequence(context, p, o, s, call); };
     if (Status s = run_sequences(state, p, run_one); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};

@@ -10,11 +10,10 @@ namespace attune {
 
 // Pages of one pool as rows: row j of page n is row n * of_page + j.
 struct PagedRows {
-    ConstView rows;  // (1, Hkv, rows, D)
-    std::int64_t pages = 0, page = 0, of_page = 0;
+    ConstView rows;  // (1, Hkv, rows, D), or half of D bytes for four bits a channel
+    std::int64_t pages = 0, page = 0, of_page = 0, channels = 0;
+    RowScales scales = {};
 };
-// Checks pages of numbers.
-Status check_pages(std::string_view name, const ConstView &rows, DType, PagedRows &);
 
 // The band of keys that kernels apply. A tree's mask takes the place of both.
 inline Causal causal_of(const PagedOptions &o) {
@@ -24,7 +23,7 @@ inline Window window_of(const PagedOptions &o) { return o.tree_mask.given() ? Wi
 
 struct PagedCall : PackedCall {
     ConstView query_ends, lens, block_table;
-    PagedRows keys;
+    PagedRows keys, values;
     std::optional<ScratchBlock> shifts;  // SdpaCall::row_shift of all sequences
 };
 

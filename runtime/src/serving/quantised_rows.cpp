@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "serving/quantised_rows.h"
+#include "execution/halide_call.h"
+#include "execution/scratch.h"
+#include "kernel_arguments.h"
+#include <algorithm>
+
+namespace attune {
+namespace {
+
+constexpr float no_factor = 1;
+constexpr std::int64_t elements_per_thread = 1 << 17;  // that a core makes numbers of in about the time in which another wakes
+
+Status choose_rows(const Op &op, DType dtype, Choice &choice) {
+    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}};
+    return choose_variant({.op = op, .dtype = dtype}, candidates, {}, choice);
+}
+
+// Views of rank 4 as (row, head) or (g, row, head).
+ConstView without_batch(const ConstView &v) {
+    ConstView w = part_of(v, 0, 0, 1);
+    w.rank = 3;
+    for (int n = 0; n < 3; n++) w.extent[n] = v.extent[n + 1], w.stride[n] = v.stride[n + 1];
+    return w;
+}
+
+// Scales of a type; in place of others, memory that is not read.
+HalideBuffer scales_of(const ConstView &v, DType type, const ConstView &rows) {
+    if (v.given() && v.dtype == type) return HalideBuffer(without_batch(v));
+    return HalideBuffer(typed_view(&no_factor, type, {rows.extent[1], rows.extent[2], 1}, {0, 0, 1}));
+}
+
+HalideBuffer factors_of(const ConstView &static_scale, std::int64_t heads, std::int64_t channels) {
+    if (static_scale.given()) return HalideBuffer(static_scale);
+    return HalideBuffer(ConstView(&no_factor, {heads, channels}, {0, 0}));
+}
+
+// Query or output (1, Hq, S, D) as (Hkv, group, S, D).
+template<typename Data> BasicView<Data> by_key_heads(const BasicView<Data> &v, std::int64_t key_heads) {
+    BasicView<Data> w = v;
+    const std::int64_t group = v.extent[1] / key_heads;
+    w.extent[0] = key_heads, w.stride[0] = group * v.stride[1];
+    w.extent[1] = group;
+    return w;
+}
+
+// Converts queries for a kernel, or its output for the caller.
+Status convert_rows(Context::State &context, const Op &op, DType of_caller, const ConstView &x, const ConstView &static_scale,
+                    bool by_nibbles, const View &out, std::int64_t key_heads) {
+    Choice choice;
+    if (Status s = choose_rows(op, of_caller, choice); !s.ok()) return s;
+    HalideBuffer from(by_key_heads(x, key_heads)), to(by_key_heads(out, key_heads)),
+        factor(factors_of(static_scale, key_heads, x.extent[3]));
+    const ConvertRowsArguments arguments{
+        .x = from.get(), .factor = factor.get(), .by_nibbles = by_nibbles, .out = to.get()};
+    return call_kernel(context, choice.variant->kernel, arguments, 1);
+}
+
+}  // namespace
+
+Status check_dequantise(const Context::State &, DType dtype) {
+    Choice choice;
+    for (const Op *op : {&ops::dequantise_rows, &ops::queries_to_kernel, &ops::out_of_kernel})
+        if (Status s = choose_rows(*op, dtype, choice); !s.ok()) return s;
+    return {};
+}
+
+Status dequantise_rows(Context::State &context, const ConstView &rows, const RowScales &scales, const ConstView &row_shift,
+                       const View &out) {
+    Choice choice;
+    if (Status s = choose_rows(ops::dequantise_rows, out.dtype, choice); !s.ok()) return s;
+    const bool int8 = rows.dtype == DType::i8;
+    const std::int64_t channels = out.extent[3];
+    ConstView bytes_of_rows = without_batch(rows), shift = row_shift;
+    bytes_of_rows.dtype = DType::u8;
+    shift.rank = 1, shift.extent[0] = row_shift.extent[1], shift.stride[0] = row_shift.stride[1];
+    HalideBuffer bytes(bytes_of_rows), scale_f32(scales_of(scales.scale, DType::f32, rows)),
+        scale_f16(scales_of(scales.scale, DType::f16, rows)), minimum(scales_of(scales.minimum, DType::f16, rows)),
+        static_scale(factors_of(scales.static_scale, rows.extent[1], channels)), shifts(shift), to(without_batch(out));
+    const DequantiseRowsArguments arguments{
+        .bytes = bytes.get(),
+        .scale_f32 = scale_f32.get(),
+        .scale_f16 = scale_f16.get(),
+        .minimum_f16 = minimum.get(),
+        .scale_is_f16 = scales.scale.given() && scales.scale.dtype == DType::f16,
+        .static_scale = static_scale.get(),
+        .has_static_scale = scales.static_scale.given(),
+        .row_shift = shifts.get(),
+        .channels_of_int8 = static_cast<std::int32_t>(int8 ? channels : 0),
+        .groups_of_int4 = static_cast<std::int32_t>(int8 ? 0 : channels / scales.group),
+        .channels_of_group = static_cast<std::int32_t>(int8 ? 2 : scales.group),
+        .out = to.get()};
+    const std::int64_t worth = elements_of(out) / elements_per_thread;
+    return call_kernel(context, choice.variant->kernel, arguments,
+                       static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)));
+}
+
+const Op &op_of_type(DType type) { return type == DType::i8 ? ops::sdpa_int8 : ops::sdpa_int4; }
+
+const Op *op_of_quantised(const SdpaCall &c) {
+    constexpr std::int64_t most_rows = 16;  // four passes over the rows of a key head
+    const SdpaProblem &p = c.sizes;
+    if (c.key.dtype != c.value.dtype || !is_quantised(c) || p.invariant) return nullptr;
+    if (p.queries * (p.query_heads / p.key_heads) > most_rows) return nullptr;
+    if (c.bias.given() && p.dtype != DType::f32) return nullptr;  // kernels take a bias of the type of their query
+    const Op &op = op_of_type(c.key.dtype);
+    return predictions(op, problem_of_quantised(p)).empty() ? nullptr : &op;
+}
+
+SdpaProblem problem_of_quantised(SdpaProblem p) {
+    p.dtype = DType::f32;
+    return p;
+}
+
+Status run_quantised(Context &caller, const SdpaCall &c, const Op &op, AttentionChoice &choice) {
+    Context::State &context = state_of(caller);
+    const SdpaProblem &p = c.sizes;
+    const bool by_nibbles = c.key.dtype == DType::u8;
+    SdpaCall call = c;
+    call.op = op, call.sizes = problem_of_quantised(p);
+    const bool converts = p.dtype != DType::f32 || by_nibbles;
+    const bool converts_query = converts || c.key_scales.static_scale.given(),
+               converts_out = converts || c.value_scales.static_scale.given();
+    const std::int64_t rows = p.query_heads * p.queries, of_query = converts_query ? rows * p.head_dim : 0,
+                       of_out = converts_out ? rows * p.value_dim : 0;
+    const ScratchBlock block(*context.scratch, static_cast<std::size_t>(of_query + of_out) * sizeof(float));
+    if (of_query + of_out > 0 && !block.data()) return no_memory();
+    auto *memory = static_cast<float *>(block.data());
+    const auto dense = [&](float *data, std::int64_t channels) {
+        return View(data, {1, p.query_heads, p.queries, channels},
+                    {rows * channels, p.queries * channels, channels, 1});
+    };
+    if (converts_query) {
+        const View query = dense(memory, p.head_dim);
+        if (Status s = convert_rows(context, ops::queries_to_kernel, p.dtype, c.query, c.key_scales.static_scale, by_nibbles,
+                                    query, p.key_heads);
+            !s.ok())
+            return s;
+        call.query = query;
+    }
+    if (converts_out) call.out = dense(memory + of_query, p.value_dim);
+    if (Status s = run_attention(caller, call, choice); !s.ok() || !converts_out) return s;
+    return convert_rows(context, ops::out_of_kernel, p.dtype, call.out, c.value_scales.static_scale, by_nibbles, c.out,
+                        p.key_heads);
+}
+
+}  // namespace attune
