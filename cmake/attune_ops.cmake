@@ -56,7 +56,7 @@ set(attune_part_dropout_mask_generator generators/programs/dropout_mask_generato
 set(attune_part_merge_generator generators/programs/merge_generator.cpp generators/merge/merge_stages.cpp
   schedules/merge/root.cpp schedules/merge/rows.cpp)
 set(attune_part_rows_stages generators/rows/row_stages.cpp generators/rows/transform_rows_stages.cpp
-  generators/rows/transform_rows_backward_stages.cpp schedules/transform_rows/root.cpp schedules/transform_rows/rows.cpp)
+  generators/rows/transform_rows_backward_stages.cpp schedules/transform_rows/rows.cpp)
 set(attune_part_rows_generator generators/programs/rows_generator.cpp)
 set(attune_part_dequantise_rows_generator generators/programs/dequantise_rows_generator.cpp
   generators/rows/dequantise_rows_stages.cpp schedules/dequantise_rows/rows.cpp)

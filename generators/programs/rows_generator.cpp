@@ -4,11 +4,11 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, rows };
+enum class Schedule { rows };
 
 class Rows : public Halide::Generator<Rows> {
 public:
-    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::root, {{"root", Schedule::root}, {"rows", Schedule::rows}}};
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::rows, {{"rows", Schedule::rows}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<bool> quantised{"quantised", false};
     GeneratorParam<int> task_rows{"task_rows", 8, 1, 1 << 20};
@@ -76,10 +76,9 @@ public:
             if (o)
                 for (int n = 0; n < 4; n++) static_cast<Func>(*o).output_buffer().dim(n).set_min(0);
         if (quantised)
-            schedule_name == Schedule::root ? attune::schedule_root(quantising)
-                                            : attune::schedule_rows(quantising, {task_rows}, target);
+            attune::schedule_rows(quantising, {task_rows}, target);
         else
-            schedule_name == Schedule::root ? attune::schedule_root(plain) : attune::schedule_rows(plain, {task_rows}, target);
+            attune::schedule_rows(plain, {task_rows}, target);
     }
 
 private:

@@ -5,11 +5,11 @@
 
 namespace {
 using namespace Halide;
-enum class Schedule { root, rows };
+enum class Schedule { rows };
 
 class TransformRowsBackward : public Halide::Generator<TransformRowsBackward> {
 public:
-    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::root, {{"root", Schedule::root}, {"rows", Schedule::rows}}};
+    GeneratorParam<Schedule> schedule_name{"schedule", Schedule::rows, {{"rows", Schedule::rows}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> task_rows{"task_rows", 8, 1, 1 << 20};
 
@@ -51,10 +51,7 @@ public:
         }
         positions.dim(0).set_stride(Expr());
         norm_weight.dim(0).set_stride(Expr()), norm_weight_f32.dim(0).set_stride(Expr());
-        if (schedule_name == Schedule::root)
-            attune::schedule_root(stages);
-        else
-            attune::schedule_rows(stages, grad_x, grad_weight, {task_rows}, target);
+        attune::schedule_rows(stages, grad_x, grad_weight, {task_rows}, target);
     }
 
 private:

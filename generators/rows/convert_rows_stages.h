@@ -8,8 +8,8 @@
 namespace attune {
 
 struct ConvertRowsInputs {
-    Halide::Func x;       // (d, i, r, h)
-    Halide::Func factor;  // (d, h) float, of channel d of the caller's order
+    Halide::Func x;           // (d, i, r, h)
+    Halide::Func factor;      // (d, h) float, of channel d of the caller's order
     Halide::Expr by_nibbles;  // channels of the kernel's rows are in the order of quantised_rows.h
 };
 // out (d, i, r, h) = x * factor in the type `to`; to_kernel: from the caller's order of channels to the kernel's, else back.

@@ -9,9 +9,6 @@ namespace attune {
 struct RowsParameters {
     int task_rows;  // rows of all heads that a task computes
 };
-void schedule_root(TransformRowsStages &);
-void schedule_root(QuantiseRowsStages &);
-void schedule_root(TransformRowsBackwardStages &);
 void schedule_rows(TransformRowsStages &, const RowsParameters &, const Halide::Target &);
 void schedule_rows(QuantiseRowsStages &, const RowsParameters &, const Halide::Target &);
 void schedule_rows(TransformRowsBackwardStages &, Halide::Func grad_x, Halide::Func grad_weight, const RowsParameters &,

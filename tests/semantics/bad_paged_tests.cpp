@@ -100,3 +100,61 @@ TEST_CASE("bad pages: prefixes, trees and options", "[paged][bad_input]") {
     refuses_paged("out", {"overlaps"},
                   [](PagedCall &c) { c.out.data = const_cast<void *>(c.query.data), c.out.capacity = -1; });
 }
+
+namespace {
+constexpr float minus[] = {-1}, zero_scale[] = {0}, nan_scale[] = {__builtin_nanf("")};
+const std::vector<std::int8_t> zeros_i8(32 << 10, 0);
+const std::vector<std::uint8_t> zeros_u8(32 << 10, 0);
+const std::vector<Float16> ones_f16(8 << 10, Float16(1));
+
+// Keys and values of i8 with a scale for each row, in as many pages as PagedCall has.
+void use_int8(PagedCall &c) {
+    const std::int64_t pages = c.arrays.pages;
+    c.keys = {ConstView(zeros_i8.data(), {pages, 16, 2, 16}), ConstView(floats.data(), {pages, 16, 2})};
+    c.values = c.keys;
+}
+void use_int4(PagedCall &c) {
+    const std::int64_t pages = c.arrays.pages;
+    const ConstView scale(reinterpret_cast<const attune::float16 *>(ones_f16.data()), {pages, 16, 2, 1});
+    c.keys = {ConstView(zeros_u8.data(), {pages, 16, 2, 8}), scale, scale};
+    c.values = c.keys;
+}
+}  // namespace
+
+TEST_CASE("bad pages: quantised rows and their scales", "[paged][bad_input]") {
+    PagedCall right8, right4;
+    use_int8(right8), use_int4(right4);
+    CHECK(right8.run().message() == "");
+    CHECK(right4.run().message() == "");
+    const auto refuses_int8 = [](const std::string &argument, const std::vector<std::string> &parts, const auto &f) {
+        refuses_paged(argument, parts, [&](PagedCall &c) { use_int8(c), f(c); });
+    };
+    refuses_int8("key_pages.scale", {"not given", "i8"}, [](PagedCall &c) { c.keys.scale = {}; });
+    refuses_int8("key_pages.minimum", {"given", "i8"}, [](PagedCall &c) { c.keys.minimum = c.keys.scale; });
+    refuses_int8("value_pages.scale", {"f64", "f32"}, [](PagedCall &c) { c.values.scale.dtype = attune::DType::f64; });
+    refuses_int8("key_pages.scale", {"number of heads", "1", "2"}, [](PagedCall &c) { c.keys.scale.extent[2] = 1; });
+    refuses_int8("key_pages.scale", {"rows of a page", "8", "16"}, [](PagedCall &c) { c.keys.scale.extent[1] = 8; });
+    refuses_int8("key_pages.rows", {"multiple of 16", "8"}, [](PagedCall &c) {
+        c.keys.rows.extent[1] = c.keys.scale.extent[1] = c.values.rows.extent[1] = c.values.scale.extent[1] = 8;
+    });
+    refuses_int8("value_pages.rows", {"last extent", "8", "16"}, [](PagedCall &c) { c.values.rows.extent[3] = 8; });
+    for (const float *scale : {minus, zero_scale, nan_scale})
+        refuses_int8("key_pages.scale", {"more than 0"}, [&](PagedCall &c) { c.keys.scale = {scale, {1}}; });
+    refuses_int8("value_pages.scale", {"number of heads", "3", "2"}, [](PagedCall &c) {
+        c.values.scale = {floats.data(), {3, 16}};
+    });
+    refuses<PagedCall>(unsupported, "key_pages.scale", {"laid out alike"},
+                       [](PagedCall &c) { use_int8(c), c.keys.scale.stride[0] = 64, c.keys.scale.capacity = -1; });
+    const auto refuses_int4 = [](const std::string &argument, const std::vector<std::string> &parts, const auto &f) {
+        refuses_paged(argument, parts, [&](PagedCall &c) { use_int4(c), f(c); });
+    };
+    refuses_int4("key_pages.minimum", {"not given", "u8"}, [](PagedCall &c) { c.keys.minimum = {}; });
+    refuses_int4("key_pages.scale", {"f32", "f16"}, [](PagedCall &c) { c.keys.scale.dtype = attune::DType::f32; });
+    refuses_int4("value_pages.scale", {"3", "16"}, [](PagedCall &c) { c.values.scale.extent[3] = 3; });
+    refuses_int4("key_pages.rows", {"last extent", "6", "8"}, [](PagedCall &c) { c.keys.rows.extent[3] = 6; });
+    refuses_paged("key_pages.rows", {"f64"}, [](PagedCall &c) {
+        use_int8(c);
+        c.query = {doubles.data(), {7, 4, 16}, {0, 0, 1}};
+        c.out.dtype = c.options.lse.dtype = attune::DType::f64;
+    });
+}

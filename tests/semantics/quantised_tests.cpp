@@ -132,9 +132,8 @@ TEST_CASE("quantised: a bias of the distance, trees of guesses", "[quantised]") 
 
 TEST_CASE("quantised: the same bits for any number of threads", "[quantised]") {
     for (const Stored stored : {Stored::int8, Stored::int8_channel, Stored::int4}) {
-        const QuantisedCase c{{.queries = {1, 300, 1, 17}, .rows = {5000, 900, 33, 300}, .head_dim = 64, .value_dim = 64},
-                              stored,
-                              stored};
+        const QuantisedCase c{
+            {.queries = {1, 300, 1, 17}, .rows = {5000, 900, 33, 300}, .head_dim = 64, .value_dim = 64}, stored, stored};
         attune::Context one({.threads = 1});
         QuantisedArrays<BFloat16> expected(c);
         REQUIRE(expected.run(one).ok());

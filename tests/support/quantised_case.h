@@ -19,7 +19,8 @@ struct QuantisedPool {
     Array<float> scale, static_scale;
     Array<Float16> scale_f16, minimum;
 
-    // Quantises `rows` (P, page, H, D), which is NaN where nothing is held, and replaces each row by the numbers that it has then.
+    // Quantises `rows` (P, page, H, D), which is NaN where nothing is held, and replaces each row by the numbers that it has
+    // then.
     QuantisedPool(Array<double> &rows, Stored how, std::int64_t group_or_all, std::mt19937 &random) : stored(how) {
         const attune::View v = rows.view();
         const std::int64_t pages = v.extent[0], page = v.extent[1], heads = v.extent[2], width = v.extent[3];
@@ -70,7 +71,8 @@ private:
             for (std::int64_t d = 0; d < width; d += 2)
                 int4(p, i, h, d / 2) = std::uint8_t(r.q[std::size_t(d)] | r.q[std::size_t(d + 1)] << 4);
             for (std::int64_t g = 0; g < width / group; g++)
-                scale_f16(p, i, h, g) = Float16(r.scale[std::size_t(g)]), minimum(p, i, h, g) = Float16(r.minimum[std::size_t(g)]);
+                scale_f16(p, i, h, g) = Float16(r.scale[std::size_t(g)]),
+                                   minimum(p, i, h, g) = Float16(r.minimum[std::size_t(g)]);
             for (std::int64_t d = 0; d < width; d++)
                 row[d] = double(r.minimum[std::size_t(d / group)]) +
                          double(r.q[std::size_t(d)]) * double(r.scale[std::size_t(d / group)]);
@@ -148,8 +150,7 @@ private:
         k.each(round), v.each(round);
         const auto plain = sdpa_of_rows<Sum<T>, T, T>(rows_of<Sum<T>, T>(q), rows_of<Sum<T>, double>(k.view()),
                                                       rows_of<Sum<T>, double>(v.view()), given.options, 4);
-        const Verdict of_out =
-            judge(exact.out, plain.out, rows_of<T, T>(sequence_of(all.out.view(), first, queries)).data);
+        const Verdict of_out = judge(exact.out, plain.out, rows_of<T, T>(sequence_of(all.out.view(), first, queries)).data);
         if (!of_out.right) return "out: " + of_out.why;
         attune::View lse = sequence_of(all.lse.view(), first, queries);
         lse.rank = 4, lse.extent[3] = 1, lse.stride[3] = 1;

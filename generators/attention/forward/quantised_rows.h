@@ -19,8 +19,7 @@ inline Halide::Func int8_rows(const std::string &name, const Halide::Func &tenso
                               const Halide::Func &shift, const Halide::Expr &rows) {
     const Halide::Var d("d"), j("j"), h("h"), b("b");
     const Halide::Expr row = placed_row(j, shift(j / keys_of_run, b), rows);
-    const Halide::Expr scale =
-        select(scales.is_f16, Halide::cast<float>(scales.f16(0, row, h, b)), scales.f32(0, row, h, b));
+    const Halide::Expr scale = select(scales.is_f16, Halide::cast<float>(scales.f16(0, row, h, b)), scales.f32(0, row, h, b));
     Halide::Func numbers(name);
     numbers(d, j, h, b) = dequantised_int8(tensor(d, row, h, b), scale);
     return numbers;
@@ -37,9 +36,8 @@ inline Halide::Func int4_rows(const std::string &name, const Halide::Func &tenso
     const Halide::Expr row = placed_row(j, shift(j / keys_of_run, b), rows);
     const Halide::Expr block = d / 32, byte = block * 16 + d % 16, odd = d / 16 % 2, group = block / scales.blocks_of_group;
     Halide::Func numbers(name);
-    numbers(d, j, h, b) =
-        dequantised_int4(tensor(byte, row, h, b), odd, Halide::cast<float>(scales.minimum(group, row, h, b)),
-                         Halide::cast<float>(scales.scale(group, row, h, b)));
+    numbers(d, j, h, b) = dequantised_int4(tensor(byte, row, h, b), odd, Halide::cast<float>(scales.minimum(group, row, h, b)),
+                                           Halide::cast<float>(scales.scale(group, row, h, b)));
     return numbers;
 }
 

@@ -44,7 +44,8 @@ struct PagedOptions {
 // out = softmax(x) value over the rows that each sequence holds.
 //
 //   query (Tq, Hq, Dk), out (Tq, Hq, Dv): queries [cu_seqlens_q[b], cu_seqlens_q[b + 1]) are those of sequence b
-//   key_pages, value_pages: pool.h, with as many pages of as many rows; their rows are laid out alike
+//   key_pages, value_pages: pool.h, with as many pages of as many rows, numbers or quantised; rows, scales and minima of both
+//     are laid out alike, page beside page
 //   cu_seqlens_q i32 (B + 1), from 0, never falling, at most Tq     block_table i32 (B, N)     lens i32 (B)
 //
 // lens[b] counts the rows that sequence b holds, those of its queries among them, which must have been appended (paged_append).
@@ -53,7 +54,10 @@ struct PagedOptions {
 // by side. Work and choice of the variant follow the rows held. A sequence's result has the bits of the same call for it alone,
 // and those of scaled_dot_product_attention over the same rows in order.
 //
-// Types: query, out and pages of one of f32, f64, bf16, f16.
+// Quantised rows are taken as numbers: of f32 where a kernel reads them in place (few queries; i8 with i8 or u8 with u8), else
+// of the type of query, which they are rounded to. The result is that over rows of these numbers, but for rounding.
+//
+// Types: query and out of one of f32, f64, bf16, f16, and pages of that type; or, but for f64, i8 or u8, keys and values each.
 ATTUNE_API Status paged_attention(Context &, const ConstView &query, const ConstPages &key_pages, const ConstPages &value_pages,
                                   const ConstView &cu_seqlens_q, const ConstView &block_table, const ConstView &lens,
                                   const View &out, const PagedOptions & = {}) noexcept;

@@ -112,8 +112,7 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
 }
 
 Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
-    const bool in_place =
-        reads_in_place(call, *choice.variant) && (!choice.of_last || reads_in_place(call, *choice.of_last));
+    const bool in_place = reads_in_place(call, *choice.variant) && (!choice.of_last || reads_in_place(call, *choice.of_last));
     if (call.row_shift.given() && !in_place)
         return run_gathered(context, call, [&](const SdpaCall &part) { return run_values(context, part, choice); });
     if (!choice.of_last) return run_by_key_heads(context, call, *choice.variant);

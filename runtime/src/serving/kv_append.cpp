@@ -183,7 +183,7 @@ Status append(Context::State &state, const ConstView &cache_lens, const KvAppend
     Choice choice{nullptr, "copies rows"};
     std::optional<StepTables> of_keys, of_values;
     if (key_steps || value_steps) {
-        if (Status s = choose_transform_rows(state, key.dtype, choice); !s.ok()) return s;
+        if (Status s = choose_rows(state, ops::transform_rows, key.dtype, choice); !s.ok()) return s;
         for (const StepTables *t :
              {&of_keys.emplace(state, call.key_steps, key), &of_values.emplace(state, call.value_steps, value)})
             if (!t->status.ok()) return t->status;

@@ -28,12 +28,6 @@ struct AppendCall {
     std::vector<std::int64_t> slots;
 };
 
-Status choose_quantise_rows(const Context::State &context, DType dtype, Choice &choice) {
-    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}, {Schedule::root, "", "nothing else is built"}};
-    const VariantNeeds needs{.op = ops::quantise_rows, .dtype = dtype};
-    return choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice);
-}
-
 Status check_slots(const ConstView &slots, AppendCall &c) {
     if (slots.rank != 1) return invalid("slots", "rank must be 1 (T), got " + text(slots.rank));
     if (slots.dtype != DType::i64) return invalid("slots", std::string("type must be i64, got ") + name_of(slots.dtype));
@@ -204,8 +198,8 @@ Status append(Context::State &context, const ConstView &key, const ConstView &va
     for (AppendedRows *r : {&c.key, &c.value}) {
         if (!r->pages.quantised && !r->steps.any())
             r->choice = {nullptr, "copies rows"};
-        else if (Status s = r->pages.quantised ? choose_quantise_rows(context, key.dtype, r->choice)
-                                               : choose_transform_rows(context, key.dtype, r->choice);
+        else if (Status s =
+                     choose_rows(context, r->pages.quantised ? ops::quantise_rows : ops::transform_rows, key.dtype, r->choice);
                  !s.ok())
             return s;
         if (Status s = check_finite(context, c, *r); !s.ok()) return s;

@@ -81,8 +81,8 @@ Status check_pools(const ConstView &query, const ConstPages &keys, const ConstPa
         {"value_pages", "number of heads", p.values.rows.extent[1], "key_pages", p.keys.rows.extent[1]}};
     if (Status s = check_extents(matches); !s.ok()) return s;
     if (p.values.of_page == p.keys.of_page) return {};
-    return unsupported("value_pages", "the stride of a page is that of " + text(p.values.of_page) +
-                                          " rows, in key_pages of " + text(p.keys.of_page) + "; both must be laid out alike");
+    return unsupported("value_pages", "the stride of a page is that of " + text(p.values.of_page) + " rows, in key_pages of " +
+                                          text(p.keys.of_page) + "; both must be laid out alike");
 }
 
 Status check_widths(const ConstView &query, const View &out, const PagedRows &keys, const PagedRows &values) {

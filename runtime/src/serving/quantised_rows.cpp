@@ -3,6 +3,7 @@
 #include "execution/halide_call.h"
 #include "execution/scratch.h"
 #include "kernel_arguments.h"
+#include "serving/choose_rows.h"
 #include <algorithm>
 
 namespace attune {
@@ -10,11 +11,6 @@ namespace {
 
 constexpr float no_factor = 1;
 constexpr std::int64_t elements_per_thread = 1 << 17;  // that a core makes numbers of in about the time in which another wakes
-
-Status choose_rows(const Op &op, DType dtype, Choice &choice) {
-    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}};
-    return choose_variant({.op = op, .dtype = dtype}, candidates, {}, choice);
-}
 
 // Views of rank 4 as (row, head) or (g, row, head).
 ConstView without_batch(const ConstView &v) {
@@ -48,27 +44,26 @@ template<typename Data> BasicView<Data> by_key_heads(const BasicView<Data> &v, s
 Status convert_rows(Context::State &context, const Op &op, DType of_caller, const ConstView &x, const ConstView &static_scale,
                     bool by_nibbles, const View &out, std::int64_t key_heads) {
     Choice choice;
-    if (Status s = choose_rows(op, of_caller, choice); !s.ok()) return s;
+    if (Status s = choose_rows(context, op, of_caller, choice); !s.ok()) return s;
     HalideBuffer from(by_key_heads(x, key_heads)), to(by_key_heads(out, key_heads)),
         factor(factors_of(static_scale, key_heads, x.extent[3]));
-    const ConvertRowsArguments arguments{
-        .x = from.get(), .factor = factor.get(), .by_nibbles = by_nibbles, .out = to.get()};
+    const ConvertRowsArguments arguments{.x = from.get(), .factor = factor.get(), .by_nibbles = by_nibbles, .out = to.get()};
     return call_kernel(context, choice.variant->kernel, arguments, 1);
 }
 
 }  // namespace
 
-Status check_dequantise(const Context::State &, DType dtype) {
+Status check_dequantise(const Context::State &context, DType dtype) {
     Choice choice;
     for (const Op *op : {&ops::dequantise_rows, &ops::queries_to_kernel, &ops::out_of_kernel})
-        if (Status s = choose_rows(*op, dtype, choice); !s.ok()) return s;
+        if (Status s = choose_rows(context, *op, dtype, choice); !s.ok()) return s;
     return {};
 }
 
 Status dequantise_rows(Context::State &context, const ConstView &rows, const RowScales &scales, const ConstView &row_shift,
                        const View &out) {
     Choice choice;
-    if (Status s = choose_rows(ops::dequantise_rows, out.dtype, choice); !s.ok()) return s;
+    if (Status s = choose_rows(context, ops::dequantise_rows, out.dtype, choice); !s.ok()) return s;
     const bool int8 = rows.dtype == DType::i8;
     const std::int64_t channels = out.extent[3];
     ConstView bytes_of_rows = without_batch(rows), shift = row_shift;
@@ -77,19 +72,18 @@ Status dequantise_rows(Context::State &context, const ConstView &rows, const Row
     HalideBuffer bytes(bytes_of_rows), scale_f32(scales_of(scales.scale, DType::f32, rows)),
         scale_f16(scales_of(scales.scale, DType::f16, rows)), minimum(scales_of(scales.minimum, DType::f16, rows)),
         static_scale(factors_of(scales.static_scale, rows.extent[1], channels)), shifts(shift), to(without_batch(out));
-    const DequantiseRowsArguments arguments{
-        .bytes = bytes.get(),
-        .scale_f32 = scale_f32.get(),
-        .scale_f16 = scale_f16.get(),
-        .minimum_f16 = minimum.get(),
-        .scale_is_f16 = scales.scale.given() && scales.scale.dtype == DType::f16,
-        .static_scale = static_scale.get(),
-        .has_static_scale = scales.static_scale.given(),
-        .row_shift = shifts.get(),
-        .channels_of_int8 = static_cast<std::int32_t>(int8 ? channels : 0),
-        .groups_of_int4 = static_cast<std::int32_t>(int8 ? 0 : channels / scales.group),
-        .channels_of_group = static_cast<std::int32_t>(int8 ? 2 : scales.group),
-        .out = to.get()};
+    const DequantiseRowsArguments arguments{.bytes = bytes.get(),
+                                            .scale_f32 = scale_f32.get(),
+                                            .scale_f16 = scale_f16.get(),
+                                            .minimum_f16 = minimum.get(),
+                                            .scale_is_f16 = scales.scale.given() && scales.scale.dtype == DType::f16,
+                                            .static_scale = static_scale.get(),
+                                            .has_static_scale = scales.static_scale.given(),
+                                            .row_shift = shifts.get(),
+                                            .channels_of_int8 = static_cast<std::int32_t>(int8 ? channels : 0),
+                                            .groups_of_int4 = static_cast<std::int32_t>(int8 ? 0 : channels / scales.group),
+                                            .channels_of_group = static_cast<std::int32_t>(int8 ? 2 : scales.group),
+                                            .out = to.get()};
     const std::int64_t worth = elements_of(out) / elements_per_thread;
     return call_kernel(context, choice.variant->kernel, arguments,
                        static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)));
@@ -127,8 +121,7 @@ Status run_quantised(Context &caller, const SdpaCall &c, const Op &op, Attention
     if (of_query + of_out > 0 && !block.data()) return no_memory();
     auto *memory = static_cast<float *>(block.data());
     const auto dense = [&](float *data, std::int64_t channels) {
-        return View(data, {1, p.query_heads, p.queries, channels},
-                    {rows * channels, p.queries * channels, channels, 1});
+        return View(data, {1, p.query_heads, p.queries, channels}, {rows * channels, p.queries * channels, channels, 1});
     };
     if (converts_query) {
         const View query = dense(memory, p.head_dim);

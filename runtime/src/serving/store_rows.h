@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernels that take steps on rows and store them at places that are data.
 #pragma once
+#include "serving/choose_rows.h"
 #include "serving/row_steps.h"
 #include <memory>
 #include <vector>
@@ -17,7 +18,6 @@ using RowPlaces = std::vector<RowPlace>;
 // Checks rows (T, H, D), or (B, H, T, D) too where `ranks` is 4: type, memory, last extent and stride.
 Status check_rows(std::string_view name, const ConstView &rows, int most_rank);
 
-Status choose_transform_rows(const Context::State &, DType, Choice &);
 // Rows x (B, H, T, D) into out (P, H, I, D), of one type.
 Status store_rows(Context::State &, const VariantRecord &, const StepsOfRows &, const StepTables &, const ConstView &x,
                   const RowPlaces &, const View &out);

@@ -17,12 +17,6 @@ Status check_rows(std::string_view name, const ConstView &rows, int most_rank) {
     return check_dense(name, rows);
 }
 
-Status choose_transform_rows(const Context::State &context, DType dtype, Choice &choice) {
-    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}, {Schedule::root, "", "nothing else is built"}};
-    const VariantNeeds needs{.op = ops::transform_rows, .dtype = dtype};
-    return choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice);
-}
-
 namespace {
 
 struct TransformCall {
@@ -56,7 +50,7 @@ Status transform(Context::State &context, const ConstView &x, const ConstView &p
     TransformCall c;
     if (Status s = check(x, positions, out, steps, c); !s.ok()) return s;
     Choice choice;
-    if (Status s = choose_transform_rows(context, x.dtype, choice); !s.ok()) return s;
+    if (Status s = choose_rows(context, ops::transform_rows, x.dtype, choice); !s.ok()) return s;
     if (elements_of(c.x) == 0) {
         choice = {nullptr, "no rows"};
     } else {

@@ -99,10 +99,8 @@ Status backward(Context::State &context, const ConstView &x, const ConstView &po
     const CallStart start = start_of_call();
     BackwardCall c;
     if (Status s = check(x, positions, grad_out, grad_x, grad_weight, steps, c); !s.ok()) return s;
-    static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}, {Schedule::root, "", "nothing else is built"}};
-    const VariantNeeds needs{.op = ops::transform_rows_backward, .dtype = x.dtype};
     Choice choice;
-    if (Status s = choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
+    if (Status s = choose_rows(context, ops::transform_rows_backward, x.dtype, choice); !s.ok()) return s;
     if (elements_of(c.x) == 0) {
         View zeros = as_rank4(c.grad_weight, false);
         fill_zeros(zeros);
@@ -110,7 +108,7 @@ Status backward(Context::State &context, const ConstView &x, const ConstView &po
     } else if (Status s = run_kernel(context, c, *choice.variant); !s.ok()) {
         return s;
     }
-    record_call(context, choice, needs.op.name, start, [&] {
+    record_call(context, choice, ops::transform_rows_backward.name, start, [&] {
         const std::int64_t *n = c.x.extent;
         return "b " + text(n[0]) + " h " + text(n[1]) + " t " + text(n[2]) + " d " + text(n[3]);
     });
