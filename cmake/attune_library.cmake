@@ -12,10 +12,10 @@ function(attune_add_sources group)
   set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${group})
 endfunction()
 
-set(attune_headers additive.h additive_backward.h append.h attune.h block_mask.h context.h detail/api.h detail/array_view.h
-  detail/cost.h detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h kv_cache.h linear.h
-  linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h multi_head_backward.h paged.h plan.h
-  pool.h rows.h sdpa.h sdpa_backward.h status.h tensor.h variants.h varlen.h)
+set(attune_headers additive.h additive_backward.h append.h attune.h attune_c.h block_mask.h context.h detail/api.h
+  detail/array_view.h detail/cost.h detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h
+  kv_cache.h linear.h linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h
+  multi_head_backward.h paged.h plan.h pool.h rows.h sdpa.h sdpa_backward.h status.h tensor.h variants.h varlen.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
@@ -76,6 +76,15 @@ attune_add_sources(multi_head layers/multi_head layers/multi_head_checks)
 attune_add_sources(multi_head_backward layers/multi_head_backward)
 attune_add_sources(masked_softmax softmax/masked_softmax)
 attune_add_sources(masked_softmax_backward softmax/masked_softmax_backward)
+# The C API: a program links the functions of a header of C++ and no others (runtime/api/generate.py).
+attune_add_sources(c_core c_api/context c_api/reader c_api/structs c_api/tensors c_api/versions)
+foreach(header additive additive_backward append dropout kv_cache linear linear_backward masked_softmax
+    masked_softmax_backward merge multi_head multi_head_backward paged rows sdpa sdpa_backward varlen)
+  attune_add_sources(c_${header} c_api/functions/${header})
+endforeach()
+foreach(group listing merge_parts plan_product plan_sdpa user_attention user_attention_backward)
+  attune_add_sources(c_${group} c_api/${group})
+endforeach()
 # The archive becomes part of a shared object of any user who makes one that calls it. Symbols there are not hidden: a program
 # and its plug-ins with copies of the library share all of it by name, so that none calls into a copy that was unloaded.
 set_target_properties(attune PROPERTIES POSITION_INDEPENDENT_CODE ON)

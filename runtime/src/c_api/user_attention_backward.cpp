@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include "c_api/user_captures.h"
+
+using namespace attune;
+using namespace attune::c_api;
+
+attune_status attune_user_attention_backward(attune_context *context, const char *name, const attune_tensor *query,
+                                             const attune_tensor *key, const attune_tensor *value,
+                                             const attune_sdpa_forward *forward, const attune_sdpa_gradients *gradients,
+                                             const attune_capture_gradient *capture_gradients, size_t capture_gradients_count,
+                                             const attune_capture *captures, size_t captures_count,
+                                             attune_block_mask *block_mask, const attune_sdpa_options *options) {
+    return run(context, [&](Reader &reader, Context &of_calls) -> Status {
+        const detail::AttentionRecord *attention = attention_of(reader, name);
+        if (!attention) return reader.status();
+        const ConstView query_given = reader.input(query, {"query"}), key_given = reader.input(key, {"key"}),
+                        value_given = reader.input(value, {"value"});
+        const SdpaForward forward_given = read(reader, forward, {"forward"});
+        const SdpaGradients gradients_given = read(reader, gradients, {"gradients"});
+        const auto wanted = by_name<attune_capture_gradient, View>(
+            reader, *attention, capture_gradients, capture_gradients_count, "capture_gradients",
+            [&](const attune_capture_gradient &c) { return reader.output(c.gradient, {c.name}); });
+        const auto captures_given = read_captures(reader, *attention, captures, captures_count);
+        const SdpaOptions options_given = read(reader, options, {"options"});
+        if (!reader.ok()) return reader.status();
+        return detail::run_user_attention_backward(of_calls, *attention, query_given, key_given, value_given, forward_given,
+                                                   gradients_given, wanted, options_given, captures_given,
+                                                   block_mask ? &block_mask->blocks : nullptr);
+    });
+}
