@@ -1,24 +1,33 @@
 # SPDX-License-Identifier: MIT
-# cmake --install: libattune.a and Halide's runtime, or libattune.so, which holds it; headers, CMake package, attune.pc for
-# pkg-config. A consumer needs neither Halide nor Python. For attune_add_attention(), attune_add_variants() and the tuner, the
-# sources of the programs that make kernels are installed, too; these do need Halide.
-include(GNUInstallDirs)
+# cmake --install: libattune.a, Halide's runtime, and libattune.so, which holds both, or that one alone; headers, CMake package,
+# attune.pc for pkg-config. A consumer needs neither Halide nor Python. For attune_add_attention(), attune_add_variants() and
+# the tuner, the sources of the programs that make kernels are installed, too; these do need Halide.
 include(CMakePackageConfigHelpers)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
 set(attune_sources_dir ${CMAKE_INSTALL_DATADIR}/attune)
 set(attune_libraries attune)
 set(attune_pc_libs -lattune)
+set(attune_pc_libs_private "")
 if(NOT BUILD_SHARED_LIBS)
   set_property(TARGET attune_halide_runtime PROPERTY EXPORT_NAME halide_runtime)
   list(APPEND attune_libraries attune_halide_runtime)
-  list(APPEND attune_pc_libs -lattune_halide_runtime -pthread -ldl)
+  set(attune_pc_libs_private -lattune_halide_runtime -pthread -ldl -lstdc++ -lm)
 endif()
 if(ATTUNE_HAS_FALLBACK)
   list(APPEND attune_libraries attune_fallback)
   # Behind the tables that refer to it, and before the runtime, which has empty tables for programs without it.
-  list(INSERT attune_pc_libs 1 -lattune_fallback)
+  list(INSERT attune_pc_libs_private 0 -lattune_fallback)
   attune_install_after_building(attune_fallback)
+endif()
+if(TARGET attune_shared)
+  list(APPEND attune_libraries attune_shared)
+  if(ATTUNE_HAS_FALLBACK)
+    attune_install_after_building(attune_shared)
+  endif()
+else()  # an archive's dependencies follow it with --static and without
+  list(APPEND attune_pc_libs ${attune_pc_libs_private})
+  set(attune_pc_libs_private "")
 endif()
 install(TARGETS ${attune_libraries} EXPORT attuneTargets FILE_SET HEADERS)
 install(EXPORT attuneTargets NAMESPACE attune:: DESTINATION ${attune_cmake_dir})
@@ -28,8 +37,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/attuneConfig.cmake ${PROJECT_BINARY_DIR}/attuneConfigVersion.cmake
   DESTINATION ${attune_cmake_dir})
 
-# attune.pc. An archive's dependencies follow it with --static and without, so there are no private libraries.
+# attune.pc. Where there is libattune.so it is for that one; with --static, for a linker that takes archives (-static).
 list(JOIN attune_pc_libs " " attune_pc_libs)
+list(JOIN attune_pc_libs_private " " attune_pc_libs_private)
 set(attune_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 foreach(dir libdir includedir)
   string(TOUPPER ${dir} variable)
