@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# cmake -DREADME=file -DEXAMPLE=file [-DPART=name] -P check_readme.cmake: fails unless README holds the example's text, as a C++
-# block. A part stands between the lines "// README: name" and "// README: end", and is shown without its indentation. The line
-# that names the licence is not shown.
+# cmake -DREADME=file -DEXAMPLE=file [-DPART=name] -P check_readme.cmake: fails unless README holds the example's text, as a
+# block of C or C++. A part stands between the lines "// README: name" and "// README: end", and is shown without its
+# indentation. The line that names the licence is not shown.
 file(READ ${README} readme)
 file(READ ${EXAMPLE} example)
 string(REGEX REPLACE "^// SPDX-License-Identifier: [^\n]*\n" "" example "${example}")
@@ -13,7 +13,11 @@ if(PART)
   string(REPLACE "\n${indentation}" "\n" example "\n${CMAKE_MATCH_2}\n")
   string(SUBSTRING "${example}" 1 -1 example)
 endif()
-string(FIND "${readme}" "```cpp\n${example}```\n" at)
+set(language cpp)
+if(EXAMPLE MATCHES "\\.c$")
+  set(language c)
+endif()
+string(FIND "${readme}" "```${language}\n${example}```\n" at)
 if(at EQUAL -1)
-  message(FATAL_ERROR "${README} does not hold this text of ${EXAMPLE} verbatim, between ```cpp and ```:\n${example}")
+  message(FATAL_ERROR "${README} does not hold this text of ${EXAMPLE} verbatim, between ```${language} and ```:\n${example}")
 endif()
