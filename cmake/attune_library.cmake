@@ -15,7 +15,8 @@ endfunction()
 set(attune_headers additive.h additive_backward.h append.h attune.h attune_c.h block_mask.h context.h detail/api.h
   detail/array_view.h detail/cost.h detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h
   kv_cache.h linear.h linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h
-  multi_head_backward.h paged.h plan.h pool.h rows.h sdpa.h sdpa_backward.h status.h tensor.h variants.h varlen.h)
+  multi_head_backward.h paged.h plan.h pool.h rows.h sdpa.h sdpa_backward.h status.h tensor.h variants.h
+  varlen.h varlen_backward.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
@@ -54,7 +55,9 @@ attune_add_sources(row_steps serving/row_steps serving/row_step_checks serving/s
 attune_add_sources(transform_rows serving/transform_rows)
 attune_add_sources(transform_rows_backward serving/transform_rows_backward)
 attune_add_sources(merge serving/merge)
-attune_add_sources(varlen serving/varlen serving/packed_call)
+attune_add_sources(packed serving/packed_call serving/varlen_call)
+attune_add_sources(varlen serving/varlen)
+attune_add_sources(varlen_backward serving/varlen_backward)
 attune_add_sources(paged serving/paged serving/paged_checks serving/quantised_rows)
 attune_add_sources(sdpa_backward attention_backward/sdpa_backward)
 attune_add_sources(attention_backward attention_backward/sdpa_backward_captures

@@ -73,7 +73,7 @@ def test_version(attune):
 
 COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "paged", "kv-append", "merge",
             "masked-softmax", "linear", "batch-dot", "dropout-mask", "linear-backward", "masked-softmax-backward",
-            "mha-backward")
+            "mha-backward", "varlen-backward")
 
 
 @pytest.mark.parametrize("version, will_do", [("3.28.0", True), ("3.28", True), ("4.1.2", True), ("3.27.9", False),
@@ -131,6 +131,9 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
     ("masked-softmax-backward", f"scores in-out grad-out grad-scores valid-lens fill {CALL}"),
     ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks "
                f"{DROPOUT} {CALL}"),
+    ("varlen-backward", "query key value cu-seqlens-q cu-seqlens-k in-out in-lse grad-out grad-lse grad-query grad-key "
+                        "grad-value grad-slopes grad-sinks score scale softcap alibi causal offset window sinks "
+                        f"{DROPOUT} {CALL}"),
     ("paged", "query key-pages value-pages cu-seqlens-q block-table lens indptr out lse not-causal distance-bias tree-mask "
               f"positions prefix-table prefix-lens prefix-of scale softcap alibi window sinks {CALL}"),
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),

@@ -181,6 +181,19 @@ TEST_CASE("recorded shapes: packed batches", "[runtime]") {
           Lines{"nearest,sdpa,f32,1,2,2,1,4,8,8,0,-1,-1,,", "nearest,sdpa,f32,1,2,2,2,9,8,8,0,-1,-1,,"});
 }
 
+TEST_CASE("recorded shapes: gradients of packed batches are calls of their sequences", "[runtime]") {
+    std::vector<float> x(2048, 0.25f), y = x;
+    const std::vector<std::int32_t> ends = {0, 3, 3, 8};
+    const attune::ConstView rows(x.data(), {8, 2, 8}), list(ends.data(), {4});
+    const auto lines = recorded([&](attune::Context &context) {
+        CHECK(attune::variable_length_attention_backward(context, rows, rows, rows, list, list,
+                                                         {rows, {x.data(), {2, 8}}, rows}, {.query = {y.data(), {8, 2, 8}}})
+                  .ok());
+    });
+    CHECK(lines ==
+          Lines{"nearest,sdpa_backward,f32,1,2,2,3,3,8,8,0,-1,-1,,", "nearest,sdpa_backward,f32,1,2,2,5,5,8,8,0,-1,-1,,"});
+}
+
 TEST_CASE("recorded shapes: gradients", "[runtime]") {
     Attention a;
     std::vector<float> lse(2 * 4 * 3), grad_out = a.out, gq = a.out, gk = a.out, gv = a.out;

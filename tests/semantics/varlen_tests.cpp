@@ -7,40 +7,7 @@
 #include <thread>
 
 using namespace attune_test;
-using attune::Causal, attune::ConstView, attune::Score, attune::View;
-
-namespace {
-// Options that have a meaning within a sequence, a choice for each number; they point into this object.
-struct OptionsOfSequences {
-    std::vector<std::int32_t> offsets;
-    std::vector<float> slopes, sinks;
-    attune::SdpaOptions options(unsigned n, std::int64_t batch, std::int64_t heads) {
-        std::mt19937 random(n);
-        attune::SdpaOptions o;
-        o.causal = static_cast<Causal>(n % 3);
-        if (n % 4 == 1) o.window = {std::int64_t(random() % 20), std::int64_t(random() % 20) - 1};
-        if (n % 5 == 2) {
-            for (std::int64_t s = 0; s < batch; s++) offsets.push_back(std::int32_t(random() % 40) - 10);
-            o.offsets = ConstView(offsets.data(), {batch});
-        } else if (n % 5 == 3) {
-            o.offset = 7;
-        }
-        if (n % 6 == 1) o.alibi = true;
-        if (n % 6 == 4) {
-            for (std::int64_t m = 0; m < batch * heads; m++) slopes.push_back(float(random() % 100) / 400);
-            o.alibi_slopes = ConstView(slopes.data(), {batch, heads});
-        }
-        if (n % 4 == 2) {
-            for (std::int64_t h = 0; h < heads; h++) sinks.push_back(float(random() % 40) / 10 - 2);
-            o.sinks = ConstView(sinks.data(), {heads});
-        }
-        if (n % 7 == 3) o.softcap = 5;
-        if (n % 8 == 5) o.scale = 0.3;
-        if (n % 8 == 7) o.score = n % 16 == 7 ? Score::cosine : Score::gaussian;
-        return o;
-    }
-};
-}  // namespace
+using attune::Causal, attune::ConstView, attune::View;
 
 TEST_CASE("variable_length: a sequence has the bits of its own call, whatever the options", "[varlen]") {
     attune::Context two({.threads = 2}), seven({.threads = 7});

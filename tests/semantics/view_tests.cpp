@@ -78,7 +78,7 @@ TEST_CASE("views: any strides of views without elements", "[views]") {
     attune::Context context({.threads = 2});
     for (const SmallSizes &s : {SmallSizes{.queries = 0}, SmallSizes{.batch = 0}, SmallSizes{.keys = 0}}) {
         for (const auto &call : small::calls(s)) {
-            if (call->name == "variable_length") continue;  // its lists of ends have other sizes
+            if (call->name.starts_with("variable_length")) continue;  // its lists of ends have other sizes
             const auto spoil = [&](auto &v) {
                 if (std::find(v.extent, v.extent + v.rank, 0) == v.extent + v.rank) return;
                 for (int n = 0; n < v.rank; n++) v.stride[n] = strange[random() % std::size(strange)];

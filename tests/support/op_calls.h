@@ -185,6 +185,11 @@ inline attune::Status packed_and_cached(attune::Context &context, Outputs &outpu
     attune::Status status = attune::variable_length_attention(context, rows, rows, rows, {ends, {4}}, {ends, {4}},
                                                               outputs.make<float>({40, s.h, s.d}), {});
     if (!status.ok()) return status;
+    attune::SdpaGradients gradients;
+    gradients.query = outputs.make<float>({40, s.h, s.d}), gradients.key = outputs.make<float>({40, s.h, s.d});
+    status = attune::variable_length_attention_backward(context, rows, rows, rows, {ends, {4}}, {ends, {4}},
+                                                        {rows, {input<float>(4), {s.h, 40}}, rows}, gradients);
+    if (!status.ok()) return status;
     attune::SdpaProblem problem{
         .batch = s.b, .query_heads = s.h, .key_heads = s.h, .queries = 77, .keys = 300, .head_dim = 64, .value_dim = 64};
     attune::Plan plan;

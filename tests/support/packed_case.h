@@ -45,6 +45,37 @@ inline std::vector<std::int32_t> random_lengths(std::mt19937 &random, std::size_
     return lengths;
 }
 
+// Options that have a meaning within a sequence, a choice for each number; they point into this object.
+struct OptionsOfSequences {
+    std::vector<std::int32_t> offsets;
+    std::vector<float> slopes, sinks;
+    attune::SdpaOptions options(unsigned n, std::int64_t batch, std::int64_t heads) {
+        std::mt19937 random(n);
+        attune::SdpaOptions o;
+        o.causal = static_cast<attune::Causal>(n % 3);
+        if (n % 4 == 1) o.window = {std::int64_t(random() % 20), std::int64_t(random() % 20) - 1};
+        if (n % 5 == 2) {
+            for (std::int64_t s = 0; s < batch; s++) offsets.push_back(std::int32_t(random() % 40) - 10);
+            o.offsets = attune::ConstView(offsets.data(), {batch});
+        } else if (n % 5 == 3) {
+            o.offset = 7;
+        }
+        if (n % 6 == 1) o.alibi = true;
+        if (n % 6 == 4) {
+            for (std::int64_t m = 0; m < batch * heads; m++) slopes.push_back(float(random() % 100) / 400);
+            o.alibi_slopes = attune::ConstView(slopes.data(), {batch, heads});
+        }
+        if (n % 4 == 2) {
+            for (std::int64_t h = 0; h < heads; h++) sinks.push_back(float(random() % 40) / 10 - 2);
+            o.sinks = attune::ConstView(sinks.data(), {heads});
+        }
+        if (n % 7 == 3) o.softcap = 5;
+        if (n % 8 == 5) o.scale = 0.3;
+        if (n % 8 == 7) o.score = n % 16 == 7 ? attune::Score::cosine : attune::Score::gaussian;
+        return o;
+    }
+};
+
 // View of rows [first, first + count) of (T, H, D) as the batch entry (1, H, count, D), or of (H, T) as (1, H, count).
 inline attune::View sequence_of(attune::View packed, std::int64_t first, std::int64_t count) {
     attune::View v = packed;
@@ -82,22 +113,29 @@ template<typename T> struct PackedArrays {
         return attune::variable_length_attention(context, query.view(), key.view(), value.view(), cu_seqlens_q(),
                                                  cu_seqlens_k(), out.view(), options);
     }
-    // Runs sequence s alone, into `to`, which is of the same case.
-    attune::Status run_alone(attune::Context &context, std::int64_t s, attune::SdpaOptions options, PackedArrays &to) {
-        const auto n = std::size_t(s);
-        const auto of_queries = [&](attune::View v) { return sequence_of(v, query_ends[n], the.queries[n]); };
-        const auto of_keys = [&](attune::View v) { return sequence_of(v, key_ends[n], the.keys[n]); };
+    // Rows of sequence s in an array of queries, (Tq, Hq, D) or (Hq, Tq), or of keys.
+    attune::View of_queries(attune::View v, std::int64_t s) const {
+        return sequence_of(v, query_ends[std::size_t(s)], the.queries[std::size_t(s)]);
+    }
+    attune::View of_keys(attune::View v, std::int64_t s) const {
+        return sequence_of(v, key_ends[std::size_t(s)], the.keys[std::size_t(s)]);
+    }
+    // Options of sequence s alone.
+    static attune::SdpaOptions options_alone(attune::SdpaOptions options, std::int64_t s) {
         const auto entry_of = [&](attune::ConstView &v) {
             v.data = static_cast<const char *>(v.data) + s * v.stride[0] * 4, v.extent[0] = 1;
         };
         if (options.offsets.given()) entry_of(options.offsets);
         if (options.alibi_slopes.rank == 2) entry_of(options.alibi_slopes);
-        options.lse = of_queries(to.lse.view());
-        return attune::scaled_dot_product_attention(context, of_queries(query.view()), of_keys(key.view()),
-                                                    of_keys(value.view()), of_queries(to.out.view()), options);
+        return options;
     }
-
-private:
+    // Runs sequence s alone, into `to`, which is of the same case.
+    attune::Status run_alone(attune::Context &context, std::int64_t s, const attune::SdpaOptions &given, PackedArrays &to) {
+        attune::SdpaOptions options = options_alone(given, s);
+        options.lse = of_queries(to.lse.view(), s);
+        return attune::scaled_dot_product_attention(context, of_queries(query.view(), s), of_keys(key.view(), s),
+                                                    of_keys(value.view(), s), of_queries(to.out.view(), s), options);
+    }
     Array<T> rows(std::int64_t count, std::int64_t heads, std::int64_t width, T fill = poison<T>(1)) const {
         if (the.heads_first) return Array<T>({count, heads, width}, {width, count * width + 7, 1}, fill);
         return Array<T>({count, heads, width}, {heads * width, width, 1}, fill);

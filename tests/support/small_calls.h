@@ -243,11 +243,10 @@ struct MultiHeadBackward : SmallCall {
 };
 
 // A packed batch of sequences of one query and of many, which take different variants.
-struct VariableLength : SmallCall {
+struct PackedBatch : SmallCall {
     ConstView query, key, value, query_ends, key_ends;
-    View out;
     attune::SdpaOptions options;
-    explicit VariableLength(const Sizes &s) : SmallCall("variable_length") {
+    PackedBatch(const Sizes &s, std::string called) : SmallCall(std::move(called)) {
         const std::int64_t queries = 40 * s.queries, keys = 40 * s.keys;
         input(query, {queries, s.heads, s.dim}), input(key, {keys, s.key_heads, s.dim});
         input(value, {keys, s.key_heads, s.value_dim}), input(options.alibi_slopes, {2, s.heads});
@@ -257,12 +256,34 @@ struct VariableLength : SmallCall {
             at[0] = 0, at[1] = 1;
         }
         options.causal = attune::Causal::bottom_right;
-        output(out, {queries, s.heads, s.value_dim}), output(options.lse, {s.heads, queries});
+    }
+    std::string_view *variant() override { return &options.variant; }
+};
+
+struct VariableLength : PackedBatch {
+    View out;
+    explicit VariableLength(const Sizes &s) : PackedBatch(s, "variable_length") {
+        output(out, {40 * s.queries, s.heads, s.value_dim}), output(options.lse, {s.heads, 40 * s.queries});
     }
     Status run(Context &context) override {
         return attune::variable_length_attention(context, query, key, value, query_ends, key_ends, out, options);
     }
-    std::string_view *variant() override { return &options.variant; }
+};
+
+struct VariableLengthBackward : PackedBatch {
+    attune::SdpaForward forward;
+    attune::SdpaGradients gradients;
+    explicit VariableLengthBackward(const Sizes &s) : PackedBatch(s, "variable_length_backward") {
+        const std::int64_t queries = 40 * s.queries, keys = 40 * s.keys;
+        input(forward.out, {queries, s.heads, s.value_dim}), input(forward.grad_out, {queries, s.heads, s.value_dim});
+        input(forward.lse, {s.heads, queries}), input(forward.grad_lse, {s.heads, queries});
+        output(gradients.query, {queries, s.heads, s.dim}), output(gradients.key, {keys, s.key_heads, s.dim});
+        output(gradients.value, {keys, s.key_heads, s.value_dim}), output(gradients.alibi_slopes, {2, s.heads});
+    }
+    Status run(Context &context) override {
+        return attune::variable_length_attention_backward(context, query, key, value, query_ends, key_ends, forward, gradients,
+                                                          options);
+    }
 };
 
 struct Merge : SmallCall {
@@ -371,6 +392,7 @@ inline std::vector<std::unique_ptr<SmallCall>> calls(const Sizes &s = {}) {
     add(new SdpaBackward(s, "gaussian_backward", Score::gaussian, true));
     add(new Additive(s, "additive", false, false)), add(new Additive(s, "additive, projected and averaged", true, true));
     add(new AdditiveBackward(s)), add(new MultiHead(s)), add(new MultiHeadBackward(s)), add(new VariableLength(s));
+    add(new VariableLengthBackward(s));
     add(new Merge(s)), add(new MaskedSoftmax(s)), add(new MaskedSoftmaxBackward(s)), add(new DropoutMask(s));
     add(new KvAppend(s)), add(new TransformRows(s)), add(new TransformRowsBackward(s));
     return all;

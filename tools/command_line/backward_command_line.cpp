@@ -37,6 +37,24 @@ void add_sdpa_backward(CLI::App &run) {
     add_products_of_sdpa(backward, a->score, a->score_weight);
 }
 
+void add_variable_length_backward(CLI::App &run) {
+    auto [backward, a] = add_command(
+        run, "varlen-backward", "Gradients of a loss by the inputs of attention over a packed batch",
+        "The options are those of `attune run varlen`.\n\nExample:\n  attune run varlen-backward --query q.npy --key k.npy "
+        "--value v.npy --cu-seqlens-q cq.npy --cu-seqlens-k ck.npy --grad-out do.npy --grad-query dq.npy --causal bottom-right",
+        run_variable_length_backward);
+    add_packed_tensors(backward, a->packed);
+    file(backward, "--grad-out", a->grad_out, "(Tq, Hq, Dv): gradient of the loss by the output")->required();
+    file(backward, "--grad-lse", a->grad_lse, "(Hq, Tq): gradient of the loss by the log-sum-exp (default: 0)");
+    file(backward, "--in-out", a->in_out,
+         "(Tq, Hq, Dv): --out of the forward; without it and --in-lse, the forward runs first");
+    file(backward, "--in-lse", a->in_lse, "(Hq, Tq): --lse of the forward");
+    add_input_gradients(backward, *a);
+    file(backward, "--grad-slopes", a->grad_slopes, "Output, float32, as the file of --alibi, or (Hq,) of --alibi auto");
+    file(backward, "--grad-sinks", a->grad_sinks, "Output (Hq,), float32");
+    add_packed_scores(backward, a->packed);
+}
+
 void add_additive_backward(CLI::App &run) {
     auto [backward, a] = add_command(
         run, "additive-backward", "Gradients of a loss by the inputs and weights of additive attention",
@@ -116,6 +134,7 @@ void add_parts_backward(CLI::App &run) {
 
 void add_backward(CLI::App &run) {
     add_sdpa_backward(run);
+    add_variable_length_backward(run);
     add_additive_backward(run);
     add_multi_head_backward(run);
     add_parts_backward(run);

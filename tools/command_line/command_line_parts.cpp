@@ -115,4 +115,19 @@ void add_valid_lens_and_fill(CLI::App *command, Given &valid_lens, Given &fill) 
         ->type_name("zero|seed");
 }
 
+void add_packed_tensors(CLI::App *command, VariableLengthArguments &a) {
+    file(command, "--query", a.attention.query, "(Tq, Hq, Dk), the sequences one after another")->required();
+    file(command, "--key", a.attention.key, "(Tk, Hkv, Dk); Hq is a multiple of Hkv")->required();
+    file(command, "--value", a.attention.value, "(Tk, Hkv, Dv)")->required();
+    file(command, "--cu-seqlens-q", a.cu_seqlens_q, "(B + 1,) int32 or int64: where sequences begin and end, from 0")
+        ->required();
+    file(command, "--cu-seqlens-k", a.cu_seqlens_k, "(B + 1,), likewise of key and value")->required();
+}
+
+void add_packed_scores(CLI::App *command, VariableLengthArguments &a) {
+    command->add_option("--score", a.score, "q . k (default), q . k / (|q| |k|), or -|q - k|^2 / 2, times --scale")
+        ->type_name("dot|cosine|gaussian");
+    add_scores(command, a.attention, "1 / sqrt(Dk), else 1");
+}
+
 }  // namespace attune::program

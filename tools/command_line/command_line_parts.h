@@ -40,6 +40,10 @@ void add_masks(CLI::App *, AttentionArguments &);
 void add_scores(CLI::App *, AttentionArguments &, const char *default_scale);
 void add_products_of_sdpa(CLI::App *, Given &score, Given &score_weight);
 
+// Tensors and lists of a packed batch, and its scores.
+void add_packed_tensors(CLI::App *, VariableLengthArguments &);
+void add_packed_scores(CLI::App *, VariableLengthArguments &);
+
 // Heads, weights and biases of the multi-head layer.
 void add_additive_layer(CLI::App *, AdditiveArguments &);
 void add_layer(CLI::App *, MultiHeadArguments &);

@@ -96,18 +96,11 @@ void add_variable_length(CLI::App &run) {
                     "Example:\n  attune run varlen --query q.npy --key k.npy --value v.npy --cu-seqlens-q cq.npy "
                     "--cu-seqlens-k ck.npy --out o.npy --causal bottom-right",
                     run_variable_length);
+    add_packed_tensors(varlen, *a);
     AttentionArguments &attention = a->attention;
-    file(varlen, "--query", attention.query, "(Tq, Hq, Dk), the sequences one after another")->required();
-    file(varlen, "--key", attention.key, "(Tk, Hkv, Dk); Hq is a multiple of Hkv")->required();
-    file(varlen, "--value", attention.value, "(Tk, Hkv, Dv)")->required();
-    file(varlen, "--cu-seqlens-q", a->cu_seqlens_q, "(B + 1,) int32 or int64: where sequences begin and end, from 0")
-        ->required();
-    file(varlen, "--cu-seqlens-k", a->cu_seqlens_k, "(B + 1,), likewise of key and value")->required();
     file(varlen, "--out", attention.out, "Output (Tq, Hq, Dv); 0 in rows beyond the last sequence")->required();
     file(varlen, "--lse", attention.lse, "Output (Hq, Tq): log of the sum of exponentials of the scores; 0 in those rows");
-    varlen->add_option("--score", a->score, "q . k (default), q . k / (|q| |k|), or -|q - k|^2 / 2, times --scale")
-        ->type_name("dot|cosine|gaussian");
-    add_scores(varlen, attention, "1 / sqrt(Dk), else 1");
+    add_packed_scores(varlen, *a);
 }
 
 void add_paged(CLI::App &run) {

@@ -73,6 +73,12 @@ struct VariableLengthArguments {
     std::string cu_seqlens_q, cu_seqlens_k;
     Given score;
 };
+struct VariableLengthBackwardArguments {
+    VariableLengthArguments packed;  // without the outputs
+    std::string grad_out;
+    Given grad_lse, in_out, in_lse;
+    Given grad_query, grad_key, grad_value, grad_slopes, grad_sinks;  // outputs
+};
 struct PagedArguments {
     AttentionArguments attention;  // query, scale, softcap, alibi, window, sinks, out and lse of it
     std::string key_pages, value_pages, cu_seqlens_q, block_table, lens;
@@ -129,6 +135,7 @@ void run_additive_backward(const AdditiveBackwardArguments &);
 void run_multi_head(const MultiHeadArguments &);
 void run_multi_head_backward(const MultiHeadBackwardArguments &);
 void run_variable_length(const VariableLengthArguments &);
+void run_variable_length_backward(const VariableLengthBackwardArguments &);
 void run_paged(const PagedArguments &);
 void run_kv_append(const KvAppendArguments &);
 void run_merge(const MergeArguments &);

@@ -24,4 +24,5 @@
 #include "attune/tensor.h"
 #include "attune/variants.h"
 #include "attune/varlen.h"
+#include "attune/varlen_backward.h"
 #include "attune/version.h"

@@ -141,6 +141,14 @@ const Op &capture_op_of(Score score) {
     return score == Score::gaussian ? ops::gaussian_capture_gradient : ops::capture_gradient;
 }
 
+}  // namespace
+
+void set_backward_ops(Score score, BackwardCall &call) {
+    call.forward.op = backward_op_of(score), call.capture_op = capture_op_of(score);
+}
+
+namespace {
+
 Status run(Context &context, const Arguments &a, std::string_view why_here = {});
 
 Status run_on_device(Context &context, const Arguments &a) {
@@ -181,7 +189,7 @@ Status PreparedSdpaBackward::prepare(Context::State &context, const ConstView &q
         a.attended = projected_->result(), a.grad_attended = of_key_->result();
     }
     if (Status s = check(a, call_); !s.ok()) return s;
-    call_.forward.op = backward_op_of(options.score), call_.capture_op = capture_op_of(options.score);
+    set_backward_ops(options.score, call_);
     call_.forward.scale = scale_of(options, call_.forward.sizes.head_dim);
     is_benchmarked_ = !general && g.query.given() && g.key.given() && g.value.given() && !g.alibi_slopes.given() &&
                       g.bias.given() == options.bias.given();
@@ -194,7 +202,7 @@ Status PreparedSdpaBackward::run(Context &context, CallStart start, std::string_
     if (projected_)
         if (Status s = projected_->run(state_of(context)); !s.ok()) return s;
     if (!why_here.empty()) choice_.tiles.reason = why_here;
-    if (Status s = run_backward(context, call_, choice_); !s.ok()) return s;
+    if (Status s = run_backward(context, call_, choice_, state_of(context).threads); !s.ok()) return s;
     if (of_key_)
         if (Status s = of_key_->run(state_of(context)); !s.ok()) return s;
     record_call(state_of(context), choice_.tiles, call_.forward.op.name, start,

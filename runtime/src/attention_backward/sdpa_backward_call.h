@@ -31,6 +31,8 @@ Status check_backward(const ConstView &query, const ConstView &key, const ConstV
 // Checks the same for scaled_dot_product_attention_backward(), overlaps included.
 Status check_sdpa_backward(const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &,
                            const SdpaGradients &, const SdpaOptions &, BackwardCall &call);
+// Sets the ops of the gradients of a score.
+void set_backward_ops(Score, BackwardCall &);
 std::vector<NamedView> named_backward_inputs(const ConstView &query, const ConstView &key, const ConstView &value,
                                              const SdpaForward &, const SdpaOptions &);
 // Checks that a gradient has the rank, type and extents of its tensor; the second also that it is dense, and gives rank 4.
@@ -49,7 +51,8 @@ bool gives_bias(OpId, const VariantRecord &);
 Status choose_backward(const Context::State &, const BackwardCall &, std::string_view variant, BackwardChoice &);
 
 // Runs the kernels of the choice. A result that needs no kernel is written here, and choice.tiles then gives the reason.
-Status run_backward(Context &, const BackwardCall &, BackwardChoice &);
+// At most `threads` threads are used: one in a task, which has no more.
+Status run_backward(Context &, const BackwardCall &, BackwardChoice &, int threads);
 
 // Arguments common to all kernels of a call.
 struct BackwardShared {

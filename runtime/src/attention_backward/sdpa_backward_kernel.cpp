@@ -105,7 +105,8 @@ Status run_tiles_of(Context::State &context, const BackwardShared &s, const Vari
                                                .seed_low = static_cast<std::uint32_t>(c.dropout.seed),
                                                .seed_high = static_cast<std::uint32_t>(c.dropout.seed >> 32),
                                                .dropout_offset = c.dropout.offset,
-                                               .first_head = static_cast<std::uint32_t>(t.entry * p.query_heads + first_head),
+                                               .first_head = c.first_head +
+                                                             static_cast<std::uint32_t>(t.entry * p.query_heads + first_head),
                                                .threshold = static_cast<std::uint32_t>(dropout_threshold(probability)),
                                                .keep_scale = 1 / (1 - probability),
                                                .pair_weight = pair_weight.get(),
@@ -171,7 +172,7 @@ Status check_captures_of_tasks(Context::State &context, const BackwardShared &s,
 }
 
 Status run_rows(Context::State &context, const BackwardCall &call, const ConstView &out, const ConstView &grad_out,
-                const VariantRecord &variant, const BackwardRows &rows) {
+                const VariantRecord &variant, const BackwardRows &rows, int threads) {
     const SdpaProblem &p = call.forward.sizes;
     static constexpr double nothing = 0;
     const bool has_grad_lse = call.grad_lse.given();
@@ -185,7 +186,7 @@ Status run_rows(Context::State &context, const BackwardCall &call, const ConstVi
                                           .has_grad_lse = has_grad_lse,
                                           .row_lse = row_lse.get(),
                                           .row_delta = row_delta.get()};
-    return call_kernel(context, variant.kernel, arguments, worthwhile_threads(p, context.threads));
+    return call_kernel(context, variant.kernel, arguments, worthwhile_threads(p, threads));
 }
 
 Status run_sinks(Context::State &context, const BackwardCall &call, const VariantRecord &variant, const BackwardRows &rows) {
@@ -263,9 +264,10 @@ private:
 // One call of the gradients: its scratch, and its kernels in their order.
 class BackwardRun {
 public:
-    BackwardRun(Context::State &context, const BackwardCall &call, const BackwardChoice &choice)
-        : context_(context), call_(call), c_(call.forward), p_(call.forward.sizes), choice_(choice), layout_(call, choice),
-          memory_(*context.scratch, static_cast<std::size_t>(layout_.bytes)), every_key_(static_cast<std::int32_t>(p_.keys)) {}
+    BackwardRun(Context::State &context, const BackwardCall &call, const BackwardChoice &choice, int threads)
+        : context_(context), call_(call), c_(call.forward), p_(call.forward.sizes), choice_(choice), threads_(threads),
+          layout_(call, choice), memory_(*context.scratch, static_cast<std::size_t>(layout_.bytes)),
+          every_key_(static_cast<std::int32_t>(p_.keys)) {}
 
     Status run() {
         if (!memory_.data()) return no_memory();
@@ -301,6 +303,7 @@ private:
     const SdpaCall &c_;
     const SdpaProblem &p_;
     const BackwardChoice &choice_;
+    const int threads_;  // at most
     const BackwardLayout layout_;
     const ScratchBlock memory_;
     const std::int32_t every_key_;  // a length
@@ -334,7 +337,7 @@ Status BackwardRun::find_row_terms() {
             typed_view(at(layout_.zeros), p_.dtype, {p_.batch, p_.query_heads, p_.queries, p_.value_dim}, {0, 0, 0, 1});
     }
     if (p_.batch * p_.query_heads * p_.queries == 0) return {};
-    return run_rows(context_, call_, out, grad_out_, *choice_.rows.variant, rows_);
+    return run_rows(context_, call_, out, grad_out_, *choice_.rows.variant, rows_, threads_);
 }
 
 Status BackwardRun::run_pairs() {
@@ -349,7 +352,7 @@ Status BackwardRun::run_pairs() {
         if (Status s = blocks.make(context_, c_, {1, variant.tile_q, variant.kv_block}); !s.ok()) return s;
         shared.blocks = blocks.view();
     }
-    const int threads = worthwhile_threads(p_, context_.threads);
+    const int threads = worthwhile_threads(p_, threads_);
     if (Status s = run_tables(shared, threads); !s.ok()) return s;
     return run_tile_tasks(shared, threads);
 }
@@ -382,9 +385,9 @@ Status BackwardRun::run_tile_tasks(const BackwardShared &shared, int threads) {
 
 }  // namespace
 
-Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice) {
+Status run_backward(Context &caller, const BackwardCall &call, BackwardChoice &choice, int threads) {
     if (!has_pairs(call.forward.sizes)) choice.tiles = {nullptr, "no pairs of a query and a key"};
-    return BackwardRun(state_of(caller), call, choice).run();
+    return BackwardRun(state_of(caller), call, choice, threads).run();
 }
 
 }  // namespace attune

@@ -77,7 +77,7 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (Status s = of_key.choose(state); !s.ok()) return s;
     if (Status s = q.run(state); !s.ok()) return s;
     if (Status s = k.run(state); !s.ok()) return s;
-    if (Status s = run_backward(context, call, choice); !s.ok()) return s;
+    if (Status s = run_backward(context, call, choice, state.threads); !s.ok()) return s;
     if (Status s = of_query.run(state); !s.ok()) return s;
     if (Status s = of_key.run(state); !s.ok()) return s;
     record_call(state, choice.tiles, call.forward.op.name, start, [&] { return sizes_text(call.forward.sizes); });

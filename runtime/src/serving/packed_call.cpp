@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "serving/packed_call.h"
-#include "execution/halide_call.h"
 #include "tensors/max_magnitude.h"
 #include <algorithm>
 
@@ -30,19 +29,7 @@ Status check_ends(std::string_view name, const ConstView &ends, std::string_view
                              " rows of " + std::string(other));
 }
 
-Status check_packed_lse(const View &lse, View &of_entry) {
-    if (!lse.given()) return {};
-    if (lse.rank != 2) return invalid("lse", "rank must be 2 (Hq, Tq), got " + text(lse.rank));
-    if (Status s = check_memory("lse", lse); !s.ok()) return s;
-    of_entry = lse;
-    of_entry.rank = 3;
-    for (int n = 2; n > 0; n--) of_entry.extent[n] = lse.extent[n - 1], of_entry.stride[n] = lse.stride[n - 1];
-    of_entry.extent[0] = 1, of_entry.stride[0] = 0;
-    return {};
-}
-
 void add_sequence(PackedCall &p, Sequence s) {
-    if (s.queries == 0) return;
     const SdpaProblem &all = p.rows.sizes;
     s.work = static_cast<double>(all.query_heads) * static_cast<double>(s.queries) * static_cast<double>(s.keys) *
              static_cast<double>(all.head_dim + all.value_dim);
@@ -52,11 +39,6 @@ void add_sequence(PackedCall &p, Sequence s) {
 
 void sort_sequences(PackedCall &p) {
     std::stable_sort(p.sequences.begin(), p.sequences.end(), [](auto &a, auto &b) { return a.work > b.work; });
-}
-
-template<typename Data>
-static void take_rows(BasicView<Data> &to, const BasicView<Data> &all, std::int64_t first, std::int64_t count) {
-    if (all.given()) to = part_of(all, 2, first, count);
 }
 
 void select_rows(const PackedCall &p, const Sequence &s, SdpaCall &call) {
@@ -87,22 +69,6 @@ Status choose_sequences(Context::State &context, PackedCall &p, std::string_view
     if (p.rows.sizes.dtype == DType::f64) return {};
     Choice magnitude;  // a sequence may need it when it runs
     return choose_max_magnitude(context, p.rows.sizes.dtype, magnitude);
-}
-
-Status run_sequences(Context::State &context, PackedCall &p, const RunSequence &run) {
-    const int threads = worthwhile_threads(p.work, context.threads);
-    constexpr double parts_of_a_share = 4;
-    auto work_of_a_small_one = [&](double work) { return threads == 1 || work * parts_of_a_share * threads <= p.work; };
-    const std::size_t count = p.sequences.size();
-    std::size_t large = 0;
-    while (large < count && !work_of_a_small_one(p.sequences[large].work)) large++;
-
-    std::vector<SdpaCall> calls(std::min(count, static_cast<std::size_t>(threads)), p.rows);
-    for (std::size_t n = 0; n < large; n++)
-        if (Status s = run(p.sequences[n], calls[0]); !s.ok()) return s;
-    return run_tasks(context, static_cast<std::int64_t>(count - large), threads, [&](std::int64_t n, int worker) {
-        return run(p.sequences[large + static_cast<std::size_t>(n)], calls[static_cast<std::size_t>(worker)]);
-    });
 }
 
 }  // namespace attune

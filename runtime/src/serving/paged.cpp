@@ -151,8 +151,8 @@ Status run(Context &context, const ConstView &query, const ConstPages &keys, con
     Context::State &state = state_of(context);
     if (Status s = check_paged(state, query, keys, values, out, o, p); !s.ok()) return s;
     if (Status s = choose(state, o, p); !s.ok()) return s;
-    const auto run_one = [&](Sequence &s, SdpaCall &call) { return run_sequence(context, p, o, s, call); };
-    if (Status s = run_sequences(state, p, run_one); !s.ok()) return s;
+    const auto run_one = [&](Sequence &s, SdpaCall &call, int) { return run_sequence(context, p, o, s, call); };
+    if (Status s = run_sequences(state, p, p.rows, run_one); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};
     if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;
     record_call(state, of_most_work, "paged", start, [&] {

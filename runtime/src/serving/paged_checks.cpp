@@ -133,13 +133,6 @@ Status check_page_list(const PageList &list, std::int64_t rows, const PagedRows 
     return {};
 }
 
-ConstView row_of_table(const ConstView &table, std::int64_t row) {
-    ConstView list = part_of(table, 0, row, 1);
-    list.rank = 1;
-    list.extent[0] = table.extent[1], list.stride[0] = table.stride[1];
-    return list;
-}
-
 Status check_table(std::string_view name, const ConstView &table, std::int64_t rows) {
     if (table.rank != 2) return invalid(name, "rank must be 2 (B, N), got " + text(table.rank));
     if (Status s = check_ints(name, table); !s.ok()) return s;
@@ -147,7 +140,7 @@ Status check_table(std::string_view name, const ConstView &table, std::int64_t r
 }
 
 PageList pages_of(const PagedCall &p, const PagedOptions &o, std::int64_t b) {
-    if (!o.indptr.given()) return {"block_table", row_of_table(p.block_table, b), b};
+    if (!o.indptr.given()) return {"block_table", row_of(p.block_table, b), b};
     const std::int64_t first = int_at(o.indptr, b);
     return {"block_table", part_of(p.block_table, 0, first, int_at(o.indptr, b + 1) - first), b};
 }
@@ -168,7 +161,7 @@ Status check_prefix(const PagedCall &p, const SharedPrefix &prefix, std::int64_t
         const std::int32_t rows = int_at(prefix.lens, g);
         if (rows < 0 || rows % keys_of_run != 0)
             return invalid("prefix.lens", "entry (" + text(g) + ") must be a multiple of 16 from 0 on, got " + text(rows));
-        const PageList list{"prefix.block_table", row_of_table(prefix.block_table, g), g};
+        const PageList list{"prefix.block_table", row_of(prefix.block_table, g), g};
         if (Status s = check_page_list(list, rows, p.keys); !s.ok()) return s;
     }
     if (Status s = check_list("prefix.of", prefix.of, "B"); !s.ok()) return s;
@@ -266,7 +259,7 @@ Status list_sequences(Context::State &context, const PagedOptions &o, std::int64
         if (queries == 0) continue;
         if (before > 0) {
             const std::int64_t g = prefix_of(o, b);
-            write_shifts({"prefix.block_table", row_of_table(o.prefix.block_table, g), g}, 0, before, p.keys, shifts);
+            write_shifts({"prefix.block_table", row_of(o.prefix.block_table, g), g}, 0, before, p.keys, shifts);
         }
         write_shifts(pages_of(p, o, b), before, rows, p.keys, shifts);
         add_sequence(p, {b, first, queries, 0, before + rows, 0, ConstView(shifts, {1, all})});
@@ -293,7 +286,7 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
     of_entry.window = o.window, of_entry.sinks = o.sinks, of_entry.invariant = o.invariant;
     if (o.alibi_slopes.given() && o.alibi_slopes.rank != 1)
         return invalid("alibi_slopes", "rank must be 1 (Hq), got " + text(o.alibi_slopes.rank));
-    if (Status s = check_packed_lse(o.lse, of_entry.lse); !s.ok()) return s;
+    if (Status s = check_packed_lse("lse", o.lse, of_entry.lse); !s.ok()) return s;
     const std::array<NamedView, 16> more{{{"key_pages", keys.rows},
                                           {"value_pages", values.rows},
                                           {"key_pages.scale", keys.scale},

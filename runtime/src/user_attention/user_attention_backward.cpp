@@ -52,7 +52,7 @@ Status run_gradients(Context &context, Context::State &state, const UserCall &us
     call.user_captures = grad_captures;
     BackwardChoice choice;
     if (Status s = choose_backward(state, call, options.variant, choice); !s.ok()) return s;
-    if (Status s = run_backward(context, call, choice); !s.ok()) return in_words(attention, std::move(s));
+    if (Status s = run_backward(context, call, choice, state.threads); !s.ok()) return in_words(attention, std::move(s));
     record_call(state, choice.tiles, call.forward.op.name, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }
