@@ -13,13 +13,13 @@ namespace examples {
 
 using Shape = std::vector<std::int64_t>;
 
-// A dense f32 array that owns its memory and converts to a view: the library works on views of the caller's memory.
-struct Array {
+// A dense array that owns its memory and converts to a view: the library works on views of the caller's memory.
+template<typename T> struct ArrayOf {
     Shape shape;
-    std::vector<float> numbers;
+    std::vector<T> numbers;
 
-    explicit Array(Shape extents, float fill = 0) : shape(std::move(extents)), numbers(count(shape), fill) {}
-    Array(Shape extents, std::vector<float> given) : shape(std::move(extents)), numbers(std::move(given)) {}
+    explicit ArrayOf(Shape extents, T fill = 0) : shape(std::move(extents)), numbers(count(shape), fill) {}
+    ArrayOf(Shape extents, std::vector<T> given) : shape(std::move(extents)), numbers(std::move(given)) {}
 
     operator attune::View() { return {numbers, shape}; }
     operator attune::ConstView() const { return {numbers, shape}; }
@@ -31,6 +31,7 @@ private:
         return product;
     }
 };
+using Array = ArrayOf<float>;
 
 // Random numbers, the same in every run.
 inline std::mt19937 &random_engine() {

@@ -4,6 +4,7 @@
 // to left.
 // usage: attune_train [PICTURE.svg]
 #include "draw.h"
+#include "learning.h"
 #include <algorithm>
 #include <numeric>
 
@@ -14,9 +15,6 @@ namespace {
 constexpr std::int64_t batch = 64, length = 8, symbols = 10, width = 32;
 attune::Context context;
 
-void add(const Array &from, Array &to) {
-    for (std::size_t n = 0; n < to.numbers.size(); n++) to.numbers[n] += from.numbers[n];
-}
 // A view of an array in another shape.
 View shaped(Array &x, Shape shape) {
     View v = x;
@@ -26,44 +24,9 @@ View shaped(Array &x, Shape shape) {
     return v;
 }
 
-// A learned parameter and its optimiser, Adam (Kingma and Ba, 2015).
-struct Parameter {
-    Array value, gradient, mean, square;
-    explicit Parameter(const Shape &shape, float deviation = 0)
-        : value(normal(shape, deviation)), gradient(shape), mean(shape), square(shape) {}
-
-    void step(int count) {
-        constexpr float rate = 4e-3f, a = 0.9f, b = 0.999f;
-        const float of_mean = 1 - std::pow(a, float(count)), of_square = 1 - std::pow(b, float(count));
-        for (std::size_t n = 0; n < value.numbers.size(); n++) {
-            const float g = std::exchange(gradient.numbers[n], 0.0f);
-            float &m = mean.numbers[n], &s = square.numbers[n];
-            m = a * m + (1 - a) * g, s = b * s + (1 - b) * g * g;
-            value.numbers[n] -= rate * (m / of_mean) / (std::sqrt(s / of_square) + 1e-8f);
-        }
-    }
-};
-
-struct Layer {
-    Parameter weight, bias;
-    Layer(std::int64_t outputs, std::int64_t inputs)
-        : weight({outputs, inputs}, 1 / std::sqrt(float(inputs))), bias({outputs}) {}
-
-    Array forward(const Array &x) const {
-        Shape shape = x.shape;
-        shape.back() = weight.value.shape[0];
-        Array out(shape);
-        require(attune::linear(context, x, weight.value, bias.value, out));
-        return out;
-    }
-    // The gradient by x; the gradients by weight and bias are added to the parameters' gradients.
-    Array backward(const Array &x, const Array &grad_out) {
-        Array by_x(x.shape), by_weight(weight.value.shape), by_bias(bias.value.shape);
-        require(attune::linear_backward(context, x, weight.value, grad_out, {by_x, by_weight, by_bias}));
-        add(by_weight, weight.gradient), add(by_bias, bias.gradient);
-        return by_x;
-    }
-};
+using Parameter = examples::ParameterOf<float>;
+using Layer = examples::LayerOf<float>;
+constexpr float rate = 4e-3f;
 
 void take_tanh(Array &x) {
     for (float &e : x.numbers) e = std::tanh(e);
@@ -100,8 +63,8 @@ struct Model {
     Layer output{symbols, width + width};                        // symbol y_i, from s_i and c_i
 
     void step(int count) {
-        for (Layer *layer : {&encoder, &keys, &query, &state, &output}) layer->weight.step(count), layer->bias.step(count);
-        score.step(count);
+        for (Layer *layer : {&encoder, &keys, &query, &state, &output}) layer->step(count, rate);
+        score.step(count, rate);
     }
 };
 
@@ -122,9 +85,9 @@ float train(Model &model, const std::vector<int> &source, Array *alignment) {
         marks.numbers[std::size_t(row * (symbols + length) + source[std::size_t(row)])] = 1;
         marks.numbers[std::size_t(row * (symbols + length) + symbols + row % length)] = 1;
     }
-    Array states = model.encoder.forward(marks);
+    Array states = model.encoder.forward(context, marks);
     take_tanh(states);
-    const Array keys = model.keys.forward(states);
+    const Array keys = model.keys.forward(context, states);
 
     float loss = 0;
     std::vector<Step> steps;
@@ -139,10 +102,10 @@ float train(Model &model, const std::vector<int> &source, Array *alignment) {
         for (std::int64_t b = 0; alignment && b < batch; b++)
             std::copy_n(weights.numbers.begin() + b * length, length, alignment->numbers.begin() + (b * length + i) * length);
         Array state_input = beside({&state, &written, &found});
-        Array next = model.state.forward(state_input);
+        Array next = model.state.forward(context, state_input);
         take_tanh(next);
         Array output_input = beside({&next, &found});
-        const Array logits = model.output.forward(output_input);
+        const Array logits = model.output.forward(context, output_input);
 
         // Softmax and cross entropy against the correct symbol, with which the decoder goes on.
         Array by_logits({batch, symbols});
@@ -163,10 +126,10 @@ float train(Model &model, const std::vector<int> &source, Array *alignment) {
     while (!steps.empty()) {
         Step &s = steps.back();
         Array by_found({batch, width}), by_state({batch, width});
-        const Array by_output = model.output.backward(s.output_input, s.by_logits);
+        const Array by_output = model.output.backward(context, s.output_input, s.by_logits);
         add_columns(by_output, 0, by_next), add_columns(by_output, width, by_found);
         through_tanh(by_next, s.next_state);
-        const Array by_input = model.state.backward(s.state_input, by_next);
+        const Array by_input = model.state.backward(context, s.state_input, by_next);
         add_columns(by_input, 0, by_state), add_columns(by_input, width + symbols, by_found);
 
         Array of_query({batch, width}), of_keys(keys.shape), of_states(states.shape), w_query({width, width}), b_query({width}),
@@ -183,9 +146,9 @@ float train(Model &model, const std::vector<int> &source, Array *alignment) {
         by_next = by_state;
         steps.pop_back();
     }
-    add(model.keys.backward(states, by_keys), by_states);
+    add(model.keys.backward(context, states, by_keys), by_states);
     through_tanh(by_states, states);
-    model.encoder.backward(marks, by_states);
+    model.encoder.backward(context, marks, by_states);
     return loss;
 }
 
