@@ -48,6 +48,10 @@ attune_status run_in_c(attune_context *c, SmallCall &call) {
     if (auto *x = dynamic_cast<small::VariableLength *>(&call))
         return attune_variable_length_attention(c, m.of(x->query), m.of(x->key), m.of(x->value), m.of(x->query_ends),
                                                 m.of(x->key_ends), m.of(x->out), m.of(x->options));
+    if (auto *x = dynamic_cast<small::VariableLengthBackward *>(&call))
+        return attune_variable_length_attention_backward(c, m.of(x->query), m.of(x->key), m.of(x->value), m.of(x->query_ends),
+                                                         m.of(x->key_ends), m.of(x->forward), m.of(x->gradients),
+                                                         m.of(x->options));
     if (auto *x = dynamic_cast<small::Merge *>(&call))
         return attune_merge_attention(c, m.of(x->out_a), m.of(x->lse_a), m.of(x->out_b), m.of(x->lse_b), m.of(x->out),
                                       m.of(x->lse));

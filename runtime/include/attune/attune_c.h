@@ -887,6 +887,24 @@ ATTUNE_API attune_status attune_variable_length_attention(attune_context *contex
                                                           const attune_tensor *cu_seqlens_q, const attune_tensor *cu_seqlens_k,
                                                           const attune_tensor *out, const attune_sdpa_options *options);
 
+// attune/varlen_backward.h
+
+// Gradients of the loss by the inputs of variable_length_attention(query, key, value, cu_seqlens_q, cu_seqlens_k, out,
+// options).
+//   query: (Tq, Hq, Dk), f32 f64 bf16 f16: queries of the forward pass
+//   key: (Tk, Hkv, Dk), as query: its keys
+//   value: (Tk, Hkv, Dv), as query: its values
+//   cu_seqlens_q: (B + 1), i32: first row of each sequence in query and out, from 0, never falling
+//   cu_seqlens_k: (B + 1), i32: first row of each sequence in key and value
+//   forward: results of the forward pass, and the gradients by them: out and grad_out (Tq, Hq, Dv), lse and grad_lse (Hq,
+//       Tq)
+//   gradients: the gradients that are wanted: of query, key, value, slopes and sinks
+//   options: options of the forward pass, without lse
+ATTUNE_API attune_status attune_variable_length_attention_backward(
+    attune_context *context, const attune_tensor *query, const attune_tensor *key, const attune_tensor *value,
+    const attune_tensor *cu_seqlens_q, const attune_tensor *cu_seqlens_k, const attune_sdpa_forward *forward,
+    const attune_sdpa_gradients *gradients, const attune_sdpa_options *options);
+
 // attune/paged.h
 
 // Attention over caches in pages of a pool: prompts, chunks of prompts, steps and trees of guesses in one call.
