@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""Operations of torch.library: schemas, CPU kernels, fake kernels, autograd.
+
+A schema lists tensors first, then the numbers and words of the options; the tuples of names beside it are in that order. Memory
+of 4-D results is (B, S, H, D), as that of PyTorch's own attention on CPUs.
+"""
+from __future__ import annotations
+
+import torch
+
+from attune import _attune
+
+LIBRARY = torch.library.Library("attune", "DEF")
+
+# Options of the attention's score and masks, shared by the operations below.
+SCORE_TENSORS = ("bias", "alibi_slopes", "sinks", "mask", "valid_lens", "offsets", "cache_lens", "seed")
+SCORE_NUMBERS = ("scale", "softcap", "alibi", "causal", "offset", "left", "right", "dropout_p", "invariant")
+SCORE_SCHEMA = (", ".join(f"Tensor? {name}" for name in SCORE_TENSORS) +
+                 ", float? scale, float softcap, bool alibi, str causal, int? offset, int left, int right, float dropout_p,"
+                 " bool invariant")
+
+
+def define(name, schema, kernel, fake, setup=None, backward=None, no_gradient=None):
+    """Adds attune::<name>. `no_gradient` says why there is none, for operations without `backward`."""
+    LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.needs_exact_strides,))
+    LIBRARY.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"attune::{name}", fake, lib=LIBRARY)
+    if backward is None and no_gradient is not None:
+        def backward(ctx, *grads):
+            raise NotImplementedError(f"attune: {no_gradient}")
+    if backward is not None:
+        torch.library.register_autograd(f"attune::{name}", backward, setup_context=setup, lib=LIBRARY)
+
+    def refuse(info, in_dims, *args):
+        raise NotImplementedError(f"attune.torch: {name} has no rule for vmap; put the mapped dimension into the batch")
+    torch.library.register_vmap(f"attune::{name}", refuse, lib=LIBRARY)
+    return getattr(torch.ops.attune, name).default
+
+
+def dense_last(tensor):
+    """The tensor, or a copy where the last stride is not 1: gradients come in any layout."""
+    if tensor is None or tensor.dim() == 0 or tensor.shape[-1] <= 1 or tensor.stride(-1) == 1:
+        return tensor
+    return tensor.contiguous()
+
+
+def score_options(tensors, numbers):
+    options = dict(zip(SCORE_TENSORS, tensors))
+    options.update(zip(SCORE_NUMBERS, numbers))
+    options["window"] = (options.pop("left"), options.pop("right"))
+    options["alibi"] = options["alibi"] and options["alibi_slopes"] is None
+    if options["seed"] is None:
+        del options["seed"]
+    return options
+
+
+def new_rows(like, shape, layout_of_torch=True):
+    """An empty tensor as kernels make it: (B, S, H, D) in memory where it is 4-D."""
+    if len(shape) == 4 and layout_of_torch:
+        batch, heads, rows, width = shape
+        return like.new_empty((batch, rows, heads, width)).transpose(1, 2)
+    return like.new_empty(shape)
+
+
+def wide(dtype):
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+# Attention. Inputs that have gradients, in the order of the schema.
+_ATTENTION = ("query", "key", "value", "score_weight", "bias", "alibi_slopes", "sinks")
+_HEAD = "Tensor query, Tensor key, Tensor value, Tensor? score_weight, "
+
+
+def _attention(query, key, value, score_weight, *rest):
+    tensors, (*numbers, score) = rest[:len(SCORE_TENSORS)], rest[len(SCORE_TENSORS):]
+    found = _attune.scaled_dot_product_attention(query, key, value, score=score, score_weight=score_weight, lse=True,
+                                                 layout="heads_in_rows", detached=True, **score_options(tensors, numbers))
+    return found.out, found.lse
+
+
+def attention_fake(query, key, value, score_weight, *rest):
+    out = new_rows(query, (*query.shape[:-1], value.shape[-1]))
+    return out, query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
+
+
+def wanted_names(ctx, names, positions):
+    return [name for name, position in zip(names, positions) if ctx.needs_input_grad[position]]
+
+
+def _attention_setup(ctx, inputs, output):
+    ctx.set_materialize_grads(False)
+    ctx.numbers = inputs[4 + len(SCORE_TENSORS):]
+    ctx.save_for_backward(*inputs[:4 + len(SCORE_TENSORS)], *output)
+
+
+def _attention_autograd(ctx, grad_out, grad_lse, compute=None):
+    *tensors, out, lse = ctx.saved_tensors
+    positions = (0, 1, 2, 3, 4, 5, 6)
+    wanted = wanted_names(ctx, _ATTENTION, positions)
+    if grad_out is None:
+        grad_out = torch.zeros_like(out)
+    found = iter((compute or attention_backward)(grad_out, grad_lse, out, lse, *tensors, *ctx.numbers,
+                                                 [name in wanted for name in _ATTENTION]))
+    grads = [next(found) if name in wanted else None for name in _ATTENTION]
+    return (*grads, *(None,) * (len(tensors) + len(ctx.numbers) - len(grads)))
+
+
+def _attention_backward(grad_out, grad_lse, out, lse, query, key, value, score_weight, *rest):
+    tensors, (*numbers, score, wanted) = rest[:len(SCORE_TENSORS)], rest[len(SCORE_TENSORS):]
+    names = [name for name, is_wanted in zip(_ATTENTION, wanted) if is_wanted]
+    found = _attune.scaled_dot_product_attention_backward(
+        query, key, value, dense_last(out), lse, dense_last(grad_out), grad_lse=grad_lse, gradients=names, score=score,
+        score_weight=score_weight, layout="heads_in_rows", detached=True, **score_options(tensors, numbers))
+    return [found[name] for name in names]
+
+
+def _attention_backward_fake(grad_out, grad_lse, out, lse, query, key, value, score_weight, *rest):
+    tensors, wanted = rest[:len(SCORE_TENSORS)], rest[-1]
+    given = dict(zip(_ATTENTION, (query, key, value, score_weight, *tensors)))
+    return [new_rows(given[name], given[name].shape, name in ("query", "key", "value"))
+            for name, is_wanted in zip(_ATTENTION, wanted) if is_wanted]
+
+
+attention = define("attention", f"({_HEAD}{SCORE_SCHEMA}, str score) -> (Tensor, Tensor)", _attention, attention_fake,
+                   _attention_setup, _attention_autograd)
+attention_backward = define(
+    "attention_backward",
+    f"(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor lse, {_HEAD}{SCORE_SCHEMA}, str score, bool[] wanted) -> Tensor[]",
+    _attention_backward, _attention_backward_fake, no_gradient="no gradients of gradients of attention")
+
+class DirectAttention(torch.autograd.Function):
+    """The same operation without torch's dispatcher, which takes longer than a small problem."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        output = _attention(*inputs)
+        _attention_setup(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_out, grad_lse):
+        return _attention_autograd(ctx, grad_out, grad_lse, _attention_backward)
+
+
+def run_attention(eager, *inputs):
+    """(out, lse). `eager`: nobody but autograd records what happens to the tensors."""
+    if not eager:
+        return attention(*inputs)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs[:4 + len(SCORE_TENSORS)]):
+        return DirectAttention.apply(*inputs)
+    return _attention(*inputs)

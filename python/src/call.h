@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// One call from Python: arrays as views that are kept alive until the call ends, results as new arrays, errors as exceptions.
+#pragma once
+#include "contexts.h"
+#include "dlpack.h"
+#include <attune/attune.h>
+#include <nanobind/nanobind.h>
+#include <string>
+#include <vector>
+
+namespace attune_python {
+
+namespace nb = nanobind;
+
+// ValueError "<name>: <what>", as the library words its messages.
+[[noreturn]] void refuse(const char *name, const std::string &what);
+// The exception of a status that is not ok: ValueError, attune.UnsupportedError, MemoryError or RuntimeError.
+void check(const attune::Status &);
+
+// Where the elements of a new array stand: in C order, or, of rank 4, with heads within rows, (B, S, H, D).
+enum class Layout { dense, heads_in_rows };
+
+// Takes Python's lock again. A thread that comes back to an interpreter that is ending stops here for good: Python before 3.14
+// would end the thread by unwinding, past frames that hold Python's objects.
+void lock_again(PyThreadState *);
+
+class Call {
+public:
+    Call() = default;
+    Call(const Call &) = delete;
+    Call &operator=(const Call &) = delete;
+    ~Call();
+
+    // The view of an array: NumPy's and other buffers, DLPack, __array_interface__. `name` is the argument, for messages.
+    attune::ConstView input(const char *name, nb::handle array);
+    // The view of an array that is written.
+    attune::View output(const char *name, nb::handle array);
+    // The view of lengths or indices: an array, or a list or tuple of integers, which becomes an i32 array.
+    attune::ConstView integers(const char *name, nb::handle array);
+    // A new array of the library that `like` is of (torch.Tensor for one of torch, NumPy's otherwise), and its view.
+    attune::View make(nb::handle like, attune::DType, const attune::Dims &extents, nb::object &made,
+                      Layout layout = Layout::dense);
+    // The given output, or a new array.
+    attune::View output_or_new(const char *name, nb::handle given, nb::handle like, attune::DType, const attune::Dims &,
+                               nb::object &result, Layout layout = Layout::dense);
+
+    // A text that lives as long as the call, such as the name of a variant.
+    std::string_view text(const char *name, nb::handle);
+
+    // Tensors that require a gradient are refused unless this is set: the functions here take no part in autograd.
+    bool takes_tensors_of_autograd = false;
+    // Negated views of torch are refused, or, where this is set, marked.
+    bool marks_negated = false, negated = false;
+    Contexts *contexts = nullptr;  // null: the default Contexts of the process
+    Layout layout = Layout::dense;
+
+    // Runs f(Context &) without Python's lock, and raises the exception of its status.
+    template<typename F> void run(F &&f) {
+        Contexts &from = contexts ? *contexts : default_contexts();
+        Contexts::Lease lease(from);
+        attune::Status status;
+        PyThreadState *const python = PyEval_SaveThread();
+        status = f(lease.context());
+        lock_again(python);
+        if (!status.ok()) check(status);
+        from.remember(lease.context());
+    }
+
+private:
+    struct Held {
+        enum Kind { buffer, managed, versioned, object } kind;
+        union {
+            Py_buffer memory;
+            dlpack::Managed *plain;
+            dlpack::ManagedVersioned *with_version;
+            PyObject *reference;
+        };
+    };
+    Held &hold(Held::Kind);
+    attune::View read(const char *name, nb::handle array, bool writes);
+    attune::View of_buffer(const char *name, PyObject *array, bool writes);
+    attune::View of_numpy(const char *name, PyObject *array, bool writes);
+    attune::View of_dlpack(const char *name, nb::handle array, bool writes);
+    attune::View of_tensor(const char *name, const dlpack::Tensor &);
+
+    static constexpr int inline_holds = 24;
+    Held held_[inline_holds];
+    int held_count_ = 0;
+    std::vector<std::unique_ptr<Held>> more_;
+};
+
+// Extents of a view with some replaced; a wrong rank stays wrong, so that the library refuses it in its own words.
+attune::Dims extents_of(const attune::ConstView &);
+
+// Whether an argument was given: anything but None.
+inline bool given(nb::handle h) { return h.is_valid() && !h.is_none(); }
+
+}  // namespace attune_python
