@@ -43,7 +43,7 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
         attention_mask, bias = None, position_bias + attention_mask
     else:
         bias = position_bias
-    out = general(query, key, value, attention_mask, dropout, is_causal, scaling, True, bias=bias,
+    out = general(query, key, value, attention_mask, dropout, is_causal, scale=scaling, enable_gqa=True, bias=bias,
                   softcap=0.0 if softcap is None else softcap, sinks=None if s_aux is None else s_aux.float())
     return out.transpose(1, 2), None
 

@@ -190,7 +190,11 @@ attune::View Call::read(const char *name, nb::handle array, bool writes) {
             }
         }
         dlpack::ManagedVersioned *managed = nullptr;
-        if (api->from_object(array.ptr(), &managed)) throw nb::python_error();
+        if (api->from_object(array.ptr(), &managed)) {
+            nb::python_error error;  // takes the exception of the array's library, whose text may be a trace of many lines
+            const std::string text = nb::cast<std::string>(nb::str(error.value()));
+            refuse(name, "its library gives no memory of it: " + text.substr(0, text.find('\n')));
+        }
         hold(Held::versioned).with_version = managed;
         if (writes && managed->flags & dlpack::read_only_flag) refuse(name, "is read-only, and would be written");
         return of_tensor(name, managed->tensor);

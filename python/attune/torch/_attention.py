@@ -19,8 +19,11 @@ MOST_ELEMENTS = 2**31 - 1
 
 
 def is_eager():
-    """Whether nobody but autograd records what happens to tensors: no tracing, no mode, no transform."""
-    return not (torch.compiler.is_compiling() or _len_torch_dispatch_stack() or peek_interpreter_stack() is not None)
+    """Whether nobody but autograd, or torch.func.grad, records what happens to tensors: no tracing and no mode."""
+    if torch.compiler.is_compiling() or _len_torch_dispatch_stack():
+        return False
+    interpreter = peek_interpreter_stack()
+    return interpreter is None or interpreter.key() == TransformType.Grad
 
 
 def is_plain(*tensors):
@@ -34,7 +37,7 @@ def is_plain(*tensors):
     return forward_ad._current_level < 0 and not torch.is_autocast_enabled("cpu")
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
                                  enable_gqa=False, **options):
     """torch.nn.functional.scaled_dot_product_attention, by the library, with autograd.
 
@@ -61,14 +64,14 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         ValueError: an argument is wrong; attune.UnsupportedError, a ValueError, where the library does not serve the call.
         NotImplementedError: under vmap, and for gradients of gradients.
     """
-    if not options and dropout_p == 0.0 and is_plain(query, key, value, attn_mask):
+    if not options and dropout_p == 0.0 and query.is_cpu and is_plain(query, key, value, attn_mask):
         out = torch_attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         if out is not None:
             return out
-    return general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, **options)
+    return general(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa, **options)
 
 
-def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, bias=None,
+def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, bias=None,
             causal=None, offset=None, offsets=None, window=None, valid_lens=None, cache_lens=None, softcap=0.0, alibi=False,
             alibi_slopes=None, sinks=None, score="dot_product", score_weight=None, invariant=False, seed=None,
             return_lse=False):

@@ -13,7 +13,7 @@ functional = torch.nn.functional
 original = functional.scaled_dot_product_attention
 
 
-def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     if dropout_p == 0.0 and query.is_cpu and is_plain(query, key, value, attn_mask):
         try:
             out = torch_attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
@@ -22,8 +22,8 @@ def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fals
         if out is not None:
             return out
     if takes(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
-        return general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    return original(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa=enable_gqa)
+        return general(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
 replacement.__name__ = replacement.__qualname__ = "scaled_dot_product_attention"

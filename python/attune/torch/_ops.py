@@ -7,6 +7,7 @@ of 4-D results is (B, S, H, D), as that of PyTorch's own attention on CPUs.
 from __future__ import annotations
 
 import torch
+from torch._C._functorch import peek_interpreter_stack
 
 from attune import _attune
 
@@ -132,21 +133,39 @@ class DirectAttention(torch.autograd.Function):
     """The same operation without torch's dispatcher, which takes longer than a small problem."""
 
     @staticmethod
-    def forward(ctx, *inputs):
-        output = _attention(*inputs)
-        _attention_setup(ctx, inputs, output)
-        return output
+    def forward(*inputs):
+        return _attention(*inputs)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    def setup_context(ctx, inputs, output):
+        _attention_setup(ctx, inputs, output)
+
+    @staticmethod
     def backward(ctx, grad_out, grad_lse):
-        return _attention_autograd(ctx, grad_out, grad_lse, _attention_backward)
+        return _attention_autograd(ctx, grad_out, grad_lse, DirectGradients.apply)
+
+
+class DirectGradients(torch.autograd.Function):
+    """Its gradients, which have none of their own."""
+
+    @staticmethod
+    def forward(*inputs):
+        return tuple(_attention_backward(*inputs))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise NotImplementedError("attune: no gradients of gradients of attention")
 
 
 def run_attention(eager, *inputs):
-    """(out, lse). `eager`: nobody but autograd records what happens to the tensors."""
+    """(out, lse). `eager`: nobody but autograd, or torch.func.grad, records what happens to the tensors."""
     if not eager:
         return attention(*inputs)
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs[:4 + len(SCORE_TENSORS)]):
+    if peek_interpreter_stack() is not None or (torch.is_grad_enabled() and any(
+            t is not None and t.requires_grad for t in inputs[:4 + len(SCORE_TENSORS)])):
         return DirectAttention.apply(*inputs)
     return _attention(*inputs)
