@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""Functions of attune.torch beside scaled_dot_product_attention: gradcheck in f64, opcheck, torch.compile, and what has no
+gradients says so."""
+import pytest
+
+torch = pytest.importorskip("torch")
+import attune  # noqa: E402
+import attune.torch as at  # noqa: E402
+from attune.torch import _layer_ops as ops  # noqa: E402
+
+LENS = torch.tensor([5, 2], dtype=torch.int32)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def f64(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def gradcheck(function, *inputs):
+    assert torch.autograd.gradcheck(function, inputs)
+
+
+def test_additive_attention():
+    tensors = f64(2, 3, 4), f64(2, 5, 6), f64(2, 5, 3), f64(7, 4), f64(7, 6), f64(7)
+    biases = f64(7), f64(7)
+    gradcheck(lambda *t: at.additive_attention(*t, valid_lens=LENS, return_lse=True), *tensors)
+    gradcheck(lambda *t: at.additive_attention(*t[:6], b_query=t[6], b_key=t[7], causal="top_left"), *tensors, *biases)
+    gradcheck(lambda q, k, v: at.additive_attention(q, k, v, dropout_p=0.3, seed=4), f64(2, 3, 7), f64(2, 5, 7), f64(2, 5, 3))
+    plain = [t.detach() for t in tensors]
+    q, k, v, w_q, w_k, w = plain
+    assert torch.equal(at.additive_attention(*plain), attune.additive_attention(q, k, v, w_query=w_q, w_key=w_k, w_score=w))
+    torch.library.opcheck(ops.additive, (*tensors[:5], None, None, tensors[5], *(None,) * 8, None, 0.0, False, "none", None, -1,
+                                         -1, 0.0, False))
+
+
+def test_linear():
+    x, weight, bias = f64(2, 3, 4), f64(5, 4), f64(5)
+    gradcheck(at.linear, x, weight, bias)
+    gradcheck(at.linear, x, weight)
+    assert torch.allclose(at.linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias), rtol=1e-14, atol=1e-14)
+    torch.library.opcheck(ops.linear, (x, weight, bias))
+    torch.library.opcheck(ops.linear, (x, weight.detach(), None))
+
+
+@pytest.mark.parametrize("fill", ["zero", "seed"])
+def test_masked_softmax(fill):
+    scores = f64(2, 3, 5)
+    gradcheck(lambda s: at.masked_softmax(s, LENS, fill), scores)
+    torch.library.opcheck(ops.softmax, (scores, LENS, fill))
+
+
+def test_multi_head_attention():
+    x, memory = f64(2, 3, 8), f64(2, 5, 6)
+    weights = f64(8, 8), f64(4, 6), f64(4, 6), f64(7, 8)
+    how = dict(heads=4, key_heads=2)
+    gradcheck(lambda x, m, *w: at.multi_head_attention(x, m, m, *w, **how, valid_lens=LENS), x, memory, *weights)
+    plain = [t.detach() for t in (x, memory, memory, *weights)]
+    mine, theirs = at.multi_head_attention(*plain, **how), attune.multi_head_attention(*plain, **how)
+    assert (mine - theirs).abs().max() <= 8 * 2.0**-52 * theirs.abs().max()
+
+
+def test_transform_rows():
+    x, weight = f64(1, 2, 3, 8), f64(8)
+    positions = torch.tensor([[0, 4, 2]], dtype=torch.int32)
+    steps = dict(rope_base=100.0, hadamard=True)
+    gradcheck(lambda x, w: at.transform_rows(x, positions, norm_weight=w, **steps), x, weight)
+    gradcheck(lambda x: at.transform_rows(x, positions, **steps), x)
+    torch.library.opcheck(ops.rows, (x, positions, weight, None, None, 1e-6, 100.0, 1.0, 0, 0, "halves", False))
+
+
+def test_packed_batches():
+    q, k, v = torch.randn(7, 4, 8), torch.randn(9, 2, 8), torch.randn(9, 2, 8)
+    out, lse = at.variable_length_attention(q, k, v, [0, 3, 7], [0, 4, 9], causal="bottom_right", return_lse=True)
+    assert torch.equal(out, attune.variable_length_attention(q, k, v, [0, 3, 7], [0, 4, 9], causal="bottom_right"))
+    assert lse.shape == (4, 7)
+    q.requires_grad_()
+    with pytest.raises(NotImplementedError, match="no gradients of packed batches"):
+        at.variable_length_attention(q, k, v, [0, 3, 7], [0, 4, 9]).sum().backward()
+
+
+def test_pages_and_caches():
+    pool = torch.zeros(4, 16, 2, 8), torch.zeros(4, 16, 2, 8)
+    rows = torch.randn(18, 2, 8), torch.randn(18, 2, 8)
+    slots = torch.cat([torch.arange(32, 48), torch.arange(2)])
+    at.paged_append(*rows, slots, *pool)
+    q = torch.randn(3, 4, 8)
+    out = at.paged_attention(q, *pool, [0, 3], torch.tensor([[2, 0]], dtype=torch.int32), [18])
+    one = lambda t: t.transpose(0, 1)[None]
+    assert torch.equal(one(out), at.scaled_dot_product_attention(one(q), *map(one, rows), causal="bottom_right",
+                                                                 enable_gqa=True))
+    caches = torch.zeros(1, 2, 20, 8), torch.zeros(1, 2, 20, 8)
+    at.kv_append(*map(one, rows), [0], *caches)
+    assert torch.equal(caches[0][:, :, :18], one(rows[0]))
+    rows[0].requires_grad_()
+    with pytest.raises(NotImplementedError, match="kv_append has no gradients"):
+        at.kv_append(*map(one, rows), [0], *caches)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'bias'"):
+        at.paged_attention(q, *pool, [0, 3], [[2, 0]], [18], bias=q)
+
+
+def test_merge():
+    q, k, v = (torch.randn(1, 2, n, 8) for n in (3, 6, 6))
+    parts = [at.scaled_dot_product_attention(q, k[:, :, s], v[:, :, s], return_lse=True) for s in (slice(0, 2), slice(2, 6))]
+    assert torch.allclose(at.merge_attention(parts), at.scaled_dot_product_attention(q, k, v), atol=1e-6)
+
+
+def test_compile():
+    def model(x, weight, positions):
+        rows = at.transform_rows(x, positions, rope_base=100.0)
+        return at.linear(rows, weight) + at.masked_softmax(at.linear(rows[0], weight), None)
+    x, weight = torch.randn(1, 2, 3, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
+    positions = torch.tensor([[0, 4, 2]], dtype=torch.int32)
+    out = torch.compile(model, fullgraph=True)(x, weight, positions)
+    expected = model(x, weight, positions)
+    assert torch.allclose(out, expected, atol=1e-6)
+    grads = [torch.autograd.grad(o.square().sum(), (x, weight)) for o in (out, expected)]
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(*grads))
