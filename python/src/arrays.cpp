@@ -152,7 +152,7 @@ attune::View Call::of_dlpack(const char *name, nb::handle array, bool writes) {
     try {
         capsule = array.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
     } catch (nb::python_error &error) {
-        if (!error.matches(PyExc_TypeError)) refuse(name, "its __dlpack__ failed: " + std::string(error.what()));
+        if (!error.matches(PyExc_TypeError)) refuse(name, "its __dlpack__ failed: " + first_line_of(error));
         capsule = array.attr("__dlpack__")();  // a version before 1.0
     }
     const dlpack::Tensor *tensor = nullptr;
@@ -191,9 +191,8 @@ attune::View Call::read(const char *name, nb::handle array, bool writes) {
         }
         dlpack::ManagedVersioned *managed = nullptr;
         if (api->from_object(array.ptr(), &managed)) {
-            nb::python_error error;  // takes the exception of the array's library, whose text may be a trace of many lines
-            const std::string text = nb::cast<std::string>(nb::str(error.value()));
-            refuse(name, "its library gives no memory of it: " + text.substr(0, text.find('\n')));
+            const nb::python_error error;  // takes the exception of the array's library
+            refuse(name, "its library gives no memory of it: " + first_line_of(error));
         }
         hold(Held::versioned).with_version = managed;
         if (writes && managed->flags & dlpack::read_only_flag) refuse(name, "is read-only, and would be written");

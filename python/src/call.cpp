@@ -3,6 +3,7 @@
 #include "call.h"
 #include "libraries.h"
 #include <cxxabi.h>
+#include <nanobind/stl/string.h>
 #include <unistd.h>
 
 namespace attune_python {
@@ -10,6 +11,11 @@ namespace attune_python {
 using attune::DType;
 
 void refuse(const char *name, const std::string &what) { throw nb::value_error((std::string(name) + ": " + what).c_str()); }
+
+std::string first_line_of(const nb::python_error &error) {
+    const std::string text = nb::cast<std::string>(nb::str(error.value()));
+    return text.substr(0, text.find('\n'));
+}
 
 void check(const attune::Status &status) {
     using attune::StatusCode;
@@ -78,7 +84,7 @@ attune::ConstView Call::integers(const char *name, nb::handle array) {
     try {
         made = numpy().asarray(array, numpy_type(DType::i32));
     } catch (nb::python_error &error) {
-        refuse(name, "is no list of 32-bit integers: " + std::string(error.what()));
+        refuse(name, "is no list of 32-bit integers: " + first_line_of(error));
     }
     return input(name, made);  // the buffer keeps the array alive
 }

@@ -14,6 +14,8 @@ namespace nb = nanobind;
 
 // ValueError "<name>: <what>", as the library words its messages.
 [[noreturn]] void refuse(const char *name, const std::string &what);
+// The message of an exception, without the trace that some libraries add.
+std::string first_line_of(const nb::python_error &);
 // The exception of a status that is not ok: ValueError, attune.UnsupportedError, MemoryError or RuntimeError.
 void check(const attune::Status &);
 

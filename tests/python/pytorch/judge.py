@@ -11,7 +11,7 @@ def judge(name, got, plain, exact, sizes=None):
     the result is, where these cancel; the floor is of their size."""
     plains = plain if isinstance(plain, list) else [plain]
     plain = plains[0]
-    assert got.dtype == plain.dtype and got.shape == exact.shape, f"{name}: {got.dtype} {got.shape}, {plain.dtype} {exact.shape}"
+    assert got.dtype == plain.dtype and got.shape == exact.shape, f"{name}: {got.dtype} {got.shape}, expected {exact.shape}"
     if got.numel() == 0:
         return
     floor = FLOOR[got.dtype] * (exact if sizes is None else sizes).abs().max().item()
