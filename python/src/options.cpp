@@ -228,9 +228,10 @@ Gradients::Gradients(Call &call, nb::handle wanted, std::initializer_list<const 
         return;
     }
     if (PyUnicode_Check(wanted.ptr())) refuse("gradients", "must be a list of names or a mapping, not one text");
-    if (PyDict_Check(wanted.ptr())) {
-        wanted_ = nb::borrow(wanted);
-        asked_ = nb::len(wanted);
+    if (nb::hasattr(wanted, "keys")) {
+        wanted_ = nb::steal(PyObject_CallOneArg(reinterpret_cast<PyObject *>(&PyDict_Type), wanted.ptr()));
+        if (!wanted_.is_valid()) throw nb::python_error();
+        asked_ = nb::len(wanted_);
         return;
     }
     for (nb::handle name : nb::borrow<nb::object>(wanted)) names_.push_back(nb::cast<std::string>(nb::str(name)));

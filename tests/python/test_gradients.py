@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Gradients: of every tensor, against the NumPy computation."""
+import types
+
 import attune
 import numpy as np
 import pytest
@@ -69,6 +71,9 @@ def test_outputs_that_are_given(qkv, grad_out):
     assert list(got) == ["key", "value"] and got["key"] is into["key"]
     every = attune.scaled_dot_product_attention_backward(*call)
     assert np.array_equal(got["key"], every["key"]) and np.array_equal(got["value"], every["value"])
+    zeros = np.zeros_like(qkv[1])
+    attune.scaled_dot_product_attention_backward(*call, gradients=types.MappingProxyType({"key": zeros}))
+    assert np.array_equal(zeros, every["key"])
     for wrong in (["sinks"], ["nothing"], ["key", "key"], "key"):
         with pytest.raises(ValueError, match="^gradients: "):
             attune.scaled_dot_product_attention_backward(*call, gradients=wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 import torch
 from torch._C import _len_torch_dispatch_stack
@@ -90,11 +91,9 @@ def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *
         if causal not in (None, "top_left"):
             raise ValueError("causal: is_causal is \"top_left\"")
         causal = "top_left"
-    if scale is None and score == "dot_product" and query.shape[-1] == 0:
-        scale = 1.0
     if bias is not None and bias.dtype != query.dtype:
         bias = bias.to(query.dtype)
-    query, key, value, outer = as_four(query, key, value)
+    query, key, value, outer = as_four(query, key, value, enable_gqa)
     attn_mask, bias = (table_as_four(table, outer) for table in (attn_mask, bias))
     drawn = None
     if dropout_p > 0:
@@ -168,21 +167,22 @@ def why_unsupported(query, key, value, attn_mask=None, enable_gqa=False):
     return None
 
 
-def as_four(query, key, value):
+def as_four(query, key, value, enable_gqa):
     """The tensors with up to four dimensions, and the outer extents of the result where they are not query's own."""
-    same = query.dim() == key.dim() == value.dim() <= 4
-    if same and query.shape[:-3] == key.shape[:-3] == value.shape[:-3]:
-        if query.dim() < 3 or key.shape[-3] == value.shape[-3]:
-            if query.dim() < 4 and (query.dim() == 2 or query.shape[0] == key.shape[0]):
-                return query, key, value, None
-            if query.dim() == 4 and key.shape[1] > 0 and query.shape[1] % key.shape[1] == 0:
-                return query, key, value, None
-    outer = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    four = lambda t: t.expand(*outer, *t.shape[-2:]).reshape(-1, outer[-1] if outer else 1, *t.shape[-2:])
+    if query.dim() == key.dim() == value.dim() <= 4 and key.shape[:-2] == value.shape[:-2]:
+        if query.shape[:-2] == key.shape[:-2]:
+            return query, key, value, None
+        heads = (query.shape[1], key.shape[1]) if query.dim() == 4 and query.shape[0] == key.shape[0] else (1, 0)
+        if heads[1] == 1 or (enable_gqa and heads[1] > 0 and heads[0] % heads[1] == 0):
+            return query, key, value, None
+    outers = [t.shape[:-2] for t in (query, key, value)]
+    if any(len({1, *extents}) > 2 for extents in zip_longest(*map(reversed, outers), fillvalue=1)):
+        raise ValueError("query, key, value: extents before the last two, " + ", ".join(str(tuple(o)) for o in outers) +
+                         ", do not broadcast; enable_gqa=True lets heads of key and value divide those of query")
+    outer = torch.broadcast_shapes(*outers)
     if len(outer) < 2:
-        four = lambda t: t.expand(*outer, *t.shape[-2:])
-        return four(query), four(key), four(value), None
-    return four(query), four(key), four(value), outer
+        return *(t.expand(*outer, *t.shape[-2:]) for t in (query, key, value)), None
+    return *(t.expand(*outer, *t.shape[-2:]).reshape(-1, *outer[-1:], *t.shape[-2:]) for t in (query, key, value)), outer
 
 
 def table_as_four(table, outer):

@@ -22,7 +22,13 @@ def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fals
         if out is not None:
             return out
     if takes(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
-        return general(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        call = lambda: general(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        if torch.compiler.is_compiling():
+            return call()
+        try:
+            return call()
+        except ValueError:  # refused by the library: a limit of sizes, or a number out of range
+            pass
     return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 

@@ -129,6 +129,7 @@ attention_backward = define(
     f"(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor lse, {_HEAD}{SCORE_SCHEMA}, str score, bool[] wanted) -> Tensor[]",
     _attention_backward, _attention_backward_fake, no_gradient="no gradients of gradients of attention")
 
+
 class DirectAttention(torch.autograd.Function):
     """The same operation without torch's dispatcher, which takes longer than a small problem."""
 

@@ -225,6 +225,9 @@ def test_enable():
     attune.torch.enable()
     try:
         assert torch.equal(functional.scaled_dot_product_attention(q, k, v, is_causal=True), sdpa(q, k, v, is_causal=True))
+        # A number that the library refuses: PyTorch's own answer.
+        for tensors in ((q, k, v), [t.detach().requires_grad_() for t in (q, k, v)]):
+            assert functional.scaled_dot_product_attention(*tensors, scale=float("nan")).isnan().all()
         meta = [t.to("meta") for t in (q, k, v)]
         assert functional.scaled_dot_product_attention(*meta).device.type == "meta"  # another device: PyTorch's own
     finally:
@@ -267,6 +270,7 @@ def test_words_of_what_is_wrong():
     q, k, v = qkv(key_heads=4)
     for says, call in (("window", lambda: sdpa(q, k, v, window=(-3, 0))), ("score", lambda: sdpa(q, k, v, score="x")),
                        ("bias: attn_mask holds numbers", lambda: sdpa(q, k, v, torch.zeros(5, 7), bias=torch.zeros(5, 7))),
+                       ("do not broadcast; enable_gqa", lambda: sdpa(*qkv())), ("do not broadcast", lambda: sdpa(q, k[:1, :3], v)),
                        ("causal: is_causal", lambda: sdpa(q, k, v, is_causal=True, causal="bottom_right")),
                        ("valid_lens", lambda: sdpa(q, k, v, valid_lens=torch.tensor([9, 9], dtype=torch.int32)))):
         with pytest.raises(ValueError, match=says):
