@@ -270,7 +270,8 @@ def test_words_of_what_is_wrong():
     q, k, v = qkv(key_heads=4)
     for says, call in (("window", lambda: sdpa(q, k, v, window=(-3, 0))), ("score", lambda: sdpa(q, k, v, score="x")),
                        ("bias: attn_mask holds numbers", lambda: sdpa(q, k, v, torch.zeros(5, 7), bias=torch.zeros(5, 7))),
-                       ("do not broadcast; enable_gqa", lambda: sdpa(*qkv())), ("do not broadcast", lambda: sdpa(q, k[:1, :3], v)),
+                       ("do not broadcast; enable_gqa", lambda: sdpa(*qkv())),
+                       ("do not broadcast", lambda: sdpa(q, k[:1, :3], v)),
                        ("causal: is_causal", lambda: sdpa(q, k, v, is_causal=True, causal="bottom_right")),
                        ("valid_lens", lambda: sdpa(q, k, v, valid_lens=torch.tensor([9, 9], dtype=torch.int32)))):
         with pytest.raises(ValueError, match=says):
