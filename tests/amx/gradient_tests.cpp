@@ -54,7 +54,7 @@ attune::Status run(attune::Context &context, SdpaBackwardArrays<T> &a, std::stri
     // Chooses all but the kernel of the tiles, which has the same KV block and the same outputs as the chosen one.
     if (status = attune::choose_backward(state_of(context), call, {}, choice); !status.ok()) return status;
     choice.tiles = {&gradient_kernel(call.forward.sizes.dtype, kind, a.f().head_dim), "the kernel under test"};
-    return run_backward(context, call, choice);
+    return run_backward(context, call, choice, state_of(context).threads);
 }
 
 template<typename T>
