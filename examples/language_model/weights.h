@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Tensors of a safetensors file, which is mapped: a tensor is read from the disk when it is first used.
+#pragma once
+#include "tensors.h"
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace language_model {
+
+class Weights {
+public:
+    explicit Weights(const std::string &path);
+    ~Weights();
+    Weights(const Weights &) = delete;
+    Weights &operator=(const Weights &) = delete;
+
+    bool has(const std::string &name) const { return tensors_.count(name) > 0; }
+    // The tensor as it lies in the file: f32 or bf16, dense. It lives as long as this object.
+    attune::ConstView tensor(const std::string &name) const;
+    // A number of the file's metadata, such as "layers".
+    double number(const std::string &key) const;
+
+private:
+    void read_header(std::string_view header);
+    std::string path_;
+    const char *file_ = nullptr;
+    std::size_t size_ = 0, data_ = 0;  // bytes; where the tensors begin
+    std::map<std::string, attune::ConstView> tensors_;
+    std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace language_model
