@@ -71,8 +71,8 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "paged", "kv-append", "merge",
-            "masked-softmax", "linear", "batch-dot", "dropout-mask", "linear-backward", "masked-softmax-backward",
+COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "paged", "kv-append",
+            "merge", "masked-softmax", "linear", "batch-dot", "dropout-mask", "linear-backward", "masked-softmax-backward",
             "mha-backward", "varlen-backward")
 
 
@@ -115,11 +115,12 @@ CALL = "dtype threads variant"
 PICTURE = "heatmap labels-query labels-key"
 DROPOUT = "dropout seed dropout-offset"
 INPUTS = f"query key value scale softcap bias alibi mask causal offset window valid-lens cache-lens sinks {DROPOUT} {CALL}"
+POOL = "key-pages key-scale key-minimum value-pages value-scale value-minimum"
 ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
 
 
 @pytest.mark.parametrize("command, options", [
-    ("sdpa", f"{ATTENTION} score score-weight"),
+    ("sdpa", f"{ATTENTION} score score-weight invariant"),
     ("sdpa-backward", f"{INPUTS} score score-weight in-out in-lse grad-out grad-lse grad-query grad-key grad-value grad-bias "
                       "grad-slopes grad-sinks grad-score-weight"),
     ("additive", f"{ATTENTION} w-query w-key b-query b-key w-score b-score"),
@@ -130,12 +131,12 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
     ("linear-backward", f"x weight grad-out grad-x grad-weight grad-bias {CALL}"),
     ("masked-softmax-backward", f"scores in-out grad-out grad-scores valid-lens fill {CALL}"),
     ("varlen", f"query key value cu-seqlens-q cu-seqlens-k out lse score scale softcap alibi causal offset window sinks "
-               f"{DROPOUT} {CALL}"),
+               f"invariant {DROPOUT} {CALL}"),
     ("varlen-backward", "query key value cu-seqlens-q cu-seqlens-k in-out in-lse grad-out grad-lse grad-query grad-key "
                         "grad-value grad-slopes grad-sinks score scale softcap alibi causal offset window sinks "
                         f"{DROPOUT} {CALL}"),
-    ("paged", "query key-pages value-pages cu-seqlens-q block-table lens indptr out lse not-causal distance-bias tree-mask "
-              f"positions prefix-table prefix-lens prefix-of scale softcap alibi window sinks {CALL}"),
+    ("paged", f"query {POOL} cu-seqlens-q block-table lens indptr out lse not-causal distance-bias tree-mask positions "
+              f"prefix-table prefix-lens prefix-of scale softcap alibi window sinks invariant {CALL}"),
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
     ("merge", "out-a lse-a out-b lse-b out lse dtype threads"),
     ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),

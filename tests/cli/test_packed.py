@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""attune run varlen, kv-append and merge, and --cache-lens, against the NumPy computation."""
+"""attune run varlen and kv-append, --cache-lens and --invariant, against the NumPy computation."""
 import re
 import subprocess
 import sys
@@ -8,14 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attention_numpy import Options, Result, sdpa
-from conftest import Problem
-from judging import judge, judge_attention, reference_and_plain
+from conftest import Problem, normal
+from judging import judge_attention
 
 QUERIES, KEYS = [3, 0, 1, 5, 2], [3, 2, 9, 5, 0]
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape, np.float32)
 
 
 def ends(lengths):
@@ -153,48 +149,6 @@ def test_bad_kv_append(append):
     append.fails("--key-out", key_out="kc.npy")
 
 
-@pytest.fixture
-def merge(attune, tmp_path):
-    p = Problem(attune, tmp_path, "merge", out_a="oa.npy", lse_a="la.npy", out_b="ob.npy", lse_b="lb.npy", out="o.npy")
-    rng = np.random.default_rng(10)
-    p.save(oa=normal(rng, 2, 4, 3, 6), ob=normal(rng, 2, 4, 3, 6), la=normal(rng, 2, 4, 3), lb=normal(rng, 2, 4, 3))
-    return p
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("rank", [2, 3, 4])
-def test_merge(merge, dtype, rank):
-    for name in ("oa", "ob", "la", "lb"):
-        array = merge.load(name).astype(dtype)
-        merge.save(**{name: array[(0,) * (4 - rank)]})
-    merge.succeeds("--lse", "l.npy")
-    oa, ob, la, lb = (merge.load(n) for n in ("oa", "ob", "la", "lb"))
-
-    def compute(dtype, order):
-        a, b = la.astype(dtype), lb.astype(dtype)
-        lse = np.logaddexp(a, b)
-        return np.exp(a - lse)[..., None] * oa.astype(dtype) + np.exp(b - lse)[..., None] * ob.astype(dtype), lse
-
-    exact, plain = reference_and_plain(compute, dtype)
-    judge("out", merge.load("o"), [p[0] for p in plain], exact[0], dtype)
-    judge("lse", merge.load("l"), [p[1] for p in plain], exact[1], dtype)
-
-
-def test_merge_of_empty_parts(merge):
-    la, oa = merge.load("la"), merge.load("oa")
-    la[0], oa[0] = -np.inf, np.nan
-    merge.save(la=la, oa=oa)
-    out = merge.succeeds("--lse", "l.npy")
-    assert np.array_equal(out[0], merge.load("ob")[0]) and np.array_equal(merge.load("l")[0], merge.load("lb")[0])
-
-
-def test_bad_merge(merge):
-    merge.save(l3=np.ones((2, 4, 2), np.float32), o64=merge.load("ob").astype(np.float64))
-    merge.fails("--lse-b", lse_b="l3.npy")
-    merge.fails("--out-b", out_b="o64.npy", says="--dtype")
-    merge.fails("--lse-a", lse_a="oa.npy")
-
-
 @pytest.mark.parametrize("words, causal", [((), None), (("--causal", "bottom-right"), "offset"),
                                            (("--causal", "offset"), "offset")])
 def test_cache_lens(problem, words, causal):
@@ -211,6 +165,45 @@ def test_bad_cache_lens(problem):
     problem.save(bad=np.array([0, 3]), good=np.array([0, 1]))
     problem.fails("--cache-lens", "--cache-lens", "bad.npy", says="entry (1) is 3")
     problem.fails("--cache-lens", "--cache-lens", "good.npy", "--valid-lens", "good.npy", says="beside")
+
+
+def chunks_of(problem, sizes, *words):
+    """A prompt q.npy over k.npy and v.npy in chunks, whose results are joined along the queries."""
+    q, k, v = (problem.load(n) for n in "qkv")
+    results, held = [], 0
+    for size in sizes:
+        problem.save(qc=q[:, :, held:held + size], held=np.array([held] * len(q)))
+        out = problem.succeeds(*words, "--causal", "bottom-right", "--cache-lens", "held.npy", "--lse", "lse.npy",
+                               query="qc.npy")
+        results.append(np.concatenate([out, problem.load("lse")[..., None]], axis=3))
+        held += size
+    return np.concatenate(results, axis=2)
+
+
+@pytest.mark.parametrize("words", [(), ("--window", "20,0"), ("--alibi", "auto", "--softcap", "5")])
+def test_invariant(problem, words):
+    """A prompt at once, in chunks and token by token: the same bits with --invariant."""
+    rng = np.random.default_rng(12)
+    problem.save(q=normal(rng, 1, 4, 70, 64), k=normal(rng, 1, 2, 70, 64), v=normal(rng, 1, 2, 70, 64))
+    whole = chunks_of(problem, [70], *words, "--invariant")
+    for sizes in ([64, 6], [17, 33, 20], [1] * 70):
+        assert np.array_equal(chunks_of(problem, sizes, *words, "--invariant"), whole), sizes
+    q, k, v = (problem.load(n) for n in "qkv")
+    packed = Problem(problem.program, problem.folder, "varlen", query="pq.npy", key="pk.npy", value="pv.npy", out="po.npy",
+                     cu_seqlens_q="cq.npy", cu_seqlens_k="ck.npy")
+    tokens = lambda a: np.moveaxis(a[0], 0, 1)
+    # The prompt at once, its last 13 queries and its last one, over the rows three times.
+    packed.save(pq=np.concatenate([tokens(q), tokens(q)[-13:], tokens(q)[-1:]]), pk=np.concatenate([tokens(k)] * 3),
+                pv=np.concatenate([tokens(v)] * 3), cq=ends([70, 13, 1]), ck=ends([70] * 3))
+    out = packed.succeeds(*words, "--causal", "bottom-right", "--invariant")
+    assert np.array_equal(out, np.concatenate([tokens(whole[..., :64])[rows] for rows in (slice(0, 70), slice(57, 70), [69])]))
+
+
+def test_invariant_refuses_variants_without_it(problem, variants):
+    amx = [v["name"] for v in variants if v["schedule"] == "amx" and v["op"] == "sdpa" and v["runs_here"]]
+    if not amx:
+        pytest.skip("no variant of schedule amx runs here")
+    problem.fails("--variant", "--invariant", "--variant", amx[0], "--dtype", "bf16")
 
 
 def test_commands_of_the_page_about_serving(attune, tmp_path):

@@ -1,77 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""attune run paged against the NumPy computation, over random batches of prompts, chunks, steps and trees."""
+"""attune run paged against the NumPy computation, over random batches of prompts, chunks, steps and trees; bad pages. Quantised
+pages are in test_random_paged.py."""
 import numpy as np
 import pytest
-from attention_numpy import Options, Result, sdpa
-from conftest import Problem
+from attention_numpy import Options
+from conftest import Problem, normal
 from judging import judge_attention
+from paged_batch import Batch, bias_by_distance, in_order, random_tree, tree_options
+from rows_numpy import int8_of
 
 SIDE = 6  # most queries of a sequence with a tree
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape, np.float32)
-
-
-class Batch:
-    """Sequences over a pool whose unused rows are NaN; rows_of gives those of a sequence in order."""
-
-    def __init__(self, rng, count, prefixes=0, most=40):
-        self.page = int(rng.choice([16, 32, 48]))
-        self.queries = [int(rng.choice([0, 1, 1, rng.integers(2, 6), rng.integers(1, most)])) for _ in range(count)]
-        self.lens = [q + int(rng.integers(0, 90)) for q in self.queries]
-        self.prefix_lens = [16 * int(rng.integers(0, 4)) for _ in range(prefixes)]
-        self.prefix_of = [int(rng.integers(-1, prefixes)) for _ in range(count)] if prefixes else None
-        needed = [-(-n // self.page) for n in self.lens + self.prefix_lens]
-        order = list(rng.permutation(sum(needed) + 2))
-        lists = [[int(order.pop()) for _ in range(n)] for n in needed]
-        self.lists, self.prefix_lists = lists[:count], lists[count:]
-        self.pages = sum(needed) + 2
-
-    def table(self, lists):
-        width = max([1, *map(len, lists)])
-        return np.array([row + [-1] * (width - len(row)) for row in lists], np.int32).reshape(len(lists), width)
-
-    def rows(self, s):
-        """Numbers of the pool's rows that sequence s sees, in order."""
-        g = -1 if self.prefix_of is None else self.prefix_of[s]
-        in_order = lambda pages, rows: [pages[j // self.page] * self.page + j % self.page for j in range(rows)]
-        before = in_order(self.prefix_lists[g], self.prefix_lens[g]) if g >= 0 else []
-        return before + in_order(self.lists[s], self.lens[s])
-
-    def files(self, rng, hq=4, hkv=2, dk=8, dv=6):
-        q = normal(rng, sum(self.queries) + 1, hq, dk)
-        k, v = (normal(rng, self.pages, self.page, hkv, d) for d in (dk, dv))
-        used = np.zeros(self.pages * self.page, bool)
-        for s in range(len(self.queries)):
-            used[self.rows(s)] = True
-        k.reshape(-1, hkv, dk)[~used] = np.nan
-        v.reshape(-1, hkv, dv)[~used] = np.nan
-        files = dict(q=q, k=k, v=v, cq=np.concatenate([[0], np.cumsum(self.queries)]), table=self.table(self.lists),
-                     lens=np.array(self.lens, np.int32))
-        if self.prefix_of is not None:
-            files |= dict(pt=self.table(self.prefix_lists), pl=np.array(self.prefix_lens), po=np.array(self.prefix_of))
-        return files
 
 
 @pytest.fixture
 def problem(attune, tmp_path):
     return Problem(attune, tmp_path, "paged", query="q.npy", key_pages="k.npy", value_pages="v.npy", cu_seqlens_q="cq.npy",
                    block_table="table.npy", lens="lens.npy", out="o.npy")
-
-
-def in_order(problem, batch, options, dtype, order):
-    """Sequence after sequence over its rows, each with options(s, keys)."""
-    q, k, v, ends = (problem.load(n) for n in ("q", "k", "v", "cq"))
-    out, lse = np.zeros((*q.shape[:2], v.shape[3]), dtype), np.zeros(q.shape[1::-1], dtype)
-    heads_first = lambda a: np.moveaxis(a, 1, 0)[None]
-    for s in range(len(batch.queries)):
-        rows, mine = batch.rows(s), slice(ends[s], ends[s + 1])
-        of = lambda pool: heads_first(pool.reshape(-1, *pool.shape[2:])[rows])
-        one = sdpa(heads_first(q[mine]), of(k), of(v), options(s, len(rows)), dtype, order)
-        out[mine] = np.moveaxis(one.out[0], 0, 1)
-        lse[:, mine] = one.lse[0]
-    return Result(out, lse, [])
 
 
 def check(problem, batch, *words, options, dtype=np.float32):
@@ -115,8 +59,7 @@ def test_random_batches(problem, seed):
         old = keys - batch.queries[s]
         more = {"causal": "offset", "offset": old} if causal else {"offset": old}
         if bias is not None:
-            i, j = np.ogrid[:batch.queries[s], :keys]
-            more["bias"] = bias[:, np.clip(i + old - j, 0, bias.shape[1] - 1)][None]
+            more["bias"] = bias_by_distance(bias, batch.queries[s], keys)
         return Options(**given, **more)
 
     check(problem, batch, *words, options=options)
@@ -127,26 +70,11 @@ def test_trees(problem, seed):
     rng = np.random.default_rng(100 + seed)
     batch = Batch(rng, 4, most=SIDE + 1)
     files = batch.files(rng)
-    tree = np.zeros((4, SIDE, SIDE), bool)
-    for b in range(4):
-        for i in range(SIDE):
-            tree[b, i, i] = True
-            if i and rng.random() < 0.8:
-                tree[b, i] |= tree[b, rng.integers(0, i)]
+    tree = random_tree(rng, 4, SIDE)
     window = (int(rng.integers(0, 50)), 2) if seed % 2 else (-1, -1)
     problem.save(**files, tree=tree)
 
-    def options(s, keys):
-        n, old = batch.queries[s], keys - batch.queries[s]
-        mine = tree[s, :n, :n]
-        new = old + mine.sum(1) - 1
-        at = np.concatenate([np.arange(old), new])
-        mask = np.concatenate([np.ones((n, old), bool), mine], 1)
-        behind = new[:, None] - at[None]
-        for side, reach in ((behind, window[0]), (-behind, window[1])):
-            mask &= (side <= reach) | (reach < 0)
-        return Options(mask=mask[None, None])
-
+    options = lambda s, keys: tree_options(tree[s], batch.queries[s], keys, window)
     check(problem, batch, "--tree-mask", "tree.npy", "--window", "{},{}".format(*window), options=options)
 
 
@@ -158,16 +86,66 @@ def test_types(problem):
     check(problem, batch, "--dtype", "f64", options=options, dtype=np.float64)
 
 
+def one_sequence(rng):
+    """A batch of two queries over 20 rows, in pages 0 and 1 of 16 rows."""
+    batch = Batch(rng, 1)
+    batch.queries, batch.lens, batch.lists, batch.page, batch.pages = [2], [20], [[0, 1]], 16, 3
+    return batch
+
+
+def test_invariant(problem):
+    """A prompt at once, in chunks and row by row over int8 pages: the same bits."""
+    rng = np.random.default_rng(7)
+    queries = [70, 33, 5, 1, 1]  # of five requests that hold the same rows, the last ones
+    pages = [normal(rng, 5, 16, 2, 64) for _ in range(2)]
+    k, v = (int8_of(p) for p in pages)
+    q = normal(rng, 70, 4, 64)
+    lens = np.array([70, 70, 70, 70, 41])
+    first = lens - queries
+    problem.save(q=np.concatenate([q[a:b] for a, b in zip(first, lens)]), k=k.rows, v=v.rows, ks=k.scale, vs=v.scale,
+                 cq=np.concatenate([[0], np.cumsum(queries)]), table=np.array([[4, 0, 3, 1, 2]] * 5), lens=lens)
+    out = problem.succeeds("--key-scale", "ks.npy", "--value-scale", "vs.npy", "--invariant")
+    assert np.array_equal(out, np.concatenate([out[a:b] for a, b in zip(first, lens)]))
+
+
+QUANTISED = dict(key_pages="k8.npy", value_pages="v8.npy")
+
+
+@pytest.mark.parametrize("option, words, given, says", [
+    ("--key-scale", [], dict(key_pages="k8.npy"), "is not given, and pages of i8 need it"),
+    ("--value-scale", ["--key-scale", "s.npy"], QUANTISED, "is not given, and pages of i8 need it"),
+    ("--value-scale", [], dict(value_pages="v4.npy"), "is not given, and pages of u8 need it"),
+    ("--value-minimum", ["--value-scale", "s4.npy"], dict(value_pages="v4.npy"), "is not given, and pages of u8 need it"),
+    ("--key-minimum", ["--key-scale", "s.npy", "--key-minimum", "s4.npy"], dict(key_pages="k8.npy"), "pages of i8 have none"),
+    ("--key-pages", ["--key-scale", "s.npy"], {}, "not quantised"),
+    ("--key-scale", ["--key-scale", "double.npy"], dict(key_pages="k8.npy"), "must be f32"),
+    ("--key-scale", ["--key-scale", "short.npy"], dict(key_pages="k8.npy"), "number of pages"),
+    ("--key-scale", ["--key-scale", "k8.npy"], dict(key_pages="k8.npy"), "expected float32, float64 or float16"),
+    ("--key-pages", [], dict(key_pages="table.npy"), "expected float32, float64, float16, int8 or uint8"),
+    ("--key-minimum", ["--key-minimum", "s.npy"], dict(key_pages="k8.npy"), "expected (P, page, Hkv, G)"),
+    ("--key-pages", ["--dtype", "f64", "--key-scale", "s.npy"], dict(key_pages="k8.npy"), "f64"),
+    ("--prefix-lens", ["--prefix-table", "table.npy", "--prefix-lens", "seven.npy", "--prefix-of", "zero.npy"], {},
+     "multiple of 16"),
+    ("--prefix-of", ["--prefix-table", "table.npy", "--prefix-lens", "sixteen.npy", "--prefix-of", "seven.npy"], {}, "is 7"),
+    ("--prefix-table", ["--prefix-table", "lens.npy", "--prefix-lens", "sixteen.npy", "--prefix-of", "zero.npy"], {}, "(G, N)"),
+])
+def test_bad_pages(problem, option, words, given, says):
+    rng = np.random.default_rng(8)
+    integers = lambda *numbers: np.array(numbers, np.int32)
+    problem.save(**one_sequence(rng).files(rng), k8=np.ones((3, 16, 2, 8), np.int8), v8=np.ones((3, 16, 2, 6), np.int8),
+                 v4=np.ones((3, 16, 2, 3), np.uint8), s=np.ones((3, 16, 2), np.float32), double=np.ones((3, 16, 2)),
+                 short=np.ones((2, 16, 2), np.float32), s4=np.ones((3, 16, 2, 1), np.float16), zero=integers(0),
+                 seven=integers(7), sixteen=integers(16))
+    problem.fails(option, *words, says=says, **given)
+
+
 @pytest.mark.parametrize("option, name, bad, says", [
     ("--block-table", "table", [[99, 99, 99, 99, 99]], "99"), ("--block-table", "table", [[-1] * 5], "-1"),
     ("--lens", "lens", [0], "queries"), ("--block-table", "lens", [9999], "pages"),
     ("--cu-seqlens-q", "cq", [0, 2, 1], "entry")])
 def test_bad_tables(problem, option, name, bad, says):
     rng = np.random.default_rng(6)
-    batch = Batch(rng, 1)
-    batch.queries, batch.lens = [2], [20]
-    batch.lists = [[0, 1]]
-    files = batch.files(rng)
+    files = one_sequence(rng).files(rng)
     files[name] = np.array(bad, np.int32)
     problem.save(**files)
     problem.fails(option, says=says)

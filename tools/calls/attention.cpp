@@ -94,6 +94,7 @@ SdpaOptions options_of(const AttentionArguments &a) {
     options.dropout = dropout_of(a.dropout);
     if (a.weights_mode) options.weights_mode = parse_weights_mode(*a.weights_mode);
     options.average_weights = a.average_weights;
+    options.invariant = a.invariant;
     options.variant = variant_of(a.call);
     return options;
 }

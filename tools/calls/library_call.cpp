@@ -17,6 +17,8 @@ template<typename Data> BasicView<Data> dense_view(Data *data, const Array &arra
                  : array.type == ElementType::bf16    ? DType::bf16
                  : array.type == ElementType::f16     ? DType::f16
                  : array.type == ElementType::i32     ? DType::i32
+                 : array.type == ElementType::i8      ? DType::i8
+                 : array.type == ElementType::u8      ? DType::u8
                  : array.type == ElementType::boolean ? DType::boolean
                                                       : DType::f32;
     Shape shape = array.shape;
@@ -70,6 +72,15 @@ constexpr std::pair<std::string_view, std::string_view> other_names[] = {
     {"gradients.score_weight", "grad_score_weight"},
     {"gradients.weight", "grad_weight"},
     {"gradients.x", "grad_x"},
+    {"key_pages.rows", "key_pages"},
+    {"key_pages.scale", "key_scale"},
+    {"key_pages.minimum", "key_minimum"},
+    {"value_pages.rows", "value_pages"},
+    {"value_pages.scale", "value_scale"},
+    {"value_pages.minimum", "value_minimum"},
+    {"prefix.block_table", "prefix_table"},
+    {"prefix.lens", "prefix_lens"},
+    {"prefix.of", "prefix_of"},
 };
 
 std::string option_of(std::string name) {

@@ -76,6 +76,10 @@ void add_masks(CLI::App *command, AttentionArguments &a) {
          "(B,) int32 or int64: key and value are caches, in which the Sq keys of this call follow so many older ones");
 }
 
+void add_invariant(CLI::App *command, AttentionArguments &a) {
+    command->add_flag("--invariant", a.invariant, "The same bits for a prompt at once, in chunks and token by token");
+}
+
 void add_products_of_sdpa(CLI::App *command, Given &score, Given &score_weight) {
     command->add_option("--score", score, "q . k (default), q . (W k), q . k / (|q| |k|), or -|q - k|^2 / 2, times --scale")
         ->type_name("dot|general|cosine|gaussian");

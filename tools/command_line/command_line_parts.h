@@ -38,6 +38,7 @@ void add_tensors(CLI::App *, AttentionArguments &, bool layer);
 void add_results(CLI::App *, AttentionArguments &, bool layer);
 void add_masks(CLI::App *, AttentionArguments &);
 void add_scores(CLI::App *, AttentionArguments &, const char *default_scale);
+void add_invariant(CLI::App *, AttentionArguments &);
 void add_products_of_sdpa(CLI::App *, Given &score, Given &score_weight);
 
 // Tensors and lists of a packed batch, and its scores.
@@ -49,7 +50,8 @@ void add_additive_layer(CLI::App *, AdditiveArguments &);
 void add_layer(CLI::App *, MultiHeadArguments &);
 void add_valid_lens_and_fill(CLI::App *, Given &valid_lens, Given &fill);
 
-// The commands that compute gradients.
+// The commands of serving, and those that compute gradients.
+void add_serving(CLI::App &run);
 void add_backward(CLI::App &run);
 
 }  // namespace attune::program

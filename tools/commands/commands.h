@@ -31,6 +31,7 @@ struct AttentionArguments {
     PictureArguments picture;
     Given scale, softcap, bias, alibi, mask, causal, offset, window, valid_lens, cache_lens, sinks;
     DropoutArguments dropout;
+    bool invariant = false;
     CallArguments call;
 };
 
@@ -82,6 +83,7 @@ struct VariableLengthBackwardArguments {
 struct PagedArguments {
     AttentionArguments attention;  // query, scale, softcap, alibi, window, sinks, out and lse of it
     std::string key_pages, value_pages, cu_seqlens_q, block_table, lens;
+    Given key_scale, key_minimum, value_scale, value_minimum;
     Given indptr, distance_bias, tree_mask, positions, prefix_table, prefix_lens, prefix_of;
     bool not_causal = false;
 };

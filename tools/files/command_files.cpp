@@ -2,9 +2,28 @@
 // Names, checks and conversions between the files of the command line and the arrays of a computation.
 #include "tools/files/command_files.h"
 #include "tools/error.h"
+#include <cstring>
 #include <limits>
 
 namespace attune::program {
+namespace {
+
+bool is_quantised(ElementType type) { return type == ElementType::i8 || type == ElementType::u8; }
+
+ElementKind kind_of(Role role) {
+    switch (role) {
+    case Role::floats:
+    case Role::sums:
+    case Role::single_floats:
+    case Role::scales: return ElementKind::floats;
+    case Role::pages: return ElementKind::pages;
+    case Role::integers: return ElementKind::integers;
+    case Role::booleans: break;
+    }
+    return ElementKind::booleans;
+}
+
+}  // namespace
 
 CommandFiles::CommandFiles(const CallArguments &call) {
     if (!call.dtype) return;
@@ -33,20 +52,16 @@ void CommandFiles::load() {
     std::vector<NpyFile> files;
     for (const Input &input : inputs_) files.push_back(opened(input));
     for (std::size_t n = 0; n < files.size(); n++)
-        *inputs_[n].to = converted(files[n].read(), type_of(inputs_[n]), inputs_[n].argument);
+        *inputs_[n].to = converted(files[n].read(), type_of(inputs_[n], files[n].type()), inputs_[n].argument);
 }
 
 NpyFile CommandFiles::opened(const Input &input) {
     const std::string argument = input.argument;
-    const bool floats = input.role <= Role::single_floats;
-    NpyFile file(argument, input.path,
-                 floats                         ? ElementKind::floats
-                 : input.role == Role::integers ? ElementKind::integers
-                                                : ElementKind::booleans);
+    NpyFile file(argument, input.path, kind_of(input.role));
     const int rank = static_cast<int>(file.shape().size());
     if (rank < input.ranks.least || rank > input.ranks.most)
         throw InputError(argument, "has shape " + text_of(file.shape()) + ", expected " + input.ranks.shapes);
-    if (input.role == Role::floats) {
+    if (input.role == Role::floats || (input.role == Role::pages && !is_quantised(file.type()))) {
         if (!type_) type_ = file.type(), type_of_ = argument;
         if (!type_of_.empty() && file.type() != *type_)
             throw InputError(argument, std::string("is ") + name_of(file.type()) + " and " + type_of_ + " is " +
@@ -55,12 +70,17 @@ NpyFile CommandFiles::opened(const Input &input) {
     return file;
 }
 
-ElementType CommandFiles::type_of(const Input &input) const {
-    return input.role == Role::floats          ? *type_
-           : input.role == Role::sums          ? sum_type()
-           : input.role == Role::single_floats ? ElementType::f32
-           : input.role == Role::integers      ? ElementType::i32
-                                               : ElementType::boolean;
+ElementType CommandFiles::type_of(const Input &input, ElementType of_file) const {
+    switch (input.role) {
+    case Role::floats: return *type_;
+    case Role::sums: return sum_type();
+    case Role::single_floats: return ElementType::f32;
+    case Role::scales: return of_file;
+    case Role::pages: return is_quantised(of_file) ? of_file : *type_;
+    case Role::integers: return ElementType::i32;
+    case Role::booleans: break;
+    }
+    return ElementType::boolean;
 }
 
 void CommandFiles::write(const char *argument, const Array &array) {
@@ -82,6 +102,16 @@ Array output_array(const char *argument, ElementType type, const Shape &shape) {
     if (!count || *count > std::numeric_limits<std::int32_t>::max())
         throw InputError(argument, "would have shape " + text_of(shape) + ", more than 2^31 - 1 elements");
     return Array(type, shape);
+}
+
+void clear(Array &array) {
+    if (array.data && array.bytes() > 0) std::memset(array.data.get(), 0, array.bytes());
+}
+
+Array zeroed_array(const char *argument, ElementType type, const Shape &shape) {
+    Array array = output_array(argument, type, shape);
+    clear(array);
+    return array;
 }
 
 }  // namespace attune::program

@@ -17,8 +17,9 @@ inline constexpr int any_rank = 64;  // NumPy's limit
 
 // Role of an array in the library. The floats of a computation have one type: that of --dtype, else that of the first such
 // file. .npy files have no bfloat16, which is read from other floats and written as float32. `sums` are float64 for float64,
-// else float32.
-enum class Role { floats, sums, single_floats, integers, booleans };
+// else float32. `scales` of quantised rows keep the type of their file, and so do `pages` of int8 and uint8; other pages are
+// floats of the computation.
+enum class Role { floats, sums, single_floats, scales, pages, integers, booleans };
 
 class CommandFiles {
 public:
@@ -49,7 +50,7 @@ private:
         Role role;
     };
     NpyFile opened(const Input &);
-    ElementType type_of(const Input &) const;
+    ElementType type_of(const Input &, ElementType of_file) const;
 
     Outputs outputs_;
     std::vector<Input> inputs_;
@@ -60,5 +61,8 @@ private:
 
 // An output of a shape. Throws InputError if the library could not index it.
 Array output_array(const char *argument, ElementType, const Shape &);
+// An output of zeros: rows that the library does not write are 0 in a file.
+Array zeroed_array(const char *argument, ElementType, const Shape &);
+void clear(Array &);
 
 }  // namespace attune::program

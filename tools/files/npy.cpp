@@ -34,9 +34,14 @@ bool is_float(ElementType type) { return type <= ElementType::bf16; }
 bool is_of(ElementKind kind, ElementType type) {
     const bool floats = type == ElementType::f32 || type == ElementType::f64 || type == ElementType::f16;
     const bool integers = type == ElementType::i32 || type == ElementType::i64;
-    return kind == ElementKind::floats ? floats : kind == ElementKind::integers ? integers : !floats;
+    const bool quantised = type == ElementType::i8 || type == ElementType::u8;
+    return kind == ElementKind::floats     ? floats
+           : kind == ElementKind::pages    ? floats || quantised
+           : kind == ElementKind::integers ? integers
+                                           : !floats;
 }
-constexpr const char *expected_of[] = {"expected float32, float64 or float16", "expected int32 or int64",
+constexpr const char *expected_of[] = {"expected float32, float64 or float16",
+                                       "expected float32, float64, float16, int8 or uint8", "expected int32 or int64",
                                        "expected bool, or 0 and 1 as uint8, int8, int32 or int64"};
 
 // Copies a Fortran-ordered array, whose element (i0, i1, ...) is at i0 + i1 * n0 + ..., row by row into C order.

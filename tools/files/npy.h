@@ -12,7 +12,7 @@
 namespace attune::program {
 
 enum class ElementType { f32, f64, f16, bf16, i32, i64, boolean, i8, u8 };
-enum class ElementKind { floats, integers, booleans };
+enum class ElementKind { floats, pages, integers, booleans };  // pages: floats, or int8 or uint8 where they are quantised
 using Shape = std::vector<std::int64_t>;
 
 // Names of types as in NumPy, "float32", ..., and "bfloat16", which no file has
