@@ -71,7 +71,7 @@ def test_version(attune):
     assert done.returncode == 0 and re.fullmatch(r"attune \d+\.\d+\.\d+\n", done.stdout)
 
 
-COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "paged", "kv-append",
+COMMANDS = ("sdpa", "sdpa-backward", "additive", "additive-backward", "mha", "varlen", "paged", "append", "rope", "kv-append",
             "merge", "masked-softmax", "linear", "batch-dot", "dropout-mask", "linear-backward", "masked-softmax-backward",
             "mha-backward", "varlen-backward")
 
@@ -116,6 +116,7 @@ PICTURE = "heatmap labels-query labels-key"
 DROPOUT = "dropout seed dropout-offset"
 INPUTS = f"query key value scale softcap bias alibi mask causal offset window valid-lens cache-lens sinks {DROPOUT} {CALL}"
 POOL = "key-pages key-scale key-minimum value-pages value-scale value-minimum"
+STEPS = "norm-weight norm-eps rope-base rope-scaling cos sin rope-dim rope-offset interleaved positions hadamard"
 ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
 
 
@@ -137,6 +138,9 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
                         f"{DROPOUT} {CALL}"),
     ("paged", f"query {POOL} cu-seqlens-q block-table lens indptr out lse not-causal distance-bias tree-mask positions "
               f"prefix-table prefix-lens prefix-of scale softcap alibi window sinks invariant {CALL}"),
+    ("append", f"key value slots {POOL} pool store {STEPS} rotate-values key-out key-scale-out key-minimum-out value-out "
+               "value-scale-out value-minimum-out dtype threads"),
+    ("rope", f"x out {STEPS} dtype threads"),
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
     ("merge", "out-a lse-a out-b lse-b out lse dtype threads"),
     ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),

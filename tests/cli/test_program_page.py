@@ -49,6 +49,8 @@ def test_every_option(commands):
     missing = []
     for words, options in commands.items():
         text = section_of(words) if words else PAGE
+        if "the steps below" in text:
+            text += re.search(r"\*\*Steps of rows\*\*.*?(?=^## )", PAGE, re.M | re.S)[0]
         if words[:1] == ("run",):
             text += shared + section_of((*words[:-1], words[-1].removesuffix("-backward")))
         missing += [(*words, option) for option in options if not re.search(rf"{option}(?![\w-])", text)]

@@ -17,6 +17,7 @@ template<typename Data> BasicView<Data> dense_view(Data *data, const Array &arra
                  : array.type == ElementType::bf16    ? DType::bf16
                  : array.type == ElementType::f16     ? DType::f16
                  : array.type == ElementType::i32     ? DType::i32
+                 : array.type == ElementType::i64     ? DType::i64
                  : array.type == ElementType::i8      ? DType::i8
                  : array.type == ElementType::u8      ? DType::u8
                  : array.type == ElementType::boolean ? DType::boolean
@@ -81,6 +82,21 @@ constexpr std::pair<std::string_view, std::string_view> other_names[] = {
     {"prefix.block_table", "prefix_table"},
     {"prefix.lens", "prefix_lens"},
     {"prefix.of", "prefix_of"},
+    {"key_steps.norm_weight", "norm_weight"},
+    {"key_steps.norm_eps", "norm_eps"},
+    {"key_steps.hadamard", "hadamard"},
+    {"key_steps.rope.base", "rope_base"},
+    {"key_steps.rope.scaling", "rope_scaling"},
+    {"key_steps.rope.dim", "rope_dim"},
+    {"key_steps.rope.offset", "rope_offset"},
+    {"key_steps.rope.cos", "cos"},
+    {"key_steps.rope.sin", "sin"},
+    {"rope.base", "rope_base"},
+    {"rope.scaling", "rope_scaling"},
+    {"rope.dim", "rope_dim"},
+    {"rope.offset", "rope_offset"},
+    {"rope.cos", "cos"},
+    {"rope.sin", "sin"},
 };
 
 std::string option_of(std::string name) {

@@ -13,6 +13,21 @@ void add_scales(CLI::App *command, const char *scale_name, Given &scale, const c
     file(command, minimum_name, minimum, "Of uint8: (P, page, Hkv, G) float16");
 }
 
+void add_steps(CLI::App *command, RowStepArguments &a, const std::string &of) {
+    file(command, "--norm-weight", a.norm_weight, "RMS norm " + of + ": weights (D,) or (H, D)");
+    command->add_option("--norm-eps", a.norm_eps, "Added to the mean of squares (default 1e-6)")->type_name("F");
+    command->add_option("--rope-base", a.rope_base, "Rotary position embedding " + of + ", by angles position * F^(-2t / dim)")
+        ->type_name("F");
+    command->add_option("--rope-scaling", a.rope_scaling, "Positions are divided by it (default 1)")->type_name("F");
+    file(command, "--cos", a.cos, "(positions, dim / 2), with --sin in place of --rope-base");
+    file(command, "--sin", a.sin, "(positions, dim / 2)");
+    command->add_option("--rope-dim", a.rope_dim, "Channels that are rotated (default all)")->type_name("N");
+    command->add_option("--rope-offset", a.rope_offset, "The first of them (default 0)")->type_name("N");
+    command->add_flag("--interleaved", a.interleaved, "Channels 2t and 2t + 1 are a pair (GPT-J), not t and t + dim / 2");
+    file(command, "--positions", a.positions, "(T,) int32 or int64, of the rows, for RoPE; (B, S) of rows (B, H, S, D)");
+    command->add_flag("--hadamard", a.hadamard, "Hadamard rotation " + of + ", which is its own inverse");
+}
+
 void add_variable_length(CLI::App &run) {
     auto [varlen, a] =
         add_command(run, "varlen", "Attention over a packed batch: sequences one after another, without padding",
@@ -82,6 +97,54 @@ void add_kv_append(CLI::App &run) {
     append->remove_option(append->get_option("--variant"));
 }
 
+void add_append(CLI::App &run) {
+    auto [append, a] =
+        add_command(run, "append", "Rows of keys and values into pages, normalised, rotated and quantised on the way",
+                    "Example:\n  attune run append --key k.npy --value v.npy --slots slots.npy --pool 64,16 --store int8 "
+                    "--rope-base 10000 --positions at.npy --key-out kp.npy --key-scale-out ks.npy --value-out vp.npy "
+                    "--value-scale-out vs.npy",
+                    run_append);
+    file(append, "--key", a->key, "(T, Hkv, Dk), the rows to append")->required();
+    file(append, "--value", a->value, "(T, Hkv, Dv)")->required();
+    file(append, "--slots", a->slots,
+         "(T,) int64 or int32: row t goes to page slots[t] / page, row slots[t] % page; -1: nowhere")
+        ->required();
+    file(append, "--key-pages", a->key_pages,
+         "(P, page, Hkv, Dk), a page is a multiple of 16 rows; or int8, or uint8 (P, page, Hkv, Dk / 2): two channels a byte");
+    file(append, "--value-pages", a->value_pages, "(P, page, Hkv, Dv), likewise");
+    add_scales(append, "--key-scale", a->key_scale, "--key-minimum", a->key_minimum);
+    add_scales(append, "--value-scale", a->value_scale, "--value-minimum", a->value_minimum);
+    append->add_option("--pool", a->pool, "In place of pages: new ones of zeros, so many of so many rows")
+        ->type_name("PAGES,ROWS");
+    append
+        ->add_option("--store", a->store,
+                     "Rows of --pool: numbers as in --key (default), int8 with a scale of f32 or f16 for each row, or 4 bits "
+                     "with a scale and a minimum for so many channels")
+        ->type_name("same|int8|int8-f16|int4:32|int4:64|int4:all");
+    add_steps(append, a->steps, "of keys");
+    append->add_flag("--rotate-values", a->rotate_values,
+                     "Hadamard rotation of values; that of the result of attention undoes it");
+    file(append, "--key-out", a->key_out, "Output: the pages of keys afterwards")->required();
+    file(append, "--key-scale-out", a->key_scale_out, "Output: their scales, where each row has its own");
+    file(append, "--key-minimum-out", a->key_minimum_out, "Output: their minima, of 4 bits");
+    file(append, "--value-out", a->value_out, "Output: the pages of values afterwards")->required();
+    file(append, "--value-scale-out", a->value_scale_out, "Output: their scales, likewise");
+    file(append, "--value-minimum-out", a->value_minimum_out, "Output: their minima, likewise");
+    add_call(append, a->call);
+    append->remove_option(append->get_option("--variant"));
+}
+
+void add_rope(CLI::App &run) {
+    auto [rope, a] =
+        add_command(run, "rope", "RMS norm, rotary position embedding and Hadamard rotation of rows",
+                    "Example:\n  attune run rope --x q.npy --positions at.npy --rope-base 10000 --out qr.npy", run_rope);
+    file(rope, "--x", a->x, "(T, H, D) or (B, H, S, D), queries or keys")->required();
+    file(rope, "--out", a->out, "Output of the same shape and type")->required();
+    add_steps(rope, a->steps, "of rows");
+    add_call(rope, a->call);
+    rope->remove_option(rope->get_option("--variant"));
+}
+
 void add_merge(CLI::App &run) {
     auto [merge, a] = add_command(
         run, "merge", "Merges two attentions of the same queries over different keys",
@@ -100,6 +163,8 @@ void add_merge(CLI::App &run) {
 
 void add_serving(CLI::App &run) {
     add_paged(run);
+    add_append(run);
+    add_rope(run);
     add_variable_length(run);
     add_kv_append(run);
     add_merge(run);

@@ -92,6 +92,25 @@ struct KvAppendArguments {
     Given new_lens, when_full;
     CallArguments call;
 };
+// Steps of rows before they are stored or attended to.
+struct RowStepArguments {
+    Given norm_weight, norm_eps, rope_base, rope_scaling, cos, sin, rope_dim, rope_offset, positions;
+    bool interleaved = false, hadamard = false;
+};
+struct RopeArguments {
+    std::string x, out;
+    RowStepArguments steps;
+    CallArguments call;
+};
+struct AppendArguments {
+    std::string key, value, slots;
+    Given key_pages, key_scale, key_minimum, value_pages, value_scale, value_minimum;
+    Given pool, store;  // in place of pages
+    RowStepArguments steps;
+    bool rotate_values = false;
+    Given key_out, key_scale_out, key_minimum_out, value_out, value_scale_out, value_minimum_out;  // outputs
+    CallArguments call;
+};
 struct MergeArguments {
     std::string out_a, lse_a, out_b, lse_b, out;
     Given lse;
@@ -139,6 +158,8 @@ void run_multi_head_backward(const MultiHeadBackwardArguments &);
 void run_variable_length(const VariableLengthArguments &);
 void run_variable_length_backward(const VariableLengthBackwardArguments &);
 void run_paged(const PagedArguments &);
+void run_rope(const RopeArguments &);
+void run_append(const AppendArguments &);
 void run_kv_append(const KvAppendArguments &);
 void run_merge(const MergeArguments &);
 void run_masked_softmax(const MaskedSoftmaxArguments &);

@@ -17,7 +17,8 @@ ElementKind kind_of(Role role) {
     case Role::single_floats:
     case Role::scales: return ElementKind::floats;
     case Role::pages: return ElementKind::pages;
-    case Role::integers: return ElementKind::integers;
+    case Role::integers:
+    case Role::slots: return ElementKind::integers;
     case Role::booleans: break;
     }
     return ElementKind::booleans;
@@ -78,6 +79,7 @@ ElementType CommandFiles::type_of(const Input &input, ElementType of_file) const
     case Role::scales: return of_file;
     case Role::pages: return is_quantised(of_file) ? of_file : *type_;
     case Role::integers: return ElementType::i32;
+    case Role::slots: return ElementType::i64;
     case Role::booleans: break;
     }
     return ElementType::boolean;

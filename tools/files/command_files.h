@@ -18,8 +18,8 @@ inline constexpr int any_rank = 64;  // NumPy's limit
 // Role of an array in the library. The floats of a computation have one type: that of --dtype, else that of the first such
 // file. .npy files have no bfloat16, which is read from other floats and written as float32. `sums` are float64 for float64,
 // else float32. `scales` of quantised rows keep the type of their file, and so do `pages` of int8 and uint8; other pages are
-// floats of the computation.
-enum class Role { floats, sums, single_floats, scales, pages, integers, booleans };
+// floats of the computation. `slots` are int64, other integers int32.
+enum class Role { floats, sums, single_floats, scales, pages, integers, slots, booleans };
 
 class CommandFiles {
 public:

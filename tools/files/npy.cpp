@@ -4,6 +4,7 @@
 #include "tools/error.h"
 #include "tools/files/input_file.h"
 #include "tools/files/npy_header.h"
+#include <algorithm>
 #include <attune/half.h>
 #include <cerrno>
 #include <cmath>
@@ -216,6 +217,8 @@ Array converted(Array from, ElementType type, const std::string &argument) {
         convert_floats(to, from, count, argument);
     else if (type == ElementType::i32 && from.type == ElementType::i64)
         narrow_integers(to.as<std::int32_t>(), from.as<std::int64_t>(), count, argument);
+    else if (type == ElementType::i64 && from.type == ElementType::i32)
+        std::copy_n(from.as<std::int32_t>(), count, to.as<std::int64_t>());
     else if (type == ElementType::boolean && from.type == ElementType::i32)
         to_booleans(to.as<bool>(), from.as<std::int32_t>(), count, argument);
     else if (type == ElementType::boolean && from.type == ElementType::i64)
