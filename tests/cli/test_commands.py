@@ -142,7 +142,7 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
                "value-scale-out value-minimum-out dtype threads"),
     ("rope", f"x out {STEPS} dtype threads"),
     ("kv-append", "key value key-cache value-cache cache-lens new-lens when-full key-out value-out dtype threads"),
-    ("merge", "out-a lse-a out-b lse-b out lse dtype threads"),
+    ("merge", "part out-a lse-a out-b lse-b out lse dtype threads"),
     ("masked-softmax", f"scores out valid-lens fill {PICTURE} {CALL}"),
     ("linear", f"x weight bias out packed {CALL}"),
     ("batch-dot", f"a x out {CALL}"),

@@ -146,14 +146,21 @@ void add_rope(CLI::App &run) {
 }
 
 void add_merge(CLI::App &run) {
-    auto [merge, a] = add_command(
-        run, "merge", "Merges two attentions of the same queries over different keys",
-        "Example:\n  attune run merge --out-a o1.npy --lse-a l1.npy --out-b o2.npy --lse-b l2.npy --out o.npy", run_merge);
-    file(merge, "--out-a", a->out_a, "(B, Hq, Sq, Dv), (Hq, Sq, Dv) or (Sq, Dv)")->required();
-    file(merge, "--lse-a", a->lse_a, "The same without Dv: what --lse of the attention wrote")->required();
-    file(merge, "--out-b", a->out_b, "The other part")->required();
-    file(merge, "--lse-b", a->lse_b, "Likewise")->required();
-    file(merge, "--out", a->out, "Output: attention over the keys of both")->required();
+    auto [merge, a] =
+        add_command(run, "merge", "Merges attentions of the same queries over different keys",
+                    "Examples:\n  attune run merge --part o1.npy l1.npy --part o2.npy l2.npy --part o3.npy l3.npy --out o.npy\n"
+                    "  attune run merge --out-a o1.npy --lse-a l1.npy --out-b o2.npy --lse-b l2.npy --out o.npy",
+                    run_merge);
+    merge
+        ->add_option("--part", a->parts,
+                     "A part, as often as wanted: out (B, Hq, Sq, Dv), (Hq, Sq, Dv) or (Sq, Dv), and what --lse of the same "
+                     "attention wrote, which lacks Dv")
+        ->type_name("OUT LSE");
+    file(merge, "--out-a", a->out_a, "Two parts by other names, before those of --part: out of the first");
+    file(merge, "--lse-a", a->lse_a, "Its lse");
+    file(merge, "--out-b", a->out_b, "The second part");
+    file(merge, "--lse-b", a->lse_b, "Its lse");
+    file(merge, "--out", a->out, "Output: attention over the keys of all")->required();
     file(merge, "--lse", a->lse, "Output: its log of the sum of exponentials");
     add_call(merge, a->call);
     merge->remove_option(merge->get_option("--variant"));

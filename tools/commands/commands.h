@@ -112,7 +112,9 @@ struct AppendArguments {
     CallArguments call;
 };
 struct MergeArguments {
-    std::string out_a, lse_a, out_b, lse_b, out;
+    Given out_a, lse_a, out_b, lse_b;
+    std::vector<std::string> parts;  // out and lse of each
+    std::string out;
     Given lse;
     CallArguments call;
 };
