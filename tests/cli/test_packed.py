@@ -10,6 +10,7 @@ import pytest
 from attention_numpy import Options, Result, sdpa
 from conftest import Problem, normal
 from judging import judge_attention
+from rows_numpy import int8_of
 
 QUERIES, KEYS = [3, 0, 1, 5, 2], [3, 2, 9, 5, 0]
 
@@ -209,8 +210,12 @@ def test_invariant_refuses_variants_without_it(problem, variants):
 def test_commands_of_the_page_about_serving(attune, tmp_path):
     page = Path(__file__).parents[2] / "docs" / "serving.md"
     commands = "\n".join(re.findall(r"```sh\n(.*?)```", page.read_text(), re.S))
-    assert commands.count("attune run") == 8
+    assert commands.count("attune run") == 11
     shell = f'set -e\nattune() {{ "{attune.path}" "$@"; }}\npython3() {{ "{sys.executable}" "$@"; }}\n{commands}'
     done = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
-    assert np.load(tmp_path / "po.npy").shape == (7, 8, 64)
+    packed, quantised = (np.load(tmp_path / f"{name}.npy") for name in ("po", "po8"))
+    assert packed.shape == (7, 8, 64) and quantised.shape == (5, 8, 64)
+    # The first query sees its own row alone: its value, quantised.
+    value = int8_of(np.load(tmp_path / "pv.npy")[:1]).numbers
+    assert np.abs(quantised[0].reshape(2, 4, 64) - value[0][:, None]).max() < 1e-6
