@@ -349,15 +349,17 @@ def multi_head_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, w_q
         MemoryError: no memory for scratch.
     """
 
-def paged_attention(query: ArrayLike, key_pages: ArrayLike, value_pages: ArrayLike, cu_seqlens_q: ArrayLike | Sequence[int], block_table: ArrayLike | Sequence[int], lens: ArrayLike | Sequence[int], *, scale: float | None = None, softcap: float = 0.0, distance_bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, causal: bool = True, window: tuple[int, int] | None = None, tree_mask: ArrayLike | None = None, positions: ArrayLike | None = None, sinks: ArrayLike | None = None, prefix_block_table: ArrayLike | None = None, prefix_lens: ArrayLike | Sequence[int] | None = None, prefix_of: ArrayLike | Sequence[int] | None = None, indptr: ArrayLike | Sequence[int] | None = None, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def paged_attention(query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ...], value_pages: ArrayLike | tuple[ArrayLike, ...], cu_seqlens_q: ArrayLike | Sequence[int], block_table: ArrayLike | Sequence[int], lens: ArrayLike | Sequence[int], *, scale: float | None = None, softcap: float = 0.0, distance_bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, causal: bool = True, window: tuple[int, int] | None = None, tree_mask: ArrayLike | None = None, positions: ArrayLike | None = None, sinks: ArrayLike | None = None, prefix_block_table: ArrayLike | None = None, prefix_lens: ArrayLike | Sequence[int] | None = None, prefix_of: ArrayLike | Sequence[int] | None = None, indptr: ArrayLike | Sequence[int] | None = None, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     Attention over caches in pages of a pool (PagedAttention, Kwon et al., 2023): prompts, chunks, steps
     and trees of guesses in one call.
 
     Args:
         query: (Tq, Hq, Dk): queries [cu[b], cu[b + 1]) are those of sequence b.
-        key_pages: (P, page, Hkv, Dk), page a multiple of 16; type of query.
-        value_pages: (P, page, Hkv, Dv).
+        key_pages: (P, page, Hkv, Dk), page a multiple of 16, type of query; or quantised as
+            paged_append() takes them: (rows, scale) with rows i8, or (rows, scale, minimum) with rows
+            u8, two channels a byte. Not of f64.
+        value_pages: (P, page, Hkv, Dv), or quantised, as keys are or otherwise.
         cu_seqlens_q: i32 (B + 1), from 0, never falling.
         block_table: i32 (B, N): row j of sequence b lies in page block_table[b, j / page].
         lens: i32 (B): rows that each sequence holds, those of its queries among them.
@@ -775,7 +777,8 @@ def paged_append(key: ArrayLike, value: ArrayLike, slots: ArrayLike, key_pages: 
         value: (T, Hkv, Dv).
         slots: i64 (T).
         key_pages: (P, page, Hkv, Dk) of the type of key; or (rows, scale) with rows i8; or (rows,
-            scale, minimum) with rows u8, two channels a byte, and both f16 (P, page, Hkv, G). Written.
+            scale, minimum) with rows u8, two channels a byte, and both f16 (P, page, Hkv, G). Written,
+            but for a scale of the caller's own: f32 (1) or (Hkv, Dk).
         value_pages: As key_pages, of Dv channels. Written.
         positions: i32 (T), of the new rows; needed with RoPE.
         rotate_values: Hadamard rotation of values.

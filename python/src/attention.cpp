@@ -190,12 +190,14 @@ nb::object paged_attention(nb::handle query, nb::handle key_pages, nb::handle va
     Wanted wanted;
     static const Keywords *const outputs = new Keywords(attention_outputs().without({"weights"}));
     read_keywords(call, "paged_attention", given_options, {{paged_keywords(), &options}, {*outputs, &wanted}});
-    const ConstView q = call.input("query", query), k = call.input("key_pages", key_pages),
-                    v = call.input("value_pages", value_pages);
+    const ConstView q = call.input("query", query);
+    const attune::ConstPages k = pages_input(call, "key_pages", key_pages), v = pages_input(call, "value_pages", value_pages);
     const ConstView of_q = call.integers("cu_seqlens_q", cu_seqlens_q), table = call.integers("block_table", block_table),
                     held = call.integers("lens", lens);
     Outputs made;
-    const View out = call.output_or_new("out", wanted.out, query, q.dtype, out_extents(q, v), made.out);
+    ConstView unpacked = v.rows;
+    if (v.rows.dtype == attune::DType::u8 && v.rows.rank == 4) unpacked.extent[3] *= 2;
+    const View out = call.output_or_new("out", wanted.out, query, q.dtype, out_extents(q, unpacked), made.out);
     if (q.rank == 3)
         options.lse = wanted_output(call, "lse", wanted.lse, query, lse_type(q.dtype), {q.extent[1], q.extent[0]}, made.lse);
     call.run([&](Context &c) { return attune::paged_attention(c, q, k, v, of_q, table, held, out, options); });
@@ -269,8 +271,10 @@ void bind_attention(nb::module_ &m) {
          "Attention over caches in pages of a pool (PagedAttention, Kwon et al., 2023): prompts, chunks, steps and trees of "
          "guesses in one call.",
          {{"query", "ArrayLike", "(Tq, Hq, Dk): queries [cu[b], cu[b + 1]) are those of sequence b."},
-          {"key_pages", "ArrayLike", "(P, page, Hkv, Dk), page a multiple of 16; type of query."},
-          {"value_pages", "ArrayLike", "(P, page, Hkv, Dv)."},
+          {"key_pages", "ArrayLike | tuple[ArrayLike, ...]",
+           "(P, page, Hkv, Dk), page a multiple of 16, type of query; or quantised as paged_append() takes them: (rows, scale) "
+           "with rows i8, or (rows, scale, minimum) with rows u8, two channels a byte. Not of f64."},
+          {"value_pages", "ArrayLike | tuple[ArrayLike, ...]", "(P, page, Hkv, Dv), or quantised, as keys are or otherwise."},
           {"cu_seqlens_q", "ArrayLike | Sequence[int]", "i32 (B + 1), from 0, never falling."},
           {"block_table", "ArrayLike | Sequence[int]",
            "i32 (B, N): row j of sequence b lies in page block_table[b, j / page]."},

@@ -78,6 +78,11 @@ Call::Held &Call::hold(Held::Kind kind) {
 attune::ConstView Call::input(const char *name, nb::handle array) { return read(name, array, false); }
 attune::View Call::output(const char *name, nb::handle array) { return read(name, array, true); }
 
+attune::View Call::scale(const char *name, nb::handle array) {
+    const attune::View view = read(name, array, false);
+    return view.rank <= 2 ? view : read(name, array, true);
+}
+
 attune::ConstView Call::integers(const char *name, nb::handle array) {
     if (!PyList_Check(array.ptr()) && !PyTuple_Check(array.ptr())) return input(name, array);
     nb::object made;

@@ -37,6 +37,8 @@ public:
     attune::ConstView input(const char *name, nb::handle array);
     // The view of an array that is written.
     attune::View output(const char *name, nb::handle array);
+    // The view of a scale of pages that are written: one of the caller's own, of rank 1 or 2, is only read.
+    attune::View scale(const char *name, nb::handle array);
     // The view of lengths or indices: an array, or a list or tuple of integers, which becomes an i32 array.
     attune::ConstView integers(const char *name, nb::handle array);
     // A new array of the library that `like` is of (torch.Tensor for one of torch, NumPy's otherwise), and its view.

@@ -57,6 +57,19 @@ template<auto read_rope> void rope_(Call &call, void *into, nb::handle v, const 
     read_rope(call, &static_cast<RowSteps *>(into)->rope, v, name);
 }
 
+template<typename V> using Read = V (Call::*)(const char *name, nb::handle array);
+template<typename V>
+attune::BasicPages<V> pages_of(Call &call, const char *name, nb::handle pages, Read<V> read, Read<V> read_scale) {
+    if (!PyTuple_Check(pages.ptr())) return {(call.*read)(name, pages)};
+    const std::size_t count = nb::len(pages);
+    if (count < 1 || count > 3) refuse(name, "must be an array, (rows, scale) or (rows, scale, minimum)");
+    const auto member = [&](std::size_t n, const char *what, Read<V> by) {
+        const nb::object array = n < count ? nb::object(pages[n]) : nb::none();
+        return given(array) ? (call.*by)((name + std::string(what)).c_str(), array) : V{};
+    };
+    return {member(0, "", read), member(1, ".scale", read_scale), member(2, ".minimum", read)};
+}
+
 }  // namespace
 
 void read_window(Call &, attune::Window &window, nb::handle v, const char *name) {
@@ -179,6 +192,14 @@ const Keywords &variant_keyword() {
         {"variant", "str | None", "None", "Run this variant, or fail; None: dispatch chooses.", text_<&Variant::variant>},
     };
     return *table;
+}
+
+attune::ConstPages pages_input(Call &call, const char *name, nb::handle pages) {
+    return pages_of<attune::ConstView>(call, name, pages, &Call::input, &Call::input);
+}
+
+attune::Pages pages_output(Call &call, const char *name, nb::handle pages) {
+    return pages_of<attune::View>(call, name, pages, &Call::output, &Call::scale);
 }
 
 const Keywords &gradients_keyword() {

@@ -22,6 +22,10 @@ struct Variant {
 };
 const Keywords &variant_keyword();
 
+// Pages that a function reads, or writes: an array, or (rows, scale), or (rows, scale, minimum).
+attune::ConstPages pages_input(Call &, const char *name, nb::handle);
+attune::Pages pages_output(Call &, const char *name, nb::handle);
+
 // Extents of lse and weights of a query: without the last dimension; with that of keys in its place.
 attune::Dims lse_extents(const attune::ConstView &query);
 attune::Dims weights_extents(const attune::ConstView &query, const attune::ConstView &key, bool averaged);

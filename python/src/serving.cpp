@@ -38,20 +38,6 @@ void kv_append(nb::handle key, nb::handle value, nb::handle cache_lens, nb::hand
     call.run([&](Context &c) { return attune::kv_append(c, k, v, lens, of_k, of_v, options); });
 }
 
-// Pages: an array, or (rows, scale), or (rows, scale, minimum).
-attune::Pages pages_of(Call &call, const char *name, nb::handle given_pages) {
-    if (!PyTuple_Check(given_pages.ptr())) return {call.output(name, given_pages)};
-    const std::size_t count = nb::len(given_pages);
-    if (count < 1 || count > 3) refuse(name, "must be an array, (rows, scale) or (rows, scale, minimum)");
-    attune::Pages pages{call.output(name, given_pages[0])};
-    if (count > 1 && given(given_pages[1])) {
-        // The caller's own scale is read; one for each row is written, by a call that finds it writable or refuses.
-        pages.scale = call.output(name, given_pages[1]);
-    }
-    if (count > 2 && given(given_pages[2])) pages.minimum = call.output(name, given_pages[2]);
-    return pages;
-}
-
 const Keywords &paged_append_keywords() {
     using attune::AppendOptions;
     static const Keywords *const table = new Keywords{
@@ -69,7 +55,8 @@ void paged_append(nb::handle key, nb::handle value, nb::handle slots, nb::handle
     read_keywords(call, "paged_append", given_options,
                   {{paged_append_keywords(), &options}, {row_step_keywords(), &options.key_steps}});
     const ConstView k = call.input("key", key), v = call.input("value", value), to = call.input("slots", slots);
-    const attune::Pages of_k = pages_of(call, "key_pages", key_pages), of_v = pages_of(call, "value_pages", value_pages);
+    const attune::Pages of_k = pages_output(call, "key_pages", key_pages),
+                        of_v = pages_output(call, "value_pages", value_pages);
     call.run([&](Context &c) { return attune::paged_append(c, k, v, to, of_k, of_v, options); });
 }
 
@@ -177,7 +164,8 @@ void bind_serving(nb::module_ &m) {
           {"slots", "ArrayLike", "i64 (T)."},
           {"key_pages", "ArrayLike | tuple[ArrayLike, ...]",
            "(P, page, Hkv, Dk) of the type of key; or (rows, scale) with rows i8; or (rows, scale, minimum) with rows u8, two "
-           "channels a byte, and both f16 (P, page, Hkv, G). Written."},
+           "channels a byte, and both f16 (P, page, Hkv, G). Written, but for a scale of the caller's own: f32 (1) or (Hkv, "
+           "Dk)."},
           {"value_pages", "ArrayLike | tuple[ArrayLike, ...]", "As key_pages, of Dv channels. Written."}},
          "None",
          "Nothing.",

@@ -84,6 +84,82 @@ def test_quantised_pages(rng):
     assert np.max(np.abs(pages[0, :3] * scale[0, :3, :, None] - rows)) <= np.max(np.abs(rows)) / 254 * 1.001
 
 
+# Names of the pages below: i8 with scales of rows in f32 and f16, of the caller's own; u8 in groups, and in one of a row.
+QUANTISED = ("f32", "f16", "one", "channels", "groups", "whole")
+
+
+def pool(how, pages, page, heads, width):
+    """A pool of zeros, as paged_append() takes it, with read-only scales of the caller's own."""
+    shape = (pages, page, heads)
+    if how in ("groups", "whole"):
+        groups = width // 32 if how == "groups" else 1
+        return np.zeros((*shape, width // 2), np.uint8), *(np.zeros((*shape, groups), np.float16) for _ in range(2))
+    scale = {"f32": np.zeros(shape, np.float32), "f16": np.zeros(shape, np.float16), "one": np.full(1, 0.04, np.float32),
+             "channels": np.linspace(0.03, 0.05, heads * width, dtype=np.float32).reshape(heads, width)}[how]
+    scale.flags.writeable = how in ("f32", "f16")
+    return np.zeros((*shape, width), np.int8), scale
+
+
+def dequantised(rows, scale, minimum=None):
+    """The numbers that the pages stand for, f32."""
+    if minimum is None:
+        return rows * (scale[..., None] if scale.ndim == 3 else scale).astype(np.float32)
+    numbers = np.stack([rows & 15, rows >> 4], -1).reshape(*rows.shape[:-1], -1).astype(np.float32)
+    wide = lambda a: np.repeat(a, numbers.shape[-1] // a.shape[-1], -1).astype(np.float32)
+    return wide(minimum) + numbers * wide(scale)
+
+
+def read_only(array):
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("keys, values", [*zip(QUANTISED, QUANTISED), ("f32", "groups"), ("whole", "one"), (None, "f16"),
+                                          ("groups", None)])
+@pytest.mark.parametrize("queries", [1, 19])
+def test_attention_over_quantised_pages(rng, keys, values, queries):
+    """As NumPy over the dequantised rows."""
+    rows = normal(rng, 37, 2, 64), normal(rng, 37, 2, 32)
+    slots = np.concatenate([4 * 16 + np.arange(16), 16 + np.arange(16), 2 * 16 + np.arange(5)])
+    pages = [np.zeros((5, 16, 2, r.shape[-1]), np.float32) if how is None else pool(how, 5, 16, 2, r.shape[-1])
+             for how, r in zip((keys, values), rows)]
+    attune.paged_append(*rows, slots, *pages)
+    pages = [read_only(p) if isinstance(p, np.ndarray) else tuple(map(read_only, p)) for p in pages]
+    numbers = [p if isinstance(p, np.ndarray) else dequantised(*p) for p in pages]
+    in_order = [n.reshape(-1, *n.shape[2:])[slots].swapaxes(0, 1)[None] for n in numbers]
+    assert all(np.max(np.abs(n[0].swapaxes(0, 1) - r)) < 0.3 for n, r in zip(in_order, rows))
+    query = normal(rng, queries, 4, 64)
+    got = attune.paged_attention(query, *pages, [0, queries], [[4, 1, 2]], [37], lse=True)
+    assert got.out.shape == (queries, 4, 32)
+    expected = lambda dtype, order: attention_numpy.sdpa(query.swapaxes(0, 1)[None], *in_order,
+                                                         attention_numpy.Options(causal="bottom-right"), dtype, order)
+    check("out", np.ascontiguousarray(got.out.swapaxes(0, 1))[None], lambda dtype, order: expected(dtype, order).out)
+    check("lse", got.lse[None], lambda dtype, order: expected(dtype, order).lse)
+
+
+def test_pages_that_are_wrong(rng):
+    query, plain = normal(rng, 1, 4, 32), np.zeros((1, 16, 2, 32), np.float32)
+    rows, scale = pool("f32", 1, 16, 2, 32)
+    call = lambda pages: attune.paged_attention(query, pages, plain, [0, 1], [[0]], [1])
+    call((rows, scale))
+    call((rows, scale, None))
+    call((plain,))
+    for wrong in ((), (rows, scale, scale, scale)):
+        with pytest.raises(ValueError, match=r"^key_pages: must be an array, \(rows, scale\) or \(rows, scale, minimum\)$"):
+            call(wrong)
+    with pytest.raises(ValueError, match=r"^key_pages\.scale: is not given, and pages of i8 need it"):
+        call((rows, None))
+    with pytest.raises(ValueError, match="^key_pages: scale or minimum given for pages of type f32"):
+        call((plain, scale))
+    with pytest.raises(ValueError, match=r"^key_pages\.scale: its byte order"):
+        call((rows, scale.astype(">f4")))
+    with pytest.raises(ValueError, match=r"^key_pages\.scale: is read-only, and would be written$"):
+        attune.paged_append(query[:, :2], query[:, :2], np.zeros(1, np.int64), (rows, read_only(scale)), plain)
+    with pytest.raises(TypeError, match="^key_pages: must be an array"):
+        call([rows, scale])
+
+
 def test_rows(rng):
     x, positions = normal(rng, 1, 2, 3, 8), [[0, 5, 2]]
     cos, sin = attune.rope_tables(6, 8, 10000.0)

@@ -15,6 +15,15 @@ def _lengths(tensor):
     return torch.tensor(tensor, dtype=torch.int32) if isinstance(tensor, (list, tuple)) else tensor
 
 
+def _pages(name, pages):
+    """(rows, scale, minimum) of pages, with None for what they lack."""
+    if not isinstance(pages, tuple):
+        return pages, None, None
+    if not 1 <= len(pages) <= 3:
+        raise ValueError(f"{name}: must be an array, (rows, scale) or (rows, scale, minimum)")
+    return (*pages, None, None)[:3]
+
+
 def _seed(dropout_p, seed):
     if dropout_p <= 0:
         return None
@@ -67,7 +76,7 @@ def paged_attention(query, key_pages, value_pages, cu_seqlens_q, block_table, le
 
     Args:
         query: (Tq, Hq, Dk).
-        key_pages, value_pages: (P, page, Hkv, Dk) and (P, page, Hkv, Dv).
+        key_pages, value_pages: (P, page, Hkv, Dk) and (P, page, Hkv, Dv), or quantised: (rows, scale), (rows, scale, minimum).
         cu_seqlens_q, block_table, lens: int32 (B + 1), (B, N), (B), or lists.
         scale, softcap, alibi, causal, window, invariant, and the tensors distance_bias, alibi_slopes, tree_mask, positions,
             sinks, prefix_block_table, prefix_lens, prefix_of, indptr: as in attune.paged_attention.
@@ -77,9 +86,10 @@ def paged_attention(query, key_pages, value_pages, cu_seqlens_q, block_table, le
     if unknown := set(tensors) - set(ops.PAGED_TENSORS):
         raise TypeError(f"paged_attention() got an unexpected keyword argument {min(unknown)!r}")
     left, right = (-1, -1) if window is None else window
-    out, lse = ops.paged(query, key_pages, value_pages, *map(_lengths, (cu_seqlens_q, block_table, lens)),
-                          *(_lengths(tensors.get(name)) for name in ops.PAGED_TENSORS), scale, softcap, alibi, causal, left,
-                          right, invariant)
+    out, lse = ops.paged(query, *_pages("key_pages", key_pages), *_pages("value_pages", value_pages),
+                         *map(_lengths, (cu_seqlens_q, block_table, lens)),
+                         *(_lengths(tensors.get(name)) for name in ops.PAGED_TENSORS), scale, softcap, alibi, causal, left,
+                         right, invariant)
     return (out, lse) if return_lse else out
 
 

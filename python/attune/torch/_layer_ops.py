@@ -95,21 +95,29 @@ PAGED_TENSORS = ("distance_bias", "alibi_slopes", "tree_mask", "positions", "sin
                  "prefix_of", "indptr")
 
 
-def _paged(query, key_pages, value_pages, cu_seqlens_q, block_table, lens, *rest):
+def _paged(query, key_pages, key_scale, key_minimum, value_pages, value_scale, value_minimum, cu_seqlens_q, block_table, lens,
+           *rest):
     options = dict(zip(PAGED_TENSORS, rest))
     scale, softcap, alibi, causal, left, right, invariant = rest[len(PAGED_TENSORS):]
-    found = _attune.paged_attention(query, key_pages, value_pages, cu_seqlens_q, block_table, lens, scale=scale,
-                                    softcap=softcap, alibi=alibi, causal=causal, window=(left, right), invariant=invariant,
-                                    lse=True, detached=True, **options)
+    found = _attune.paged_attention(query, (key_pages, key_scale, key_minimum), (value_pages, value_scale, value_minimum),
+                                    cu_seqlens_q, block_table, lens, scale=scale, softcap=softcap, alibi=alibi, causal=causal,
+                                    window=(left, right), invariant=invariant, lse=True, detached=True, **options)
     return found.out, found.lse
+
+
+def _paged_fake(query, key_pages, key_scale, key_minimum, value_pages, *rest):
+    tokens, heads, _ = query.shape
+    width = value_pages.shape[-1] * (2 if value_pages.dtype == torch.uint8 else 1)
+    return query.new_empty((tokens, heads, width)), query.new_empty((heads, tokens), dtype=wide(query.dtype))
 
 
 paged = define(
     "paged_attention",
-    "(Tensor query, Tensor key_pages, Tensor value_pages, Tensor cu_seqlens_q, Tensor block_table, Tensor lens, " +
+    "(Tensor query, Tensor key_pages, Tensor? key_scale, Tensor? key_minimum, Tensor value_pages, Tensor? value_scale, "
+    "Tensor? value_minimum, Tensor cu_seqlens_q, Tensor block_table, Tensor lens, " +
     "".join(f"Tensor? {name}, " for name in PAGED_TENSORS) +
     "float? scale, float softcap, bool alibi, bool causal, int left, int right, bool invariant) -> (Tensor, Tensor)",
-    _paged, _packed_fake, _no_setup, no_gradient="no gradients of attention over pages")
+    _paged, _paged_fake, _no_setup, no_gradient="no gradients of attention over pages")
 
 
 # Layers.

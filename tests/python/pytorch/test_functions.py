@@ -92,6 +92,19 @@ def test_pages_and_caches():
     one = lambda t: t.transpose(0, 1)[None]
     assert torch.equal(one(out), at.scaled_dot_product_attention(one(q), *map(one, rows), causal="bottom_right",
                                                                  enable_gqa=True))
+    quantised = [(torch.zeros(4, 16, 2, 4, dtype=torch.uint8), *(torch.zeros(4, 16, 2, 1, dtype=torch.half) for _ in range(2))),
+                 (torch.zeros(4, 16, 2, 8, dtype=torch.int8), torch.zeros(4, 16, 2))]
+    table = torch.tensor([[2, 0]], dtype=torch.int32)
+    for keys, values in (quantised, quantised[::-1]):
+        at.paged_append(*rows, slots, keys, values)
+        near = at.paged_attention(q, keys, values, [0, 3], table, [18])
+        assert near.shape == out.shape and 0 < (near - out).abs().max() < 0.3
+        assert torch.equal(near, attune.paged_attention(q, keys, values, [0, 3], table, [18]))
+        torch.library.opcheck(ops.paged, (q, *keys[:3], *(None,) * (3 - len(keys)), *values, *(None,) * (3 - len(values)),
+                                          torch.tensor([0, 3], dtype=torch.int32), table, torch.tensor([18], dtype=torch.int32),
+                                          *(None,) * 9, None, 0.0, False, True, -1, -1, False))
+    with pytest.raises(ValueError, match="^value_pages: must be an array"):
+        at.paged_attention(q, pool[0], (), [0, 3], table, [18])
     caches = torch.zeros(1, 2, 20, 8), torch.zeros(1, 2, 20, 8)
     at.kv_append(*map(one, rows), [0], *caches)
     assert torch.equal(caches[0][:, :, :18], one(rows[0]))
