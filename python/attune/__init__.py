@@ -42,6 +42,7 @@ from attune._attune import (
     transform_rows,
     transform_rows_backward,
     variable_length_attention,
+    variable_length_attention_backward,
     variants,
     version,
 )
@@ -55,4 +56,4 @@ __all__ = ["Attention", "Context", "Heatmap", "UnsupportedError", "additive_atte
            "missing_variants", "multi_head_attention", "multi_head_attention_backward", "pack_linear_weight", "paged_append",
            "paged_attention", "plan_product", "plan_sdpa", "rope_tables", "scaled_dot_product_attention",
            "scaled_dot_product_attention_backward", "targets", "transform_rows", "transform_rows_backward",
-           "variable_length_attention", "variants", "version"]
+           "variable_length_attention", "variable_length_attention_backward", "variants", "version"]

@@ -450,6 +450,60 @@ def scaled_dot_product_attention_backward(query: ArrayLike, key: ArrayLike, valu
         MemoryError: no memory for scratch.
     """
 
+def variable_length_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, cu_seqlens_q: ArrayLike | Sequence[int], cu_seqlens_k: ArrayLike | Sequence[int], out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+    """
+    Gradients of a loss by the inputs of variable_length_attention(). Options are those of the forward
+    pass; dropout needs the same seed.
+
+    Args:
+        query: query of the forward pass.
+        key: key of the forward pass.
+        value: value of the forward pass.
+        cu_seqlens_q: cu_seqlens_q of the forward pass.
+        cu_seqlens_k: cu_seqlens_k of the forward pass.
+        out: Result of the forward pass.
+        lse: lse of the forward pass.
+        grad_out: Gradient of the loss by out, shape of out, last stride 1.
+        score: The score x(i, j): "dot_product", scale q . k; "general", scale q . (W k) with W =
+            score_weight; "cosine"; "gaussian", -scale / 2 |q - k|^2.
+        score_weight: W of the score "general": (Dq, Dk), type of query.
+        scale: Factor of the score; None: 1 / sqrt(Dk) for the dot product, 1 for the others.
+        softcap: c > 0: a score x becomes c tanh(x / c). 0: off.
+        bias: Added to scores: broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks.
+        alibi: Adds -slope(h) |i + off - j| with the standard slopes.
+        alibi_slopes: Slopes of ALiBi in place of the standard ones: f32 (Hq) or (B, Hq).
+        mask: bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is True take part.
+        causal: Key j takes part for query i iff j <= i + off: "top_left", off 0; "bottom_right", off Sk
+            - Sq; "offset", off given by offset or offsets.
+        offset: off of causal, window and ALiBi: the position of query 0 among the keys.
+        offsets: off of each batch entry: i32 (B).
+        window: (left, right): key j takes part iff i + off - left <= j <= i + off + right; -1:
+            unbounded.
+        valid_lens: i32 (B) or (B, Sq), from 0 to Sk: only keys j < valid_lens take part.
+        cache_lens: i32 (B): rows that the caches key and value hold before the Sq rows of this call.
+        sinks: f32 (Hq): a score of each head that joins the normaliser and has no value.
+        dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
+        seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
+        dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        invariant: The same bits for a prompt at once, in chunks and token by token.
+        variant: Run this variant, or fail; None: dispatch chooses.
+        grad_lse: Gradient of the loss by lse; None: the loss does not depend on lse.
+        gradients: Names of the gradients wanted, or a mapping of names to arrays that are written
+            (None: a new array); None: those of the tensors that are positional arguments.
+        layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
+        detached: Take torch tensors that require a gradient, and record none.
+        context: Threads and scratch; None: the Context of the process, all cores.
+
+    Returns:
+        The gradients wanted by name: query, key, value, alibi_slopes (f32, as the slopes), sinks (f32).
+        Rows beyond the last sequence are not written.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
 def additive_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, w_query: ArrayLike | None = None, w_key: ArrayLike | None = None, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, w_score: ArrayLike | None = None, b_score: float = 0.0, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
     """
     Gradients of a loss by the inputs of additive_attention(). Options are those of the forward pass.

@@ -57,6 +57,33 @@ nb::object sdpa_backward(nb::handle query, nb::handle key, nb::handle value, nb:
     return result;
 }
 
+nb::object varlen_backward(nb::handle query, nb::handle key, nb::handle value, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
+                           nb::handle out, nb::handle lse, nb::handle grad_out, const nb::kwargs &given_options) {
+    Call call;
+    SdpaOptions options;
+    Wanted wanted;
+    GradLse of_lse;
+    read_keywords(call, "variable_length_attention_backward", given_options,
+                  {{attention_keywords(), &options}, {grad_lse_keyword(), &of_lse}, {gradients_keyword(), &wanted}});
+    const ConstView q = call.input("query", query), k = call.input("key", key), v = call.input("value", value);
+    const ConstView of_q = call.integers("cu_seqlens_q", cu_seqlens_q), of_k = call.integers("cu_seqlens_k", cu_seqlens_k);
+    const attune::SdpaForward forward{call.input("out", out), call.input("lse", lse), call.input("grad_out", grad_out),
+                                      of_lse.grad_lse};
+    Gradients gradients(call, wanted.gradients, {"query", "key", "value"});
+    attune::SdpaGradients into;
+    gradients.add("query", query, q, into.query), gradients.add("key", query, k, into.key);
+    gradients.add("value", query, v, into.value);
+    ConstView heads = q;  // (Tq, Hq, Dk) has its heads where (B, Hq, Sq, Dk) has them
+    if (heads.rank == 3) heads.rank = 4;
+    add_score(gradients, query, options, heads, into);
+    gradients.add("score_weight", query, options.score_weight, into.score_weight);
+    nb::dict result = gradients.finish();
+    call.run([&](Context &c) {
+        return attune::variable_length_attention_backward(c, q, k, v, of_q, of_k, forward, into, options);
+    });
+    return result;
+}
+
 nb::object additive_backward(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle lse,
                              nb::handle grad_out, const nb::kwargs &given_options) {
     Call call;
@@ -158,6 +185,21 @@ void bind_gradients(nb::module_ &m) {
          {&attention_keywords(), &grad_lse_keyword(), &gradients_keyword(), &common_keywords()}},
         &sdpa_backward, "query"_a.none(), "key"_a.none(), "value"_a.none(), "out"_a.none(), "lse"_a.none(), "grad_out"_a.none(),
         "options"_a);
+    std::vector<Positional> packed = attention;
+    packed.insert(packed.begin() + 3,
+                  {{"cu_seqlens_q", "ArrayLike | Sequence[int]", "cu_seqlens_q of the forward pass."},
+                   {"cu_seqlens_k", "ArrayLike | Sequence[int]", "cu_seqlens_k of the forward pass."}});
+    add(m,
+        {"variable_length_attention_backward",
+         "Gradients of a loss by the inputs of variable_length_attention(). Options are those of the forward pass; dropout "
+         "needs the same seed.",
+         packed,
+         type,
+         "The gradients wanted by name: query, key, value, alibi_slopes (f32, as the slopes), sinks (f32). Rows beyond the "
+         "last sequence are not written.",
+         {&attention_keywords(), &grad_lse_keyword(), &gradients_keyword(), &common_keywords()}},
+        &varlen_backward, "query"_a.none(), "key"_a.none(), "value"_a.none(), "cu_seqlens_q"_a.none(), "cu_seqlens_k"_a.none(),
+        "out"_a.none(), "lse"_a.none(), "grad_out"_a.none(), "options"_a);
     add(m,
         {"additive_attention_backward",
          "Gradients of a loss by the inputs of additive_attention(). Options are those of the forward pass.",

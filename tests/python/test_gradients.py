@@ -79,6 +79,64 @@ def test_outputs_that_are_given(qkv, grad_out):
             attune.scaled_dot_product_attention_backward(*call, gradients=wrong)
 
 
+CU_Q, CU_K = [0, 3, 3, 4, 9], [0, 4, 6, 6, 13]  # the second sequence has no queries, the third no keys
+
+
+def packed_backward(q, k, v, grad_out, grad_lse, options, dtype, order, **how):
+    """Sequence after sequence; gradients of sinks and of slopes of one row are sums over them."""
+    found = {name: np.zeros(a.shape, dtype) for name, a in (("query", q), ("key", k), ("value", v))}
+    one = lambda a: a.swapaxes(0, 1)[None]
+    slopes, sinks = [], []
+    for of_q, of_k in zip(map(slice, CU_Q[:-1], CU_Q[1:]), map(slice, CU_K[:-1], CU_K[1:])):
+        part = sdpa_backward(one(q[of_q]), one(k[of_k]), one(v[of_k]), one(grad_out[of_q]), grad_lse[None, :, of_q],
+                             options(len(slopes)), dtype, order, **how)
+        for name, at in (("query", of_q), ("key", of_k), ("value", of_k)):
+            found[name][at] = getattr(part, name)[0].swapaxes(0, 1)
+        slopes.append(part.slopes)
+        sinks.append(part.sinks)
+    if sinks[0] is not None:
+        found["sinks"] = sum(sinks)
+    if slopes[0] is not None:
+        rows = [np.reshape(a, -1) for a in slopes]
+        found["alibi_slopes"] = np.stack(rows) if options(0).alibi is not options(1).alibi else sum(rows)
+    return types.SimpleNamespace(**found)
+
+
+OWN_SLOPES = np.linspace(0.1, 0.9, 16, dtype=np.float32).reshape(4, 4)  # of each sequence
+
+
+@pytest.mark.parametrize("given, options, more", [
+    ({}, lambda s: Options(), ()),
+    (dict(causal="bottom_right", window=(2, 0), softcap=2.0),
+     lambda s: Options(causal="bottom-right", window=(2, 0), softcap=2.0), ()),
+    (dict(alibi=True), lambda s: Options(alibi="auto"), ("alibi_slopes",)),
+    (dict(alibi_slopes=SLOPES, sinks=SLOPES), lambda s: Options(alibi=SLOPES, sinks=SLOPES), ("alibi_slopes", "sinks")),
+    (dict(alibi_slopes=OWN_SLOPES), lambda s: Options(alibi=OWN_SLOPES[s:s + 1]), ("alibi_slopes",)),
+], ids=lambda x: ",".join(x) if isinstance(x, dict) else "")
+def test_packed(rng, given, options, more):
+    q, k, v = normal(rng, 10, 4, 8), normal(rng, 14, 2, 8), normal(rng, 14, 2, 6)
+    grad_out, grad_lse = normal(rng, 10, 4, 6), normal(rng, 4, 10)
+    forward = attune.variable_length_attention(q, k, v, CU_Q, CU_K, lse=True, **given)
+    got = attune.variable_length_attention_backward(
+        q, k, v, CU_Q, CU_K, forward.out, forward.lse, grad_out, grad_lse=grad_lse, **given,
+        gradients={"query": np.zeros_like(q), "key": np.zeros_like(k), "value": np.zeros_like(v), **dict.fromkeys(more)})
+    assert list(got) == [*ALL, *more]
+    assert not got["query"][9:].any() and not got["key"][13:].any() and not got["key"][4:6].any()
+    judge_gradients(got.get, lambda dtype, order, **how: packed_backward(q, k, v, grad_out, grad_lse, options, dtype, order,
+                                                                         **how), np.float32, [*ALL, *more])
+
+
+def test_packed_gradients_that_there_are_not(rng):
+    q, k, v, grad = normal(rng, 9, 4, 8), normal(rng, 13, 2, 8), normal(rng, 13, 2, 6), normal(rng, 9, 4, 6)
+    call = (q, k, v, CU_Q, CU_K, *attune.variable_length_attention(q, k, v, CU_Q, CU_K, lse=True)[:2], grad)
+    with pytest.raises(ValueError, match="^gradients: names a tensor that this call does not have"):
+        attune.variable_length_attention_backward(*call, gradients=["sinks"])
+    with pytest.raises(ValueError, match="^bias: "):
+        attune.variable_length_attention_backward(*call, gradients=["bias"], bias=normal(rng, 3, 3))
+    with pytest.raises(ValueError, match="^cu_seqlens_q: "):
+        attune.variable_length_attention_backward(*call[:3], [0, 5, 3, 4, 9], *call[4:])
+
+
 def test_additive(rng):
     q, k, v, grad = normal(rng, 2, 2, 3, 8), normal(rng, 2, 1, 5, 4), normal(rng, 2, 1, 5, 6), normal(rng, 2, 2, 3, 6)
     layer = Additive(normal(rng, 7, 8), normal(rng, 7, 4), normal(rng, 7), normal(rng, 7), normal(rng, 7))

@@ -57,7 +57,8 @@ def additive_attention(query, key, value, w_query=None, w_key=None, w_score=None
 
 
 def variable_length_attention(query, key, value, cu_seqlens_q, cu_seqlens_k, *, return_lse=False, **options):
-    """attune.variable_length_attention: attention of each sequence of a packed batch. It has no gradients.
+    """attune.variable_length_attention with autograd by query, key, value, alibi_slopes and sinks: attention of each sequence
+    of a packed batch. Rows beyond the last sequence are 0, and so are their gradients.
 
     Args:
         query, key, value: (Tq, Hq, Dk), (Tk, Hkv, Dk), (Tk, Hkv, Dv).
@@ -66,6 +67,7 @@ def variable_length_attention(query, key, value, cu_seqlens_q, cu_seqlens_k, *, 
         **options: causal, window, softcap, alibi, sinks, dropout_p... as in attune.variable_length_attention.
     """
     refuse_transforms()
+    query, key, value = map(dense_last, (query, key, value))
     out, lse = ops.packed(query, key, value, _lengths(cu_seqlens_q), _lengths(cu_seqlens_k), *_score(**options))
     return (out, lse) if return_lse else out
 

@@ -70,27 +70,73 @@ additive_backward = define(
     _additive_backward, _additive_backward_fake, no_gradient="no gradients of gradients of additive attention")
 
 
-# Packed batches and pages: forward alone.
+# Packed batches. Inputs that have gradients, and their places in the schema.
+_PACKED = {"query": 0, "key": 1, "value": 2, "alibi_slopes": 6, "sinks": 7}
+_PACKED_HEAD = "Tensor query, Tensor key, Tensor value, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
+_PACKED_TENSORS = 5 + len(SCORE_TENSORS)
+
+
 def _packed_fake(query, key, value, *rest):
     tokens, heads, _ = query.shape
     return query.new_empty((tokens, heads, value.shape[-1])), query.new_empty((heads, tokens), dtype=wide(query.dtype))
 
 
-def _packed(query, key, value, cu_seqlens_q, cu_seqlens_k, *rest):
-    options = score_options(rest[:len(SCORE_TENSORS)], rest[len(SCORE_TENSORS):])
-    found = _attune.variable_length_attention(query, key, value, cu_seqlens_q, cu_seqlens_k, lse=True, detached=True, **options)
+def _packed(*inputs):
+    options = score_options(inputs[5:_PACKED_TENSORS], inputs[_PACKED_TENSORS:])
+    found = _attune.variable_length_attention(*inputs[:5], lse=True, detached=True, **options)
+    used = int(inputs[3][-1])  # rows beyond the last sequence are not written
+    found.out[used:], found.lse[:, used:] = 0, -torch.inf
     return found.out, found.lse
+
+
+def _packed_setup(ctx, inputs, output):
+    ctx.set_materialize_grads(False)
+    ctx.numbers = inputs[_PACKED_TENSORS:]
+    ctx.save_for_backward(*inputs[:_PACKED_TENSORS], *output)
+
+
+def _packed_autograd(ctx, grad_out, grad_lse):
+    *tensors, out, lse = ctx.saved_tensors
+    wanted = [ctx.needs_input_grad[place] for place in _PACKED.values()]
+    if grad_out is None:
+        grad_out = torch.zeros_like(out)
+    found = iter(packed_backward(grad_out, grad_lse, out, lse, *tensors, *ctx.numbers, wanted))
+    grads = [None] * (len(tensors) + len(ctx.numbers))
+    for place, is_wanted in zip(_PACKED.values(), wanted):
+        if is_wanted:
+            grads[place] = next(found)
+    return tuple(grads)
+
+
+def _packed_backward(grad_out, grad_lse, out, lse, *inputs):
+    *inputs, wanted = inputs
+    names = [name for name, is_wanted in zip(_PACKED, wanted) if is_wanted]
+    found = _attune.variable_length_attention_backward(
+        *inputs[:5], out, lse, dense_last(grad_out), grad_lse=dense_last(grad_lse), gradients=names, detached=True,
+        **score_options(inputs[5:_PACKED_TENSORS], inputs[_PACKED_TENSORS:]))
+    for name, ends in (("query", inputs[3]), ("key", inputs[4]), ("value", inputs[4])):
+        if name in found:
+            found[name][int(ends[-1]):] = 0
+    return [found[name] for name in names]
+
+
+def _packed_backward_fake(grad_out, grad_lse, out, lse, *inputs):
+    return [inputs[place].new_empty(inputs[place].shape) for place, is_wanted in zip(_PACKED.values(), inputs[-1]) if is_wanted]
+
+
+packed = define("variable_length_attention", f"({_PACKED_HEAD}{SCORE_SCHEMA}) -> (Tensor, Tensor)", _packed, _packed_fake,
+                _packed_setup, _packed_autograd)
+packed_backward = define(
+    "variable_length_attention_backward",
+    f"(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor lse, {_PACKED_HEAD}{SCORE_SCHEMA}, bool[] wanted) -> Tensor[]",
+    _packed_backward, _packed_backward_fake, no_gradient="no gradients of gradients of packed batches")
 
 
 def _no_setup(ctx, inputs, output):
     pass
 
 
-packed = define(
-    "variable_length_attention",
-    f"(Tensor query, Tensor key, Tensor value, Tensor cu_seqlens_q, Tensor cu_seqlens_k, {SCORE_SCHEMA}) -> (Tensor, Tensor)",
-    _packed, _packed_fake, _no_setup, no_gradient="no gradients of packed batches")
-
+# Pages: forward alone. Pages that are quantised have scales, and minima.
 PAGED_TENSORS = ("distance_bias", "alibi_slopes", "tree_mask", "positions", "sinks", "prefix_block_table", "prefix_lens",
                  "prefix_of", "indptr")
 

@@ -77,9 +77,59 @@ def test_packed_batches():
     out, lse = at.variable_length_attention(q, k, v, [0, 3, 7], [0, 4, 9], causal="bottom_right", return_lse=True)
     assert torch.equal(out, attune.variable_length_attention(q, k, v, [0, 3, 7], [0, 4, 9], causal="bottom_right"))
     assert lse.shape == (4, 7)
+
+
+CU_Q, CU_K = [0, 3, 3, 4, 6], [0, 4, 6, 6, 9]  # a sequence without queries, one without keys; a row of each beyond the last
+
+
+def test_packed_gradients():
+    q, k, v = f64(7, 4, 4), f64(10, 2, 4), f64(10, 2, 3)
+    ends = [torch.tensor(cu, dtype=torch.int32) for cu in (CU_Q, CU_K)]
+    packed = lambda *t, **how: at.variable_length_attention(*t, CU_Q, CU_K, **how)
+    gradcheck(packed, q, k, v)
+    gradcheck(lambda *t: packed(*t, causal="bottom_right", window=(2, 0), softcap=2.0), q, k, v)
+    gradcheck(lambda *t: packed(*t, dropout_p=0.3, seed=4), q, k, v)
+    with_lse = lambda *t: at.variable_length_attention(*t, [0, 3, 7], [0, 4, 10], return_lse=True)
+    gradcheck(with_lse, q, k, v)
+    gradcheck(lambda k: packed(q.detach(), k, v.detach()), k)
+    wide = lambda t: t.repeat_interleave(2, -1)[..., ::2]  # the last stride is 2
+    gradcheck(lambda *t: packed(*map(wide, t)), q, k, v)
+    # Rows of one call and of three, of which autograd makes the gradients of slices.
+    one = lambda t: t.transpose(0, 1)[None]
+    parts = [one(at.scaled_dot_product_attention(*map(one, (q[a:b], k[c:d], v[c:d])), enable_gqa=True)[0])[0]
+             for a, b, c, d in zip(CU_Q, CU_Q[1:], CU_K, CU_K[1:])]
+    expected, got = torch.cat([*parts, torch.zeros(1, 4, 3, dtype=torch.float64)]), packed(q, k, v)
+    assert torch.equal(got, expected)
+    weight = torch.randn_like(got)
+    for mine, theirs in zip(*(torch.autograd.grad((o * weight).sum(), (q, k, v)) for o in (got, expected))):
+        assert torch.equal(mine, theirs)
+    torch.library.opcheck(ops.packed, (q, k, v, *ends, *(None,) * 8, None, 0.0, False, "none", None, -1, -1, 0.0, False))
+
+
+def test_packed_gradients_of_slopes_and_sinks():
+    q, k, v = (torch.randn(n, h, 4) for n, h in ((6, 4), (9, 2), (9, 2)))
+    slopes, sinks = (torch.rand(4, requires_grad=True) for _ in range(2))
+    out = at.variable_length_attention(q, k, v, CU_Q, CU_K, alibi_slopes=slopes, sinks=sinks)
+    weight = torch.randn_like(out)
+    got = torch.autograd.grad((out * weight).sum(), (slopes, sinks))
+    how = dict(alibi_slopes=slopes.detach(), sinks=sinks.detach())
+    forward = attune.variable_length_attention(q, k, v, CU_Q, CU_K, lse=True, **how)
+    expected = attune.variable_length_attention_backward(q, k, v, CU_Q, CU_K, forward.out, forward.lse, weight, **how,
+                                                         gradients=["alibi_slopes", "sinks"])
+    assert torch.equal(got[0], expected["alibi_slopes"]) and torch.equal(got[1], expected["sinks"])
     q.requires_grad_()
-    with pytest.raises(NotImplementedError, match="no gradients of packed batches"):
-        at.variable_length_attention(q, k, v, [0, 3, 7], [0, 4, 9]).sum().backward()
+    first, = torch.autograd.grad(at.variable_length_attention(q, k, v, CU_Q, CU_K).sum(), q, create_graph=True)
+    with pytest.raises(NotImplementedError, match="no gradients of gradients of packed batches"):
+        first.sum().backward()
+
+
+def test_packed_compiles():
+    q, k, v = f64(7, 4, 4), f64(10, 2, 4), f64(10, 2, 3)
+    ends = [torch.tensor(cu, dtype=torch.int32) for cu in (CU_Q, CU_K)]
+    call = lambda *t: at.variable_length_attention(*t, *ends, causal="bottom_right") * 2
+    grads = [torch.autograd.grad(f(q, k, v).square().sum(), (q, k, v))
+             for f in (call, torch.compile(call, fullgraph=True, backend="aot_eager"))]
+    assert all(torch.equal(a, b) for a, b in zip(*grads))
 
 
 def test_pages_and_caches():
