@@ -77,7 +77,7 @@ def alibi_slopes(heads: int) -> list[float]:
 def version() -> str:
     """Version of the library."""
 
-def plan_sdpa(*, dtype: str = 'f32', batch: int = 1, query_heads: int = 1, key_heads: int = 1, queries: int = 1, keys: int = 1, head_dim: int = 1, value_dim: int = 1, scored: bool = False, tables: bool = False, dropout: bool = False, invariant: bool = False, causal: str | None = None, window: tuple[int, int] | None = None, context: Context | None = None) -> dict[str, Any]:
+def plan_sdpa(*, dtype: str = 'f32', score: str = 'dot_product', batch: int = 1, query_heads: int = 1, key_heads: int = 1, queries: int = 1, keys: int = 1, head_dim: int = 1, value_dim: int = 1, scored: bool = False, tables: bool = False, dropout: bool = False, invariant: bool = False, causal: str | None = None, window: tuple[int, int] | None = None, context: Context | None = None) -> dict[str, Any]:
     """
     The variant that attention of these sizes runs: variant, reason, workspace_bytes,
     workspace_bytes_of_any_lengths, variant_of_last_queries, candidates with predicted_us.
@@ -85,7 +85,7 @@ def plan_sdpa(*, dtype: str = 'f32', batch: int = 1, query_heads: int = 1, key_h
     scored: any of softcap, bias, ALiBi, mask or sinks; tables: bias or mask.
     """
 
-def plan_product(*, op: str = 'linear', dtype: str = 'f32', entries: int = 1, rows: int = 1, columns: int = 1, depth: int = 1, weight_stride: int = 0) -> dict[str, Any]:
+def plan_product(*, op: str = 'linear', dtype: str = 'f32', entries: int = 1, rows: int = 1, columns: int = 1, depth: int = 1, weight_stride: int = 0, context: Context | None = None) -> dict[str, Any]:
     """
     The variant that linear() or batch_dot() runs for these sizes. op: linear, linear_packed or batch_dot.
     """
@@ -621,13 +621,13 @@ def multi_head_attention_backward(query: ArrayLike, key: ArrayLike, value: Array
         MemoryError: no memory for scratch.
     """
 
-def linear_backward(x: ArrayLike, weight: ArrayLike, grad_out: ArrayLike, *, variant: str | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+def linear_backward(x: ArrayLike | None, weight: ArrayLike | None, grad_out: ArrayLike, *, variant: str | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
     """
     Gradients of a loss by the inputs of linear().
 
     Args:
-        x: (..., K), as linear() took it.
-        weight: (N, K), not packed.
+        x: (..., K), as linear() took it; None where the gradient by weight is not wanted.
+        weight: (N, K), not packed; None where the gradient by x is not wanted.
         grad_out: Gradient of the loss by out, (..., N).
         variant: Run this variant, or fail; None: dispatch chooses.
         gradients: Names of the gradients wanted, or a mapping of names to arrays that are written
@@ -669,13 +669,14 @@ def linear(x: ArrayLike, weight: ArrayLike, *, bias: ArrayLike | None = None, co
         MemoryError: no memory for scratch.
     """
 
-def pack_linear_weight(weight: ArrayLike, *, out: ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array:
+def pack_linear_weight(weight: ArrayLike, *, variant: str | None = None, out: ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array:
     """
     A weight in the order in which linear() reads it, for layers that are called often; the same bits as
     unpacked.
 
     Args:
         weight: (N, K), last stride 1.
+        variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
         layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
         detached: Take torch tensors that require a gradient, and record none.
@@ -860,7 +861,7 @@ def paged_append(key: ArrayLike, value: ArrayLike, slots: ArrayLike, key_pages: 
         MemoryError: no memory for scratch.
     """
 
-def transform_rows(x: ArrayLike, positions: ArrayLike | Sequence[int] | None, *, norm_weight: ArrayLike | None = None, norm_eps: float = 1e-06, rope_cos: ArrayLike | None = None, rope_sin: ArrayLike | None = None, rope_base: float = 0.0, rope_scaling: float = 1.0, rope_dim: int = 0, rope_offset: int = 0, rope_pairs: str = 'halves', hadamard: bool = False, out: ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array:
+def transform_rows(x: ArrayLike, positions: ArrayLike | Sequence[int] | None = None, *, norm_weight: ArrayLike | None = None, norm_eps: float = 1e-06, rope_cos: ArrayLike | None = None, rope_sin: ArrayLike | None = None, rope_base: float = 0.0, rope_scaling: float = 1.0, rope_dim: int = 0, rope_offset: int = 0, rope_pairs: str = 'halves', hadamard: bool = False, out: ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array:
     """
     RMS norm, RoPE and Hadamard rotation of rows of queries or keys, in this order; each may be missing.
 

@@ -71,6 +71,8 @@ nb::dict plan_sdpa(const nb::kwargs &sizes) {
     static const Keywords *const table = new Keywords{
         {"dtype", "str", "'f32'", "",
          [](Call &, void *p, nb::handle v, const char *name) { static_cast<Problem *>(p)->dtype = word_of(name, v, types); }},
+        {"score", "str", "'dot_product'", "",
+         [](Call &c, void *p, nb::handle v, const char *n) { read_score(c, static_cast<Problem *>(p)->score, v, n); }},
         {"batch", "int", "1", "",
          [](Call &, void *p, nb::handle v, const char *n) { static_cast<Problem *>(p)->batch = integer_of(n, v); }},
         {"query_heads", "int", "1", "",
@@ -113,8 +115,9 @@ nb::dict plan_sdpa(const nb::kwargs &sizes) {
 }
 
 nb::dict plan_product(const std::string &op, const std::string &dtype, std::int64_t entries, std::int64_t rows,
-                      std::int64_t columns, std::int64_t depth, std::int64_t weight_stride) {
+                      std::int64_t columns, std::int64_t depth, std::int64_t weight_stride, Contexts *context) {
     Call call;
+    call.contexts = context;
     attune::ProductProblem problem;
     problem.op = op, problem.dtype = word_of("dtype", nb::str(dtype.c_str()), types);
     problem.entries = entries, problem.rows = rows, problem.columns = columns, problem.depth = depth;
@@ -230,17 +233,19 @@ void bind_facts(nb::module_ &m) {
     m.def(
         "version", [] { return std::string(attune::linked_version_string()); }, "Version of the library.");
     m.def("plan_sdpa", &plan_sdpa,
-          nb::sig("def plan_sdpa(*, dtype: str = 'f32', batch: int = 1, query_heads: int = 1, key_heads: int = 1, "
-                  "queries: int = 1, keys: int = 1, head_dim: int = 1, value_dim: int = 1, scored: bool = False, "
-                  "tables: bool = False, dropout: bool = False, invariant: bool = False, causal: str | None = None, "
-                  "window: tuple[int, int] | None = None, context: Context | None = None) -> dict[str, Any]"),
+          nb::sig("def plan_sdpa(*, dtype: str = 'f32', score: str = 'dot_product', batch: int = 1, query_heads: int = 1, "
+                  "key_heads: int = 1, queries: int = 1, keys: int = 1, head_dim: int = 1, value_dim: int = 1, "
+                  "scored: bool = False, tables: bool = False, dropout: bool = False, invariant: bool = False, "
+                  "causal: str | None = None, window: tuple[int, int] | None = None, context: Context | None = None) "
+                  "-> dict[str, Any]"),
           "The variant that attention of these sizes runs: variant, reason, workspace_bytes,\n"
           "workspace_bytes_of_any_lengths, variant_of_last_queries, candidates with predicted_us.\n\n"
           "scored: any of softcap, bias, ALiBi, mask or sinks; tables: bias or mask.");
     m.def("plan_product", &plan_product, nb::kw_only(), "op"_a = "linear", "dtype"_a = "f32", "entries"_a = 1, "rows"_a = 1,
-          "columns"_a = 1, "depth"_a = 1, "weight_stride"_a = 0,
+          "columns"_a = 1, "depth"_a = 1, "weight_stride"_a = 0, "context"_a.none() = nb::none(),
           nb::sig("def plan_product(*, op: str = 'linear', dtype: str = 'f32', entries: int = 1, rows: int = 1, "
-                  "columns: int = 1, depth: int = 1, weight_stride: int = 0) -> dict[str, Any]"),
+                  "columns: int = 1, depth: int = 1, weight_stride: int = 0, context: Context | None = None) "
+                  "-> dict[str, Any]"),
           "The variant that linear() or batch_dot() runs for these sizes. op: linear, linear_packed or batch_dot.");
 
     nb::class_<Heatmap>(m, "Heatmap", "The picture of attention weights, as SVG; notebooks show it.")

@@ -152,11 +152,22 @@ nb::object linear_backward(nb::handle x, nb::handle weight, nb::handle grad_out,
     Variant variant;
     Wanted wanted;
     read_keywords(call, "linear_backward", given_options, {{variant_keyword(), &variant}, {gradients_keyword(), &wanted}});
-    const ConstView in = call.input("x", x), w = call.input("weight", weight), grad = call.input("grad_out", grad_out);
+    const ConstView in = given(x) ? call.input("x", x) : ConstView{},
+                    w = given(weight) ? call.input("weight", weight) : ConstView{}, grad = call.input("grad_out", grad_out);
+    const nb::handle like = given(x) ? x : grad_out;
+    // Extents of an input that is not given follow from the others.
+    const auto last = [](const ConstView &v) { return v.rank >= 1 && v.rank <= attune::max_rank ? v.extent[v.rank - 1] : 0; };
+    ConstView of_x = in, of_weight = w;
+    if (!given(x)) {
+        of_x = grad;
+        if (of_x.rank >= 1 && of_x.rank <= attune::max_rank) of_x.extent[of_x.rank - 1] = last(w);
+    }
+    if (!given(weight)) of_weight.rank = 2, of_weight.extent[0] = last(grad), of_weight.extent[1] = last(in);
     Gradients gradients(call, wanted.gradients, {"x", "weight"});
     attune::LinearGradients into;
-    gradients.add("x", x, in, into.x), gradients.add("weight", x, w, into.weight);
-    gradients.add("bias", x, in.dtype, {w.rank == 2 ? w.extent[0] : 0}, into.bias);
+    gradients.add("x", like, grad.dtype, extents_of(of_x), into.x);
+    gradients.add("weight", like, grad.dtype, extents_of(of_weight), into.weight);
+    gradients.add("bias", like, grad.dtype, {of_weight.rank == 2 ? of_weight.extent[0] : 0}, into.bias);
     nb::dict result = gradients.finish();
     call.run([&](Context &c) { return attune::linear_backward(c, in, w, grad, into, {.variant = variant.variant}); });
     return result;
@@ -230,8 +241,8 @@ void bind_gradients(nb::module_ &m) {
     add(m,
         {"linear_backward",
          "Gradients of a loss by the inputs of linear().",
-         {{"x", "ArrayLike", "(..., K), as linear() took it."},
-          {"weight", "ArrayLike", "(N, K), not packed."},
+         {{"x", "ArrayLike | None", "(..., K), as linear() took it; None where the gradient by weight is not wanted."},
+          {"weight", "ArrayLike | None", "(N, K), not packed; None where the gradient by x is not wanted."},
           {"grad_out", "ArrayLike", "Gradient of the loss by out, (..., N)."}},
          type,
          "The gradients wanted by name: x, weight, bias. Without gradients: x and weight.",

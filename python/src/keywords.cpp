@@ -100,7 +100,8 @@ const Keywords &out_keyword() {
 
 std::string Description::signature() const {
     std::string text = "def " + std::string(name) + "(";
-    for (const Positional &p : positional) text += std::string(p.name) + ": " + p.type + ", ";
+    for (const Positional &p : positional)
+        text += std::string(p.name) + ": " + p.type + (p.fallback ? std::string(" = ") + p.fallback : "") + ", ";
     if (!tables.empty()) text += "*, ";
     for (const Keywords *table : tables)
         for (const Keyword &k : table->rows()) text += std::string(k.name) + ": " + k.type + " = " + k.fallback + ", ";

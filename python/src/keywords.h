@@ -50,7 +50,7 @@ const Keywords &out_keyword();
 // A function of the module: its name, positional arguments "query, key, value", result, description and keyword tables become
 // its signature and docstring.
 struct Positional {
-    const char *name, *type, *description;
+    const char *name, *type, *description, *fallback = nullptr;  // null: it must be given
 };
 struct Description {
     const char *name, *summary;

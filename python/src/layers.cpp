@@ -47,13 +47,14 @@ nb::object linear(nb::handle x, nb::handle weight, const nb::kwargs &given_optio
 
 nb::object pack_linear_weight(nb::handle weight, const nb::kwargs &given_options) {
     Call call;
+    Variant variant;
     Wanted wanted;
-    read_keywords(call, "pack_linear_weight", given_options, {{out_keyword(), &wanted}});
+    read_keywords(call, "pack_linear_weight", given_options, {{variant_keyword(), &variant}, {out_keyword(), &wanted}});
     const ConstView w = call.input("weight", weight);
     nb::object result;
     const auto extents = attune::packed_weight_extents(w.dtype, w.extent[0], w.rank == 2 ? w.extent[1] : 0);
     const View packed = call.output_or_new("out", wanted.out, weight, w.dtype, extents, result);
-    call.run([&](Context &c) { return attune::pack_linear_weight(c, w, packed); });
+    call.run([&](Context &c) { return attune::pack_linear_weight(c, w, packed, {.variant = variant.variant}); });
     return result;
 }
 
@@ -160,7 +161,7 @@ void bind_layers(nb::module_ &m) {
          {{"weight", "ArrayLike", "(N, K), last stride 1."}},
          "Array",
          "(ceil(N / 64), K, 64), in bf16 (ceil(N / 64), ceil(K / 2), 128).",
-         {&out_keyword(), &common_keywords()}},
+         {&variant_keyword(), &out_keyword(), &common_keywords()}},
         &pack_linear_weight, "weight"_a.none(), "options"_a);
     add(m,
         {"batch_dot",

@@ -24,7 +24,6 @@ constexpr Word<attune::RopePairs> rope_pairs[] = {{"halves", attune::RopePairs::
                                                   {"interleaved", attune::RopePairs::interleaved}};
 
 SdpaOptions &sdpa(void *into) { return *static_cast<SdpaOptions *>(into); }
-void read_score(Call &, void *into, nb::handle v, const char *name) { sdpa(into).score = word_of(name, v, scores); }
 void read_causal(Call &, void *into, nb::handle v, const char *name) { sdpa(into).causal = word_of(name, v, causals); }
 void read_weights_mode(Call &, void *into, nb::handle v, const char *name) {
     sdpa(into).weights_mode = word_of(name, v, weights_modes);
@@ -72,6 +71,7 @@ attune::BasicPages<V> pages_of(Call &call, const char *name, nb::handle pages, R
 
 }  // namespace
 
+void read_score(Call &, attune::Score &score, nb::handle v, const char *name) { score = word_of(name, v, scores); }
 void read_window(Call &, attune::Window &window, nb::handle v, const char *name) {
     if (!PySequence_Check(v.ptr()) || nb::len(v) != 2) refuse(name, "must be (left, right)");
     window = {integer_of(name, v[0]), integer_of(name, v[1])};
@@ -82,7 +82,7 @@ const Keywords &attention_keywords() {
         {"score", "str", "'dot_product'",
          "The score x(i, j): \"dot_product\", scale q . k; \"general\", scale q . (W k) with W = score_weight; \"cosine\"; "
          "\"gaussian\", -scale / 2 |q - k|^2.",
-         read_score},
+         [](Call &c, void *into, nb::handle v, const char *name) { read_score(c, sdpa(into).score, v, name); }},
         {"score_weight", "ArrayLike | None", "None", "W of the score \"general\": (Dq, Dk), type of query.",
          input_<&SdpaOptions::score_weight>},
         {"scale", "float | None", "None", "Factor of the score; None: 1 / sqrt(Dk) for the dot product, 1 for the others.",

@@ -11,6 +11,7 @@ const Keywords &attention_keywords();
 const Keywords &attention_outputs();
 // weights_mode and average_weights, into SdpaOptions.
 const Keywords &weights_keywords();
+void read_score(Call &, attune::Score &, nb::handle, const char *name);
 void read_window(Call &, attune::Window &, nb::handle, const char *name);
 // attune::RowSteps.
 const Keywords &row_step_keywords();

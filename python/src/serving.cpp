@@ -176,11 +176,11 @@ void bind_serving(nb::module_ &m) {
         {"transform_rows",
          "RMS norm, RoPE and Hadamard rotation of rows of queries or keys, in this order; each may be missing.",
          {{"x", "ArrayLike", "(T, H, D), or (B, H, S, D); last stride 1."},
-          {"positions", "ArrayLike | Sequence[int] | None", "i32 (T), or (B, S); needed with RoPE, else None."}},
+          {"positions", "ArrayLike | Sequence[int] | None", "i32 (T), or (B, S); needed with RoPE, else None.", "None"}},
          "Array",
          "Shape of x, rounded once.",
          {&row_step_keywords(), &out_keyword(), &common_keywords()}},
-        &transform_rows, "x"_a.none(), "positions"_a.none(), "options"_a);
+        &transform_rows, "x"_a.none(), "positions"_a = nb::none(), "options"_a);
     add(m,
         {"transform_rows_backward",
          "Gradients of a loss by the inputs of transform_rows().",

@@ -33,7 +33,8 @@ def test_plan(rng):
     context = attune.Context()
     attune.scaled_dot_product_attention(a, a, a, causal="top_left", context=context)
     assert plan["variant"] == context.last_variant and plan["candidates"][0]["predicted_us"] > 0
-    product = attune.plan_product(rows=64, columns=64, depth=64)
+    assert attune.plan_sdpa(score="cosine", keys=64, head_dim=64, value_dim=64)["variant"].startswith("cosine")
+    product = attune.plan_product(rows=64, columns=64, depth=64, context=context)
     assert product["variant"].startswith("linear_f32")
     with pytest.raises(ValueError, match="^dtype: "):
         attune.plan_sdpa(dtype="i32")

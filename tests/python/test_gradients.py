@@ -166,6 +166,13 @@ def test_linear(rng):
     judge_gradients(got.get, lambda dtype, order, **how: linear_backward(x, weight, grad, dtype, order, **how), np.float32,
                     ["x", "weight", "bias"])
     assert list(attune.linear_backward(x, weight, grad)) == ["x", "weight"]
+    # The gradient by one input does not read it.
+    assert np.array_equal(attune.linear_backward(None, weight, grad, gradients=["x"])["x"], got["x"])
+    assert np.array_equal(attune.linear_backward(x, None, grad, gradients=["weight"])["weight"], got["weight"])
+    assert np.array_equal(attune.linear_backward(None, None, grad, gradients=["bias"])["bias"], got["bias"])
+    for given in ((None, weight), (x, None), (None, None)):
+        with pytest.raises(ValueError, match="^(x|weight|gradients.x|gradients.weight): "):
+            attune.linear_backward(*given, grad)
 
 
 @pytest.mark.parametrize("fill", ["zero", "seed"])

@@ -23,6 +23,8 @@ def test_linear(rng, shape):
     assert packed.shape == (1, 8, 64)
     assert np.array_equal(attune.linear(x, packed, bias=bias), attune.linear(x, weight, bias=bias))
     assert np.array_equal(attune.linear(x, packed, columns=5), attune.linear(x, weight))
+    with pytest.raises(ValueError, match="^variant"):
+        attune.pack_linear_weight(weight, variant="none")
 
 
 def test_batch_dot(rng):
@@ -171,7 +173,7 @@ def test_rows(rng):
                                      x[0, :, 1, 4:].astype(dtype) * np.sin(angle).astype(dtype))
     check("rope", np.ascontiguousarray(turned[0, :, 1, :4]), expected)
     assert np.array_equal(attune.transform_rows(x, positions, rope_base=10000.0), turned)
-    twice = attune.transform_rows(attune.transform_rows(x, None, hadamard=True), None, hadamard=True)
+    twice = attune.transform_rows(attune.transform_rows(x, hadamard=True), None, hadamard=True)
     check("hadamard", twice, lambda dtype, order: x.astype(dtype))
 
 
