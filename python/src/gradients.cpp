@@ -78,9 +78,8 @@ nb::object varlen_backward(nb::handle query, nb::handle key, nb::handle value, n
     add_score(gradients, query, options, heads, into);
     gradients.add("score_weight", query, options.score_weight, into.score_weight);
     nb::dict result = gradients.finish();
-    call.run([&](Context &c) {
-        return attune::variable_length_attention_backward(c, q, k, v, of_q, of_k, forward, into, options);
-    });
+    call.run(
+        [&](Context &c) { return attune::variable_length_attention_backward(c, q, k, v, of_q, of_k, forward, into, options); });
     return result;
 }
 
@@ -197,9 +196,8 @@ void bind_gradients(nb::module_ &m) {
         &sdpa_backward, "query"_a.none(), "key"_a.none(), "value"_a.none(), "out"_a.none(), "lse"_a.none(), "grad_out"_a.none(),
         "options"_a);
     std::vector<Positional> packed = attention;
-    packed.insert(packed.begin() + 3,
-                  {{"cu_seqlens_q", "ArrayLike | Sequence[int]", "cu_seqlens_q of the forward pass."},
-                   {"cu_seqlens_k", "ArrayLike | Sequence[int]", "cu_seqlens_k of the forward pass."}});
+    packed.insert(packed.begin() + 3, {{"cu_seqlens_q", "ArrayLike | Sequence[int]", "cu_seqlens_q of the forward pass."},
+                                       {"cu_seqlens_k", "ArrayLike | Sequence[int]", "cu_seqlens_k of the forward pass."}});
     add(m,
         {"variable_length_attention_backward",
          "Gradients of a loss by the inputs of variable_length_attention(). Options are those of the forward pass; dropout "
