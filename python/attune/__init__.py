@@ -46,14 +46,16 @@ from attune._attune import (
     variants,
     version,
 )
+from attune._define import DefinedAttention, define
 from attune._facts import doctor
-from attune._results import Attention
+from attune._results import Attention, BuildError
 
 __version__ = version()
-__all__ = ["Attention", "Context", "Heatmap", "UnsupportedError", "additive_attention", "additive_attention_backward",
-           "alibi_slopes", "batch_dot", "default_context", "default_threads", "doctor", "dropout_mask", "heatmap",
-           "kv_append", "linear", "linear_backward", "masked_softmax", "masked_softmax_backward", "merge_attention",
-           "missing_variants", "multi_head_attention", "multi_head_attention_backward", "pack_linear_weight", "paged_append",
-           "paged_attention", "plan_product", "plan_sdpa", "rope_tables", "scaled_dot_product_attention",
-           "scaled_dot_product_attention_backward", "targets", "transform_rows", "transform_rows_backward",
-           "variable_length_attention", "variable_length_attention_backward", "variants", "version"]
+__all__ = ["Attention", "BuildError", "Context", "DefinedAttention", "Heatmap", "UnsupportedError", "additive_attention",
+           "additive_attention_backward", "alibi_slopes", "batch_dot", "default_context", "default_threads", "define",
+           "doctor", "dropout_mask", "heatmap", "kv_append", "linear", "linear_backward", "masked_softmax",
+           "masked_softmax_backward", "merge_attention", "missing_variants", "multi_head_attention",
+           "multi_head_attention_backward", "pack_linear_weight", "paged_append", "paged_attention", "plan_product",
+           "plan_sdpa", "rope_tables", "scaled_dot_product_attention", "scaled_dot_product_attention_backward", "targets",
+           "transform_rows", "transform_rows_backward", "variable_length_attention", "variable_length_attention_backward",
+           "variants", "version"]

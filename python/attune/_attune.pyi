@@ -978,3 +978,23 @@ def torch_attention(query: Any, key: Any, value: Any, attn_mask: Any | None, is_
 
     A part of attune.torch, which checks that no tensor needs a gradient.
     """
+
+class UserAttention:
+    """The shared object of an attention; a part of attune.define()."""
+
+    def __init__(self, file: str) -> None: ...
+
+    def captures(self) -> list[dict[str, Any]]:
+        """
+        Captures: name, rank (0: a number), dtype (None: that of the scores), has_gradient.
+        """
+
+    def forward(self, query: ArrayLike, key: ArrayLike, value: ArrayLike, **options: Any) -> Array | Attention:
+        """
+        The forward pass: options of scaled_dot_product_attention(), and captures.
+        """
+
+    def backward(self, query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, **options: Any) -> dict[str, Array]:
+        """
+        The gradients: options of scaled_dot_product_attention_backward(), and captures.
+        """

@@ -19,27 +19,6 @@ constexpr const char *attention_type = "Array | Attention";
 constexpr const char *attention_returns =
     "out, (B, Hq, Sq, Dv), 0 for a query without keys; or Attention(out, lse, weights) where lse or weights is asked for.";
 
-// Outputs of a function that takes SdpaOptions: lse and weights go into the options.
-struct Outputs {
-    nb::object out, lse, weights;
-    void add(Call &call, const Wanted &wanted, nb::handle like, const ConstView &query, const ConstView &key,
-             SdpaOptions &options) {
-        if (query.rank < 2 || query.rank > attune::max_rank) return;  // the library says so
-        options.lse = wanted_output(call, "lse", wanted.lse, like, lse_type(query.dtype), lse_extents(query), lse);
-        options.weights = wanted_output(call, "weights", wanted.weights, like, query.dtype,
-                                        weights_extents(query, key, options.average_weights), weights);
-    }
-    nb::object result(const Wanted &wanted) { return attention_result(wanted, out, lse, weights); }
-};
-
-// Extents of out: those of query with the last one of value.
-attune::Dims out_extents(const ConstView &query, const ConstView &value) {
-    std::vector<std::int64_t> extents(query.extent, query.extent + std::min(query.rank, attune::max_rank));
-    if (value.rank >= 1 && value.rank <= attune::max_rank) extents.back() = value.extent[value.rank - 1];
-    extents.resize(static_cast<std::size_t>(query.rank));
-    return attune::Dims(extents);
-}
-
 nb::object sdpa(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs &given_options) {
     Call call;
     SdpaOptions options;

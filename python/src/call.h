@@ -58,16 +58,22 @@ public:
     Contexts *contexts = nullptr;  // null: the default Contexts of the process
     Layout layout = Layout::dense;
 
-    // Runs f(Context &) without Python's lock, and raises the exception of its status.
-    template<typename F> void run(F &&f) {
-        Contexts &from = contexts ? *contexts : default_contexts();
-        Contexts::Lease lease(from);
+    Contexts &contexts_of_call() const { return contexts ? *contexts : default_contexts(); }
+
+    // Runs f() without Python's lock, and raises the exception of its status.
+    template<typename F> void run_unlocked(F &&f) {
         attune::Status status;
         PyThreadState *const python = PyEval_SaveThread();
-        status = f(lease.context());
+        status = f();
         lock_again(python);
         if (!status.ok()) check(status);
-        from.remember(lease.context());
+    }
+    // The same for f(Context &).
+    template<typename F> void run(F &&f) {
+        Contexts &from = contexts_of_call();
+        Contexts::Lease lease(from);
+        run_unlocked([&] { return f(lease.context()); });
+        from.remember(lease.context().last_variant());
     }
 
 private:

@@ -30,9 +30,10 @@ public:
         std::unique_ptr<attune::Context> context_;
     };
 
-    void remember(const attune::Context &done) {
-        if (last_variant_ != done.last_variant()) last_variant_ = done.last_variant();
+    void remember(const std::string &variant) {
+        if (last_variant_ != variant) last_variant_ = variant;
     }
+    const attune::ContextOptions &options() const { return options_; }
     const std::string &last_variant() const { return last_variant_; }
     int threads() const { return threads_; }
     std::size_t scratch_bytes() const;

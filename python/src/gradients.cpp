@@ -13,17 +13,6 @@ using attune::ConstView;
 using attune::Context;
 using attune::SdpaOptions;
 
-struct GradLse {
-    ConstView grad_lse;
-};
-const Keywords &grad_lse_keyword() {
-    static const Keywords *const table = new Keywords{
-        {"grad_lse", "ArrayLike | None", "None", "Gradient of the loss by lse; None: the loss does not depend on lse.",
-         input_<&GradLse::grad_lse>},
-    };
-    return *table;
-}
-
 // Gradients of what the score reads: bias, slopes and sinks.
 template<typename Given>
 void add_score(Gradients &gradients, nb::handle like, const SdpaOptions &options, const ConstView &query, Given &into) {
@@ -173,6 +162,19 @@ nb::object linear_backward(nb::handle x, nb::handle weight, nb::handle grad_out,
 }
 
 }  // namespace
+
+const Keywords &grad_lse_keyword() {
+    static const Keywords *const table = new Keywords{
+        {"grad_lse", "ArrayLike | None", "None", "Gradient of the loss by lse; None: the loss does not depend on lse.",
+         input_<&GradLse::grad_lse>},
+    };
+    return *table;
+}
+
+void add_score_gradients(Gradients &gradients, nb::handle like, const SdpaOptions &options, const ConstView &query,
+                         attune::SdpaGradients &into) {
+    add_score(gradients, like, options, query, into);
+}
 
 void bind_gradients(nb::module_ &m) {
     using namespace nb::literals;

@@ -14,4 +14,5 @@ NB_MODULE(_attune, m) {
     attune_python::bind_layers(m);
     attune_python::bind_serving(m);
     attune_python::bind_torch(m);
+    attune_python::bind_user_attention(m);
 }

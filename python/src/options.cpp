@@ -242,6 +242,21 @@ nb::object attention_result(const Wanted &wanted, nb::object out, nb::object lse
     return (*type)(out, or_none(lse), or_none(weights));
 }
 
+void Outputs::add(Call &call, const Wanted &wanted, nb::handle like, const attune::ConstView &query,
+                  const attune::ConstView &key, SdpaOptions &options) {
+    if (query.rank < 2 || query.rank > attune::max_rank) return;  // the library says so
+    options.lse = wanted_output(call, "lse", wanted.lse, like, lse_type(query.dtype), lse_extents(query), lse);
+    options.weights = wanted_output(call, "weights", wanted.weights, like, query.dtype,
+                                    weights_extents(query, key, options.average_weights), weights);
+}
+
+attune::Dims out_extents(const attune::ConstView &query, const attune::ConstView &value) {
+    std::vector<std::int64_t> extents(query.extent, query.extent + std::min(query.rank, attune::max_rank));
+    if (value.rank >= 1 && value.rank <= attune::max_rank) extents.back() = value.extent[value.rank - 1];
+    extents.resize(static_cast<std::size_t>(query.rank));
+    return attune::Dims(extents);
+}
+
 Gradients::Gradients(Call &call, nb::handle wanted, std::initializer_list<const char *> standard) : call_(call) {
     if (!given(wanted)) {
         for (const char *name : standard) names_.push_back(name);

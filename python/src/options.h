@@ -61,6 +61,23 @@ private:
     std::string known_names_;
 };
 const Keywords &gradients_keyword();
+// Gradients of what the score reads: bias, slopes and sinks.
+void add_score_gradients(Gradients &, nb::handle like, const attune::SdpaOptions &, const attune::ConstView &query,
+                         attune::SdpaGradients &);
+struct GradLse {
+    attune::ConstView grad_lse;
+};
+const Keywords &grad_lse_keyword();
+
+// Outputs of a function that takes SdpaOptions: lse and weights go into the options.
+struct Outputs {
+    nb::object out, lse, weights;
+    void add(Call &, const Wanted &, nb::handle like, const attune::ConstView &query, const attune::ConstView &key,
+             attune::SdpaOptions &);
+    nb::object result(const Wanted &wanted) { return attention_result(wanted, out, lse, weights); }
+};
+// Extents of out: those of query with the last one of value.
+attune::Dims out_extents(const attune::ConstView &query, const attune::ConstView &value);
 
 void bind_attention(nb::module_ &);
 void bind_gradients(nb::module_ &);
@@ -68,6 +85,7 @@ void bind_layers(nb::module_ &);
 void bind_serving(nb::module_ &);
 void bind_facts(nb::module_ &);
 void bind_torch(nb::module_ &);
+void bind_user_attention(nb::module_ &);
 
 // Adds a function with the signature and docstring of its description.
 template<typename F, typename... Arguments>

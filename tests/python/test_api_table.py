@@ -18,8 +18,8 @@ FUNCTIONS = {f["name"]: f["arguments"] for f in TABLE["functions"]}
 # Functions of the table that Python has otherwise.
 NO_FUNCTIONS = {
     "merge_attentions": "merge_attention() takes any number of parts",
-    "user_attention": "for functions that attune_add_attention() makes",
-    "user_attention_backward": "for functions that attune_add_attention() makes",
+    "user_attention": "functions that define() returns",
+    "user_attention_backward": "their method backward",
     "with_band": "plan_sdpa() takes causal and window",
     "packed_weight_extents": "the shape of what pack_linear_weight() returns",
     "variant": "an element of variants()",
@@ -28,10 +28,13 @@ NO_FUNCTIONS = {
 # Functions and types of Python that the table lacks.
 OWN = {
     "Attention": "result of several arrays",
+    "BuildError": "a mistake in the source of define()",
     "Context": "the class of context_create()",
+    "DefinedAttention": "the functions that define() returns",
     "Heatmap": "the picture of heatmap()",
     "UnsupportedError": "the status unsupported",
     "default_context": "the Context of calls that name none",
+    "define": "attune_add_attention() of CMake",
     "doctor": "facts of several functions, as the program prints them",
     "heatmap": "the drawing of the program",
     "version": "linked_version_string()",

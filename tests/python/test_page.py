@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The programs of docs/python.md and README.md run as they stand."""
+import os
 import pathlib
 import re
 import subprocess
@@ -24,6 +25,13 @@ def test_numpy():
     (readme,) = programs("README.md")
     assert readme.count("\n") == 4
     run(readme + "assert out.shape == query.shape\n")
+
+
+def test_an_attention_of_your_own():
+    pytest.importorskip("torch")
+    if not os.environ.get("ATTUNE_ROOT") or not os.environ.get("XDG_CACHE_HOME"):
+        pytest.skip("ATTUNE_ROOT names no library, or XDG_CACHE_HOME no cache")
+    run(programs("docs/python.md")[3])
 
 
 @pytest.mark.parametrize("at, module", [(1, "torch"), (2, "transformers")])
