@@ -44,7 +44,8 @@ attune_add_sources(sdpa attention/sdpa)
 attune_add_sources(attention_cost attention/attention_cost)
 attune_add_sources(attention attention/gathered_rows attention/sdpa_arguments attention/sdpa_checks attention/sdpa_device
   attention/sdpa_entries
-  attention/sdpa_dispatch attention/sdpa_kernel attention/sdpa_option_checks attention/sdpa_run attention/sdpa_workspace
+  attention/sdpa_dispatch attention/sdpa_kernel attention/sdpa_option_checks attention/sdpa_run
+  attention/sdpa_slices attention/sdpa_workspace
   dispatch/shape_line tensors/max_magnitude user_attention/user_arguments)
 attune_add_sources(dropout_mask attention/dropout_mask)
 attune_add_sources(kv_append serving/kv_append)
@@ -58,7 +59,7 @@ attune_add_sources(merge serving/merge)
 attune_add_sources(packed serving/packed_call serving/varlen_call)
 attune_add_sources(varlen serving/varlen)
 attune_add_sources(varlen_backward serving/varlen_backward)
-attune_add_sources(paged serving/paged serving/paged_checks serving/quantised_rows)
+attune_add_sources(paged serving/paged serving/paged_checks serving/pool_checks serving/quantised_rows)
 attune_add_sources(sdpa_backward attention_backward/sdpa_backward)
 attune_add_sources(attention_backward attention_backward/sdpa_backward_captures
   attention_backward/sdpa_backward_device attention_backward/sdpa_backward_dispatch attention_backward/sdpa_backward_kernel

@@ -22,7 +22,18 @@ struct RowScales {
     ConstView scale, minimum;  // (1, H, rows, G)
     ConstView static_scale;    // (H, D), in place of scale
     std::int64_t group = 0;    // channels of a group, of u8
+
+    bool are_f16() const { return scale.given() && scale.dtype == DType::f16; }
 };
+// The scales, or minima, of rows (B, H, rows, W) where they have this type; else ones, for a kernel that has an input of each
+// type.
+inline ConstView scales_of_type(const ConstView &scales, DType type, const ConstView &rows) {
+    static constexpr float one = 1;
+    if (scales.given() && scales.dtype == type) return scales;
+    ConstView ones(&one, {rows.extent[0], rows.extent[1], rows.extent[2], 1}, {0, 0, 0, 1});
+    ones.dtype = type;
+    return ones;
+}
 // Writes quantised keys or values [0, keys) of all heads, which `row_shift` places, as numbers: out (1, H, keys, D).
 using Dequantise = Status (*)(Context::State &, const ConstView &rows, const RowScales &, const ConstView &row_shift,
                               const View &out);
@@ -107,6 +118,8 @@ struct AttentionChoice {
 Status choose_values(const Op &, const SdpaProblem &, const Forced &, bool may_share, Choice &);
 // The queries of a problem that fill no tile of the variant.
 SdpaProblem last_queries(const VariantRecord &, SdpaProblem);
+// Whether any variant could compute the values.
+bool has_variant(const Op &, const SdpaProblem &);
 // Every variant that could compute the values, with its predicted time for one batch entry, the quickest first.
 std::vector<PredictedVariant> predictions(const Op &, const SdpaProblem &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);

@@ -186,6 +186,11 @@ SdpaProblem last_queries(const VariantRecord &v, SdpaProblem p) {
     return p;
 }
 
+bool has_variant(const Op &op, const SdpaProblem &p) {
+    const std::span<const Runnable> list = runnables({op, p.dtype, kind_for(p), p.head_dim, p.value_dim});
+    return std::any_of(list.begin(), list.end(), [&](const Runnable &v) { return takes(p, v); });
+}
+
 std::vector<PredictedVariant> predictions(const Op &op, const SdpaProblem &p) {
     return sorted_by_time(
         runnables({op, p.dtype, kind_for(p), p.head_dim, p.value_dim}), [&](const Runnable &v) { return takes(p, v); },

@@ -65,6 +65,19 @@ bool band_is_open(const SdpaCall &c) {
 
 namespace {
 
+// Buffers of the scales of quantised rows.
+struct ScaleBuffers {
+    HalideBuffer key_f16, value_f16, key_f32, value_f32, key_minimum, value_minimum;
+
+    explicit ScaleBuffers(const SdpaCall &c)
+        : key_f16(scales_of_type(c.key_scales.scale, DType::f16, c.key)),
+          value_f16(scales_of_type(c.value_scales.scale, DType::f16, c.value)),
+          key_f32(scales_of_type(c.key_scales.scale, DType::f32, c.key)),
+          value_f32(scales_of_type(c.value_scales.scale, DType::f32, c.value)),
+          key_minimum(scales_of_type(c.key_scales.minimum, DType::f16, c.key)),
+          value_minimum(scales_of_type(c.value_scales.minimum, DType::f16, c.value)) {}
+};
+
 // The call of one kernel, of the values or of the weights: the tensors that it takes beside the caller's, and their memory.
 class KernelCall {
 public:
@@ -103,14 +116,8 @@ private:
                        : typed_view(&nothing, DType::f32, {p_.query_heads}, {0});
     }
 
-    // Scales of keys or values in a type, or in its place ones that have no effect: all 1, or never read.
-    ConstView scales(const ConstView &v, DType type) const {
-        if (v.given() && v.dtype == type) return v;
-        return typed_view(&no_scale, type, {p_.batch, p_.key_heads, c_.key.extent[2], 1}, {0, 0, 0, 1});
-    }
     static std::int32_t blocks_of_group(const RowScales &s) { return static_cast<std::int32_t>(s.group / 32); }
 
-    static constexpr float no_scale = 1;
     static constexpr double nothing = 0;
     Context::State &context_;
     const SdpaCall &c_;
@@ -174,10 +181,9 @@ Status KernelCall::call() {
         slopes(per_head(c_.slopes, true)), mask(table(mask_, DType::boolean)), sinks(per_head(c_.sinks, false)),
         out(to_weights_ ? *to_weights_ : c_.out), lse(lse_, p_.value_dim),
         finite_values(ConstView(finite_values_.data(), {p_.batch}));
-    const RowScales &of_keys = c_.key_scales, &of_values = c_.value_scales;
-    HalideBuffer key_scale_f16(scales(of_keys.scale, DType::f16)), value_scale_f16(scales(of_values.scale, DType::f16)),
-        key_scale_f32(scales(of_keys.scale, DType::f32)), value_scale_f32(scales(of_values.scale, DType::f32)),
-        key_minimum(scales(of_keys.minimum, DType::f16)), value_minimum(scales(of_values.minimum, DType::f16));
+    std::optional<ScaleBuffers> scales;
+    if (is_quantised(c_)) scales.emplace(c_);
+    const auto scale = [&](HalideBuffer ScaleBuffers::*buffer) { return scales ? ((*scales).*buffer).get() : nullptr; };
     const double probability = p_.dropout ? c_.dropout.probability : 0;
     std::optional<HalideBuffer> blocks;
     if (blocks_.view().given()) blocks.emplace(blocks_.view());
@@ -195,16 +201,16 @@ Status KernelCall::call() {
                                        .row_shift = row_shift.get(),
                                        .keys = every_key_,
                                        .value = value.get(),
-                                       .key_scale_f16 = key_scale_f16.get(),
-                                       .value_scale_f16 = value_scale_f16.get(),
-                                       .key_scale_f32 = key_scale_f32.get(),
-                                       .value_scale_f32 = value_scale_f32.get(),
-                                       .key_scale_is_f16 = of_keys.scale.given() && of_keys.scale.dtype == DType::f16,
-                                       .value_scale_is_f16 = of_values.scale.given() && of_values.scale.dtype == DType::f16,
-                                       .key_minimum = key_minimum.get(),
-                                       .value_minimum = value_minimum.get(),
-                                       .key_blocks_of_group = blocks_of_group(of_keys),
-                                       .value_blocks_of_group = blocks_of_group(of_values),
+                                       .key_scale_f16 = scale(&ScaleBuffers::key_f16),
+                                       .value_scale_f16 = scale(&ScaleBuffers::value_f16),
+                                       .key_scale_f32 = scale(&ScaleBuffers::key_f32),
+                                       .value_scale_f32 = scale(&ScaleBuffers::value_f32),
+                                       .key_scale_is_f16 = c_.key_scales.are_f16(),
+                                       .value_scale_is_f16 = c_.value_scales.are_f16(),
+                                       .key_minimum = scale(&ScaleBuffers::key_minimum),
+                                       .value_minimum = scale(&ScaleBuffers::value_minimum),
+                                       .key_blocks_of_group = blocks_of_group(c_.key_scales),
+                                       .value_blocks_of_group = blocks_of_group(c_.value_scales),
                                        .pair_weight = pair_weight.get(),
                                        .pair_bias = c_.pair_bias,
                                        .softcap = to_weights_ && c_.weights_mode == WeightsMode::scaled ? 0 : c_.softcap,

@@ -27,6 +27,8 @@ struct PagedCall : PackedCall {
     std::optional<ScratchBlock> shifts;  // SdpaCall::row_shift of all sequences
 };
 
+// Checks the pools, and gives them as rows.
+Status check_pools(const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out, PagedCall &);
 // Checks everything, lists the sequences, and writes their shifts.
 Status check_paged(Context::State &, const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out,
                    const PagedOptions &, PagedCall &);

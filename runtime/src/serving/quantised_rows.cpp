@@ -20,10 +20,8 @@ ConstView without_batch(const ConstView &v) {
     return w;
 }
 
-// Scales of a type; in place of others, memory that is not read.
 HalideBuffer scales_of(const ConstView &v, DType type, const ConstView &rows) {
-    if (v.given() && v.dtype == type) return HalideBuffer(without_batch(v));
-    return HalideBuffer(typed_view(&no_factor, type, {rows.extent[1], rows.extent[2], 1}, {0, 0, 1}));
+    return HalideBuffer(without_batch(scales_of_type(v, type, rows)));
 }
 
 HalideBuffer factors_of(const ConstView &static_scale, std::int64_t heads, std::int64_t channels) {
@@ -76,7 +74,7 @@ Status dequantise_rows(Context::State &context, const ConstView &rows, const Row
                                             .scale_f32 = scale_f32.get(),
                                             .scale_f16 = scale_f16.get(),
                                             .minimum_f16 = minimum.get(),
-                                            .scale_is_f16 = scales.scale.given() && scales.scale.dtype == DType::f16,
+                                            .scale_is_f16 = scales.are_f16(),
                                             .static_scale = static_scale.get(),
                                             .has_static_scale = scales.static_scale.given(),
                                             .row_shift = shifts.get(),
@@ -98,7 +96,7 @@ const Op *op_of_quantised(const SdpaCall &c) {
     if (p.queries * (p.query_heads / p.key_heads) > most_rows) return nullptr;
     if (c.bias.given() && p.dtype != DType::f32) return nullptr;  // kernels take a bias of the type of their query
     const Op &op = op_of_type(c.key.dtype);
-    return predictions(op, problem_of_quantised(p)).empty() ? nullptr : &op;
+    return has_variant(op, problem_of_quantised(p)) ? &op : nullptr;
 }
 
 SdpaProblem problem_of_quantised(SdpaProblem p) {

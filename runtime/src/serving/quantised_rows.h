@@ -12,12 +12,12 @@ Status dequantise_rows(Context::State &, const ConstView &rows, const RowScales 
 
 // The op whose kernels read rows of i8, or of u8, in place.
 const Op &op_of_type(DType);
-// The same for a call, where it pays: for few queries, which do not reuse numbers that are made once. Its
-// scores and sums are f32 for any type of query. Null: none.
+// The op whose kernels read the rows of a call in place; null where the rows are made numbers first: many queries use such
+// numbers again. Scores and sums of the op are f32 for any type of query.
 const Op *op_of_quantised(const SdpaCall &);
-// The problem that its variants are chosen for.
+// The problem for which a variant of that op is chosen.
 SdpaProblem problem_of_quantised(SdpaProblem);
-// Runs a variant of the op.
+// Runs the chosen variant of the op: queries and output are converted where the kernel needs it.
 Status run_quantised(Context &, const SdpaCall &, const Op &, AttentionChoice &);
 
 }  // namespace attune
