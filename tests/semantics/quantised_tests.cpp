@@ -39,16 +39,8 @@ TEST_CASE("quantised: random batches of prompts, chunks and steps", "[quantised]
     attune::Context two({.threads = 2}), five({.threads = 5});
     for (unsigned seed = 1; seed <= 60; seed++) {
         const QuantisedCase c = random_quantised_case(seed);
-        std::mt19937 random(seed);
-        attune::PagedOptions o;
-        o.causal = seed % 5 != 0;
-        if (seed % 4 == 1) o.window = {std::int64_t(random() % 200), seed % 8 == 1 ? -1 : 3};
-        if (seed % 6 == 2) o.alibi = true;
-        if (seed % 7 == 3) o.softcap = 5;
-        std::vector<float> sinks;
-        for (std::int64_t h = 0; h < c.pages.query_heads; h++) sinks.push_back(float(random() % 40) / 10 - 2);
-        if (seed % 4 == 2) o.sinks = ConstView(sinks);
-        if (seed % 9 == 4) o.scale = 0.3;
+        PagedOptionsOfSeed given(seed, c.pages.query_heads);
+        attune::PagedOptions &o = given.options;
         if (seed % 10 == 6) o.invariant = true;
         check_quantised<float>(seed % 2 ? two : five, c, o);
         if (seed % 3 == 0) check_quantised<BFloat16>(five, c, o);

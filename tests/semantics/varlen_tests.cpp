@@ -12,11 +12,7 @@ using attune::Causal, attune::ConstView, attune::View;
 TEST_CASE("variable_length: a sequence has the bits of its own call, whatever the options", "[varlen]") {
     attune::Context two({.threads = 2}), seven({.threads = 7});
     for (unsigned seed = 1; seed <= 32; seed++) {
-        std::mt19937 random(seed);
-        PackedCase c{.queries = random_lengths(random, 9, 130), .keys = random_lengths(random, 9, 300), .seed = seed};
-        c.heads_first = seed % 2, c.spare_rows = seed % 3;
-        if (seed % 4 == 0) c.head_dim = 64, c.value_dim = 64;
-        if (seed % 4 == 1) c.head_dim = 17, c.value_dim = 21, c.query_heads = 2;
+        const PackedCase c = random_packed_case(seed);
         OptionsOfSequences made;
         const attune::SdpaOptions options = made.options(seed, 9, c.query_heads);
         check_packed<float>(seed % 2 ? two : seven, c, options);

@@ -76,6 +76,16 @@ struct OptionsOfSequences {
     }
 };
 
+// Nine sequences of random lengths, of sizes and layouts by seed.
+inline PackedCase random_packed_case(unsigned seed) {
+    std::mt19937 random(seed);
+    PackedCase c{.queries = random_lengths(random, 9, 130), .keys = random_lengths(random, 9, 300), .seed = seed};
+    c.heads_first = seed % 2, c.spare_rows = seed % 3;
+    if (seed % 4 == 0) c.head_dim = 64, c.value_dim = 64;
+    if (seed % 4 == 1) c.head_dim = 17, c.value_dim = 21, c.query_heads = 2;
+    return c;
+}
+
 // View of rows [first, first + count) of (T, H, D) as the batch entry (1, H, count, D), or of (H, T) as (1, H, count).
 inline attune::View sequence_of(attune::View packed, std::int64_t first, std::int64_t count) {
     attune::View v = packed;

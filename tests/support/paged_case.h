@@ -208,4 +208,22 @@ inline PagedCase random_paged_case(unsigned seed) {
     return c;
 }
 
+// Options of random batches by seed, whose sinks they point to.
+struct PagedOptionsOfSeed {
+    std::vector<float> sinks;
+    attune::PagedOptions options;
+
+    PagedOptionsOfSeed(unsigned seed, std::int64_t query_heads) {
+        std::mt19937 random(seed);
+        options.causal = seed % 5 != 0;
+        if (seed % 4 == 1) options.window = {std::int64_t(random() % 200), seed % 8 == 1 ? -1 : 3};
+        if (seed % 6 == 2) options.alibi = true;
+        if (seed % 7 == 3) options.softcap = 5;
+        for (std::int64_t h = 0; h < query_heads; h++) sinks.push_back(float(random() % 40) / 10 - 2);
+        if (seed % 4 == 2) options.sinks = attune::ConstView(sinks);
+        if (seed % 9 == 4) options.scale = 0.3;
+    }
+    PagedOptionsOfSeed(const PagedOptionsOfSeed &) = delete;
+};
+
 }  // namespace attune_test
