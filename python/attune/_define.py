@@ -101,7 +101,7 @@ def define(name: str, source: str | os.PathLike[str], *, type: str | None = None
         text = path.read_text(encoding="utf-8")
     else:
         text = source
-    from attune._build import build  # what it imports takes time
+    from attune._build import build  # here, as its own imports take time
 
     lists = {"dtypes": dtypes, "kinds": kinds, "head_dims": head_dims, "schedules": schedules}
     more = [word for argument, given in lists.items() for word in (argument.upper(), *_words(argument, given))]

@@ -15,8 +15,8 @@ public:
     Contexts(const Contexts &) = delete;
     Contexts &operator=(const Contexts &) = delete;
 
-    // A C++ Context for one call: taken from the list, or made. After fork() the child has those that were in the list; those
-    // of calls that ran in other threads of the parent are lost to it.
+    // A C++ Context for one call: taken from the list of idle Contexts, or made. After fork() the child process has the idle
+    // Contexts; Contexts of calls that ran in other threads of the parent are lost to the child.
     class Lease {
     public:
         explicit Lease(Contexts &from) : from_(from), context_(from.take()) {}

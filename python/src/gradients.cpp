@@ -13,7 +13,19 @@ using attune::ConstView;
 using attune::Context;
 using attune::SdpaOptions;
 
-// Gradients of what the score reads: bias, slopes and sinks.
+// Results of the forward pass, and the gradients by them.
+attune::SdpaForward forward_of(Call &call, nb::handle out, nb::handle lse, nb::handle grad_out, const GradLse &of_lse) {
+    return {call.input("out", out), call.input("lse", lse), call.input("grad_out", grad_out), of_lse.grad_lse};
+}
+
+template<typename Given>
+void add_inputs(Gradients &gradients, nb::handle like, const ConstView &query, const ConstView &key, const ConstView &value,
+                Given &into) {
+    gradients.add("query", like, query, into.query), gradients.add("key", like, key, into.key);
+    gradients.add("value", like, value, into.value);
+}
+
+// Gradients of the tensors that the score reads: bias, slopes and sinks.
 template<typename Given>
 void add_score(Gradients &gradients, nb::handle like, const SdpaOptions &options, const ConstView &query, Given &into) {
     gradients.add("bias", like, options.bias, into.bias);
@@ -33,12 +45,10 @@ nb::object sdpa_backward(nb::handle query, nb::handle key, nb::handle value, nb:
     read_keywords(call, "scaled_dot_product_attention_backward", given_options,
                   {{attention_keywords(), &options}, {grad_lse_keyword(), &of_lse}, {gradients_keyword(), &wanted}});
     const ConstView q = call.input("query", query), k = call.input("key", key), v = call.input("value", value);
-    const attune::SdpaForward forward{call.input("out", out), call.input("lse", lse), call.input("grad_out", grad_out),
-                                      of_lse.grad_lse};
+    const attune::SdpaForward forward = forward_of(call, out, lse, grad_out, of_lse);
     Gradients gradients(call, wanted.gradients, {"query", "key", "value"});
     attune::SdpaGradients into;
-    gradients.add("query", query, q, into.query), gradients.add("key", query, k, into.key);
-    gradients.add("value", query, v, into.value);
+    add_inputs(gradients, query, q, k, v, into);
     add_score(gradients, query, options, q, into);
     gradients.add("score_weight", query, options.score_weight, into.score_weight);
     nb::dict result = gradients.finish();
@@ -56,12 +66,10 @@ nb::object varlen_backward(nb::handle query, nb::handle key, nb::handle value, n
                   {{attention_keywords(), &options}, {grad_lse_keyword(), &of_lse}, {gradients_keyword(), &wanted}});
     const ConstView q = call.input("query", query), k = call.input("key", key), v = call.input("value", value);
     const ConstView of_q = call.integers("cu_seqlens_q", cu_seqlens_q), of_k = call.integers("cu_seqlens_k", cu_seqlens_k);
-    const attune::SdpaForward forward{call.input("out", out), call.input("lse", lse), call.input("grad_out", grad_out),
-                                      of_lse.grad_lse};
+    const attune::SdpaForward forward = forward_of(call, out, lse, grad_out, of_lse);
     Gradients gradients(call, wanted.gradients, {"query", "key", "value"});
     attune::SdpaGradients into;
-    gradients.add("query", query, q, into.query), gradients.add("key", query, k, into.key);
-    gradients.add("value", query, v, into.value);
+    add_inputs(gradients, query, q, k, v, into);
     ConstView heads = q;  // (Tq, Hq, Dk) has its heads where (B, Hq, Sq, Dk) has them
     if (heads.rank == 3) heads.rank = 4;
     add_score(gradients, query, options, heads, into);
@@ -84,12 +92,10 @@ nb::object additive_backward(nb::handle query, nb::handle key, nb::handle value,
                    {grad_lse_keyword(), &of_lse},
                    {gradients_keyword(), &wanted}});
     const ConstView q = call.input("query", query), k = call.input("key", key), v = call.input("value", value);
-    const attune::SdpaForward forward{call.input("out", out), call.input("lse", lse), call.input("grad_out", grad_out),
-                                      of_lse.grad_lse};
+    const attune::SdpaForward forward = forward_of(call, out, lse, grad_out, of_lse);
     Gradients gradients(call, wanted.gradients, {"query", "key", "value"});
     attune::AdditiveGradients into;
-    gradients.add("query", query, q, into.query), gradients.add("key", query, k, into.key);
-    gradients.add("value", query, v, into.value);
+    add_inputs(gradients, query, q, k, v, into);
     gradients.add("w_query", query, options.w_query, into.w_query), gradients.add("w_key", query, options.w_key, into.w_key);
     gradients.add("b_query", query, options.b_query, into.b_query), gradients.add("b_key", query, options.b_key, into.b_key);
     gradients.add("w_score", query, options.w_score, into.w_score);
@@ -116,8 +122,7 @@ nb::object multi_head_backward(nb::handle query, nb::handle key, nb::handle valu
     const ConstView grad = call.input("grad_out", grad_out);
     Gradients gradients(call, wanted.gradients, {"query", "key", "value", "w_query", "w_key", "w_value", "w_out"});
     attune::MultiHeadGradients into;
-    gradients.add("query", query, q, into.query), gradients.add("key", query, k, into.key);
-    gradients.add("value", query, v, into.value);
+    add_inputs(gradients, query, q, k, v, into);
     gradients.add("w_query", query, weights.query, into.weights.query);
     gradients.add("w_key", query, weights.key, into.weights.key);
     gradients.add("w_value", query, weights.value, into.weights.value);

@@ -17,7 +17,7 @@ def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fals
     if dropout_p == 0.0 and query.is_cpu and is_plain(query, key, value, attn_mask):
         try:
             out = torch_attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-        except ValueError:  # PyTorch's own function answers, or says what is wrong
+        except ValueError:  # PyTorch's own function answers, or reports the fault
             out = None
         if out is not None:
             return out
