@@ -105,7 +105,8 @@ private:
     std::vector<Request> running_;
 };
 
-// Lets requests in, first come, first served, while the pages of all their words are there; attends; drops those that are done.
+// One step of the engine: waiting requests are admitted in order while the pool has pages for all their words, one call of
+// attention serves the running ones, and finished requests leave.
 void Engine::step() {
     const auto promised = [&] {
         std::size_t count = 0;

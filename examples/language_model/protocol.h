@@ -14,7 +14,7 @@
 
 namespace language_model {
 
-// A Failure says what is wrong with a line; `name` is set as soon as it is known.
+// The request of a line; Failure names the fault of a malformed one. `name` is set as soon as the name has been read.
 Request parse_request(std::string_view line, std::string &name);
 // Numbers of tokens, separated by spaces.
 std::vector<std::int32_t> parse_tokens(std::string_view text);

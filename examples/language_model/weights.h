@@ -16,7 +16,7 @@ public:
     Weights &operator=(const Weights &) = delete;
 
     bool has(const std::string &name) const { return tensors_.count(name) > 0; }
-    // The tensor as it lies in the file: f32 or bf16, dense. It lives as long as this object.
+    // The tensor as it lies in the file: f32 or bf16, dense. The view is valid as long as this object.
     attune::ConstView tensor(const std::string &name) const;
     // A number of the file's metadata, such as "layers".
     double number(const std::string &key) const;
