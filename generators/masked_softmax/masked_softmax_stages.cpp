@@ -17,12 +17,6 @@ Expr order(const Expr &x) {
     return n ^ ((n >> (bits.bits() - 1)) & bits.max());
 }
 
-// x; reads `other` only to bring it into the cache.
-Expr touching(const Expr &x, const Expr &other, const Expr &no_bits) {
-    const Type bits = Int(x.type().bits());
-    return reinterpret(x.type(), reinterpret(bits, x) | (reinterpret(bits, other) & cast(bits, no_bits)));
-}
-
 // The maximum of a row: for each place over the last block and `score` of the whole blocks, then over the places and `masked`.
 // Not below `lowest`.
 void add_row_max(MaskedSoftmaxStages &s, const Expr &score, const Expr &lowest, const Expr &masked, const RDom &place) {
@@ -71,13 +65,7 @@ MaskedSoftmaxStages masked_softmax_stages(const MaskedSoftmaxInputs &in, int blo
     // NaN, too.
     s.weight = Func("weight");
     s.weight(e, c, i, h, b) = undef(t);
-    Expr weight = weight_of(score);
-    if (in.destination.defined()) {
-        const Expr next_row = min(i + 1, in.rows - 1), key = blocks * block + e;
-        weight = touching(weight, in.destination(key, i, h, b), in.no_bits);
-        weight = touching(weight, in.scores(key, next_row, h, b), in.no_bits);
-    }
-    s.weight(e, blocks, i, h, b) = weight;
+    s.weight(e, blocks, i, h, b) = weight_of(score);
     s.weight(e, whole + last, i, h, b) = weight_of(last_score);
     s.place_sum = Func("place_sum");
     s.place_sum(e, i, h, b) = zero;

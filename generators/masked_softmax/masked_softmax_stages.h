@@ -11,15 +11,10 @@
 namespace attune {
 
 struct MaskedSoftmaxInputs {
-    Halide::Func scores;   // (j, i, h, b)
-    Halide::Func lengths;  // (i, b), int32
-    Halide::Expr keys;     // extent of j
-    Halide::Expr seed;     // bool: a masked score is -1e6, not -inf
-    // (j, i, h, b), the memory of out. If defined, its row and the next row of scores are read while weights are computed, so
-    // that stores to out, and the next row's reads, find their lines in the cache.
-    Halide::Func destination;
-    Halide::Expr rows;              // extent of i
-    Halide::Expr no_bits;           // int32: 0, unknown to the compiler
+    Halide::Func scores;            // (j, i, h, b)
+    Halide::Func lengths;           // (i, b), int32
+    Halide::Expr keys;              // extent of j
+    Halide::Expr seed;              // bool: a masked score is -1e6, not -inf
     PowerInstructions powers = {};  // for the weights
 };
 

@@ -80,7 +80,7 @@ class FetchLines : public Fetch {
     }
 
     Stmt fetching(const For *op) {
-        Places places(input_);
+        Places places(buffer_);
         op->body.accept(&places);
         std::vector<Stmt> round;
         for (const Expr &place : places.found)
@@ -92,7 +92,7 @@ class FetchLines : public Fetch {
 
 public:
     FetchLines(const ImageParam &input, const LoweredLoop &inner, const LoweredLoop &outer, int rounds)
-        : Fetch(input, inner), outer_(outer), rounds_(rounds) {}
+        : Fetch(input.name(), inner), outer_(outer), rounds_(rounds) {}
 };
 
 }  // namespace
@@ -118,6 +118,8 @@ void add_prefetches(Pipeline pipeline, const std::vector<Prefetch> &prefetches) 
             pipeline.add_custom_lowering_pass(prefetch_pass(input, *runs));
         else if (const auto *rows = std::get_if<PrefetchRows>(&what))
             pipeline.add_custom_lowering_pass(prefetch_pass(input, *rows));
+        else if (const auto *stores = std::get_if<PrefetchStores>(&what))
+            pipeline.add_custom_lowering_pass(prefetch_pass(*stores));
     }
 }
 

@@ -8,7 +8,7 @@
 //
 //     for (k) sum += a[k]                          ->  for (k) { prefetcht0(&a[k + 16 * rounds]); sum += a[k] }
 //
-// Refused: an input that the named loop does not read.
+// Refused: an input that the named loop does not read, an output that it does not store.
 #pragma once
 #include "lowering/lowered_loop.h"
 #include <variant>
@@ -61,9 +61,16 @@ struct PrefetchRows {
     std::vector<LoweredLoop> around;  // loops around `reads`, innermost first
 };
 
+// Each round of `beside` fetches the next `lines` lines of the row of an output that `stores`, a later loop, begins to store in
+// its first round, so that the stores find their lines in the cache.
+struct PrefetchStores {
+    LoweredLoop stores, beside;
+    int lines;
+};
+
 struct Prefetch {
-    Halide::ImageParam input;
-    std::variant<PrefetchRegion, PrefetchLines, PrefetchRuns, PrefetchRows> what;
+    Halide::ImageParam input;  // none for PrefetchStores, whose loop names the output
+    std::variant<PrefetchRegion, PrefetchLines, PrefetchRuns, PrefetchRows, PrefetchStores> what;
 };
 // Regions become Halide's directives; the others are passes, as are the corrections of Halide's code for regions.
 void add_prefetches(Halide::Pipeline, const std::vector<Prefetch> &);

@@ -135,7 +135,7 @@ class FetchNext : public Fetch {
     }
 
     Stmt with_table(const Stmt &body) {
-        RunBegins begins(input_, inner_);
+        RunBegins begins(buffer_, inner_);
         body.accept(&begins);
         if (begins.found.empty()) return body;
         runs_of_table_ = int(begins.found.size()), element_bytes_ = begins.element_bytes;
@@ -174,7 +174,7 @@ protected:
     }
 
     FetchNext(const ImageParam &input, const LoweredLoop &reads, const std::vector<LoweredLoop> &around)
-        : Fetch(input, reads), around_(around) {}
+        : Fetch(input.name(), reads), around_(around) {}
 };
 
 // Prefetch run by run: a run is the reads of one load in all rounds of a loop.
@@ -277,7 +277,7 @@ class FetchRows : public FetchNext {
     Stmt inside(const For *op) override {
         if (!begins_inside(op)) return IRMutator::visit(op);
         found_ = true;
-        Places places(input_);
+        Places places(buffer_);
         op->body.accept(&places);
         const int lines = int(places.found.size());
         const std::string name = unique_name("fetched");
@@ -290,7 +290,7 @@ class FetchRows : public FetchNext {
         const Stmt same_row = Block::make(set(address_, at + make_const(UInt(64), lines * cache_line_bytes)), set(left_, left));
         // Before the body: LLVM would otherwise keep values loaded before the branch in memory to sum them behind it.
         const Stmt go_on = IfThenElse::make(left > 0, same_row, begin_row(next_row));
-        const Stmt round = Block::make(go_on, BesideLoads(input_, fetches)(op->body));
+        const Stmt round = Block::make(go_on, BesideLoads(buffer_, fetches)(op->body));
         return with_body(op, LetStmt::make(name, get(UInt(64), address_), round));
     }
 

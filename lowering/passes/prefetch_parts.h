@@ -9,9 +9,10 @@
 #include <vector>
 
 namespace attune {
-// Defined in prefetch_next.cpp.
+// Defined in prefetch_next.cpp and prefetch_stores.cpp.
 Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRuns &);
 Halide::Internal::IRMutator *prefetch_pass(const Halide::ImageParam &input, const PrefetchRows &);
+Halide::Internal::IRMutator *prefetch_pass(const PrefetchStores &);
 }  // namespace attune
 
 namespace attune::prefetch_parts {
@@ -66,15 +67,15 @@ public:
     explicit Places(const std::string &buffer) : buffer_(buffer) {}
 };
 
-// Pass that fetches the reads of an input by `inner`, for later rounds of loops around it.
+// Pass that fetches lines of a buffer that `inner` reads or stores later.
 class Fetch : public RequiredPass {
 protected:
     using RequiredPass::visit;
-    const std::string input_;
+    const std::string buffer_;
     const LoweredLoop inner_;
 
     Expr address(const Expr &bytes) const {
-        return reinterpret(UInt(64), Variable::make(Handle(), input_)) + reinterpret(UInt(64), bytes);
+        return reinterpret(UInt(64), Variable::make(Handle(), buffer_)) + reinterpret(UInt(64), bytes);
     }
     static Expr counter(const std::string &loop) { return Variable::make(Int(32), loop); }
     static Stmt with_body(const For *op, const Stmt &body) {
@@ -82,9 +83,11 @@ protected:
     }
 
 public:
-    Fetch(const ImageParam &input, const LoweredLoop &inner)
-        : RequiredPass("nothing to fetch: no loop over " + inner.var + " of " + inner.func.name() + " reads " + input.name()),
-          input_(input.name()), inner_(inner) {}
+    // `accesses`: "reads" an input or "stores" an output.
+    Fetch(const std::string &buffer, const LoweredLoop &inner, const std::string &accesses = "reads")
+        : RequiredPass("nothing to fetch: no loop over " + inner.var + " of " + inner.func.name() + " " + accesses + " " +
+                       buffer),
+          buffer_(buffer), inner_(inner) {}
 };
 
 }  // namespace attune::prefetch_parts

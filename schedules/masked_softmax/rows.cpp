@@ -35,7 +35,11 @@ void schedule_rows(MaskedSoftmaxStages &s, Func out, Passes &passes, const Image
     // The distance is in vectors of a block, because a prefetch of later blocks would be subject to the condition on blocks.
     if (parameters.prefetch_rows > 0) {
         const Expr ahead = parameters.prefetch_rows * scores.dim(1).stride() / lanes;
-        passes.prefetches.push_back({scores, PrefetchRegion{s.weight.update(0), e, ahead, true}});
+        passes.prefetches.push_back({scores, PrefetchRegion{s.weight.update(0), e, ahead, !parameters.prefetch_out}});
+    }
+    if (parameters.prefetch_out) {
+        const int lines = parameters.block * s.weight.type().bytes() / cache_line_bytes;
+        passes.prefetches.push_back({{}, PrefetchStores{{out, 0, j.name()}, {s.weight, 1, s.whole.name()}, lines}});
     }
     block_of_lanes(s.place_sum.update(), s.all);
     for (Func f : {s.row_order, s.row_sum}) f.compute_at(out, row).update().atomic().vectorize(s.place);

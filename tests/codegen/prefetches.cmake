@@ -26,6 +26,7 @@ attune_check_prefetches(batch_dot_depth_blocks batch_dot ${panels} tile_depth_bl
 attune_check_prefetches(panels linear ${row} tile_rows=4 prefetch_depth=256 prefetch_runs=1)
 attune_check_prefetches(row linear ${row} prefetch_depth=256 prefetch_runs=1)
 attune_check_prefetches(row_interleaved linear ${row} interleaved_blocks=4 prefetch_depth=256 prefetch_runs=1)
+attune_check_prefetches(softmax masked_softmax schedule=rows task_rows=128 block=64 prefetch_rows=1 prefetch_out=1)
 attune_check_prefetches(bf16_dot_row linear ${bf16_dot_row} prefetch_depth=512 prefetch_runs=1)
 attune_check_prefetches(bf16_dot_interleaved linear ${bf16_dot_row} interleaved_blocks=2 interleaved_vectors=1
   prefetch_depth=512 prefetch_runs=1)

@@ -147,6 +147,26 @@ TEST_CASE("each round of a loop prefetches for a later one", "[lowering]") {
     CHECK(has(message, "nothing to fetch: no loop over no_loop of out"));
 }
 
+TEST_CASE("a loop prefetches the lines of out that a later loop stores", "[lowering]") {
+    ImageParam x(Float(32), 2, "x");
+    Func squares("squares"), out("out");
+    Var j("j"), i("i");
+    squares(j, i) = x(j, i) * x(j, i);
+    out(j, i) = squares(j, i) + squares(255 - j, i);
+    squares.compute_at(out, i).vectorize(j, 16);
+    out.bound(j, 0, 256).vectorize(j, 16);
+    const PrefetchStores stores{{out, 0, "j"}, {squares, 0, "j"}, 1};
+    const Code code = code_of(out, {x}, {.prefetches = {{{}, stores}}}, avx512);
+    CHECK_FALSE(has(code.before, "llvm.prefetch"));
+    CHECK(count(code.after, "llvm.prefetch.p0(") == 1);
+    CHECK(code.after.find("llvm.prefetch.p0(") < code.after.find("for (out.s0.j"));
+    const std::string message = refusal([&] {
+        const PrefetchStores none{{out, 0, "no_loop"}, {squares, 0, "j"}, 1};
+        code_of(out, {x}, {.prefetches = {{{}, none}}}, avx512);
+    });
+    CHECK(has(message, "nothing to fetch: no loop over no_loop of out stores out"));
+}
+
 TEST_CASE("runs of lines are prefetched for the next round of a loop around", "[lowering]") {
     RowSums sums;
     const LoweredLoop rows{sums.out, 0, sums.i.name()};

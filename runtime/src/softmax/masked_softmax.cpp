@@ -48,12 +48,7 @@ Status run(Context::State &context, SoftmaxCall &c, const VariantRecord &variant
     if (!c.lengths.given()) c.lengths = ConstView(&every_key, {c.out.extent[0], c.out.extent[2]}, {0, 0});
     take_longer_dimension(c.lengths, c.out, c.scores);
     HalideBuffer scores(c.scores), lengths(c.lengths), out(c.out);
-    const MaskedSoftmaxArguments arguments{.scores = scores.get(),
-                                           .lengths = lengths.get(),
-                                           .seed = c.seed,
-                                           .no_bits = std::int32_t{0},  // of the memory of out
-                                           .destination = out.get(),
-                                           .out = out.get()};
+    const MaskedSoftmaxArguments arguments{.scores = scores.get(), .lengths = lengths.get(), .seed = c.seed, .out = out.get()};
     return call_kernel(context, variant.kernel, arguments, softmax_threads(elements, context.threads));
 }
 
