@@ -174,7 +174,7 @@ function(attune_add_kernel name)
   file(MAKE_DIRECTORY ${folder})
   add_custom_command(OUTPUT ${folder}/${name}.o
     COMMAND ${A_GENERATOR} -g ${A_REGISTERED} -f ${name} -n ${name} -o ${folder} -e object
-      target=${A_TARGET}-user_context-no_bounds_query-no_runtime ${A_PARAMETERS}
+      target=${A_TARGET}${ATTUNE_KERNEL_FEATURES} ${A_PARAMETERS}
     DEPENDS ${A_GENERATOR} ${A_AFTER}
     COMMENT "kernel ${name}" VERBATIM)
   target_sources(${A_LIBRARY} PRIVATE ${folder}/${name}.o)

@@ -2,6 +2,10 @@
 # Ops of the library: for each the program that makes its kernels, its sources and its parameters. Read by the library's own
 # build, and by projects that make kernels with an installed one.
 
+# Features of the target of every kernel for a CPU, behind those of the processor. large_buffers: Halide 21 otherwise computes
+# places in a buffer with 32 bits, so that 2^31 elements are the end; with it, only extents and strides have 32 bits.
+set(ATTUNE_KERNEL_FEATURES -user_context-no_bounds_query-no_runtime-large_buffers)
+
 # Parts: sources that are compiled once, for all programs that link them.
 set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/exp2.cpp generators/math/philox.cpp
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp

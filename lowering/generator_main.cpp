@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <string>
+#include <string_view>
 
 namespace {
 
@@ -28,11 +30,26 @@ std::string operand(int argc, char **argv, const char *option) {
     return std::distance(at, end) > 1 ? at[1] : "";
 }
 
+// Removes the target's feature large_buffers where tiles of AMX are scheduled: Halide 21 recognises their products by places of
+// 32 bits alone (ExtractTileOperations.cpp), and refuses other ones ("Store to AMX tile allocation of a non-tile value").
+void keep_places_of_amx_in_32_bits(int argc, char **argv) {
+    const auto schedules_tiles = [](const char *word) { return std::string_view(word).starts_with("schedule=amx"); };
+    constexpr std::string_view feature = "-large_buffers";
+    if (std::none_of(argv, argv + argc, schedules_tiles)) return;
+    static std::string target;
+    for (char **word = argv; word != argv + argc; word++)
+        if (const std::string_view text = *word; text.starts_with("target=") && text.ends_with(feature)) {
+            target = text.substr(0, text.size() - feature.size());
+            *word = target.data();
+        }
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
     static Reporter reporter;
     Halide::set_custom_compile_time_error_reporter(&reporter);
+    keep_places_of_amx_in_32_bits(argc, argv);
     const int failed = Halide::Internal::generate_filter_main(argc, argv);
     const std::string folder = operand(argc, argv, "-o"), name = operand(argc, argv, "-n");
     const bool makes_object = ("," + operand(argc, argv, "-e") + ",").find(",object,") != std::string::npos;

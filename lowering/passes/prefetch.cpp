@@ -57,11 +57,18 @@ class FetchLines : public Fetch {
     using Fetch::visit;
     const LoweredLoop outer_;
     const int rounds_;
-    std::map<std::string, Expr> later_;  // values that depend on the outer loop, in its later round
+    Lets around_;  // lets around
+    Lets later_;   // values that depend on the outer loop, in its later round
 
+    Stmt visit(const LetStmt *op) override {
+        around_[op->name] = op->value;
+        const Stmt s = with_later_value(op);
+        around_.erase(op->name);
+        return s;
+    }
     // A let that depends on the outer loop is duplicated with its later value, so that its divisions stay outside the inner
     // loops.
-    Stmt visit(const LetStmt *op) override {
+    Stmt with_later_value(const LetStmt *op) {
         const Expr value = substitute(later_, op->value);
         if (equal(value, op->value)) return IRMutator::visit(op);
         const std::string name = unique_name(op->name + ".later");
@@ -80,7 +87,7 @@ class FetchLines : public Fetch {
     }
 
     Stmt fetching(const For *op) {
-        Places places(buffer_);
+        Places places(buffer_, around_);
         op->body.accept(&places);
         std::vector<Stmt> round;
         for (const Expr &place : places.found)

@@ -37,7 +37,8 @@ class RunBegins : public IRVisitor {
         all ? loops_.pop_back() : lets_.pop_back();
     }
     void add(const Stmt &round) {
-        Places places(buffer_);
+        const Lets around(lets_.begin(), lets_.end());
+        Places places(buffer_, around);
         round.accept(&places);
         element_bytes = places.element_bytes;
         std::vector<Expr> begins = places.found;
@@ -139,12 +140,13 @@ class FetchNext : public Fetch {
         body.accept(&begins);
         if (begins.found.empty()) return body;
         runs_of_table_ = int(begins.found.size()), element_bytes_ = begins.element_bytes;
+        place_type_ = begins.found[0].type();
         table_ = unique_name("runs");
         std::vector<Stmt> fill;
         for (int n = 0; n < runs_of_table_; n++)
             fill.push_back(Store::make(table_, place(begins.found[n]), n, {}, const_true(), {}));
         const Stmt whole = with_filled_table(Block::make(fill), body);
-        const Stmt allocated = Allocate::make(table_, Int(32), MemoryType::Stack, {runs_of_table_}, const_true(), whole);
+        const Stmt allocated = Allocate::make(table_, place_type_, MemoryType::Stack, {runs_of_table_}, const_true(), whole);
         table_.clear();
         return allocated;
     }
@@ -152,6 +154,7 @@ class FetchNext : public Fetch {
 protected:
     std::string table_;  // name of the table, if there is one
     int runs_of_table_ = 0, element_bytes_ = 1;
+    Type place_type_;  // of an index into the input
 
     virtual Stmt inside(const For *) = 0;               // a loop inside the loops around
     virtual bool begins_inside(const For *) const = 0;  // whether it may be the first loop that fetches
@@ -169,8 +172,14 @@ protected:
         }
         return later;
     }
+    Lets lets_around() const {
+        Lets lets;
+        for (const Step &step : path_)
+            if (step.loop < 0) lets[step.name] = step.value;
+        return lets;
+    }
     Expr begin_of(const Expr &run) const {
-        return cast<int64_t>(Load::make(Int(32), table_, run, {}, {}, const_true(), {})) * element_bytes_;
+        return cast<int64_t>(Load::make(place_type_, table_, run, {}, {}, const_true(), {})) * element_bytes_;
     }
 
     FetchNext(const ImageParam &input, const LoweredLoop &reads, const std::vector<LoweredLoop> &around)
@@ -277,7 +286,8 @@ class FetchRows : public FetchNext {
     Stmt inside(const For *op) override {
         if (!begins_inside(op)) return IRMutator::visit(op);
         found_ = true;
-        Places places(buffer_);
+        const Lets around = lets_around();
+        Places places(buffer_, around);
         op->body.accept(&places);
         const int lines = int(places.found.size());
         const std::string name = unique_name("fetched");

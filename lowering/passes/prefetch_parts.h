@@ -25,11 +25,35 @@ inline Stmt fetch_into_all_caches(const Expr &address) {
         Call::make(Int(32), "llvm.prefetch.p0", {reinterpret(Handle(), address), read, all_caches, data}, Call::Extern));
 }
 
+// An expression in which sums and products of 32 bits that become 64 bits are sums and products of 64 bits. Halide's integers
+// of 32 bits do not overflow; its simplifier finds no difference of two of them behind casts.
+class WithWideTerms : public IRMutator {
+    using IRMutator::visit;
+    Expr cast_of(const Expr &e) { return mutate(Halide::cast<int64_t>(e)); }
+
+    Expr visit(const Cast *op) override {
+        if (op->type != Int(64) || op->value.type() != Int(32)) return IRMutator::visit(op);
+        if (const Add *sum = op->value.as<Add>()) return cast_of(sum->a) + cast_of(sum->b);
+        if (const Sub *difference = op->value.as<Sub>()) return cast_of(difference->a) - cast_of(difference->b);
+        if (const Mul *product = op->value.as<Mul>()) return cast_of(product->a) * cast_of(product->b);
+        return op;
+    }
+};
+using Lets = std::map<std::string, Expr>;
+
+// A place in terms of no let around, so that the distance of two places is seen.
+inline Expr written_out(Expr place, const Lets &around) {
+    for (Expr next = substitute(around, place); !next.same_as(place); next = substitute(around, place)) place = next;
+    return WithWideTerms().mutate(lower_intrinsics(place));
+}
+
 // Places where the loads of a buffer begin, one for loads that share a line; in loops inside, those of all rounds.
 class Places : public IRVisitor {
     using IRVisitor::visit;
     const std::string &buffer_;
-    std::map<std::string, Expr> lets_;  // lets around
+    const Lets &around_;             // outside the code that is visited
+    Lets lets_;                      // inside it
+    std::vector<Expr> written_out_;  // of `found`
 
     template<typename T> void visit_let(const T *op) {
         op->value.accept(this);
@@ -54,17 +78,18 @@ class Places : public IRVisitor {
         const Expr place = substitute(lets_, ramp ? ramp->base : op->index);
         if (op->name != buffer_ || !place.type().is_scalar()) return;
         element_bytes = op->type.bytes();
-        for (const Expr &other : found) {
-            const auto apart = as_const_int(simplify(place - other));
+        const Expr here = written_out(place, around_);
+        for (const Expr &other : written_out_) {
+            const auto apart = as_const_int(simplify(here - other));
             if (apart && std::abs(*apart) * element_bytes < cache_line_bytes) return;
         }
-        found.push_back(place);
+        found.push_back(place), written_out_.push_back(here);
     }
 
 public:
     std::vector<Expr> found;  // in elements
     int element_bytes = 1;
-    explicit Places(const std::string &buffer) : buffer_(buffer) {}
+    Places(const std::string &buffer, const Lets &around) : buffer_(buffer), around_(around) {}
 };
 
 // Pass that fetches lines of a buffer that `inner` reads or stores later.

@@ -221,7 +221,7 @@ TEST_CASE("bad backward: the options of the forward are checked as there", "[sdp
     backward("key", {"head size", "7", "8"}, [](B &c) { c.key.extent[3] = 7; });
     backward("key", {"heads", "3", "4"},
              [](B &c) { c.key.extent[1] = c.value.extent[1] = 3, c.key.stride[1] = c.value.stride[1] = 0; });
-    refuses<B>(unsupported, "key", {"2^31"}, [](B &c) { c.key.stride[0] = 2147483647; });
+    refuses<B>(unsupported, "key", {"2^31"}, [](B &c) { c.key.stride[0] = 2147483648; });
 }
 
 TEST_CASE("bad backward: variants that are not there, of another op, type or head size, or know too little",

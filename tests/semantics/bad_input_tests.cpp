@@ -163,10 +163,7 @@ TEST_CASE("bad input: sizes whose product or span is too large", "[sdpa][bad_inp
     refused(unsupported, "query", {"2147483647"}, [&](Call &c) {
         for (int n : {0, 1, 2, 3}) huge(c, n, 2147483647);
     });
-    refused(unsupported, "query", {"65536"}, [&](Call &c) {
-        for (int n : {0, 1}) huge(c, n, 65536);
-    });
-    refused(unsupported, "key", {"2^31"}, [](Call &c) { c.key.stride[0] = 2147483647; });
+    refused(unsupported, "key", {"2^31"}, [](Call &c) { c.key.stride[0] = 2147483648; });
     refused(unsupported, "value", {"2^31"}, [](Call &c) { c.value.stride[1] = -2147483648; });
     refused(unsupported, "value", {"2^31"}, [](Call &c) { c.value.stride[1] = INT64_MIN; });
     refused(unsupported, "out", {"2^31"}, [](Call &c) { c.out.stride[2] = std::int64_t(1) << 32; });

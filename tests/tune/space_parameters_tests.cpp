@@ -46,8 +46,7 @@ Kernel kernel_of(const std::string &line) {
 std::string command_of(const Kernel &k, const Parameters &parameters, const TemporaryFolder &folder) {
     const std::string generators = ATTUNE_GENERATORS;
     return generators + "/" + k.generator + ".generator -g " + k.generator + " -f kernel -n kernel -e stmt -o '" +
-           folder.path() + "' target=" + k.target + "-user_context-no_bounds_query-no_runtime" + k.others + " " +
-           text_of(parameters);
+           folder.path() + "' target=" + k.target + ATTUNE_KERNEL_FEATURES + k.others + " " + text_of(parameters);
 }
 
 std::string text_of_file(const std::string &path) {

@@ -50,7 +50,7 @@ CandidateMaker::CandidateMaker(const Cell &cell, const GeneratorProgram &program
                   program.generator,
                   "-e",
                   "object",
-                  "target=" + program.target + "-user_context-no_bounds_query-no_runtime",
+                  "target=" + program.target + ATTUNE_KERNEL_FEATURES,
                   "schedule=" + cell.schedule,
                   "dtype=" + program.dtype};
     if (program.attention) {

@@ -2,7 +2,6 @@
 """scaled_dot_product_attention with PyTorch's signature and meaning, and with the options that PyTorch lacks."""
 from __future__ import annotations
 
-import math
 from itertools import zip_longest
 
 import torch
@@ -16,7 +15,7 @@ from attune.torch import _ops
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-MOST_ELEMENTS = 2**31 - 1
+MOST_EXTENT = 2**31 - 1  # of an extent and of a stride
 
 
 def is_eager():
@@ -138,8 +137,9 @@ def why_unsupported(query, key, value, attn_mask=None, enable_gqa=False):
             return f"{name}: is on {tensor.device.type}; the library computes on the CPU"
         if tensor.layout is not torch.strided or tensor.is_nested:
             return f"{name}: is sparse or nested"
-        if tensor.numel() > MOST_ELEMENTS:
-            return f"{name}: has more than 2^31 - 1 elements"
+        if any(max(extent, abs(stride) if extent > 1 else 0) > MOST_EXTENT
+               for extent, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+            return f"{name}: an extent or a stride is more than 2^31 - 1"
     if query.dtype not in DTYPES or key.dtype != query.dtype or value.dtype != query.dtype:
         return f"query, key, value: types are {query.dtype}, {key.dtype}, {value.dtype}; one of f32, f64, bf16, f16 is served"
     if min(query.dim(), key.dim(), value.dim()) < 2:
@@ -153,8 +153,6 @@ def why_unsupported(query, key, value, attn_mask=None, enable_gqa=False):
             return f"attn_mask: type is {attn_mask.dtype}; bool or floating point is served"
         if attn_mask.dim() > max(query.dim(), 4) or attn_mask.dim() == 0:
             return "attn_mask: has more dimensions than query, or none"
-        if math.prod(query.shape[:-1]) * key.shape[-2] > MOST_ELEMENTS:
-            return "attn_mask: there are more than 2^31 - 1 pairs of a query and a key"
     dims = max(query.dim(), key.dim(), value.dim())
     if dims < 3:
         return None

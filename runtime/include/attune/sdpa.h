@@ -91,9 +91,8 @@ struct SdpaOptions {
 // 1, and 0 for B, Hq, Sq or Sk. A query without keys gives 0. The contents of masked keys and values have no effect; NaN in
 // others propagates. Scores of -inf, or below -3e38 (f64: -1e308), mask; all others are numbers. A value times the number of
 // keys must stay within the range of f32 (f64), in which weighted values are summed. Bits do not depend on threads, on other
-// batch entries or on keys beyond an entry's lengths, and time follows the keys within them. A tensor spans at most what
-// tensor.h allows; with any of softcap, bias, ALiBi, mask, sinks and dropout there are at most 2^31 - 1 pairs,
-// B * Hq * Sq * Sk. Outputs must not overlap each other or an input. A refused call writes nothing.
+// batch entries or on keys beyond an entry's lengths, and time follows the keys within them. Outputs must not overlap each
+// other or an input. A refused call writes nothing.
 ATTUNE_API Status scaled_dot_product_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                                const View &out, const SdpaOptions & = {}) noexcept;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Views of memory that the caller owns. Extents and strides are outermost first, as in C and NumPy; strides are in elements and
 // may have any value, 0 and negative ones included, where an operation does not say otherwise. The stride of an extent of one,
-// and all strides of a view without elements, are ignored. Kernels index with 32 bits: a view has at most 2^31 - 1 elements,
-// its last element is at most that far from its first, and so is extent times |stride| where an extent is not one. Larger views
-// are `unsupported`. (2^31 elements of f32 are 8 GiB, of bf16 and f16 4 GiB.)
+// and all strides of a view without elements, are ignored. An extent is at most 2^31 - 1, and so is the absolute stride of an
+// extent that is not one; a view as a whole may have more elements. On a device it spans at most 2^31 - 1. Larger views are
+// `unsupported`.
 #pragma once
 #include "attune/detail/api.h"
 #include "attune/detail/memory.h"

@@ -153,6 +153,9 @@ template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::i
     return part_of(v, 0, begin, end - begin);
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
+// The views that kernels index by query, key or pair, and whether kernels of AMX can index all.
+std::vector<NamedView> places_of(const SdpaCall &);
+bool has_32_bit_places(const SdpaCall &);
 // The entries of a group, with the keys that they hold.
 SdpaCall slice(const SdpaCall &, const EntryGroup &);
 // Writes the weights of the keys from `keys` on, which take no part: 0, or -inf in mode `masked`.

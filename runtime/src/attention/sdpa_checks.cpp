@@ -41,7 +41,7 @@ Status check_sizes(SdpaCall &call, std::string_view out) {
                                    {out, "head size (last extent)", o.extent[3], "value", v.extent[3]}};
     if (Status s = check_extents(matches); !s.ok()) return s;
     if (Status s = check_heads(q.extent[1], k.extent[1]); !s.ok()) return s;
-    if (q.extent[2] + k.extent[2] > most_elements)
+    if (q.extent[2] + k.extent[2] > most_extent)
         return unsupported("key",
                            text(q.extent[2]) + " queries and " + text(k.extent[2]) + " keys are more than 2^31 - 1 together");
     SdpaProblem &p = call.sizes;
@@ -118,7 +118,7 @@ Band band_of(const SdpaOptions &options, std::optional<std::int64_t> given, std:
     band.end = right < 0 ? clamp(keys) : clamp(off + right + 1);
     // Without a given offset, ALiBi counts from the last key.
     if (!given && options.causal == Causal::none) off = keys - queries;
-    constexpr __int128 far = most_elements / 2;  // distances beyond it stay within 32 bits
+    constexpr __int128 far = most_extent / 2;  // distances beyond it stay within 32 bits
     band.offset = static_cast<std::int32_t>(std::clamp(off, -far, far));
     return band;
 }
@@ -139,7 +139,7 @@ Status check_problem(const SdpaProblem &p) {
                  {"keys", p.keys, 0},           {"head_dim", p.head_dim, 1},
                  {"value_dim", p.value_dim, 1}, {"window_keys", p.window_keys, 0}};
     for (const Size &s : sizes)
-        if (s.value < s.least || s.value > most_elements)
+        if (s.value < s.least || s.value > most_extent)
             return invalid(s.name, "must be from " + text(s.least) + " to 2^31 - 1, got " + text(s.value));
     ConstView typed;
     typed.dtype = p.dtype;
@@ -151,11 +151,11 @@ Status check_problem(const SdpaProblem &p) {
 Status check_pairs(std::string_view name, const std::array<std::int64_t, 4> &n, std::string_view kind) {
     __int128 pairs = 1;
     for (const std::int64_t extent : n) pairs *= extent;  // an extent of a tensor with elements has 31 bits at most
-    if (pairs <= most_elements) return {};
-    return unsupported(
-        name, text(n[0]) + " x " + text(n[1]) + " x " + text(n[2]) + " x " + text(n[3]) +
-                  " pairs of a query and a key (batch, heads, queries, keys) are more than 2^31 - 1, which kernels of kind " +
-                  std::string(kind) + " take at most");
+    if (pairs <= most_extent) return {};
+    return unsupported(name, text(n[0]) + " x " + text(n[1]) + " x " + text(n[2]) + " x " + text(n[3]) +
+                                 " pairs of a query and a key (batch, heads, queries, keys) are more than 2^31 - 1, which "
+                                 "kernels for a device of kind " +
+                                 std::string(kind) + " take at most");
 }
 
 Status check_by_query(std::string_view name, const ConstView &v, int rank, const SdpaProblem &p, ConstView &as3) {

@@ -204,8 +204,10 @@ static Status check_parts(const Context::State &context, const SdpaCall &call, c
     Choice part;
     for (const VariantRecord *v : {choice.variant, choice.of_last}) {
         if (!v) continue;
-        if (v->kind_id != Kind::plain && v->kind_id != Kind::weights)
-            if (Status s = check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, v->kind); !s.ok()) return s;
+        if (v->schedule_id == Schedule::amx) {
+            const SdpaCall head = slice_key_heads(slice(call, 0, 1), 0, 1);  // the least that run_by_key_heads() runs
+            if (Status s = check_32_bit_places(places_of(head), kernels_of_amx); !s.ok()) return s;
+        }
         if (v->kind_id != Kind::weights && looks_at_values(call, *v))
             if (Status s = choose_max_magnitude(context, p.dtype, part); !s.ok()) return s;
         if (call.user && call.user->attention->has_mask)

@@ -41,7 +41,7 @@ Status choose_head_mean(const Context::State &context, DType dtype, Choice &choi
 Status mean_over_heads(Context::State &context, const Choice &choice, const View &all, const View &out) {
     // Contiguous rows of all queries are one row.
     const std::int64_t batch = all.extent[0], heads = all.extent[1], queries = all.extent[2], keys = all.extent[3];
-    const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_elements;
+    const bool follow = all.stride[2] == keys && (out.stride[2] == keys || queries == 1) && queries * keys <= most_extent;
     const std::int64_t rows = follow ? 1 : queries, width = follow ? queries * keys : keys;
     HalideBuffer by_row(
         typed_view(all.data, all.dtype, {batch, rows, heads, width}, {all.stride[0], all.stride[2], all.stride[1], 1})),
@@ -233,8 +233,9 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
 
 Status run_by_key_heads(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
     const SdpaProblem &p = call.sizes;
-    const std::int64_t together = key_heads_together(variant, p, context.threads);
-    if (call.user || together >= p.batch * p.key_heads) return run_kernel(context, call, variant, nullptr);
+    const bool far = variant.schedule_id == Schedule::amx && !has_32_bit_places(call);
+    const std::int64_t together = far ? 1 : key_heads_together(variant, p, context.threads);
+    if (call.user || (!far && together >= p.batch * p.key_heads)) return run_kernel(context, call, variant, nullptr);
     for (std::int64_t b = 0; b < p.batch; b++) {
         const SdpaCall entry = slice(call, b, b + 1);
         for (std::int64_t h = 0; h < p.key_heads; h += together) {

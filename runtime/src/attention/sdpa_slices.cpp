@@ -5,6 +5,16 @@
 
 namespace attune {
 
+std::vector<NamedView> places_of(const SdpaCall &c) {
+    return {{"query", c.query}, {"key", c.key},   {"value", c.value}, {"out", c.out},
+            {"lse", c.lse},     {"bias", c.bias}, {"mask", c.mask}};
+}
+
+bool has_32_bit_places(const SdpaCall &c) {
+    const std::vector<NamedView> all = places_of(c);
+    return std::all_of(all.begin(), all.end(), [](const NamedView &v) { return has_32_bit_places(v.view); });
+}
+
 SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     SdpaCall part = call;
     auto cut = [&](auto &view) {
@@ -51,7 +61,7 @@ SdpaCall slice_queries(const SdpaCall &call, std::int64_t begin, std::int64_t en
         for (std::int32_t &x : all) x = static_cast<std::int32_t>(std::clamp(x + begin, least, most));
     };
     shift(part.band_begin, -part.sizes.queries, part.sizes.keys), shift(part.band_end, -part.sizes.queries, part.sizes.keys);
-    shift(part.offset, -most_elements, most_elements);
+    shift(part.offset, -most_extent, most_extent);
     return part;
 }
 

@@ -73,6 +73,7 @@ Status sdpa_backward_on_device(Context &caller, const ConstView &query, const Co
                                        checked_on_host(options), call);
         !s.ok())
         return s;
+    if (Status s = check_32_bit_places(all, kernels_for_a_device); !s.ok()) return s;
     DeviceBands bands;
     if (Status s = find_device_bands(options, call.forward.sizes, bands); !s.ok()) return s;
     const SdpaProblem &p = call.forward.sizes;

@@ -38,8 +38,15 @@ Status check_parts(const BackwardCall &call, const BackwardChoice &choice) {
     const SdpaProblem &p = c.sizes;
     if (p.batch * p.query_heads == 0 || p.queries == 0 || p.keys == 0) return {};
     const VariantRecord &tiles = *choice.tiles.variant;
-    if (tiles.kind_id != Kind::plain || choice.captures.variant || choice.user_captures.variant)
-        if (Status s = check_pairs("query", {1, p.query_heads / p.key_heads, p.queries, p.keys}, "scored"); !s.ok()) return s;
+    if (tiles.schedule_id == Schedule::amx) {
+        std::vector<NamedView> places = places_of(c);
+        places.insert(places.end(), {{"grad_out", call.grad_out},
+                                     {"gradients.query", call.query},
+                                     {"gradients.key", call.key},
+                                     {"gradients.value", call.value},
+                                     {"gradients.bias", call.bias}});
+        if (Status s = check_32_bit_places(places, kernels_of_amx); !s.ok()) return s;
+    }
     Choice blocks;
     for (const VariantRecord *v : {&tiles, choice.user_captures.variant})
         if (v && c.user && c.user->attention->has_mask)

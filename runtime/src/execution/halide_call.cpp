@@ -196,9 +196,6 @@ Status call_kernel(Context::State &context, Kernel kernel, void **args, int thre
     switch (const int code = kernel(args)) {
     case halide_error_code_success: return {};
     case halide_error_code_out_of_memory: return no_memory();
-    case halide_error_code_buffer_allocation_too_large:
-    case halide_error_code_buffer_extents_too_large:
-        return {StatusCode::unsupported, "this variant needs an intermediate of more than 2^31 - 1 bytes for these sizes"};
     default: return {StatusCode::internal, "kernel error " + std::to_string(code) + ": " + call.error};
     }
 }

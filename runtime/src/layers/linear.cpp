@@ -75,11 +75,12 @@ Status check_linear(const ConstView &x, const ConstView &weight, const ConstView
 Status linear_on_device(Context::State &context, const ConstView &x, const ConstView &weight, const ConstView &bias,
                         const View &out, const LinearOptions &options) {
     const CallStart start = start_of_call();
-    const std::array<NamedView, 3> others{{{"weight", weight}, {"bias", bias}, {"out", out}}};
-    if (Status s = check_places(others, "x"); !s.ok()) return s;
+    const std::array<NamedView, 4> all{{{"x", x}, {"weight", weight}, {"bias", bias}, {"out", out}}};
+    if (Status s = check_places(all, "x"); !s.ok()) return s;
     if (weight.rank == packed_rank) return unsupported("weight", "a packed one is not multiplied on a device");
     Product p;
     if (Status s = check_linear(as_host(x), as_host(weight), as_host(bias), as_host(out), p); !s.ok()) return s;
+    if (Status s = check_32_bit_places(all, kernels_for_a_device); !s.ok()) return s;
     if (x.dtype == DType::f64) return unsupported("x", "there are no kernels for f64 on a device");
     return run_on_device(context, p, options, start);
 }

@@ -86,15 +86,15 @@ bool is_packed(const MultiHeadLayer &l) {
            follows(w.query_bias, w.key_bias) && follows(w.key_bias, w.value_bias);
 }
 
-// Checks that the projections fit 32 bits; the views have been checked one by one.
+// Checks that kernels can hold the strides of the projections; the views have been checked one by one.
 Status check_scratch(const MultiHeadLayer &l) {
     const MultiHeadWeights &w = l.weights;
-    const std::int64_t rows = l.batch * std::max(l.queries, l.keys);
+    const std::int64_t rows = std::max(l.queries, l.keys);  // of an entry of the batch, whose stride they are
     const std::int64_t hidden = l.packed ? w.query.extent[0] + w.key.extent[0] + w.value.extent[0]
                                          : std::max({w.query.extent[0], w.key.extent[0], w.value.extent[0], w.out.extent[1]});
-    if (static_cast<__int128>(rows) * scratch_row_stride(hidden, l.query.dtype) <= most_elements) return {};
-    return unsupported("query",
-                       "projections of " + text(rows) + " rows to width " + text(hidden) + " are more than 2^31 - 1 elements");
+    if (static_cast<__int128>(rows) * scratch_row_stride(hidden, l.query.dtype) <= most_extent) return {};
+    return unsupported("query", "projections of " + text(rows) + " rows of an entry of the batch to width " + text(hidden) +
+                                    " are more than 2^31 - 1 elements");
 }
 
 }  // namespace

@@ -19,9 +19,9 @@ Status plan_product(const Context &context, const ProductProblem &problem, Produ
                                          {"columns", problem.columns},
                                          {"depth", problem.depth},
                                          {"weight_stride", problem.weight_stride}})
-            if (size < 0 || size > most_elements)
+            if (size < 0 || size > most_extent)
                 return {StatusCode::invalid_argument,
-                        std::string(name) + ": must be from 0 to " + text(most_elements) + ", got " + text(size)};
+                        std::string(name) + ": must be from 0 to " + text(most_extent) + ", got " + text(size)};
         ProductChoice choice;
         if (Status s = choose_for(*op, problem, forced_variant(state, {}, *op), choice); !s.ok()) return s;
         const Choice &c = choice.variants;

@@ -18,8 +18,9 @@ Status Projection::prepare(Context::State &context) {
     std::int64_t elements = 1;
     for (int n = x.rank - 1; n >= 0; n--) {
         result_.stride[n] = elements;
+        if (elements > most_extent && result_.extent[n] > 1)
+            return unsupported(input, "its projection has a stride of more than 2^31 - 1 elements");
         elements *= result_.extent[n];
-        if (elements > most_elements) return unsupported(input, "its projection has more than 2^31 - 1 elements");
     }
     const auto bytes = static_cast<std::size_t>(elements * size_of(x.dtype));
     memory_.emplace(*context.scratch, bytes);

@@ -88,7 +88,7 @@ Status check(MergeCall &c) {
         inputs.push_back({part.name_of_out, unless(same_memory(part.out, c.out), part.out)});
         inputs.push_back({part.name_of_lse, unless(c.lse.given() && same_memory(part.lse, c.lse), part.lse)});
     }
-    const std::int64_t rows = elements_of(first.lse), most_parts = most_elements / std::max<std::int64_t>(rows, 1);
+    const std::int64_t rows = elements_of(first.lse), most_parts = most_extent / std::max<std::int64_t>(rows, 1);
     if (static_cast<std::int64_t>(c.parts.size()) > most_parts)
         return unsupported("count", text(c.parts.size()) + " parts of " + text(rows) + " rows are more than 2^31 - 1 together");
     const std::array<NamedView, 2> outputs{{{"out", c.out}, {"lse", c.lse}}};
@@ -223,7 +223,7 @@ Status merge_attention(Context &context, const PartialAttention *parts, std::siz
                           const View &l) -> Status {
         if (count == 0) return invalid("count", "must be at least 1, got 0");
         if (!parts) return invalid("parts", "is null");
-        if (count > static_cast<std::size_t>(most_elements))
+        if (count > static_cast<std::size_t>(most_extent))
             return invalid("count", "must be at most 2^31 - 1, got " + std::to_string(count));
         MergeCall call{{}, o, l};
         for (std::size_t n = 0; n < given.size(); n++) {

@@ -29,7 +29,7 @@ Status check_pool(const std::string &name, const View &v, const View &rows, std:
         if (Status s = check_extent(name, names[n], v.extent[n], "the rows of the pages", rows.extent[n]); !s.ok()) return s;
     if (rank == 4 && v.extent[3] != width)
         return invalid(name, "last extent must be " + text(width) + ", got " + text(v.extent[3]));
-    if (Status s = check_pool_memory(name, v); !s.ok()) return s;
+    if (Status s = check_memory(name, v); !s.ok()) return s;
     if (rank == 4)
         if (Status s = check_dense(name, v); !s.ok()) return s;
     if (v.extent[0] > 1 && v.stride[1] != 0 && v.stride[0] % v.stride[1] != 0)
@@ -101,30 +101,12 @@ Status check_int4(const std::string &name, const Pages &p, std::int64_t channels
     return {};
 }
 
-// The pages of which a kernel can index all elements of a view; 0 for not even one.
-std::int64_t indexed_pages(const View &v) {
-    if (!v.given()) return most_elements;
-    const std::int64_t elements = std::max<std::int64_t>(v.extent[1] * v.extent[2] * v.extent[3], 1);
-    std::int64_t reach = 0;  // of a page
-    for (int n = 1; n < 4; n++) reach += std::abs(v.stride[n]) * std::max<std::int64_t>(v.extent[n] - 1, 0);
-    const std::int64_t stride = std::max<std::int64_t>(std::abs(v.stride[0]), 1);
-    if (v.extent[0] <= 1) return 1;
-    return std::min(most_elements / elements, (most_elements - reach) / stride);
-}
-
 }  // namespace
 
 Status check_page_size(std::string_view name, const ConstView &rows) {
     const std::int64_t page = rows.extent[1];
     if (page >= keys_of_run && page % keys_of_run == 0) return {};
     return invalid(name, "rows of a page (second extent) must be a multiple of " + text(keys_of_run) + ", got " + text(page));
-}
-
-QuantisedOut PagesToWrite::part(std::int64_t first, std::int64_t count) const {
-    QuantisedOut o = out;
-    for (View *v : {&o.rows, &o.scale, &o.minimum})
-        if (v->given()) *v = part_of(*v, 0, first, count);
-    return o;
 }
 
 Status check_pages_to_write(const std::string &name, const Pages &p, std::string_view rows_name, const ConstView &x,
@@ -157,8 +139,6 @@ Status check_pages_to_write(const std::string &name, const Pages &p, std::string
         if (Status s = check_int8(name, p, w); !s.ok()) return s;
     if (int4)
         if (Status s = check_int4(name, p, channels, w); !s.ok()) return s;
-    w.pages_at_once = std::max<std::int64_t>(
-        std::min({indexed_pages(w.out.rows), indexed_pages(w.out.scale), indexed_pages(w.out.minimum)}), 1);
     return {};
 }
 

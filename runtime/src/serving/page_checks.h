@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pages of a pool (attune/pool.h): their checks, and the parts of written pages that kernels can index.
+// Checks of the pages of a pool (attune/pool.h).
 #pragma once
 #include "attune/pool.h"
 #include "serving/store_rows.h"
@@ -13,12 +13,9 @@ Status check_page_size(std::string_view name, const ConstView &rows);
 struct PagesToWrite {
     QuantisedOut out;  // of all pages; without scales and minimum where they are not quantised
     bool quantised = false;
-    std::int64_t pages_at_once = 0;  // pages that a kernel can index
 
     std::int64_t pages() const { return out.rows.extent[0]; }
     std::int64_t page() const { return out.rows.extent[2]; }
-    // Pages [first, first + count).
-    QuantisedOut part(std::int64_t first, std::int64_t count) const;
 };
 
 // Checks pages for rows `x`, (1, H, T, D), of the argument `rows_name`.

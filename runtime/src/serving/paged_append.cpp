@@ -165,27 +165,18 @@ Status copy_rows(Context::State &context, const AppendCall &c, const AppendedRow
     return run_tasks(context, ceil_div(rows, rows_of_copy), threads, copy);
 }
 
-// Stores the rows whose slots lie in the pages that a kernel can index at once, for all such parts of the pool.
+// Stores the rows that have slots.
 Status store(Context::State &context, const AppendCall &c, const AppendedRows &r, const StepTables &tables) {
     if (!r.pages.quantised && !r.steps.any()) return copy_rows(context, c, r);
-    const std::int64_t page = r.pages.page(), at_once = r.pages.pages_at_once;
+    const std::int64_t page = r.pages.page();
     RowPlaces places(c.slots.size());
-    for (std::int64_t first = 0; first < r.pages.pages(); first += at_once) {
-        bool any = false;
-        for (std::size_t t = 0; t < places.size(); t++) {
-            const std::int64_t slot = c.slots[t], entry = slot / page - first;
-            const bool here = slot >= 0 && entry >= 0 && entry < at_once;
-            places[t] =
-                here ? RowPlace{static_cast<std::int32_t>(slot % page), static_cast<std::int32_t>(entry)} : RowPlace{-1, 0};
-            any = any || here;
-        }
-        if (!any) continue;
-        const QuantisedOut out = r.pages.part(first, std::min(at_once, r.pages.pages() - first));
-        const Status s = r.pages.quantised ? store_quantised_rows(context, *r.choice.variant, r.steps, tables, r.x, places, out)
-                                           : store_rows(context, *r.choice.variant, r.steps, tables, r.x, places, out.rows);
-        if (!s.ok()) return s;
-    }
-    return {};
+    std::transform(c.slots.begin(), c.slots.end(), places.begin(), [page](std::int64_t slot) {
+        if (slot < 0) return RowPlace{-1, 0};
+        return RowPlace{static_cast<std::int32_t>(slot % page), static_cast<std::int32_t>(slot / page)};
+    });
+    const QuantisedOut &out = r.pages.out;
+    return r.pages.quantised ? store_quantised_rows(context, *r.choice.variant, r.steps, tables, r.x, places, out)
+                             : store_rows(context, *r.choice.variant, r.steps, tables, r.x, places, out.rows);
 }
 
 Status append(Context::State &context, const ConstView &key, const ConstView &value, const ConstView &slots,

@@ -171,7 +171,7 @@ Status list_sequences(Context::State &context, const PagedOptions &o, std::int64
                                        " queries whose keys it counts");
         if (queries == 0) continue;
         if (Status s = check_page_list(pages_of(p, o, b), rows, p.keys); !s.ok()) return s;
-        if (prefix_rows(o, b) + rows + queries > most_elements)
+        if (prefix_rows(o, b) + rows + queries > most_extent)
             return unsupported("lens", "sequence " + text(b) + " has more than 2^31 - 1 queries and keys together");
         runs += ceil_div(prefix_rows(o, b) + rows, keys_of_run);
     }

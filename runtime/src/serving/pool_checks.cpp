@@ -15,7 +15,7 @@ Status check_rows_of_pages(std::string_view name, const ConstView &v, PagedRows 
         return unsupported(name, "the stride of a page is " + text(v.stride[0]) +
                                      ", which must be a positive multiple of that of a row, " + text(stride));
     const std::int64_t all = pages == 0 ? 0 : (pages - 1) * of_page + page;
-    if (all > most_elements) return unsupported(name, "pages span " + text(all) + " rows, more than 2^31 - 1");
+    if (all > most_extent) return unsupported(name, "pages span " + text(all) + " rows, more than 2^31 - 1");
     of = {v, pages, page, of_page, v.extent[3], {}};
     of.rows.extent[0] = 1, of.rows.extent[1] = v.extent[2], of.rows.extent[2] = all;
     of.rows.stride[0] = 0, of.rows.stride[1] = v.stride[2], of.rows.stride[2] = stride;

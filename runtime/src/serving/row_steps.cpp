@@ -52,7 +52,7 @@ void fill_rope_tables(double base, double scaling, const ConstView &positions, c
 
 static std::size_t bytes_of_own_tables(const StepsOfRows &s, const ConstView &x) {
     const std::int64_t rows = x.extent[0] * x.extent[2], pairs = pairs_of(s);
-    if (!has_own_tables(s) || rows * pairs > most_elements) return 0;
+    if (!has_own_tables(s) || rows * pairs > most_extent) return 0;
     return static_cast<std::size_t>(rows * (2 * pairs + 1)) * sizeof(float);
 }
 
@@ -66,7 +66,7 @@ StepTables::StepTables(Context::State &context, const StepsOfRows &s, const Cons
         cos = s.rope.cos, sin = s.rope.sin, positions = s.positions;
         return;
     }
-    if (batch * rows * pairs > most_elements) {
+    if (batch * rows * pairs > most_extent) {
         status = unsupported("rope.base", "would make tables of " + text(batch * rows) +
                                               " positions, more than 2^31 - 1 "
                                               "elements; tables of rope_tables() may be given instead");

@@ -75,10 +75,11 @@ Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view v
 Status compute_on_device(Context::State &context, const ConstView &scores, const View &out,
                          const MaskedSoftmaxOptions &options) {
     const CallStart start = start_of_call();
-    const std::array<NamedView, 2> others{{{"out", out}, {"valid_lens", options.valid_lens}}};
-    if (Status s = check_places(others, "scores"); !s.ok()) return s;
+    const std::array<NamedView, 3> all{{{"scores", scores}, {"out", out}, {"valid_lens", options.valid_lens}}};
+    if (Status s = check_places(all, "scores"); !s.ok()) return s;
     SoftmaxCall call;
     if (Status s = check(as_host(scores), as_host(out), options, true, call); !s.ok()) return s;
+    if (Status s = check_32_bit_places(all, kernels_for_a_device); !s.ok()) return s;
     if (scores.dtype == DType::f64) return unsupported("scores", "there are no kernels for f64 on a device");
     const std::array<std::int64_t, 4> sizes = call.sizes();
     Choice choice = {nullptr, "no scores"};

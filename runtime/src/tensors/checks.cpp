@@ -41,45 +41,53 @@ static Status check_capacity(std::string_view name, const ConstView &v) {
                              " elements, the memory has " + text(v.capacity));
 }
 
+static __int128 distance(std::int64_t stride) { return stride < 0 ? -static_cast<__int128>(stride) : stride; }
+
 Status check_memory(std::string_view name, const ConstView &v) {
     if (v.place != Place::host) return unsupported(name, "is on a device; this function computes on the host only");
     __int128 elements = 1, reach = 0;
     for (int n = 0; n < v.rank; n++) {
         if (v.extent[n] < 0) return invalid(name, "extent " + text(n) + " must not be negative, got " + text(v.extent[n]));
-        if (v.extent[n] > most_elements)
+        if (v.extent[n] > most_extent)
             return unsupported(name, "extent " + text(n) + " is " + text(v.extent[n]) + ", more than 2^31 - 1");
     }
     for (int n = 0; n < v.rank; n++) elements = std::min(elements * v.extent[n], __int128(1) << 90);
     if (elements == 0) return {};
-    if (elements > most_elements) return unsupported(name, "has the extents " + shape_of(v) + ", more than 2^31 - 1 elements");
+    // Within an address, so that no product of a kernel overflows.
+    constexpr __int128 most = __int128(1) << 56;
     for (int n = 0; n < v.rank; n++) {
         if (v.extent[n] == 1) continue;
-        const __int128 stride = v.stride[n] < 0 ? -static_cast<__int128>(v.stride[n]) : v.stride[n];
-        reach += (v.extent[n] - 1) * stride;
-        // Kernels compute the end of a dimension, one stride behind its last element.
-        if (v.extent[n] * stride > most_elements)
-            return unsupported(name, "extent " + text(n) + " is " + text(v.extent[n]) + " and stride " + text(n) + " is " +
-                                         text(v.stride[n]) + ": they span more than 2^31 - 1 elements (extent times stride)");
+        const __int128 stride = distance(v.stride[n]);
+        reach += v.extent[n] * stride;
+        if (stride > most_extent)
+            return unsupported(name, "stride " + text(n) + " is " + text(v.stride[n]) +
+                                         ", more than 2^31 - 1 elements: the call may be made for parts of that dimension");
     }
-    if (reach >= most_elements)
-        return unsupported(name, "its strides span more than 2^31 - 1 elements for the extents " + shape_of(v));
+    if (elements > most || reach > most)
+        return unsupported(name, "has the extents " + shape_of(v) + ", which with its strides span more than memory has");
     if (Status s = check_capacity(name, v); !s.ok()) return s;
     if (!v.data) return invalid(name, "data is null");
     return {};
 }
 
-Status check_pool_memory(std::string_view name, const ConstView &v) {
-    ConstView page = v;
-    page.extent[0] = std::min<std::int64_t>(v.extent[0], 1);
-    page.capacity = -1;
-    if (Status s = check_memory(name, page); !s.ok() || v.extent[0] <= 1) return s.ok() ? check_memory(name, v) : s;
-    if (elements_of(page) == 0) return {};
-    // Within an address, so that no product overflows.
-    const __int128 span = static_cast<__int128>(v.stride[0]) * v.extent[0], most = __int128(1) << 56;
-    if (v.extent[0] > most_elements || span > most || span < -most)
-        return unsupported(name, "extent 0 is " + text(v.extent[0]) + " and stride 0 is " + text(v.stride[0]) +
-                                     ": they span more than memory has");
-    return check_capacity(name, v);
+bool has_32_bit_places(const ConstView &v) {
+    if (!v.given() || elements_of(v) == 0) return true;
+    __int128 elements = 1, reach = 0;
+    for (int n = 0; n < v.rank; n++) {
+        elements *= v.extent[n];
+        // Kernels compute the end of a dimension, one stride behind its last element.
+        if (v.extent[n] > 1) reach += v.extent[n] * distance(v.stride[n]);
+    }
+    return elements <= most_extent && reach <= most_extent;
+}
+
+Status check_32_bit_places(std::span<const NamedView> views, std::string_view kernels) {
+    for (const auto &[name, v] : views)
+        if (!has_32_bit_places(v))
+            return unsupported(name, "has the extents " + shape_of(v) +
+                                         ", which with its strides span more than 2^31 - 1 elements: " + std::string(kernels) +
+                                         " take no more");
+    return {};
 }
 
 std::int64_t elements_of(const ConstView &v) {

@@ -12,8 +12,8 @@
 
 namespace attune {
 
-// Largest number of elements: kernels index with 32 bits.
-constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max();
+// Largest extent and stride: Halide's buffers hold each in 32 bits. Places in a buffer have 64.
+constexpr std::int64_t most_extent = std::numeric_limits<std::int32_t>::max();
 
 Status invalid(std::string_view argument, std::string what);
 Status unsupported(std::string_view argument, std::string what);
@@ -32,11 +32,19 @@ constexpr bool is_widened(DType t) { return sum_type(t) != t; }
 // Number of parts of `size` into which n is divided, the last of which may be smaller.
 constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
-// Checks a view whatever its role: place, extents, a span and a number of elements that kernels can index and, where its size
-// is known, the memory.
+struct NamedView {
+    std::string_view name;
+    ConstView view;  // may be not given
+};
+
+// Checks a view whatever its role: place, extents and strides that kernels can hold and, where its size is known, the memory.
 Status check_memory(std::string_view name, const ConstView &);
-// The same for a pool, whose pages may be more elements than kernels can index: calls of kernels get fewer of them.
-Status check_pool_memory(std::string_view name, const ConstView &);
+// Whether kernels that compute places with 32 bits, those for devices and those of AMX, can index a view that passed
+// check_memory().
+bool has_32_bit_places(const ConstView &);
+// Refuses the first of some views that such kernels cannot index: "... <kernels> take no more".
+inline constexpr std::string_view kernels_of_amx = "kernels of AMX", kernels_for_a_device = "kernels for a device";
+Status check_32_bit_places(std::span<const NamedView>, std::string_view kernels);
 // Number of elements of a view that passed check_memory().
 std::int64_t elements_of(const ConstView &);
 
@@ -113,10 +121,6 @@ template<typename First, typename... Rest> void join_rows(First &first, Rest &..
     }
 }
 
-struct NamedView {
-    std::string_view name;
-    ConstView view;  // may be not given
-};
 // Checks that no output overlaps itself, an input or another output.
 Status check_overlaps(std::span<const NamedView> inputs, std::span<const NamedView> outputs);
 

@@ -47,7 +47,7 @@ struct Blocks {
 
 Status choose_blocks(const SdpaCall &call, const BlockSides &sides, Choice &choice) {
     const Blocks n(call, sides);
-    if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.kv_blocks > most_elements)
+    if (static_cast<__int128>(n.batch) * n.heads * n.tiles * n.kv_blocks > most_extent)
         return unsupported("mask", "has more than 2^31 - 1 blocks of pairs");
     const std::string op = std::string(call.user->attention->op) + "_mask_blocks";
     static constexpr Candidate candidates[] = {{Schedule::blocks, "", ""}};
