@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # attune_add_attention(NAME SOURCE header TYPE struct
-#                      [DTYPES f32...] [HEAD_DIMS any|n...] [KINDS plain|scored|training|weights...] [BACKWARD]
+#                      [DTYPES f32...] [HEAD_DIMS any|n...] [KINDS plain|scored|training|weights...] [BACKWARD] [CUDA]
 #                      [SCHEDULES prefill|decode|split|bf16_dot|amx|root...] [TARGETS native|all|target...])
 #
 # The static library NAME of the attention that the struct defines (attune/generator/attention.h), and its header <NAME.h>: the
@@ -10,12 +10,15 @@
 # weights the output of weights. SCHEDULES: default prefill and decode; amx is for given head sizes, where the target has AMX
 # tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
 # it native. Parameters come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where that exists, else they are those
-# of sdpa. Ops, variants and symbols are named user_<NAME>..., a prefix that the library does not use.
+# of sdpa. CUDA: kernels for tensors on a device, too, in f32, bf16 and f16 and of the kinds plain and scored; with schedule
+# decode or split also split-KV. They run where attune was built with kernels for CUDA. Ops, variants and symbols are named user_<NAME>..., a prefix that the library does not use.
 #
 # Needs Halide 21.0.0, its CMake package and llvm-as, also with an installed attune; programs that link the library do not.
+# CUDA needs no CUDA; with clang there are kernels for tensor cores, and with ptxas and fatbinary kernels hold GPU code.
+include(${CMAKE_CURRENT_LIST_DIR}/attune_device.cmake)
 function(attune_add_attention name)
   attune_load_ops()
-  cmake_parse_arguments(PARSE_ARGV 1 A "BACKWARD" "SOURCE;TYPE" "DTYPES;HEAD_DIMS;KINDS;SCHEDULES;TARGETS")
+  cmake_parse_arguments(PARSE_ARGV 1 A "BACKWARD;CUDA" "SOURCE;TYPE" "DTYPES;HEAD_DIMS;KINDS;SCHEDULES;TARGETS")
   attune_check_attention(${name})
   attune_prepare_attention()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention)
@@ -54,14 +57,25 @@ static const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");
   set(library ${name})
   set(ATTUNE_USER_SYMBOLS "")
   set(ATTUNE_USER_ROWS "")
+  set(ATTUNE_DEVICE_KERNELS "")
   foreach(dtype IN LISTS A_DTYPES)
-    foreach(target IN LISTS A_TARGETS)
-      attune_add_user_kernels(${name} ${dtype} ${target})
-    endforeach()
+    if(NOT ATTUNE_USER_DEVICE_AS)
+      foreach(target IN LISTS A_TARGETS)
+        attune_add_user_kernels(${name} ${dtype} ${target})
+      endforeach()
+    endif()
+    if(A_CUDA AND NOT dtype STREQUAL "f64")
+      # Tests have kernels for a device that stands in for a GPU, and no others: ATTUNE_USER_DEVICE_AS is its name and target.
+      attune_add_user_device_kernels(${name} ${dtype} TARGET cuda80 ${ATTUNE_USER_DEVICE_AS})
+    endif()
   endforeach()
   file(CONFIGURE OUTPUT ${folder}/${name}_symbols.inc CONTENT "${ATTUNE_USER_SYMBOLS}")
   file(CONFIGURE OUTPUT ${folder}/${name}_variants.inc CONTENT "${ATTUNE_USER_ROWS}")
-  attune_add_tuned_module(${name})
+  if(NOT ATTUNE_USER_DEVICE_AS)
+    attune_add_tuned_module(${name})
+  endif()
+  set(ATTUNE_DEVICE_KERNELS "${ATTUNE_DEVICE_KERNELS}" PARENT_SCOPE)
+  set(ATTUNE_DEVICE_KERNELS_FOLDER "${ATTUNE_DEVICE_KERNELS_FOLDER}" PARENT_SCOPE)
 endfunction()
 
 # The module that the tuner loads: the library as a shared object, with root kernels in f32 and f64 as references. Built on
@@ -125,6 +139,9 @@ macro(attune_check_attention name)
   attune_argument(DTYPES "f32" "f32;f64;bf16;f16")
   attune_argument(KINDS "plain" "plain;scored;training;weights")
   attune_argument(SCHEDULES "prefill;decode" "prefill;decode;split;bf16_dot;amx;root")
+  if(A_CUDA AND "${A_DTYPES}" STREQUAL "f64")
+    message(FATAL_ERROR "attune_add_attention(${name}): CUDA has f32, bf16 and f16, of which DTYPES has none")
+  endif()
   if(NOT A_HEAD_DIMS)
     set(A_HEAD_DIMS any)
   endif()

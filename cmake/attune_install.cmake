@@ -61,7 +61,7 @@ foreach(folder generators lowering schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
 install(DIRECTORY tools/tune/shapes DESTINATION ${attune_sources_dir}/tools/tune OPTIONAL)
-foreach(module add_attention add_op add_variants choose_targets costs parameters ops programs)
+foreach(module add_attention add_op add_variants choose_targets costs device parameters ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
 install(FILES cmake/check_parameters.py cmake/embed_module.cmake cmake/print_native_target.cpp cmake/registered_variants.cpp.in

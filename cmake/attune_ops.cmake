@@ -39,6 +39,20 @@ set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.
   generators/attention/backward/bf16_dot.cpp generators/attention/backward/amx.cpp generators/attention/backward/terms.cpp
   generators/attention/backward/captures.cpp generators/attention/backward/captured.cpp schedules/sdpa/backward.cpp
   schedules/sdpa/backward_amx.cpp schedules/sdpa/backward_terms.cpp)
+# Parts of programs for devices (attune_device.cmake): lanes and warps need other forms than those of CPUs.
+set(attune_part_sdpa_simt_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
+  generators/attention/gpu/mma_stages.cpp generators/attention/gpu/online_softmax.cpp
+  generators/attention/gpu/gradient_pairs.cpp generators/attention/gpu/simt_gradient_stages.cpp
+  generators/attention/gpu/mma_gradient_stages.cpp generators/attention/gpu/capture_gradient_stages.cpp
+  generators/programs/sdpa_simt_generator.cpp
+  schedules/sdpa/simt_instructions.cpp schedules/sdpa/mma_instructions.cpp schedules/sdpa/cuda_simt.cpp
+  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/cuda_capture_gradient.cpp schedules/sdpa/mma_block.cpp schedules/sdpa/cuda_mma.cpp
+  schedules/sdpa/cuda_mma_gradient.cpp)
+set(attune_part_masked_softmax_simt_generator generators/masked_softmax/masked_softmax_simt_stages.cpp
+  generators/programs/masked_softmax_simt_generator.cpp schedules/masked_softmax/simt_instructions.cpp
+  schedules/masked_softmax/cuda_simt.cpp)
+set(attune_part_linear_simt_generator generators/linear/linear_simt_stages.cpp
+  generators/programs/linear_simt_generator.cpp schedules/linear/cuda_simt.cpp)
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/programs/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/programs/describe_attention.cpp)

@@ -4,8 +4,10 @@
 // memory here: bands are numbers, lengths and offsets the caller's.
 #include "generators/attention/backward/row_stages.h"
 #include "generators/attention/equations/scores.h"
+#include "generators/attention/equations/user_attention.h"
 #include "generators/math/bf16_bits.h"
 #include "lowering/lower.h"
+#include "lowering/require.h"
 #include "schedules/sdpa/mma_schedules.h"
 #include "schedules/sdpa/simt_schedules.h"
 
@@ -31,6 +33,7 @@ public:
     GeneratorParam<Schedule> schedule_name{"schedule", Schedule(0), schedules()};
     GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
     GeneratorParam<bool> gradients{"gradients", false};
+    GeneratorParam<bool> of_captures{"of_captures", false};  // with gradients: that of a captured buffer, by simt
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
@@ -69,13 +72,20 @@ public:
             has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
             has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
         }
+        user_inputs.add_to(*this, Float(32));
         if (gradients) {
             forward_out = add_input<Buffer<>>("forward_out", held(), 4);
             grad_out = add_input<Buffer<>>("grad_out", held(), 4);
             lse = add_input<Buffer<>>("lse", Float(32), 3);
             has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
             if (by_mma()) grad_out_address = add_input<uint64_t>("grad_out_address");
+            if (of_captures)
+                for (auto &[name, number] : of_copies) number = add_input<int32_t>(name);
             rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
+            if (of_captures) {
+                sums = add_output<Func>("sums", Float(64), 2), of_capture = add_output<Func>("grad_capture", Float(32), 4);
+                return;
+            }
             for (const auto &[name, gradient] :
                  {std::pair("grad_query", &of_query), {"grad_key", &of_key}, {"grad_value", &of_value}})
                 *gradient = add_output<Func>(name, held(), 4);
@@ -89,6 +99,7 @@ public:
 
     void generate() {
         auto narrowed = [this](const Expr &x) { return attune::stored(held(), x); };
+        user_inputs.connect();
         if (by_mma()) attune::require_mma(mma_shape());
         if (gradients) {
             const Func grads = in_f32(*grad_out, "grad_out_f32");
@@ -101,6 +112,10 @@ public:
             const std::vector<Expr> of_row(at.begin(), at.end());
             row_lse(at) = row_stages.out(of_row)[0], row_delta(at) = row_stages.out(of_row)[1];
             const attune::GradientInputs in{inputs(), grads, row_lse, row_delta};
+            if (of_captures) {
+                generate_capture_gradient(in);
+                return;
+            }
             for (const auto &[of, out] : {std::pair(attune::GradientOf::query, of_query),
                                           {attune::GradientOf::key, of_key},
                                           {attune::GradientOf::value, of_value}}) {
@@ -139,6 +154,7 @@ public:
         constrain_layout();
         if (gradients) {
             attune::schedule_device_rows(row_stages, *rows, together());
+            if (of_captures) attune::schedule_capture_gradient(capture_gradient);
             for (attune::SimtGradient &g : simt_gradients) attune::schedule_simt_gradient(g, simt_parameters());
             for (attune::MmaGradient &g : mma_gradients) attune::schedule_mma_gradient(g, mma_shape());
         } else if (by_mma()) {
@@ -151,7 +167,10 @@ public:
         } else {
             attune::schedule_simt(stages, *out, simt_parameters());
         }
-        attune::lower(get_pipeline(), {.trim_gpu_loops = true, .thread_local_registers = by_mma(), .async_copies = by_mma()},
+        // In a SIMT kernel of splits only the conditions of steps that may mask bound loops; a user's mask always may.
+        const attune::UserAttention *user = attune::user_attention();
+        const bool trims = by_mma() || !in_splits() || (kind == Kind::scored && !(user && user->mask));
+        attune::lower(get_pipeline(), {.trim_gpu_loops = trims, .thread_local_registers = by_mma(), .async_copies = by_mma()},
                       target);
     }
 
@@ -165,12 +184,22 @@ private:
     // Inputs of gradients.
     Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
     Input<bool> *has_grad_lse = nullptr;
+    // Inputs of the gradient of a captured buffer: its number, and the copies, elements and extents of its gradient.
+    std::array<std::pair<const char *, Input<int32_t> *>, 6> of_copies{{{"which", nullptr},
+                                                                        {"copies", nullptr},
+                                                                        {"elements", nullptr},
+                                                                        {"extent_x", nullptr},
+                                                                        {"extent_y", nullptr},
+                                                                        {"extent_z", nullptr}}};
+    Output<Func> *sums = nullptr, *of_capture = nullptr;
     Output<Func> *out = nullptr, *state = nullptr, *rows = nullptr, *of_query = nullptr, *of_key = nullptr, *of_value = nullptr;
     attune::SimtStages stages;
     std::vector<attune::SimtGradient> simt_gradients;
     std::vector<attune::MmaGradient> mma_gradients;
+    attune::CaptureGradientStages capture_gradient;
     attune::BackwardRowsStages row_stages;
     attune::MmaStages mma;
+    attune::UserInputs user_inputs;
 
     const Form &form() const { return forms[static_cast<int>(Schedule(schedule_name))]; }
     bool by_mma() const { return form().mma; }
@@ -187,6 +216,21 @@ private:
     }
     // Elements in 16 bytes, the widest load.
     int together() const { return head_dim == 0 ? 1 : 16 / held().bytes(); }
+
+    void generate_capture_gradient(const attune::GradientInputs &in) {
+        attune::require(!by_mma() && !in_splits(), "gradients of captures are for schedule simt");
+        const auto number = [this](std::size_t n) { return Expr(*of_copies[n].second); };
+        capture_gradient = attune::capture_gradient_stages({in,
+                                                            attune::simt_instructions(target).exp2,
+                                                            user_inputs.buffers(),
+                                                            number(0),
+                                                            query.dim(3).extent(),
+                                                            number(1),
+                                                            number(2),
+                                                            {number(3), number(4), number(5)}},
+                                                           score());
+        *sums = capture_gradient.sums, *of_capture = capture_gradient.out;
+    }
 
     // Elements as f32.
     Func in_f32(const Func &from, const std::string &name) const {
@@ -248,7 +292,8 @@ private:
 
     attune::Score score() {
         attune::Score score;
-        score.scaled_first = pair != Pair::dot_product;
+        const attune::UserAttention *user = attune::user_attention();
+        score.scaled_first = user || pair != Pair::dot_product;
         score.scaled_to_base2 = by_mma() && held().bits() == 16 && most_channels() == 128;  // otherwise it spills on sm_80
         if (pair == Pair::additive) {
             Func weight("pair_weight_f32");
@@ -256,10 +301,15 @@ private:
             weight(d) = select(*has_pair_weight, (*pair_weight)(min(d, pair_weight->dim(0).extent() - 1)), 1.0f);
             score.pair = attune::additive_pair({weight, cast<double>(*pair_bias)}, Float(32));
         }
-        if (kind == Kind::plain) return score;
-        score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)),
-                       attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
-                       attune::alibi_step(*slopes, *has_alibi, Float(32)), attune::mask_step(*mask, *has_mask)};
+        if (kind == Kind::scored)
+            score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)),
+                           attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
+                           attune::alibi_step(*slopes, *has_alibi, Float(32))};
+        if (user) user->add_score(score, attune::same_index);
+        if (kind == Kind::scored) score.steps.push_back(attune::mask_step(*mask, *has_mask));
+        if (user) user->add_mask(score, attune::same_index);
+        // No table of blocks is given here: a mask is asked where pairs are computed.
+        for (attune::ScoreStep &step : score.steps) step.in_blocks = false;
         return score;
     }
 
@@ -276,6 +326,7 @@ private:
         offsets.dim(0).set_min(0).set_stride(Expr());
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Expr());
+        user_inputs.constrain();
         if (pair == Pair::additive) pair_weight->dim(0).set_min(0).set_stride(Expr());
         if (kind == Kind::scored) {
             for (auto *table : {bias, mask})
@@ -290,13 +341,18 @@ private:
             for (auto *of_row : {lse, grad_lse})
                 for (int n = 0; n < 3; n++) of_row->dim(n).set_min(0);
             lse->dim(0).set_stride(Expr()), grad_lse->dim(0).set_stride(Expr());
+            auto of_rows = static_cast<Func>(*rows).output_buffers();
+            for (int n = 0; n < 3; n++) of_rows[0].dim(n).set_min(0);
+            if (of_captures) {
+                for (const auto &[f, dimensions] : {std::pair(sums, 2), {of_capture, 4}})
+                    for (int n = 0; n < dimensions; n++) static_cast<Func>(*f).output_buffer().dim(n).set_min(0);
+                return;
+            }
             for (auto *gradient : {of_query, of_key, of_value}) {
                 auto buffer = static_cast<Func>(*gradient).output_buffer();
                 for (int n = 0; n < 4; n++) buffer.dim(n).set_min(0);
                 if (head_dim != 0) buffer.dim(0).set_extent(head_dim);
             }
-            auto of_rows = static_cast<Func>(*rows).output_buffers();
-            for (int n = 0; n < 3; n++) of_rows[0].dim(n).set_min(0);
             return;
         }
         auto outputs = static_cast<Func>(*out).output_buffers();

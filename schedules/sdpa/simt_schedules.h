@@ -2,6 +2,7 @@
 // GPU schedules of attention in the form of simt_stages.h. No equation, no Func of their own.
 #pragma once
 #include "generators/attention/backward/row_stages.h"
+#include "generators/attention/gpu/capture_gradient_stages.h"
 #include "generators/attention/gpu/simt_gradient_stages.h"
 #include "generators/attention/gpu/simt_stages.h"
 
@@ -28,6 +29,8 @@ void schedule_merge_of_splits(const SdpaStages &, const SdpaStages &merged, Hali
 
 // Rows are those of the gradient; each gradient is a kernel of its own.
 void schedule_simt_gradient(SimtGradient &, const SimtParameters &);
+// The copies of the gradient of a captured buffer, and their sum: a kernel each.
+void schedule_capture_gradient(CaptureGradientStages &);
 // Values of the gradients for each query alone: a lane is a query, and loads `loaded` of its channels together.
 void schedule_device_rows(BackwardRowsStages &, Halide::Func rows, int loaded);
 

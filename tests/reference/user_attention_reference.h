@@ -46,12 +46,14 @@ template<typename F> long double difference(const F &f, long double x) {
     return (45 * pair(1) - 9 * pair(2) + pair(3)) / (60 * h);
 }
 
-// The forward pass, and the gradients of sum(out * grad_out). `wanted`: the captures that have a gradient.
-template<typename Formula, typename Real>
+// The forward pass, and the gradients of sum(out * grad_out). `wanted`: the captures that have a gradient. Stored: the type to
+// which each step is rounded, in the plain computation of 16-bit elements; captures and their gradients are not.
+template<typename Formula, typename Real, typename Stored = Real>
 UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Real> &query, const DenseRows<Real> &key,
                                           const DenseRows<Real> &value, const Captured<Real> &captures,
                                           const DenseRows<Real> &grad_out, const std::vector<std::size_t> &wanted) {
     using Wide = long double;
+    const auto stored = [](Real x) { return stored_as<Stored>(x); };
     const Real infinity = std::numeric_limits<Real>::infinity();
     const DenseRows<Real> query_like{s.batch, s.heads, s.queries, s.head_dim},
         key_like{s.batch, s.key_heads, s.keys, s.head_dim};
@@ -80,9 +82,9 @@ UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Re
                 Real most = -infinity, sum = 0;
                 for (Index j = 0; j < s.keys; j++) {
                     for (Index d = 0; d < s.head_dim; d++) scaled[j] += query.row(b, h, i)[d] * key.row(b, g, j)[d];
-                    scaled[j] *= Real(s.scale);
+                    scaled[j] = stored(scaled[j] * Real(s.scale));
                     if (j >= s.lengths[std::size_t(b)] || !Formula::mask(at(j), captures)) continue;
-                    score[j] = Formula::score(scaled[j], at(j), captures);
+                    score[j] = stored(Formula::score(scaled[j], at(j), captures));
                     most = std::max(most, score[j]);
                 }
                 for (const Real x : score)
@@ -92,9 +94,10 @@ UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Re
                 Real *out = r.out.row(b, h, i);
                 for (Index j = 0; j < s.keys; j++) {
                     if (score[j] == -infinity) continue;
-                    const Real weight = std::exp(score[j] - lse) * Formula::factor(at(j), captures);
+                    const Real weight = stored(std::exp(score[j] - lse) * Formula::factor(at(j), captures));
                     for (Index d = 0; d < s.value_dim; d++) out[d] += weight * value.row(b, g, j)[d];
                 }
+                for (Index d = 0; d < s.value_dim; d++) out[d] = stored(out[d]);
                 const Real *grad = grad_out.row(b, h, i);
                 Real delta = 0, delta_size = 0;
                 for (Index d = 0; d < s.value_dim; d++) delta += grad[d] * out[d], delta_size += std::abs(grad[d] * out[d]);
@@ -106,12 +109,12 @@ UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Re
                     for (Index d = 0; d < s.value_dim; d++) {
                         by_weight += grad[d] * value.row(b, g, j)[d];
                         by_weight_size += std::abs(grad[d] * value.row(b, g, j)[d]);
-                        r.value.row(b, g, j)[d] += p * factor * grad[d];
+                        r.value.row(b, g, j)[d] += stored(p * factor) * grad[d];
                     }
                     const Real by_score = p * (by_weight * factor - delta);
                     const Real size = p * (by_weight_size * std::abs(factor) + delta_size);
                     const Wide by_scaled = difference([&](Wide x) { return Formula::score(x, pair, wide); }, Wide(scaled[j]));
-                    const Real slope = Real(by_scaled) * Real(s.scale), by_product = by_score * slope;
+                    const Real slope = Real(by_scaled) * Real(s.scale), by_product = stored(by_score * slope);
                     for (Index d = 0; d < s.head_dim; d++) {
                         r.query.row(b, h, i)[d] += by_product * key.row(b, g, j)[d];
                         r.key.row(b, g, j)[d] += by_product * query.row(b, h, i)[d];
@@ -141,6 +144,8 @@ UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Re
                         }
                 }
             }
+    for (DenseRows<Real> *gradient : {&r.query, &r.key, &r.value})
+        for (Real &x : gradient->data) x = stored(x);
     return r;
 }
 

@@ -83,6 +83,8 @@ struct Builder {
     KvBlockKeys kv_block_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
     Expr key_in_kv_block(Expr k) const;
     Expr key_at(Expr k, bool inside) const;
+    // The pair of row r and the k-th key of KV block c.
+    Index index(Expr k, bool inside) const;
     // The score of the sink of a row's head, lowest_score() if there is none.
     Expr sink(Expr head) const;
 
@@ -114,7 +116,6 @@ private:
     BlockSpan block_span(Expr c) const;
     Expr existing(const Expr &channel) const;  // a channel of the values, where a schedule rounds their number up
     Expr key_element(Expr channel, Expr j, Expr key_head) const;
-    Index index(Expr k, bool inside) const;
 };
 
 // A Builder whose rows are the queries of one query head; or of all query heads that share a key head.

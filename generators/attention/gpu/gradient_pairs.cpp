@@ -65,9 +65,12 @@ PairWeights GradientPairs::weights(const Expr &product, const Expr &weight_gradi
     const Expr score_value = bent ? Expr(of_pair[1]) : Expr(of_pair), i = query(!masked);
     // Subtracted before the product with log2(e): the difference is small where both are large.
     const Expr power = (score_value - lse) * Expr(static_cast<float>(std::numbers::log2e));
-    Expr counted = exp2(power);
-    if (of != GradientOf::value) {
-        counted = SoftmaxGradient().dS(counted, weight_gradient, delta);
+    Expr counted = exp2(power), factor;
+    if (score.probability) factor = cast<float>(precise(score.probability(index(!masked))));
+    if (of == GradientOf::value) {
+        if (factor.defined()) counted *= factor;
+    } else {
+        counted = SoftmaxGradient().dS(counted, factor.defined() ? weight_gradient * factor : weight_gradient, delta);
         if (bent) counted *= Expr(of_pair[0]);
     }
     if (masked) {

@@ -108,6 +108,10 @@ struct MmaBuilder {
                     if (masked) weight[n][k] = select(is_masked(score), 0.0f, weight[n][k]);
                     // Sum of the weights before they are rounded: lse is more accurate than rounded weights.
                     sum += weight[n][k];
+                    if (const Expr factor = weight_factor(build, r, step * 4 + k, kv_block, !masked); factor.defined()) {
+                        weight[n][k] *= factor;
+                        if (masked) weight[n][k] = select(is_masked(score), 0.0f, weight[n][k]);
+                    }
                 }
                 set(held.sum(row), sum), set(held.max(row), new_max);
             }
@@ -191,10 +195,12 @@ struct MmaBuilder {
             const Expr score = p.score(r, 0, key, t, h, b), masked = is_masked(score);
             // The maximum may leave out this score; an infinite score then gives NaN, as everywhere.
             const Expr weight = select(masked, 0.0f, does.exp2(build.softmax.base2(score - does.max(max, score))));
+            const Expr factor = weight_factor(by_key, r, 0, key, false);
+            const Expr of_value = factor.defined() ? select(masked, 0.0f, weight * factor) : weight;
             std::vector<Expr> each;
             for (int j = 0; j < shape.lane_channels(); j++) {
                 const Expr channel = element_of_lane(j, r / shape.lane_rows);
-                each.push_back(weight * select(masked, 0.0f, in.value(channel, min(key, in.keys - 1), row.key_head, b)));
+                each.push_back(of_value * select(masked, 0.0f, in.value(channel, min(key, in.keys - 1), row.key_head, b)));
             }
             if (recomputes_sums()) each.push_back(weight);
             return each;

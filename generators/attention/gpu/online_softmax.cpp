@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "generators/attention/gpu/online_softmax.h"
 #include "generators/math/bits.h"
+#include "generators/math/precise.h"
 #include <map>
 
 namespace attune {
@@ -8,8 +9,7 @@ using namespace Halide;
 
 namespace {
 
-// Calls of Funcs replaced by their definitions: Halide evaluates a condition without calls once for a KV block, and not for
-// each of its keys and rows.
+// Mutator of without_calls().
 class WithoutCalls : public Internal::IRMutator {
     using IRMutator::visit;
     Expr visit(const Internal::Call *op) override {
@@ -20,8 +20,6 @@ class WithoutCalls : public Internal::IRMutator {
         return mutate(Internal::substitute(args, f.values()[static_cast<std::size_t>(op->value_index)]));
     }
 };
-Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
-
 Expr pairs_may_be_masked(const Score &score) {
     Expr any = Internal::const_false();
     for (const ScoreStep &step : score.steps)
@@ -31,11 +29,14 @@ Expr pairs_may_be_masked(const Score &score) {
 
 }  // namespace
 
+Expr without_calls(const Expr &e) { return WithoutCalls().mutate(e); }
+
 Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 0; }
 
 void take_kv_blocks(RDom &at, const Expr &kv_block, const TileKvBlocks &of, SeenKvBlocks which) {
     const auto &[seen, whole, by_steps] = of;
-    at.where(without_calls(kv_block < (which == SeenKvBlocks::whole ? min(seen.end, whole.end) : seen.end)));
+    const Expr before_end = kv_block < (which == SeenKvBlocks::whole ? min(seen.end, whole.end) : seen.end);
+    at.where(without_calls(kv_block.as<Internal::Variable>() ? before_end : unsolved(before_end)));
     at.where(without_calls(unsolved(kv_block >= seen.begin)));
     if (which == SeenKvBlocks::whole) at.where(without_calls(unsolved(kv_block >= whole.begin && !by_steps)));
     if (which == SeenKvBlocks::partial)
@@ -83,6 +84,12 @@ SdpaStages merge_splits(Builder &build, const Func &state, int split_keys, const
 Expr within_tile(const Expr &j, const Builder &build) {
     const Span keys = build.seen_by_some_row();
     return j >= keys.begin && j < keys.end;
+}
+
+Expr weight_factor(const Builder &build, const Expr &r, const Expr &k, const Expr &kv_block, bool inside) {
+    if (!build.score.probability) return {};
+    const Expr of_row = precise(build.score.probability(build.index(k, inside)));
+    return cast<float>(Internal::substitute({{build.s.r.name(), r}, {build.s.c.name(), kv_block}}, of_row));
 }
 
 Expr sink_sum(const Expr &sink) {

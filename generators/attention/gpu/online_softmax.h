@@ -8,6 +8,10 @@ namespace attune {
 // Hides a condition from Halide's solver, which would narrow a stage's bounds by it to an extent not provably one KV block.
 Halide::Expr unsolved(const Halide::Expr &condition);
 
+// Calls of Funcs replaced by their definitions: Halide evaluates a condition without calls once, before the loops within its
+// own, and not for each of their iterations.
+Halide::Expr without_calls(const Halide::Expr &condition);
+
 // KV blocks of which some row of a tile sees some key: all, those that every row sees whole, or the others.
 enum class SeenKvBlocks { all, whole, partial };
 
@@ -20,7 +24,7 @@ struct TileKvBlocks {
 // The blocks, of `kv_block` streamed rows each, in spans of rows.
 TileKvBlocks kv_blocks_of(const Span &seen_rows, const Span &whole_rows, int kv_block, const Score &);
 
-// Restricts a loop to those KV blocks; `kv_block` is a variable of `at`. Unlike Builder::seen(), by bounds of the block's
+// Restricts a loop to those KV blocks; where `kv_block` is a variable of `at`, unlike Builder::seen(), by bounds of the block's
 // number, so that Halide trims the loop's end. A tile behind the last query sees none. of_split: if given, only these.
 void take_kv_blocks(Halide::RDom &at, const Halide::Expr &kv_block, const TileKvBlocks &, SeenKvBlocks which);
 void take_kv_blocks(Halide::RDom &at, const Halide::Expr &kv_block, const Builder &, SeenKvBlocks which,
@@ -37,6 +41,11 @@ SdpaStages merge_splits(Builder &build, const Halide::Func &state, int split_key
 
 // Whether some row of the tile may see key j.
 Halide::Expr within_tile(const Halide::Expr &j, const Builder &);
+
+// Factor of the score (Score::probability) for row r and the k-th key of a KV block; undefined where there is none. It changes
+// the weight of a value and not the sum of the weights.
+Halide::Expr weight_factor(const Builder &, const Halide::Expr &r, const Halide::Expr &k, const Halide::Expr &kv_block,
+                           bool inside);
 
 // Initial sum of a row whose initial maximum is the score of its sink: 1, or NaN for a NaN.
 Halide::Expr sink_sum(const Halide::Expr &sink);

@@ -75,12 +75,17 @@ struct SimtBuilder {
         const Expr score = l.p.score(r, at.x, kv_block, t, h, b);
         Expr weight = does.exp2(build.softmax.base2(score - new_max));
         if (masked) weight = select(is_masked(score), 0.0f, weight);
+        Expr of_value = weight;
+        if (const Expr factor = weight_factor(build, r, at.x, kv_block, !masked); factor.defined()) {
+            of_value *= factor;
+            if (masked) of_value = select(is_masked(score), 0.0f, of_value);
+        }
         std::vector<Expr> after;
         for (int j = 0; j < channels; j++) {
             Expr value = l.value(j, at.x, kv_block, t, h, b);
             // A masked value may be NaN: it is replaced, not multiplied by 0.
             if (masked) value = select(is_masked(score), 0.0f, value);
-            after.push_back(before[j] * rescale + weight * value);
+            after.push_back(before[j] * rescale + of_value * value);
         }
         after.push_back(old_sum * rescale + weight);
         after.push_back(new_max);

@@ -2,6 +2,7 @@
 // Attention of tensors on a device: checks that need no elements, choice, and arguments of the kernel.
 #include "attention/sdpa_device_call.h"
 #include "dispatch/variant_table.h"
+#include "user_attention/user_call.h"
 #include <limits>
 
 namespace attune {
@@ -87,8 +88,10 @@ bool multiplies_matrices(const VariantRecord &v) {
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
-    // Plain kernels scale differences of scores, by a factor above 0, and multiply queries without scaling them first.
-    if (v.kind_id == Kind::plain && (p.scored || (p.score == Score::dot_product && !(c.scale > 0)))) return false;
+    // Plain kernels of the library scale differences of scores, by a factor above 0, and multiply queries without scaling them
+    // first; those of a user's attention scale scores.
+    const bool scales_differences = p.score == Score::dot_product && !c.user;
+    if (v.kind_id == Kind::plain && (p.scored || (scales_differences && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
@@ -106,7 +109,8 @@ bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_sp
 
 DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &variant) {
     using Form = DeviceAttentionForm;
-    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt};
+    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt, Form::User::none};
+    if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
     if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
     if (c.op.id == OpId::additive) form.pair = Form::Pair::additive;
     if (multiplies_matrices(variant))
@@ -117,7 +121,7 @@ DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &varia
 }
 
 DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands &bands,
-                                          const DeviceAttentionForm &form) {
+                                          const DeviceAttentionForm &form, const CaptureList &captures) {
     const SdpaProblem &p = c.sizes;
     const ConstView &memory = p.queries ? c.query : c.key;
     auto instead = [&](DType type, std::initializer_list<std::int64_t> extents) { return stand_in(memory, type, extents); };
@@ -172,7 +176,8 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
             .has_mask = c.mask.given(),
             .mask = only_if(scored, table(c.mask, DType::boolean)),
             .has_sinks = c.sinks.given(),
-            .sinks = only_if(scored, given_or(c.sinks, instead(DType::f32, {p.query_heads})))};
+            .sinks = only_if(scored, given_or(c.sinks, instead(DType::f32, {p.query_heads}))),
+            .captures = captures};
 }
 
 namespace {
@@ -188,7 +193,8 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const SdpaProblem &p = c.sizes;
     DeviceCall call(variant);
     const DeviceAttentionForm form = form_on_device(c, variant);
-    const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form);
+    const DeviceCaptures captures(call, c.user);
+    const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());
     halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {
         // The splits of a row are adjacent.

@@ -7,6 +7,8 @@
 
 namespace attune {
 
+struct BackwardCall;
+
 // Band of keys that queries see, as kernels get it: the numbers plus, where given, the tensors on the device. Kernels clamp the
 // sums within 2^29, so that 32 bits suffice.
 struct DeviceBands {
@@ -29,9 +31,15 @@ bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_spli
 // The arguments that a variant has, and those common to all variants. Without queries or keys a kernel gets a row for which no
 // key is valid.
 DeviceAttentionForm form_on_device(const SdpaCall &, const VariantRecord &);
-DeviceAttentionArguments attention_inputs(DeviceCall &, const SdpaCall &, const DeviceBands &, const DeviceAttentionForm &);
+DeviceAttentionArguments attention_inputs(DeviceCall &, const SdpaCall &, const DeviceBands &, const DeviceAttentionForm &,
+                                          const CaptureList &);
 
 Status sdpa_backward_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                const SdpaForward &, const SdpaGradients &, const SdpaOptions &);
+// The same of any attention: `more` are the other tensors of the call, and `check` checks all of the call as if it was on the
+// host, overlaps included, and sets op, scale and user.
+Status gradients_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &,
+                           const SdpaGradients &, const SdpaOptions &, std::span<const NamedView> more,
+                           const std::function<Status(BackwardCall &)> &check);
 
 }  // namespace attune

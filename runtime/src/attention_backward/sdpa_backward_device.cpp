@@ -2,6 +2,8 @@
 // Gradients of attention of tensors on a device.
 #include "attention/sdpa_device_call.h"
 #include "attention_backward/sdpa_backward_call.h"
+#include "user_attention/user_call.h"
+#include <algorithm>
 
 namespace attune {
 namespace {
@@ -16,47 +18,119 @@ Status check_wanted(const SdpaGradients &g) {
     return {};
 }
 
+// Inputs of a kernel of gradients; its buffers and captures outlive it.
+struct KernelInputs {
+    DeviceAttentionForm form;
+    DeviceCaptures captures;
+    DeviceAttentionArguments inputs;
+    DeviceGradientRowsArguments rows;
+    DeviceRowTotalsArguments totals;
+
+    KernelInputs(DeviceCall &call, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands)
+        : form(form_on_device(c.forward, variant)), captures(call, c.forward.user),
+          inputs(attention_inputs(call, c.forward, bands, form, captures.list())),
+          rows(of_rows(call, c)), totals{
+                                      call.scratch_buffer({c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)}),
+                                      call.scratch_buffer({c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)})} {}
+
+    // Without queries or keys a kernel writes a row of scratch.
+    static std::int64_t queries(const BackwardCall &c) { return std::max<std::int64_t>(c.forward.sizes.queries, 1); }
+    static DeviceGradientRowsArguments of_rows(DeviceCall &call, const BackwardCall &c) {
+        const SdpaProblem &p = c.forward.sizes;
+        const ConstView &memory = p.queries ? c.forward.query : c.forward.value;
+        auto row = [&](const ConstView &v) {
+            ConstView instead = stand_in(memory, p.dtype, {p.batch, p.query_heads, queries(c), p.value_dim});
+            instead.stride[3] = 1;
+            return p.queries ? v : instead;
+        };
+        const ConstView none = stand_in(memory, DType::f32, {p.batch, p.query_heads, queries(c)});
+        const void *const grad_out = (p.queries ? c.grad_out : memory).data;
+        return {.forward_out = call.buffer(row(c.forward.out)),
+                .grad_out = call.buffer(row(c.grad_out)),
+                .lse = call.buffer(p.queries ? c.lse : none),
+                .has_grad_lse = c.grad_lse.given(),
+                .grad_lse = call.buffer(p.queries ? given_or(c.grad_lse, none) : none),
+                // For kernels that copy rows with cp.async.
+                .grad_out_address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(grad_out))};
+    }
+};
+
 Status run_kernel(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.forward.sizes;
     DeviceCall call(variant);
-    const DeviceAttentionForm form = form_on_device(c.forward, variant);
-    const DeviceAttentionArguments inputs = attention_inputs(call, c.forward, bands, form);
-    // Without queries or keys a kernel writes a row of scratch.
-    const std::int64_t queries = std::max<std::int64_t>(p.queries, 1), keys = std::max<std::int64_t>(p.keys, 1);
-    const ConstView &memory = p.queries ? c.forward.query : c.forward.value;
-    auto row = [&](const ConstView &v) {
-        ConstView instead = stand_in(memory, p.dtype, {p.batch, p.query_heads, queries, p.value_dim});
-        instead.stride[3] = 1;
-        return p.queries ? v : instead;
-    };
-    const ConstView of_rows = stand_in(memory, DType::f32, {p.batch, p.query_heads, queries});
+    const KernelInputs in(call, c, variant, bands);
     auto gradient = [&](const View &v, std::int64_t heads, std::int64_t rows, std::int64_t channels) {
         return v.given() && v.extent[2] == rows ? call.buffer(v)
                                                 : call.scratch_buffer({p.batch, heads, rows, channels}, p.dtype);
     };
-    const void *const grad_out = (p.queries ? c.grad_out : memory).data;
-    const DeviceGradientsArguments own{.forward_out = call.buffer(row(c.forward.out)),
-                                       .grad_out = call.buffer(row(c.grad_out)),
-                                       .lse = call.buffer(p.queries ? c.lse : of_rows),
-                                       .has_grad_lse = c.grad_lse.given(),
-                                       .grad_lse = call.buffer(p.queries ? given_or(c.grad_lse, of_rows) : of_rows),
-                                       // For kernels that copy rows with cp.async.
-                                       .grad_out_address =
-                                           static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(grad_out)),
-                                       .row_lse = call.scratch_buffer({p.batch, p.query_heads, queries}),
-                                       .row_delta = call.scratch_buffer({p.batch, p.query_heads, queries}),
-                                       .grad_query = gradient(c.query, p.query_heads, queries, p.head_dim),
+    const std::int64_t queries = KernelInputs::queries(c), keys = std::max<std::int64_t>(p.keys, 1);
+    const DeviceGradientsArguments own{.grad_query = gradient(c.query, p.query_heads, queries, p.head_dim),
                                        .grad_key = gradient(c.key, p.key_heads, keys, p.head_dim),
                                        .grad_value = gradient(c.value, p.key_heads, keys, p.value_dim)};
-    inputs.append_to(call.args, form);
-    own.append_to(call.args, form);
+    in.inputs.append_to(call.args, in.form);
+    in.rows.append_to(call.args, in.form);
+    in.totals.append_to(call.args, in.form);
+    own.append_to(call.args, in.form);
     return device_backend()->run(context, call);
+}
+
+// The gradient of capture n. Each lane has a copy of the gradient, as many as sizes alone say, and copies are summed in order.
+Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n, const VariantRecord &variant,
+                   const DeviceBands &bands) {
+    constexpr std::int64_t most_lanes = 16384, most_bytes = std::int64_t{64} << 20;
+    const SdpaProblem &p = c.forward.sizes;
+    const View &gradient = c.user_captures[n];
+    const std::int64_t elements = elements_of(gradient), rows = p.batch * p.query_heads * KernelInputs::queries(c);
+    const std::int64_t copies =
+        std::clamp<std::int64_t>(most_bytes / (elements * size_of(DType::f64)), 1, std::min(rows, most_lanes));
+    DeviceCall call(variant);
+    const KernelInputs in(call, c, variant, bands);
+    const View as4 = as_rank4(gradient, false);
+    const auto extent = [&](int n) { return static_cast<std::int32_t>(as4.extent[n]); };
+    const DeviceCaptureGradientArguments own{.which = static_cast<std::int32_t>(n),
+                                             .copies = static_cast<std::int32_t>(copies),
+                                             .elements = static_cast<std::int32_t>(elements),
+                                             .extent_x = extent(3),
+                                             .extent_y = extent(2),
+                                             .extent_z = extent(1)};
+    const DeviceCaptureSumsArguments outputs{.sums = call.scratch_buffer({elements, copies}, DType::f64),
+                                             .grad_capture = call.buffer(as4)};
+    in.inputs.append_to(call.args, in.form);
+    in.rows.append_to(call.args, in.form);
+    own.append_to(call.args, in.form);
+    in.totals.append_to(call.args, in.form);
+    outputs.append_to(call.args, in.form);
+    return device_backend()->run(context, call);
+}
+
+// The kernels of a call: of the gradients of tensors, and of those of captures.
+struct DeviceChoice {
+    Choice tensors{nullptr, "no rows"}, captures;
+};
+Status choose(const Context::State &context, const BackwardCall &call, std::string_view variant, DeviceChoice &choice) {
+    const SdpaProblem &p = call.forward.sizes;
+    const auto sizes = [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); };
+    const auto better = [](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, false); };
+    const DeviceNeeds needs{call.forward.op, p.dtype,
+                            [&](const VariantRecord &v) {
+                                return fits_on_device(v, call.forward) &&
+                                       (v.head_dim == 0 || (is_aligned(call.forward.out) && is_aligned(call.grad_out)));
+                            },
+                            better, sizes};
+    if (Status s = choose_on_device(context, needs, variant, choice.tensors); !s.ok()) return s;
+    const bool any = std::any_of(call.user_captures.begin(), call.user_captures.end(), [](const View &v) { return v.given(); });
+    if (!any) return {};
+    const std::string op = std::string(call.forward.user->attention->op) + "_captures";
+    const DeviceNeeds of_captures{op_of_user(op), p.dtype,
+                                  [&](const VariantRecord &v) { return fits_on_device(v, call.forward); }, better, sizes};
+    return choose_on_device(context, of_captures, {}, choice.captures);
 }
 
 }  // namespace
 
-Status sdpa_backward_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
-                               const SdpaForward &forward, const SdpaGradients &gradients, const SdpaOptions &options) {
+Status gradients_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
+                           const SdpaForward &forward, const SdpaGradients &gradients, const SdpaOptions &options,
+                           std::span<const NamedView> more, const std::function<Status(BackwardCall &)> &check) {
     const CallStart start = start_of_call();
     Context::State &context = state_of(caller);
     std::vector<NamedView> all = named_backward_inputs(query, key, value, forward, options);
@@ -66,33 +140,36 @@ Status sdpa_backward_on_device(Context &caller, const ConstView &query, const Co
                            {"lse", options.lse},
                            {"weights", options.weights}});
     if (Status s = check_places(all, "query"); !s.ok()) return s;
+    if (Status s = check_places(more, "query"); !s.ok()) return s;
     if (Status s = check_wanted(gradients); !s.ok()) return s;
     if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;
     BackwardCall call;
-    if (Status s = check_sdpa_backward(as_host(query), as_host(key), as_host(value), as_host(forward), as_host(gradients),
-                                       checked_on_host(options), call);
-        !s.ok())
-        return s;
+    if (Status s = check(call); !s.ok()) return s;
     if (Status s = check_32_bit_places(all, kernels_for_a_device); !s.ok()) return s;
     DeviceBands bands;
     if (Status s = find_device_bands(options, call.forward.sizes, bands); !s.ok()) return s;
     const SdpaProblem &p = call.forward.sizes;
-    call.forward.op = ops::sdpa_backward;
-    Choice choice = {nullptr, "no rows"};
+    DeviceChoice choice;
     if (p.batch > 0 && p.query_heads > 0 && (p.queries > 0 || p.keys > 0)) {
-        call.forward.scale = scale_of(options, p.head_dim);
-        const DeviceNeeds needs{call.forward.op, p.dtype,
-                                [&](const VariantRecord &v) {
-                                    return fits_on_device(v, call.forward) &&
-                                           (v.head_dim == 0 || (is_aligned(call.forward.out) && is_aligned(call.grad_out)));
-                                },
-                                [](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, false); },
-                                [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
-        if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
-        if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;
+        if (Status s = choose(context, call, options.variant, choice); !s.ok()) return s;
+        if (Status s = run_kernel(context, call, *choice.tensors.variant, bands); !s.ok()) return s;
+        for (std::size_t n = 0; n < call.user_captures.size(); n++)
+            if (call.user_captures[n].given())
+                if (Status s = run_capture(context, call, n, *choice.captures.variant, bands); !s.ok()) return s;
     }
-    record_call(context, choice, call.forward.op.name, start, [&] { return sizes_text(p); });
+    record_call(context, choice.tensors, call.forward.op.name, start, [&] { return sizes_text(p); });
     return {};
+}
+
+Status sdpa_backward_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
+                               const SdpaForward &forward, const SdpaGradients &gradients, const SdpaOptions &options) {
+    return gradients_on_device(caller, query, key, value, forward, gradients, options, {}, [&](BackwardCall &call) {
+        Status s = check_sdpa_backward(as_host(query), as_host(key), as_host(value), as_host(forward), as_host(gradients),
+                                       checked_on_host(options), call);
+        call.forward.op = ops::sdpa_backward;
+        if (s.ok()) call.forward.scale = scale_of(options, call.forward.sizes.head_dim);
+        return s;
+    });
 }
 
 }  // namespace attune

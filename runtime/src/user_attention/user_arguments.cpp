@@ -18,6 +18,26 @@ CaptureArguments::CaptureArguments(const UserCall &call) {
     }
 }
 
+DeviceCaptures::DeviceCaptures(DeviceCall &call, const UserCall *user) {
+    if (!user) return;
+    for (std::size_t n = 0; n < user->captures.size(); n++) {
+        const CaptureRecord &record = user->attention->captures[n];
+        const CaptureArgument &given = user->captures[n];
+        if (record.rank > 0)
+            all_.push_back(call.buffer(given.buffer));
+        else if (record.of_scores || record.dtype != DType::i32)
+            all_.push_back(&numbers_.emplace_back(*given.number));
+        else
+            all_.push_back(&integers_.emplace_back(static_cast<std::int32_t>(*given.number)));
+    }
+}
+
+std::vector<CaptureArgument> as_host(std::span<const CaptureArgument> captures) {
+    std::vector<CaptureArgument> all(captures.begin(), captures.end());
+    for (CaptureArgument &c : all) c.buffer.place = Place::host;
+    return all;
+}
+
 // Access to the tables of a BlockMask.
 class BlockMaskTables {
 public:

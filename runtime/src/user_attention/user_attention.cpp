@@ -58,10 +58,17 @@ Status in_words(const AttentionRecord &attention, Status status) {
     return status;
 }
 
+std::vector<NamedView> named_captures(const UserCall &user) {
+    std::vector<NamedView> all;
+    for (std::size_t n = 0; n < user.captures.size(); n++)
+        all.push_back({user.attention->captures[n].name, user.captures[n].buffer});
+    return all;
+}
+
 namespace {
 
-Status run(Context &context, Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
-           const ConstView &value, const View &out, const SdpaOptions &options) {
+Status run_here(Context &context, Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
+                const ConstView &value, const View &out, const SdpaOptions &options, std::string_view why_here) {
     const CallStart start = start_of_call();
     const AttentionRecord &attention = *user.attention;
     if (Status s = check_user_options(attention, options); !s.ok()) return s;
@@ -76,8 +83,37 @@ Status run(Context &context, Context::State &state, const UserCall &user, const 
     AttentionChoice choice;
     if (Status s = choose_attention(state, call, options.variant, choice); !s.ok()) return s;
     if (Status s = run_attention(context, call, choice); !s.ok()) return in_words(attention, std::move(s));
+    if (!why_here.empty()) choice.values.reason = why_here;
     record_call(state, choice.values, call.op.name, start, [&] { return sizes_text(call.sizes); });
     return {};
+}
+
+Status run_on_device(Context &context, const UserCall &user, const ConstView &query, const ConstView &key,
+                     const ConstView &value, const View &out, const SdpaOptions &options) {
+    const AttentionRecord &attention = *user.attention;
+    if (Status s = check_user_options(attention, options); !s.ok()) return s;
+    if (Status s = check_real("query", as_host(query)); !s.ok()) return s;
+    const std::vector<CaptureArgument> captures = as_host(user.captures);
+    std::vector<NamedView> checked;
+    if (Status s = check_captures({&attention, captures, nullptr}, query.dtype, checked); !s.ok()) return s;
+    Status s = attention_on_device(context, query, key, value, out, options, named_captures(user), [&](SdpaCall &call) {
+        call.op = op_of_user(attention.op);
+        call.user = &user;
+        call.scale = scale_of(options, call.sizes.head_dim);
+        return Status();
+    });
+    return in_words(attention, std::move(s));
+}
+
+Status run(Context &context, Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
+           const ConstView &value, const View &out, const SdpaOptions &options) {
+    if (query.place != Place::device) return run_here(context, state, user, query, key, value, out, options, {});
+    std::string instead;
+    if (Status s = find_device(state, "query", instead); !s.ok()) return s;
+    if (instead.empty()) return run_on_device(context, user, query, key, value, out, options);
+    const std::vector<CaptureArgument> captures = as_host(user.captures);
+    return run_here(context, state, {user.attention, captures, user.block_mask}, as_host(query), as_host(key), as_host(value),
+                    as_host(out), as_host(options), instead);
 }
 
 }  // namespace

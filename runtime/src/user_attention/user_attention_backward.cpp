@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The gradients of a user's attention.
+#include "attention/sdpa_device_call.h"
 #include "attention_backward/sdpa_backward_call.h"
 #include "attune/detail/user_attention.h"
 #include "user_attention/user_call.h"
@@ -7,10 +8,19 @@
 namespace attune {
 namespace {
 
-Status run_gradients(Context &context, Context::State &state, const UserCall &user, const ConstView &query,
-                     const ConstView &key, const ConstView &value, const SdpaForward &forward, const SdpaGradients &gradients,
-                     ArrayView<const View> grad_captures, const SdpaOptions &options) {
-    const CallStart start = start_of_call();
+// Arguments of the caller.
+struct Arguments {
+    const UserCall &user;
+    const ConstView &query, &key, &value;
+    const SdpaForward &forward;
+    const SdpaGradients &gradients;
+    ArrayView<const View> grad_captures;
+    const SdpaOptions &options;
+};
+
+// Checks everything and fills `call`.
+Status check_gradients(const Arguments &a, BackwardCall &call) {
+    const auto &[user, query, key, value, forward, gradients, grad_captures, options] = a;
     const AttentionRecord &attention = *user.attention;
     if (Status s = check_user_options(attention, options); !s.ok()) return s;
     if (attention.backward_op.empty())
@@ -23,7 +33,6 @@ Status run_gradients(Context &context, Context::State &state, const UserCall &us
     std::vector<NamedView> captured;
     if (Status s = check_real("query", query); !s.ok()) return s;
     if (Status s = check_captures(user, query.dtype, captured); !s.ok()) return s;
-    BackwardCall call;
     if (Status s = check_backward(query, key, value, forward, gradients, options, call); !s.ok()) return s;
     std::vector<NamedView> inputs = named_backward_inputs(query, key, value, forward, options), outputs;
     inputs.insert(inputs.end(), captured.begin(), captured.end());
@@ -50,11 +59,68 @@ Status run_gradients(Context &context, Context::State &state, const UserCall &us
     call.forward.user = &user;
     call.forward.scale = scale_of(options, call.forward.sizes.head_dim);
     call.user_captures = grad_captures;
+    return {};
+}
+
+Status run_here(Context &context, Context::State &state, const Arguments &a, std::string_view why_here) {
+    const CallStart start = start_of_call();
+    const AttentionRecord &attention = *a.user.attention;
+    BackwardCall call;
+    if (Status s = check_gradients(a, call); !s.ok()) return s;
     BackwardChoice choice;
-    if (Status s = choose_backward(state, call, options.variant, choice); !s.ok()) return s;
+    if (Status s = choose_backward(state, call, a.options.variant, choice); !s.ok()) return s;
     if (Status s = run_backward(context, call, choice, state.threads); !s.ok()) return in_words(attention, std::move(s));
+    if (!why_here.empty()) choice.tiles.reason = why_here;
     record_call(state, choice.tiles, call.forward.op.name, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
+}
+
+// Calls f with the arguments as the host's.
+template<typename F> Status with_host_arguments(const Arguments &a, const SdpaOptions &options, const F &f) {
+    const std::vector<CaptureArgument> captures = as_host(a.user.captures);
+    std::vector<View> grad_captures(a.grad_captures.begin(), a.grad_captures.end());
+    for (View &v : grad_captures) v.place = Place::host;
+    const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
+    return f(Arguments{{a.user.attention, captures, a.user.block_mask},
+                       query,
+                       key,
+                       value,
+                       as_host(a.forward),
+                       as_host(a.gradients),
+                       grad_captures,
+                       options});
+}
+
+Status run_on_device(Context &context, const Arguments &a) {
+    const AttentionRecord &attention = *a.user.attention;
+    std::vector<NamedView> more = named_captures(a.user);
+    std::vector<std::string> names;
+    names.reserve(a.grad_captures.size());
+    for (std::size_t n = 0; n < a.grad_captures.size(); n++) {
+        const CaptureRecord &record = attention.captures[n];
+        const View &gradient = a.grad_captures[n];
+        const std::string &name = names.emplace_back("gradients." + std::string(record.name));
+        if (gradient.given() && gradient.dtype == DType::f64) return unsupported(name, "is f64; devices compute f32");
+        more.push_back({name, gradient});
+    }
+    const auto check = [&](BackwardCall &call) {
+        return with_host_arguments(a, checked_on_host(a.options), [&](const Arguments &host) {
+            Status s = check_gradients(host, call);
+            call.forward.user = &a.user, call.user_captures = a.grad_captures;
+            return s;
+        });
+    };
+    return in_words(attention,
+                    gradients_on_device(context, a.query, a.key, a.value, a.forward, a.gradients, a.options, more, check));
+}
+
+Status run_gradients(Context &context, Context::State &state, const Arguments &a) {
+    if (a.query.place != Place::device) return run_here(context, state, a, {});
+    std::string instead;
+    if (Status s = find_device(state, "query", instead); !s.ok()) return s;
+    if (instead.empty()) return run_on_device(context, a);
+    return with_host_arguments(a, as_host(a.options),
+                               [&](const Arguments &host) { return run_here(context, state, host, instead); });
 }
 
 }  // namespace
@@ -69,7 +135,7 @@ Status run_user_attention_backward(Context &context, const AttentionRecord &atte
     const auto body = [&](Context::State &state, const ConstView &q, const ConstView &k, const ConstView &v,
                           const SdpaForward &f, const SdpaGradients &g, std::span<const View> of_captures, const SdpaOptions &o,
                           std::span<const CaptureArgument> given) {
-        return run_gradients(context, state, {&attention, given, block_mask}, q, k, v, f, g, of_captures, o);
+        return run_gradients(context, state, {{&attention, given, block_mask}, q, k, v, f, g, of_captures, o});
     };
     return answer(context, body, query, key, value, forward, gradients, grad_captures, options, captures);
 }

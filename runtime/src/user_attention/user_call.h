@@ -3,6 +3,7 @@
 #pragma once
 #include "attention/sdpa_call.h"
 #include "attune/detail/user_attention.h"
+#include "device/device_call.h"
 #include "execution/halide_call.h"
 #include <deque>
 
@@ -22,6 +23,7 @@ inline DType type_of(const CaptureRecord &capture, DType type) { return capture.
 
 // Checks of a call, forward and backward; check_captures() appends the captures to `inputs`.
 Status check_captures(const UserCall &, DType type_of_tensors, std::vector<NamedView> &inputs);
+std::vector<NamedView> named_captures(const UserCall &);
 Status check_user_options(const AttentionRecord &, const SdpaOptions &);
 // Turns a kernel's error for a capture that is too small into the caller's words.
 Status in_words(const AttentionRecord &, Status);
@@ -39,6 +41,22 @@ private:
     std::deque<std::int32_t> integers_;
     std::vector<void *> all_;
 };
+
+// The same of kernels for devices: buffers are those of the call. No attention has no captures.
+class DeviceCaptures {
+public:
+    DeviceCaptures(DeviceCall &, const UserCall *);
+    DeviceCaptures(const DeviceCaptures &) = delete;
+    CaptureList list() const { return std::span<void *const>(all_); }
+
+private:
+    std::deque<double> numbers_;
+    std::deque<std::int32_t> integers_;
+    std::vector<void *> all_;
+};
+
+// The captures as the host's, for checks.
+std::vector<CaptureArgument> as_host(std::span<const CaptureArgument>);
 
 // Sides of a block of pairs: adjacent query heads, queries and keys.
 struct BlockSides {

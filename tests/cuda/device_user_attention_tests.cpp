@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// Attention that users write, on the device of the backend that this program is linked with: every variant, and the gradients of
+// captures, against the formula.
+#include "attune/detail/user_attention.h"
+#include "tests/cuda/device_variants.h"
+#include "tests/cuda/gallery_formulas.h"
+#include "tests/user_attention/user_attention_case.h"
+#include <algorithm>
+
+using namespace attune_test;
+
+namespace {
+
+using attune::detail::AttentionRecord, attune::detail::CaptureArgument, attune::detail::CaptureRecord;
+
+// Name of an attention of this program, whose libraries end in the name of their device.
+std::string library_of(std::string_view formula) {
+    const std::string_view target = attune::device_backend()->target;
+    return std::string(formula) + std::string(target.substr(target.rfind('_')));
+}
+
+// A call with random tensors and the captures of a formula.
+template<typename Formula, typename T> struct DeviceUserArrays : UserArrays<T> {
+    const AttentionRecord &record;
+    GivenCaptures given;
+    std::vector<std::vector<std::int32_t>> integers;
+    std::vector<std::vector<unsigned char>> booleans;
+    std::vector<std::int32_t> lengths;
+
+    DeviceUserArrays(const AttentionRecord &r, const UserSizes &s, unsigned seed)
+        : UserArrays<T>(s, numbers(Formula::captures(s)), seed), record(r), given(Formula::captures(s)) {
+        for (const auto &c : this->captures) {
+            integers.emplace_back(c.begin(), c.end());
+            booleans.emplace_back(c.begin(), c.end());
+        }
+        lengths.assign(s.lengths.begin(), s.lengths.end());
+    }
+    static Captured<Sum<T>> numbers(const GivenCaptures &all) {
+        Captured<Sum<T>> c;
+        for (const GivenCapture &of : all) c.emplace_back(of.values.begin(), of.values.end());
+        return c;
+    }
+    template<typename Data>
+    static attune::BasicView<Data> shaped(Data *data, attune::DType type, const std::vector<Index> &shape) {
+        attune::BasicView<Data> v;
+        v.data = data, v.dtype = type, v.rank = int(shape.size()), v.place = attune::Place::device;
+        std::int64_t stride = 1;
+        for (int n = v.rank - 1; n >= 0; n--) v.extent[n] = shape[std::size_t(n)], v.stride[n] = stride, stride *= v.extent[n];
+        return v;
+    }
+    std::vector<CaptureArgument> arguments() {
+        std::vector<CaptureArgument> all;
+        for (std::size_t n = 0; n < given.size(); n++) {
+            const CaptureRecord &c = record.captures[n];
+            if (c.rank == 0) {
+                all.push_back({{}, given[n].values[0]});
+                continue;
+            }
+            const attune::DType type = c.of_scores ? attune::DType::f32 : c.dtype;
+            const void *data = type == attune::DType::i32       ? static_cast<const void *>(integers[n].data())
+                               : type == attune::DType::boolean ? static_cast<const void *>(booleans[n].data())
+                                                                : this->captures[n].data();
+            all.push_back({shaped<const void>(data, type, given[n].shape), {}});
+        }
+        return all;
+    }
+    std::vector<std::size_t> wanted() const {
+        std::vector<std::size_t> all;
+        for (std::size_t n = 0; n < record.captures.size(); n++)
+            if (record.captures[n].has_gradient) all.push_back(n);
+        return all;
+    }
+    attune::SdpaOptions options(std::string_view variant) {
+        attune::SdpaOptions o;
+        o.variant = variant;
+        if (std::any_of(lengths.begin(), lengths.end(), [&](std::int32_t n) { return n != this->sizes.keys; }))
+            o.valid_lens = on_device(attune::ConstView(lengths.data(), {this->sizes.batch}));
+        return o;
+    }
+    attune::Status forward(attune::Context &context, std::string_view variant) {
+        attune::SdpaOptions o = options(variant);
+        o.lse = on_device(this->lse_view());
+        const std::vector<CaptureArgument> captures = arguments();
+        return attune::detail::run_user_attention(context, record, on_device(this->q_like(this->query)),
+                                                  on_device(this->k_like(this->key)), on_device(this->v_like(this->value)),
+                                                  on_device(this->o_like(this->out)), o, captures, nullptr);
+    }
+    attune::Status backward(attune::Context &context, std::string_view variant) {
+        const std::vector<CaptureArgument> captures = arguments();
+        std::vector<attune::View> gradients(given.size());
+        for (const std::size_t n : wanted())
+            gradients[n] = shaped<void>(this->grad_captures[n].data(), attune::DType::f32, given[n].shape);
+        return attune::detail::run_user_attention_backward(
+            context, record, on_device(this->q_like(this->query)), on_device(this->k_like(this->key)),
+            on_device(this->v_like(this->value)),
+            {on_device(this->o_like(this->out)), on_device(this->lse_view()), on_device(this->o_like(this->grad_out)), {}},
+            {.query = on_device(this->q_like(this->grad_query)),
+             .key = on_device(this->k_like(this->grad_key)),
+             .value = on_device(this->v_like(this->grad_value))},
+            gradients, options(variant), captures, nullptr);
+    }
+};
+
+UserSizes sizes_of(const attune::VariantRecord &v, Index queries, Index keys, bool square) {
+    const Index channels = attune::parameter_of(v, "channels", v.head_dim), value = v.head_dim ? channels : channels - 3;
+    if (square) queries = keys;
+    UserSizes s{2, 4, 2, queries, keys, channels, value, 1 / std::sqrt(double(channels)), {}, {}};
+    s.offset = {keys - queries, keys - queries};
+    s.lengths = {keys, keys % 3 == 0 ? keys : keys / 2 + 1};
+    return s;
+}
+
+// Some attentions are in every program, others where all tests are (ATTUNE_TEST_ALL).
+template<typename Formula> void check_formula(bool everywhere) {
+    INFO(Formula::name);
+    const std::string op = "user_" + library_of(Formula::name);
+    const AttentionRecord *record = attune::detail::find_attention(op);
+    if (!record) {
+        REQUIRE_FALSE(everywhere);
+        WARN("LEFT OUT: " << op);
+        return;
+    }
+    attune::Context context;
+    unsigned seed = 1;
+    const auto on_sizes = [&](const attune::VariantRecord &v, auto zero, const auto &run) {
+        using T = decltype(zero);
+        for (const auto &[queries, keys] : {std::pair<Index, Index>(v.tile_q / 4 + 1, 2 * v.kv_block + 3), {3, 37}, {1, 1}}) {
+            CAPTURE(queries, keys);
+            DeviceUserArrays<Formula, T> a(*record, sizes_of(v, queries, keys, Formula::square), seed++);
+            run(a, v.name);
+        }
+    };
+    for_each_device_variant(op, {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        on_sizes(v, zero, [&](auto &a, std::string_view variant) {
+            REQUIRE(a.forward(context, variant).message() == "");
+            check_user_attention<Formula>(a, {}, false);
+        });
+    });
+    for_each_device_variant(op + "_backward", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+        on_sizes(v, zero, [&](auto &a, std::string_view variant) {
+            REQUIRE(a.forward(context, {}).message() == "");
+            REQUIRE(a.backward(context, variant).message() == "");
+            check_user_attention<Formula>(a, a.wanted());
+        });
+    });
+}
+
+}  // namespace
+
+TEST_CASE("device: gradients and results of a user's score with a mask", "[device][user_attention]") {
+    check_formula<AlibiFormula>(true);
+}
+TEST_CASE("device: gradients and results of a user's captures of every kind and a factor", "[device][user_attention]") {
+    check_formula<EverythingFormula>(true);
+}
+TEMPLATE_TEST_CASE("device: gradients and results of the gallery of attentions", "[device][user_attention]", SoftcapFormula,
+                   RelativePositionFormula, SinkWindowFormula, PrefixLmFormula, DocumentsFormula, BlockDiagonalFormula,
+                   NeighbourhoodFormula, ColumnIntervalsFormula, RbfTanhFormula, TemperatureFormula, DistanceDropoutFormula) {
+    check_formula<TestType>(false);
+}
