@@ -47,11 +47,13 @@ template<typename F> long double difference(const F &f, long double x) {
 }
 
 // The forward pass, and the gradients of sum(out * grad_out). `wanted`: the captures that have a gradient. Stored: the type to
-// which each step is rounded, in the plain computation of 16-bit elements; captures and their gradients are not.
+// which each step is rounded, in the plain computation of 16-bit elements; captures and their gradients are not. attended: the
+// output that the gradients are given, where rounding makes it another one.
 template<typename Formula, typename Real, typename Stored = Real>
 UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Real> &query, const DenseRows<Real> &key,
                                           const DenseRows<Real> &value, const Captured<Real> &captures,
-                                          const DenseRows<Real> &grad_out, const std::vector<std::size_t> &wanted) {
+                                          const DenseRows<Real> &grad_out, const std::vector<std::size_t> &wanted,
+                                          const DenseRows<Real> *attended = nullptr) {
     using Wide = long double;
     const auto stored = [](Real x) { return stored_as<Stored>(x); };
     const Real infinity = std::numeric_limits<Real>::infinity();
@@ -99,8 +101,9 @@ UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Re
                 }
                 for (Index d = 0; d < s.value_dim; d++) out[d] = stored(out[d]);
                 const Real *grad = grad_out.row(b, h, i);
+                const Real *given = attended ? attended->row(b, h, i) : out;
                 Real delta = 0, delta_size = 0;
-                for (Index d = 0; d < s.value_dim; d++) delta += grad[d] * out[d], delta_size += std::abs(grad[d] * out[d]);
+                for (Index d = 0; d < s.value_dim; d++) delta += grad[d] * given[d], delta_size += std::abs(grad[d] * given[d]);
                 for (Index j = 0; j < s.keys; j++) {
                     if (score[j] == -infinity) continue;
                     const Pair pair = at(j);

@@ -65,10 +65,13 @@ void check_user_attention(const UserArrays<T> &a, const std::vector<std::size_t>
         };
         Captured<R> captures;
         for (const auto &c : a.captures) captures.emplace_back(c.begin(), c.end());
+        // Gradients take the output as it is rounded to 16 bits.
+        const DenseRows<R> attended = rows(a.out, s.batch, s.heads, s.queries, s.value_dim);
         return user_attention_reference<Formula, R, decltype(stored)>(
             s, rows(a.query, s.batch, s.heads, s.queries, s.head_dim), rows(a.key, s.batch, s.key_heads, s.keys, s.head_dim),
             rows(a.value, s.batch, s.key_heads, s.keys, s.value_dim), captures,
-            rows(a.grad_out, s.batch, s.heads, s.queries, s.value_dim), gradients ? wanted : std::vector<std::size_t>());
+            rows(a.grad_out, s.batch, s.heads, s.queries, s.value_dim), gradients ? wanted : std::vector<std::size_t>(),
+            is_half<T> ? &attended : nullptr);
     };
     const UserResult<Real> reference = compute(Real(0), Real(0));
     const UserResult<Sum<T>> plain = compute(Sum<T>(0), T(0));
