@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // CUDA functions that kernels call by name, besides LLVM's. Compiled by clang, as OpenCL because its functions are convergent:
 // operations of all lanes of a warp stay so. The programs that make kernels hold this module instead of Halide's, which has no
-// product of matrices (cmake/attune_cuda.cmake). <name>x4: Halide's call for a vector of four.
+// product of matrices (cmake/attune_device.cmake). <name>x4: Halide's call for a vector of four.
 typedef float Floats __attribute__((ext_vector_type(4)));
 typedef unsigned Words __attribute__((ext_vector_type(4)));
 #define ATTUNE_DEVICE __attribute__((always_inline, weak, const))
@@ -133,5 +133,27 @@ ATTUNE_PAIR(bf16)
 ATTUNE_CONSTANT(nan_f32, 0x7fc00000)
 ATTUNE_CONSTANT(inf_f32, 0x7f800000)
 ATTUNE_CONSTANT(neg_inf_f32, 0xff800000)
+// Functions of numbers under the names that Halide calls, for scores that users write. libdevice has them, and Halide links it.
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define ATTUNE_FUNCTION(name, of_libdevice) \
+    float __nv_##of_libdevice##f(float); \
+    double __nv_##of_libdevice(double); \
+    ATTUNE_DEVICE float name##_f32(float x) { return __nv_##of_libdevice##f(x); } \
+    ATTUNE_DEVICE double name##_f64(double x) { return __nv_##of_libdevice(x); }
+ATTUNE_FUNCTION(floor, floor)
+ATTUNE_FUNCTION(ceil, ceil)
+ATTUNE_FUNCTION(round, rint)
+ATTUNE_FUNCTION(trunc, trunc)
+ATTUNE_FUNCTION(sqrt, sqrt)
+ATTUNE_FUNCTION(sin, sin)
+ATTUNE_FUNCTION(cos, cos)
+ATTUNE_FUNCTION(tan, tan)
+ATTUNE_FUNCTION(asin, asin)
+ATTUNE_FUNCTION(acos, acos)
+ATTUNE_FUNCTION(atan, atan)
+ATTUNE_FUNCTION(sinh, sinh)
+ATTUNE_FUNCTION(asinh, asinh)
+ATTUNE_FUNCTION(acosh, acosh)
+ATTUNE_FUNCTION(atanh, atanh)
 // Halide looks the barrier up among the functions of this module.
 __attribute__((always_inline, weak, convergent)) void attune_barrier(void) { __syncthreads(); }
