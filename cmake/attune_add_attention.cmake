@@ -11,7 +11,8 @@
 # tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
 # it native. Parameters come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where that exists, else they are those
 # of sdpa. CUDA: kernels for tensors on a device, too, in f32, bf16 and f16 and of the kinds plain and scored; with schedule
-# decode or split also split-KV. They run where attune was built with kernels for CUDA. Ops, variants and symbols are named user_<NAME>..., a prefix that the library does not use.
+# decode or split also split-KV; for an attune that was built with CUDA. Ops, variants and symbols are named user_<NAME>..., a
+# prefix that the library does not use.
 #
 # Needs Halide 21.0.0, its CMake package and llvm-as, also with an installed attune; programs that link the library do not.
 # CUDA needs no CUDA; with clang there are kernels for tensor cores, and with ptxas and fatbinary kernels hold GPU code.
@@ -143,8 +144,8 @@ macro(attune_check_attention name)
     message(FATAL_ERROR "attune_add_attention(${name}): CUDA has f32, bf16 and f16, of which DTYPES has none")
   endif()
   if(A_CUDA AND NOT ATTUNE_CUDA AND NOT ATTUNE_USER_DEVICE_AS)
-    message(FATAL_ERROR "attune_add_attention(${name}): CUDA: this attune was built without kernels for CUDA; configure it with "
-      "-DATTUNE_CUDA=ON (preset cuda)")
+    message(FATAL_ERROR "attune_add_attention(${name}): CUDA: this attune was built without kernels for CUDA; configure it "
+      "with -DATTUNE_CUDA=ON (preset cuda)")
   endif()
   if(NOT A_HEAD_DIMS)
     set(A_HEAD_DIMS any)

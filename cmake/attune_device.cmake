@@ -66,7 +66,7 @@ endfunction()
 
 # attune_add_user_device_kernels(name dtype TARGET target [AS name HALIDE halide-target]): kernels for a device of the attention
 # of attune_add_attention(), whose arguments are those of the caller: of HEAD_DIMS and the KINDS plain and scored, forward and,
-# with BACKWARD, gradients. Schedule decode or split: split-KV, too. Parameters are those of sdpa for the target, those of scored
+# with BACKWARD, gradients. Schedule decode or split: split-KV, too. Parameters are those of sdpa for the target, of scored
 # kernels before others: a score takes registers. AS: as for attune_add_device_kernels(). In the caller: ATTUNE_USER_SYMBOLS and
 # ATTUNE_USER_ROWS grow, and ATTUNE_DEVICE_KERNELS and ATTUNE_DEVICE_KERNELS_FOLDER are set.
 function(attune_add_user_device_kernels name dtype)

@@ -167,9 +167,11 @@ public:
         } else {
             attune::schedule_simt(stages, *out, simt_parameters());
         }
-        // In a SIMT kernel of splits only the conditions of steps that may mask bound loops; a user's mask always may.
+        // In a SIMT kernel of splits only the conditions of steps that may mask bound loops; a user's mask always may. Where no
+        // capture has a gradient, a kernel of captures has no such loop.
         const attune::UserAttention *user = attune::user_attention();
-        const bool trims = by_mma() || !in_splits() || (kind == Kind::scored && !(user && user->mask));
+        const bool bounded_splits = kind == Kind::scored && !(user && user->mask);
+        const bool trims = of_captures ? capture_gradient.has_reads : by_mma() || !in_splits() || bounded_splits;
         attune::lower(get_pipeline(), {.trim_gpu_loops = trims, .thread_local_registers = by_mma(), .async_copies = by_mma()},
                       target);
     }

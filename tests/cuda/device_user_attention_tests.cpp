@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention that users write, on the device of the backend that this program is linked with: every variant, and the gradients of
-// captures, against the formula.
+// Attention that users write, on the device of the backend that this program is linked with: every variant, and the gradients
+// of captures, against the formula.
 #include "attune/detail/user_attention.h"
 #include "tests/cuda/device_variants.h"
 #include "tests/cuda/gallery_formulas.h"

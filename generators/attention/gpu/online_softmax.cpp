@@ -36,7 +36,9 @@ Expr unsolved(const Expr &condition) { return (cast<int32_t>(condition) & 1) != 
 void take_kv_blocks(RDom &at, const Expr &kv_block, const TileKvBlocks &of, SeenKvBlocks which) {
     const auto &[seen, whole, by_steps] = of;
     const Expr before_end = kv_block < (which == SeenKvBlocks::whole ? min(seen.end, whole.end) : seen.end);
-    at.where(without_calls(kv_block.as<Internal::Variable>() ? before_end : unsolved(before_end)));
+    // Where a step always masks, a KV block that is no variable has no other condition, and bounds would follow from this one.
+    const bool bounds_loop = kv_block.as<Internal::Variable>() || !Internal::is_const_one(by_steps);
+    at.where(without_calls(bounds_loop ? before_end : unsolved(before_end)));
     at.where(without_calls(unsolved(kv_block >= seen.begin)));
     if (which == SeenKvBlocks::whole) at.where(without_calls(unsolved(kv_block >= whole.begin && !by_steps)));
     if (which == SeenKvBlocks::partial)

@@ -24,7 +24,7 @@ struct TileKvBlocks {
 // The blocks, of `kv_block` streamed rows each, in spans of rows.
 TileKvBlocks kv_blocks_of(const Span &seen_rows, const Span &whole_rows, int kv_block, const Score &);
 
-// Restricts a loop to those KV blocks; where `kv_block` is a variable of `at`, unlike Builder::seen(), by bounds of the block's
+// Restricts a loop to those KV blocks; `kv_block` is a variable of `at`. Unlike Builder::seen(), by bounds of the block's
 // number, so that Halide trims the loop's end. A tile behind the last query sees none. of_split: if given, only these.
 void take_kv_blocks(Halide::RDom &at, const Halide::Expr &kv_block, const TileKvBlocks &, SeenKvBlocks which);
 void take_kv_blocks(Halide::RDom &at, const Halide::Expr &kv_block, const Builder &, SeenKvBlocks which,
