@@ -243,6 +243,7 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
         return s;
     if (Status s = complete(call); !s.ok()) return s;
     if (Status s = check_32_bit_places(all_views(query, key, value, out, options), kernels_for_a_device); !s.ok()) return s;
+    if (Status s = check_32_bit_places(more, kernels_for_a_device); !s.ok()) return s;
     DeviceBands bands;
     if (Status s = find_device_bands(options, call.sizes, bands); !s.ok()) return s;
     const SdpaProblem &p = call.sizes;

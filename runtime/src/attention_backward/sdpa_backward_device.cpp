@@ -146,6 +146,7 @@ Status gradients_on_device(Context &caller, const ConstView &query, const ConstV
     BackwardCall call;
     if (Status s = check(call); !s.ok()) return s;
     if (Status s = check_32_bit_places(all, kernels_for_a_device); !s.ok()) return s;
+    if (Status s = check_32_bit_places(more, kernels_for_a_device); !s.ok()) return s;
     DeviceBands bands;
     if (Status s = find_device_bands(options, call.forward.sizes, bands); !s.ok()) return s;
     const SdpaProblem &p = call.forward.sizes;
