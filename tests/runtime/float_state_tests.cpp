@@ -3,51 +3,15 @@
 #include "runtime/src/execution/thread_team.h"
 #include "tests/support/array.h"
 #include "tests/support/catch.h"
+#include "tests/support/float_control.h"
 #include "tests/support/op_calls.h"
 #include <atomic>
 #include <cfenv>
-#include <immintrin.h>
 #include <thread>
 
 using namespace attune_test;
 
 namespace {
-
-constexpr unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x40, all_traps_masked = 0x1f80, all_flags = 0x3f;
-
-unsigned x87_state() {
-    unsigned short control, status;
-    asm volatile("fnstcw %0\n\tfnstsw %1" : "=m"(control), "=m"(status));
-    return control | unsigned(status) << 16;
-}
-
-// Scope with a floating-point state of this thread. Arithmetic within must not raise exceptions that it traps.
-class CallersState {
-public:
-    explicit CallersState(unsigned mxcsr, int rounding = FE_TONEAREST, int traps = 0) {
-        std::fegetenv(&before_);
-        std::fesetround(rounding);
-        _mm_setcsr((_mm_getcsr() & ~(all_traps_masked | all_flags)) | mxcsr);
-        if (traps) feenableexcept(traps);
-    }
-    ~CallersState() { std::fesetenv(&before_); }
-
-private:
-    std::fenv_t before_;
-};
-
-struct State {
-    const char *name;
-    unsigned mxcsr;
-    int rounding = FE_TONEAREST, traps = 0;
-};
-const State states[] = {
-    {"flush to zero", all_traps_masked | flush_to_zero},
-    {"denormals are zero, upward", all_traps_masked | denormals_are_zero, FE_UPWARD},
-    {"downward, some flags", all_traps_masked | 0x9, FE_DOWNWARD},
-    {"toward zero, every trap", all_traps_masked, FE_TOWARDZERO, FE_ALL_EXCEPT},
-    {"every trap and denormals' too, every flag", all_flags},
-};
 
 // A comparison whose operands Catch2 does not print: they are long.
 bool same_bytes(const Outputs &a, const Outputs &b) { return a.bytes() == b.bytes(); }
@@ -63,21 +27,20 @@ TEST_CASE("floating-point state: the caller's changes no bit of any function, tr
         const attune::Status status = call.run(one, expected);
         INFO(status.message());
         REQUIRE(status.ok());
-        for (const State &state : states)
+        for (const FloatState &state : float_states)
             for (attune::Context *context : {&one, &three}) {
                 Outputs got;
                 bool ok = false;
-                unsigned mxcsr[2], x87[2];
+                std::array<unsigned long, 2> before, after;
                 {
-                    const CallersState of_the_caller(state.mxcsr, state.rounding, state.traps);
-                    mxcsr[0] = _mm_getcsr(), x87[0] = x87_state();
+                    const CallersFloatState of_the_caller(state);
+                    before = float_registers();
                     ok = call.run(*context, got).ok();
-                    mxcsr[1] = _mm_getcsr(), x87[1] = x87_state();
+                    after = float_registers();
                 }
                 INFO(state.name << ", " << context->threads() << " threads");
                 CHECK(ok);
-                CHECK(mxcsr[1] == mxcsr[0]);
-                CHECK(x87[1] == x87[0]);
+                CHECK(after == before);
                 CHECK(same_bytes(got, expected));
             }
     }
@@ -85,12 +48,12 @@ TEST_CASE("floating-point state: the caller's changes no bit of any function, tr
 
 TEST_CASE("floating-point state: a Context is made and slopes are computed in any state of the caller", "[runtime]") {
     const std::vector<float> expected = attune::alibi_slopes(24);
-    for (const State &state : states) {
+    for (const FloatState &state : float_states) {
         INFO(state.name);
         std::vector<float> slopes;
         int threads = 0;
         {
-            const CallersState of_the_caller(state.mxcsr, state.rounding, state.traps);
+            const CallersFloatState of_the_caller(state);
             slopes = attune::alibi_slopes(24);
             threads = attune::Context().threads();
         }
@@ -119,11 +82,11 @@ TEST_CASE("floating-point state: helpers do not begin with that of the thread th
     std::atomic<int> wrong{0}, present{0};
     const auto look = [&](int seat) {
         present++;
-        if (seat != 0 && (_mm_getcsr() & ~all_flags) != all_traps_masked) wrong++;
+        if (seat != 0 && !has_default_control()) wrong++;
         for (int n = 0; n < 2000 && present < 3; n++) std::this_thread::yield();
     };
     {
-        const CallersState of_the_caller(all_traps_masked | flush_to_zero, FE_UPWARD);
+        const CallersFloatState of_the_caller({"flush to zero, upward", default_control | flush_to_zero, FE_UPWARD});
         attune::ThreadTeam::run(64, look);
     }
     CHECK(wrong == 0);

@@ -10,7 +10,8 @@ namespace {
 constexpr double multiply_add = 0.008, of_lanes = 16, call = 2000;
 
 double lanes_of(const VariantRecord &v) {
-    const double bytes = v.target == "generic" ? 16 : v.target == "avx2" ? 32 : 64;
+    const bool of_16_bytes = v.target == "generic" || v.target.starts_with("arm64");
+    const double bytes = of_16_bytes ? 16 : v.target == "avx2" ? 32 : 64;
     return bytes / (v.dtype == DType::f64 ? 8 : 4);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "execution/thread_team.h"
+#include "execution/cpu_pause.h"
 #include "execution/float_state.h"
 #include "execution/processors.h"
 #include <algorithm>
@@ -21,7 +22,7 @@ template<typename Done> bool wait_awake(const Done &done) {
     do {
         for (int n = 0; n < 32; n++) {
             if (done()) return true;
-            __builtin_ia32_pause();
+            cpu_pause();
         }
         std::this_thread::yield();
     } while (std::chrono::steady_clock::now() < end);

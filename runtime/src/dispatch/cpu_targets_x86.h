@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Targets of x86-64, the most specific first. Part of cpu_features.cpp.
+#pragma once
+#include "dispatch/cpu_target.h"
+#include <atomic>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace attune {
+namespace {
+
+// Linux gives a process the state of AMX tiles only once it asks for it (and to all its threads from then on).
+bool tiles_permitted() {
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    // No static object that is initialised here: its guard would be a lock. Threads that come at the same time all ask.
+    enum { unknown, yes, no };
+    static std::atomic<int> permitted{unknown};
+    if (permitted == unknown) permitted = syscall(SYS_arch_prctl, request_permission, tile_data) == 0 ? yes : no;
+    return permitted == yes;
+}
+
+#define ATTUNE_FEATURE(name) \
+    Feature { \
+        name, [] { return __builtin_cpu_supports(name) != 0; } \
+    }
+
+// Everything that code generation may use once Halide names the CPU to LLVM, not only the feature in the target's name.
+// The compiler's builtin also asks the operating system whether it saves the registers.
+constexpr Feature avx2[] = {ATTUNE_FEATURE("avx2"), ATTUNE_FEATURE("fma"),   ATTUNE_FEATURE("f16c"), ATTUNE_FEATURE("bmi"),
+                            ATTUNE_FEATURE("bmi2"), ATTUNE_FEATURE("lzcnt"), ATTUNE_FEATURE("movbe")};
+constexpr Feature avx512[] = {ATTUNE_FEATURE("avx512f"), ATTUNE_FEATURE("avx512cd"), ATTUNE_FEATURE("avx512bw"),
+                              ATTUNE_FEATURE("avx512dq"), ATTUNE_FEATURE("avx512vl")};
+constexpr Feature icelake[] = {ATTUNE_FEATURE("avx512ifma"), ATTUNE_FEATURE("avx512vbmi"),   ATTUNE_FEATURE("avx512vbmi2"),
+                               ATTUNE_FEATURE("avx512vnni"), ATTUNE_FEATURE("avx512bitalg"), ATTUNE_FEATURE("avx512vpopcntdq"),
+                               ATTUNE_FEATURE("gfni"),       ATTUNE_FEATURE("vaes"),         ATTUNE_FEATURE("vpclmulqdq")};
+constexpr Feature bf16[] = {ATTUNE_FEATURE("avx512bf16")};
+constexpr Feature amd[] = {ATTUNE_FEATURE("sse4a")};
+// Without its direct stores (movdiri, movdir64b), which virtual machines hide and only intrinsics make code of.
+constexpr Feature zen5[] = {ATTUNE_FEATURE("avxvnni"), ATTUNE_FEATURE("avx512vp2intersect")};
+constexpr Feature sapphirerapids[] = {
+    ATTUNE_FEATURE("avxvnni"),    ATTUNE_FEATURE("amx-tile"),
+    ATTUNE_FEATURE("amx-bf16"),   ATTUNE_FEATURE("amx-int8"),
+    ATTUNE_FEATURE("avx512fp16"), Feature{"permission to use amx tiles (arch_prctl)", tiles_permitted}};
+#undef ATTUNE_FEATURE
+
+constexpr Features needs_avx2[] = {avx2};
+constexpr Features needs_avx512[] = {avx2, avx512};
+constexpr Features needs_zen4[] = {avx2, avx512, icelake, bf16, amd};
+constexpr Features needs_zen5[] = {avx2, avx512, icelake, bf16, amd, zen5};
+constexpr Features needs_sapphirerapids[] = {avx2, avx512, icelake, bf16, sapphirerapids};
+constexpr CpuTarget cpu_targets_here[] = {{"sapphirerapids", needs_sapphirerapids},
+                                          {"zen5", needs_zen5},
+                                          {"zen4", needs_zen4},
+                                          {"avx512", needs_avx512},
+                                          {"avx2", needs_avx2},
+                                          {"generic", {}}};
+
+}  // namespace
+}  // namespace attune
