@@ -32,21 +32,26 @@ function(attune_add_attention name)
 
 static const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");
 ")
-  attune_need_parts(shared mask_blocks_generator attention_generator generator_math)
-  attune_need_parts(generators sdpa_generator sdpa_backward_generator mask_blocks_program)
-  attune_need_parts(describe describe_attention)
-  attune_add_generator_objects(${name}_definition ${folder}/definition.cpp)
-  set(objects $<TARGET_OBJECTS:${name}_definition> ${shared})
-  attune_add_generator(${name}.generator ${generators} ${objects})
-  add_executable(${name}.describe ${describe} ${objects})
-  target_link_libraries(${name}.describe PRIVATE Halide::Halide)
+  set(definition "")
+  set(describe "")
+  if(NOT CMAKE_CROSSCOMPILING)
+    attune_need_parts(describe describe_attention mask_blocks_generator attention_generator generator_math)
+    attune_add_generator_objects(${name}_definition ${folder}/definition.cpp)
+    set(definition $<TARGET_OBJECTS:${name}_definition>)
+  endif()
+  attune_add_generator(${name}.generator PARTS sdpa_generator sdpa_backward_generator mask_blocks_program
+    mask_blocks_generator attention_generator generator_math SOURCES ${definition})
+  attune_add_host_program(${name}.describe ${describe} ${definition})
+  if(NOT CMAKE_CROSSCOMPILING)
+    target_link_libraries(${name}.describe PRIVATE Halide::Halide)
+  endif()
   set(f64 0)  # 1: constants must be exact in f64
   if("f64" IN_LIST A_DTYPES)
     set(f64 1)
   endif()
   add_custom_command(OUTPUT ${folder}/${name}.h ${folder}/${name}.cpp
     COMMAND ${name}.describe ${name} ${source_name} $<BOOL:${A_BACKWARD}> ${f64} ${folder}
-    DEPENDS ${name}.describe COMMENT "library ${name}" VERBATIM)
+    DEPENDS $<TARGET_FILE:${name}.describe> COMMENT "library ${name}" VERBATIM)
 
   add_library(${name} STATIC ${folder}/${name}.cpp)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # as in libattune.a

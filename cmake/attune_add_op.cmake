@@ -175,7 +175,7 @@ function(attune_add_kernel name)
   add_custom_command(OUTPUT ${folder}/${name}.o
     COMMAND ${A_GENERATOR} -g ${A_REGISTERED} -f ${name} -n ${name} -o ${folder} -e object
       target=${A_TARGET}${ATTUNE_KERNEL_FEATURES} ${A_PARAMETERS}
-    DEPENDS ${A_GENERATOR} ${A_AFTER}
+    DEPENDS $<TARGET_FILE:${A_GENERATOR}> ${A_AFTER}
     COMMENT "kernel ${name}" VERBATIM)
   target_sources(${A_LIBRARY} PRIVATE ${folder}/${name}.o)
   set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 # attune_add_runtime(name halide-target): the static library <name> of Halide's runtime for the library's kernels, under names
 # of its own (lowering/halide_patches/private_runtime.h).
-add_executable(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp
+attune_add_host_program(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp
   lowering/halide_patches/private_runtime.cpp)
-target_include_directories(attune_private_runtime PRIVATE ${ATTUNE_SOURCE_DIR})
-target_compile_options(attune_private_runtime PRIVATE ${ATTUNE_WARNINGS})
-set_target_properties(attune_private_runtime PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)
+if(NOT ATTUNE_IS_IMPORTED_attune_private_runtime)
+  target_include_directories(attune_private_runtime PRIVATE ${ATTUNE_SOURCE_DIR})
+  target_compile_options(attune_private_runtime PRIVATE ${ATTUNE_WARNINGS})
+  set_target_properties(attune_private_runtime PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)
+endif()
 
 function(attune_add_runtime name target)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
   add_custom_command(OUTPUT ${object}
     COMMAND Halide::GenRT -r ${name} -o ${CMAKE_CURRENT_BINARY_DIR} -e object target=${target}
     COMMAND attune_private_runtime ${object}
-    DEPENDS Halide::GenRT attune_private_runtime COMMENT "runtime ${name}" VERBATIM)
+    DEPENDS Halide::GenRT $<TARGET_FILE:attune_private_runtime> COMMENT "runtime ${name}" VERBATIM)
   add_library(${name} STATIC ${object})
   set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)

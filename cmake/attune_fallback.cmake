@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: MIT
-# attune_fallback: kernels of the target avx2 for an installed library on another CPU than it was built for, where only the root
-# schedule would run, slowly and on one thread. Each op and type has one or two kernels for any sizes and options; their keys
+# attune_fallback: kernels of a lower target (avx2, on AArch64 arm64) for an installed library on another CPU than it was built
+# for, where only the root schedule would run, slowly and on one thread. Each op and type has one or two kernels for any sizes and options; their keys
 # are among those of the built targets, too, so that on these CPUs dispatch chooses as without. Not in a default build: `cmake
 # --install` builds it, and the program that is installed with it.
-option(ATTUNE_FALLBACK "an installed library also has kernels of avx2, for CPUs other than those it was built for"
+option(ATTUNE_FALLBACK "an installed library also has kernels of avx2 or arm64, for CPUs other than those it was built for"
   ${PROJECT_IS_TOP_LEVEL})
+set(attune_fallback_target avx2)
+if(ATTUNE_ARCHITECTURE STREQUAL "aarch64")
+  set(attune_fallback_target arm64)
+endif()
 set(attune_fallback_keys
   prefill/short/training prefill/long/training decode/rows4/training decode/rows4/scored rows//weights rows//none
   blocked//training blocks//none panels/many_rows/none panels/rows1/none)
 list(JOIN attune_fallback_keys "|" attune_fallback_keys)
 set(attune_fallback_keys "/0/(${attune_fallback_keys})$")
 
-# Sets ATTUNE_HAS_FALLBACK: whether some built target is above avx2, and avx2 is not built.
+# Sets ATTUNE_HAS_FALLBACK: whether some built target is above the fallback's, and that one is not built.
 macro(attune_choose_fallback)
   set(ATTUNE_HAS_FALLBACK OFF)
-  if(ATTUNE_FALLBACK AND NOT ATTUNE_SANITIZE AND NOT avx2 IN_LIST ATTUNE_BUILT_TARGETS)
+  if(ATTUNE_FALLBACK AND NOT ATTUNE_SANITIZE AND NOT attune_fallback_target IN_LIST ATTUNE_BUILT_TARGETS)
     foreach(target IN LISTS ATTUNE_BUILT_TARGETS)
-      if(avx2 IN_LIST ATTUNE_FALLBACK_${target})
+      if(attune_fallback_target IN_LIST ATTUNE_FALLBACK_${target})
         set(ATTUNE_HAS_FALLBACK ON)
       endif()
     endforeach()
@@ -47,17 +51,17 @@ function(attune_add_fallback)
       attune_list_variants(${op} ${target})
       list(APPEND own ${ATTUNE_KEYS})
     endforeach()
-    attune_list_variants(${op} avx2)
+    attune_list_variants(${op} ${attune_fallback_target})
     foreach(key IN LISTS ATTUNE_KEYS)
-      attune_describe_variant(KEY "${key}" OP ${op} TARGET avx2)
+      attune_describe_variant(KEY "${key}" OP ${op} TARGET ${attune_fallback_target})
       if(NOT op IN_LIST ATTUNE_BUILT_OPS OR NOT dtype IN_LIST ATTUNE_BUILT_DTYPES OR NOT key MATCHES "${attune_fallback_keys}"
           OR NOT key IN_LIST own)
         continue()
       endif()
       list(APPEND kernels ${variant})
-      set(kernel_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_avx2}
+      set(kernel_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${attune_fallback_target}}
         PARAMETERS ${generator_parameters})
-      attune_table_row(row ${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET avx2
+      attune_table_row(row ${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${attune_fallback_target}
         SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
         PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
       string(APPEND symbols "int ${variant}_argv(void **);\n")
@@ -80,5 +84,5 @@ function(attune_add_fallback)
     target_link_libraries(attune INTERFACE $<INSTALL_INTERFACE:attune::fallback>)
   endif()
   list(LENGTH kernels count)
-  message(STATUS "attune: an installed library has ${count} kernels of avx2 beside")
+  message(STATUS "attune: an installed library has ${count} kernels of ${attune_fallback_target} beside")
 endfunction()

@@ -61,10 +61,11 @@ foreach(folder generators lowering schedules cmake/tune)
   install(DIRECTORY ${folder}/ DESTINATION ${attune_sources_dir}/${folder})
 endforeach()
 install(DIRECTORY tools/tune/shapes DESTINATION ${attune_sources_dir}/tools/tune OPTIONAL)
-foreach(module add_attention add_op add_variants choose_targets costs device parameters ops programs)
+foreach(module add_attention add_op add_variants choose_targets costs device host_programs parameters ops programs)
   install(FILES cmake/attune_${module}.cmake DESTINATION ${attune_sources_dir}/cmake)
 endforeach()
 install(FILES cmake/check_parameters.py cmake/embed_module.cmake cmake/print_native_target.cpp cmake/registered_variants.cpp.in
   DESTINATION ${attune_sources_dir}/cmake)
 install(FILES runtime/src/dispatch/cpu_features.cpp runtime/src/dispatch/cpu_features.h
+  runtime/src/dispatch/cpu_target.h runtime/src/dispatch/cpu_targets_aarch64.h runtime/src/dispatch/cpu_targets_x86.h
   DESTINATION ${attune_sources_dir}/runtime/src/dispatch)

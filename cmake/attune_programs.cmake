@@ -2,6 +2,7 @@
 # Programs that make kernels, built from the parts of cmake/attune_ops.cmake; each once per project, where it is first needed.
 # And attune_generators.json in the build folder, which lists them for the tuner.
 include(${CMAKE_CURRENT_LIST_DIR}/attune_ops.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/attune_host_programs.cmake)
 
 # attune_load_ops(): ATTUNE_SOURCE_DIR and the variables of these CMake files, in a function that any folder may call: also a
 # folder outside the one that added or found Attune.
@@ -70,19 +71,27 @@ function(attune_need_instruction_modules result)
   set(${result} $<TARGET_OBJECTS:attune_instruction_modules> PARENT_SCOPE)
 endfunction()
 
-# attune_add_generator(program source...): a program that makes kernels, from sources and objects.
+# attune_add_generator(program PARTS part... [SOURCES source...]): a program that makes kernels, of parts of
+# cmake/attune_ops.cmake, sources and objects. A cross-build compiles none of them.
 function(attune_add_generator program)
-  attune_need_parts(main lowering generator_main argument_check)
-  attune_need_instruction_modules(modules)
-  add_executable(${program} ${ARGN} ${main} ${modules})
-  target_link_libraries(${program} PRIVATE Halide::Halide)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "" "PARTS;SOURCES")
+  set(sources "")
+  if(NOT CMAKE_CROSSCOMPILING)
+    attune_need_parts(parts ${A_PARTS})
+    attune_need_parts(main lowering generator_main argument_check)
+    attune_need_instruction_modules(modules)
+    set(sources ${A_SOURCES} ${parts} ${main} ${modules})
+  endif()
+  attune_add_host_program(${program} ${sources})
+  if(NOT ATTUNE_IS_IMPORTED_${program})
+    target_link_libraries(${program} PRIVATE Halide::Halide)
+  endif()
 endfunction()
 
 # attune_need_program(program): the program <program>.generator.
 function(attune_need_program program)
   if(NOT TARGET ${program}.generator)
-    attune_need_parts(objects ${attune_program_${program}})
-    attune_add_generator(${program}.generator ${objects})
+    attune_add_generator(${program}.generator PARTS ${attune_program_${program}})
     attune_list_program(${program}.generator ${attune_program_${program}})
   endif()
 endfunction()
@@ -170,8 +179,9 @@ endfunction()
 
 # The file is written when the whole project has been read.
 function(attune_list_generator list line)
-  get_property(given GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
+  get_property(given GLOBAL PROPERTY ATTUNE_LISTS_GENERATORS)
   if(NOT given)
+    set_property(GLOBAL PROPERTY ATTUNE_LISTS_GENERATORS TRUE)
     # A deferred call and its arguments read variables in the scope of that folder, which may know neither Halide nor Attune.
     set_property(GLOBAL PROPERTY ATTUNE_LISTED_HALIDE "${Halide_VERSION}")
     cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL attune_write_generators)
@@ -192,6 +202,7 @@ function(attune_write_generators)
   endforeach()
   list(JOIN targets ",\n    " targets)
   get_property(programs GLOBAL PROPERTY ATTUNE_LISTED_PROGRAMS)
+  get_property(tools GLOBAL PROPERTY ATTUNE_LISTED_TOOLS)
   get_property(ops GLOBAL PROPERTY ATTUNE_LISTED_OPS)
   get_property(halide GLOBAL PROPERTY ATTUNE_LISTED_HALIDE)
   set(condition "")
@@ -214,6 +225,9 @@ function(attune_write_generators)
   },
   \"ops\": {
     ${ops}
+  },
+  \"tools\": {
+    ${tools}
   }
 }
 " ${condition})
