@@ -25,6 +25,8 @@ struct Passes {
     std::vector<Prefetch> prefetches;
     // After prefetches, whose addresses read the table too.
     std::vector<LiftedShifts> lifted_shifts;  // passes/lift_row_shifts.h
+    // AArch64, wherever their pattern occurs. After the passes that find loops by name and count their rounds.
+    bool broadcast_lanes = true;  // passes/broadcast_lanes.h
 };
 
 // Adds the passes to the pipeline, whose schedule may be completed afterwards.

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#include "lowering/passes/broadcast_lanes.h"
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace attune {
+using namespace Halide;
+using namespace Halide::Internal;
+
+namespace {
+
+constexpr int vector_bytes = 16;
+// Rounds of an unrolled loop, and most multiply-adds of its body: 2 KiB of code.
+constexpr int most_rounds = 16, few_rounds = 4, most_steps = 400;
+
+// The load of a broadcast scalar whose type fmla takes; null for any other expression.
+const Load *broadcast_load(const Broadcast *op) {
+    const Load *load = op->value.as<Load>();
+    const bool takes = load && load->type.is_scalar() && load->type.is_float() && load->type.bits() >= 32;
+    return takes && is_const_one(load->predicate) ? load : nullptr;
+}
+
+int lanes_of(const Load *load) { return vector_bytes / load->type.bytes(); }
+
+// An index without its constant term, and that term.
+struct Place {
+    Expr base;
+    std::int64_t offset;
+};
+Place place_of(const Expr &index) {
+    const Expr simple = simplify(index);
+    if (const Add *add = simple.as<Add>())
+        if (const auto constant = as_const_int(add->b)) return {add->a, *constant};
+    return {simple, 0};
+}
+
+template<typename T> std::string text_of(const T &of) {
+    std::ostringstream text;
+    text << of;
+    return text.str();
+}
+
+// Loads with indices that differ in a constant have one name here.
+std::string name_of(const Load *load, const Place &place) { return load->name + "[" + text_of(place.base); }
+
+// The offsets of broadcast loads that a statement makes whenever it runs: not those in its loops and branches.
+class Offsets : public IRVisitor {
+    using IRVisitor::visit;
+    void visit(const For *) override {}
+    void visit(const IfThenElse *op) override { op->condition.accept(this); }
+    void visit(const Call *op) override {
+        if (!op->is_intrinsic(Call::if_then_else)) IRVisitor::visit(op);
+    }
+    void visit(const Broadcast *op) override {
+        if (const Load *load = broadcast_load(op)) {
+            const Place place = place_of(load->index);
+            Loads &loads = found[name_of(load, place)];
+            loads.places.insert(place.offset);
+            loads.lanes = lanes_of(load);
+        }
+        IRVisitor::visit(op);
+    }
+
+public:
+    struct Loads {
+        std::set<std::int64_t> places;
+        int lanes = 0;
+    };
+    std::map<std::string, Loads> found;
+};
+
+// The body of a loop that adds products of vectors and broadcast scalars to sums at constant places, and nothing else.
+struct MultiplyAdds {
+    std::vector<Stmt> steps;  // grouped by vector
+    int registers = 0;        // of the sums, and of the vectors of scalars
+};
+
+void flatten(const Stmt &s, std::vector<Stmt> &steps) {
+    if (const Block *block = s.as<Block>())
+        flatten(block->first, steps), flatten(block->rest, steps);
+    else
+        steps.push_back(s);
+}
+
+// Empty for a body of another form. Steps that share a vector follow each other: the vector is needed for a moment, and registers
+// hold sums and scalars. The sums are at different places, so that their order is free.
+std::optional<MultiplyAdds> multiply_adds_of(const Stmt &body) {
+    std::vector<Stmt> steps;
+    flatten(body, steps);
+    std::vector<std::pair<std::string, std::vector<Stmt>>> groups;
+    std::set<std::string> sums, scalars;
+    for (const Stmt &step : steps) {
+        const Store *store = step.as<Store>();
+        const Add *add = store ? store->value.as<Add>() : nullptr;
+        const Load *sum = add ? add->a.as<Load>() : nullptr;
+        const Mul *product = add ? add->b.as<Mul>() : nullptr;
+        const Ramp *place = store ? store->index.as<Ramp>() : nullptr;
+        if (!sum || !product || !place || !is_const(place->base) || !equal(sum->index, store->index)) return {};
+        const bool first = product->a.as<Broadcast>() != nullptr;
+        const Broadcast *scalar = (first ? product->a : product->b).as<Broadcast>();
+        const Load *load = scalar ? broadcast_load(scalar) : nullptr;
+        const Load *vector = (first ? product->b : product->a).as<Load>();
+        if (!load || !vector || load->name == sum->name || vector->name == sum->name || sum->name != store->name) return {};
+        sums.insert(store->name + text_of(store->index));
+        const Place place_of_scalar = place_of(load->index);
+        scalars.insert(name_of(load, place_of_scalar) + std::to_string(place_of_scalar.offset / lanes_of(load)));
+        const std::string name = vector->name + text_of(vector->index);
+        auto at = std::find_if(groups.begin(), groups.end(), [&](const auto &g) { return g.first == name; });
+        if (at == groups.end()) at = groups.insert(at, {name, {}});
+        at->second.push_back(step);
+    }
+    if (sums.size() != steps.size()) return {};
+    MultiplyAdds all{{}, static_cast<int>(sums.size() + scalars.size())};
+    for (const auto &[name, of] : groups) all.steps.insert(all.steps.end(), of.begin(), of.end());
+    return all;
+}
+
+// How many rounds one of the unrolled loop has. With more than one vector of each run, LLVM holds two: it spills sums where
+// these and the runs leave few of 32 registers.
+int rounds_of(const MultiplyAdds &body, const Expr &extent) {
+    constexpr int for_sums_and_runs = 26;
+    int rounds = body.registers <= for_sums_and_runs ? most_rounds : few_rounds;
+    while (rounds > 1 && rounds * static_cast<int>(body.steps.size()) > most_steps) rounds /= 2;
+    const auto constant = as_const_int(extent);
+    while (constant && rounds > 1 && *constant % rounds != 0) rounds /= 2;
+    return rounds;
+}
+
+// The loop with a body of several rounds, and one for the rest where their number is no such multiple.
+Stmt unrolled(const For *op, const MultiplyAdds &adds) {
+    const int rounds = rounds_of(adds, op->extent);
+    const Stmt body = Block::make(adds.steps);
+    const auto part = [&](const std::string &name, const Expr &min, const Expr &extent, int each) {
+        std::vector<Stmt> bodies;
+        const Expr loop = Variable::make(Int(32), name);
+        for (int n = 0; n < each; n++) bodies.push_back(simplify(substitute(op->name, min + loop * each + n, body)));
+        return For::make(name, 0, extent, op->for_type, op->partition_policy, op->device_api, Block::make(bodies));
+    };
+    const Stmt all = part(op->name, op->min, simplify(op->extent / rounds), rounds);
+    if (is_const_zero(simplify(op->extent % rounds))) return all;
+    return Block::make(
+        all, part(op->name + ".rest", simplify(op->min + op->extent / rounds * rounds), simplify(op->extent % rounds), 1));
+}
+
+class BroadcastLanes : public IRMutator {
+    using IRMutator::visit;
+    // Offsets that are in runs, with the first of each run, by the loads' names.
+    std::map<std::string, std::map<std::int64_t, std::int64_t>> first_of_;
+
+    // A statement whose loads are made whenever it runs: they are grouped in runs of a vector.
+    Stmt region(const Stmt &body) {
+        Offsets offsets;
+        body.accept(&offsets);
+        auto outer = std::move(first_of_);
+        first_of_.clear();
+        for (const auto &[name, loads] : offsets.found)
+            for (auto at = loads.places.begin(); at != loads.places.end();) {
+                const std::int64_t first = *at;
+                int length = 0;
+                for (; at != loads.places.end() && length < loads.lanes && *at == first + length; ++at) length++;
+                for (int lane = 0; length == loads.lanes && lane < length; lane++) first_of_[name][first + lane] = first;
+            }
+        const Stmt mutated = mutate(body);
+        first_of_ = std::move(outer);
+        return mutated;
+    }
+
+    Stmt visit(const IfThenElse *op) override {
+        const Stmt then_case = region(op->then_case);
+        return IfThenElse::make(mutate(op->condition), then_case, op->else_case.defined() ? region(op->else_case) : Stmt());
+    }
+    Stmt visit(const For *op) override {
+        const auto adds = op->for_type == ForType::Serial ? multiply_adds_of(op->body) : std::nullopt;
+        return each_region(adds ? unrolled(op, *adds) : Stmt(op));
+    }
+    // The loop, or a block of loops, with its bodies as regions.
+    Stmt each_region(const Stmt &loops) {
+        if (const Block *block = loops.as<Block>()) return Block::make(each_region(block->first), each_region(block->rest));
+        const For *op = loops.as<For>();
+        return For::make(op->name, mutate(op->min), mutate(op->extent), op->for_type, op->partition_policy, op->device_api,
+                         region(op->body));
+    }
+
+    Expr visit(const Broadcast *op) override {
+        const Load *load = broadcast_load(op);
+        if (!load) return IRMutator::visit(op);
+        const Place place = place_of(load->index);
+        const auto runs = first_of_.find(name_of(load, place));
+        if (runs == first_of_.end()) return IRMutator::visit(op);
+        const auto first = runs->second.find(place.offset);
+        if (first == runs->second.end()) return IRMutator::visit(op);
+        const int lanes = lanes_of(load), lane = static_cast<int>(place.offset - first->second);
+        const Expr begin = simplify(place.base + static_cast<int>(first->second));
+        const Expr vector = Load::make(load->type.with_lanes(lanes), load->name, Ramp::make(begin, 1, lanes), load->image,
+                                       load->param, const_true(lanes), ModulusRemainder());
+        return Broadcast::make(Shuffle::make_extract_element(vector, lane), op->lanes);
+    }
+};
+
+}  // namespace
+
+void broadcast_lanes(Pipeline pipeline, const Target &target) {
+    if (target.arch == Target::ARM && target.bits == 64) pipeline.add_custom_lowering_pass(new BroadcastLanes);
+}
+
+}  // namespace attune
