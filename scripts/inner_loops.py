@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Counts the instructions of kernels' innermost loops, of x86-64 and of AArch64.
+
+inner_loops.py --check GENERATOR FOLDER NAME EXPECTATION... -- PARAMETER...
+    Makes the assembly of a kernel, and fails unless its hot loops, those with at least MINIMUM multiply-adds of vectors, are as
+    expected: loops=N (at least so many), minimum=N, share=0.85 (at least, of multiply-adds among all instructions),
+    spills=N (at most, accesses to the stack), loads=N (exactly, vectors that a loop loads but those from the stack).
+inner_loops.py --table BUILD REGEX [BUILD REGEX...]
+    docs/inner-loops.md, to stdout: the hot loops of the variants of build folders whose names match.
+"""
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PRODUCTS = re.compile(r"^(fmla|bfdot|bfmmla|smmla|sdot|vfn?m(add|sub)\d+p[sd]|vdpbf16ps)\b")
+BRANCH = re.compile(r"^(?:b\.\w+|cbn?z|tbn?z|b|j\w+)\s.*?(\.LBB[0-9_]+)$")
+LOAD_PAIR = re.compile(r"^ldp\s+q")
+LOAD = re.compile(r"^(ldr\s+q|ldur\s+q|ld1r?\b|v?movu?p[sd]\s.*\(.*\),|vmovdq\w+\s.*\(.*\),|vbroadcast\w+\s.*\()")
+OPERAND = re.compile(r"^v(?!mov|broadcast)\w+\s.*\(")  # x86-64: an operand in memory
+STACK = re.compile(r"\[sp\b|\(%rsp")
+Loop = collections.namedtuple("Loop", "instructions products loads spills")
+
+
+def loops_of(assembly):
+    """The innermost loops: a branch back to a label, with no such loop within."""
+    labels, code = {}, []
+    for line in assembly.splitlines():
+        if label := re.match(r"^(\.?[A-Za-z_0-9.$]+):", line):
+            labels[label[1]] = len(code)
+        elif re.match(r"^\t[a-z]", line):
+            code.append(re.sub(r"\s*(//|##|#).*$", "", line.strip()))
+    spans = [(labels[to[1]], at) for at, line in enumerate(code)
+             if (to := BRANCH.match(line)) and labels.get(to[1], len(code)) <= at]
+    for first, last in spans:
+        if not any((a, b) != (first, last) and a >= first and b <= last for a, b in spans):
+            yield loop_of(code[first:last + 1])
+
+
+def loop_of(code):
+    memory = [line for line in code if not STACK.search(line)]
+    loads = sum(2 if LOAD_PAIR.match(line) else bool(LOAD.match(line) or OPERAND.match(line)) for line in memory)
+    return Loop(len(code), sum(bool(PRODUCTS.match(line)) for line in code), loads, len(code) - len(memory))
+
+
+def assembly_of(generator, folder, name, parameters):
+    registered = pathlib.Path(generator).name.split(".")[0]
+    subprocess.run([generator, "-g", registered, "-f", name, "-n", name, "-o", folder, "-e", "assembly", *parameters],
+                   check=True)
+    return (pathlib.Path(folder) / f"{name}.s").read_text()
+
+
+def check(generator, folder, name, words, parameters):
+    expected = {"loops": 1, "minimum": 1, "share": 0, "spills": None, "loads": None}
+    for word in words:
+        key, value = word.split("=")
+        if key not in expected:
+            sys.exit(f"inner_loops.py: there is no expectation {key}")
+        expected[key] = float(value)
+    hot = [loop for loop in loops_of(assembly_of(generator, folder, name, parameters))
+           if loop.products >= expected["minimum"]]
+    failed = len(hot) < expected["loops"]
+    for loop in hot:
+        share = loop.products / loop.instructions
+        wrong = (share < expected["share"] or
+                 (expected["spills"] is not None and loop.spills > expected["spills"]) or
+                 (expected["loads"] is not None and loop.loads != expected["loads"]))
+        failed |= wrong
+        print(f"{'WRONG ' if wrong else ''}{loop}, share {share:.3f}")
+    print(f"{len(hot)} hot loops, expected: {' '.join(words)}")
+    return int(failed)
+
+
+def rows_of(build, regex):
+    build = pathlib.Path(build)
+    ops = json.loads((build / "attune_generators.json").read_text())
+    for file in sorted(build.glob("*_variants.txt")):
+        op = ops["ops"].get(file.name.removesuffix("_variants.txt"))
+        for line in file.read_text().splitlines():
+            name, halide, *parameters = line.split()
+            if op is None or not re.search(regex, name):
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                program = ops["programs"][op["program"]]["file"]
+                target = f"target={halide}-user_context-no_bounds_query-no_runtime"
+                for loop in loops_of(assembly_of(program, folder, name, [target, *parameters])):
+                    if loop.products >= 8 and loop.products >= 0.4 * loop.instructions:
+                        yield (f"| `{name}` | {loop.products} | {loop.instructions} | {loop.products / loop.instructions:.2f} "
+                               f"| {loop.loads} | {loop.spills} |")
+
+
+def table(pairs):
+    print("# Inner loops")
+    print()
+    print("Made by `scripts/inner_loops.py --table` from the assembly of kernels: innermost loops with 8 multiply-adds of vectors")
+    print("or more, which are 0.4 of the instructions or more. Loads are vectors and broadcast scalars; spills are accesses to the")
+    print("stack. A multiply-add is of 4 f32 on `arm64`, of 16 on AVX-512.")
+    print()
+    print("| variant | multiply-adds | instructions | share | loads | spills |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for build, regex in zip(pairs[::2], pairs[1::2]):
+        print("\n".join(rows_of(build, regex)))
+    return 0
+
+
+def main():
+    if sys.argv[1:2] == ["--table"] and len(sys.argv) > 3:
+        return table(sys.argv[2:])
+    if sys.argv[1:2] != ["--check"] or "--" not in sys.argv:
+        sys.exit(__doc__)
+    end = sys.argv.index("--")
+    generator, folder, name, *words = sys.argv[2:end]
+    return check(generator, folder, name, words, sys.argv[end + 1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+# Inner loops of target arm64, with the parameters that are shipped (lowering/passes/broadcast_lanes.h). They are read from the
+# assembly, which needs no cross compiler.
+
+# attune_check_inner_loops(NAME name GENERATOR program TARGET target EXPECT expectation... PARAMETERS key=value...)
+# The expectations are those of scripts/inner_loops.py.
+function(attune_check_inner_loops)
+  cmake_parse_arguments(PARSE_ARGV 0 A "" "NAME;GENERATOR;TARGET" "EXPECT;PARAMETERS")
+  attune_codegen_parameters(generator_parameters ${A_TARGET} "")
+  string(REGEX REPLACE "[^a-z0-9]" "_" kernel inner_loops_${A_NAME})
+  add_test(NAME codegen.inner_loops.${A_NAME} COMMAND ${ATTUNE_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/inner_loops.py --check
+    $<TARGET_FILE:${A_GENERATOR}.generator> ${CMAKE_CURRENT_BINARY_DIR} ${kernel} ${A_EXPECT} -- ${generator_parameters}
+    ${A_PARAMETERS})
+endfunction()
+
+# f32 prefill: 18 accumulators of QK^T (12 queries by 6 keys), 24 of PV (12 queries by 8 channels). Three loops: QK^T of full and
+# of partial KV blocks, PV of full ones.
+attune_list_variants(sdpa arm64)
+foreach(head_dim 64 128)
+  set(key f32/${head_dim}/prefill/short/plain)
+  attune_check_inner_loops(NAME prefill_${head_dim} GENERATOR sdpa TARGET arm64
+    EXPECT loops=3 minimum=100 share=0.85 spills=0
+    PARAMETERS schedule=prefill dtype=float32 head_dim=${head_dim} kind=plain ${ATTUNE_PARAMETERS_${key}})
+endforeach()
+# Decode: a key row of 64 channels, 16 vectors, is loaded once for 4 rows of queries, which take 64 products, 4 of them fmul.
+attune_check_inner_loops(NAME decode_64 GENERATOR sdpa TARGET arm64
+  EXPECT loops=2 minimum=60 loads=16
+  PARAMETERS schedule=decode dtype=float32 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_f32/64/decode/rows4/plain})
+# Linear: 16 accumulators (4 rows by 16 columns).
+attune_list_variants(linear arm64)
+attune_check_inner_loops(NAME linear GENERATOR linear TARGET arm64
+  EXPECT loops=1 minimum=100 share=0.85 spills=0
+  PARAMETERS schedule=panels dtype=float32 ${ATTUNE_PARAMETERS_f32/0/panels/many_rows/none})
