@@ -87,8 +87,8 @@ void flatten(const Stmt &s, std::vector<Stmt> &steps) {
         steps.push_back(s);
 }
 
-// Empty for a body of another form. Steps that share a vector follow each other: the vector is needed for a moment, and registers
-// hold sums and scalars. The sums are at different places, so that their order is free.
+// Empty for a body of another form. Steps that share a vector follow each other: the vector is needed for a moment, and
+// registers hold sums and scalars. The sums are at different places, so that their order is free.
 std::optional<MultiplyAdds> multiply_adds_of(const Stmt &body) {
     std::vector<Stmt> steps;
     flatten(body, steps);
@@ -100,7 +100,10 @@ std::optional<MultiplyAdds> multiply_adds_of(const Stmt &body) {
         const Load *sum = add ? add->a.as<Load>() : nullptr;
         const Mul *product = add ? add->b.as<Mul>() : nullptr;
         const Ramp *place = store ? store->index.as<Ramp>() : nullptr;
-        if (!sum || !product || !place || !is_const(place->base) || !equal(sum->index, store->index)) return {};
+        if (!sum || !product || !place || !equal(sum->index, store->index)) return {};
+        const auto first_lane = as_const_int(place->base);  // whole vectors do not overlap
+        if (!first_lane || *first_lane % place->lanes != 0 || !is_const_one(place->stride)) return {};
+        if (!is_const_one(store->predicate) || !is_const_one(sum->predicate)) return {};
         const bool first = product->a.as<Broadcast>() != nullptr;
         const Broadcast *scalar = (first ? product->a : product->b).as<Broadcast>();
         const Load *load = scalar ? broadcast_load(scalar) : nullptr;
@@ -141,10 +144,12 @@ Stmt unrolled(const For *op, const MultiplyAdds &adds) {
         for (int n = 0; n < each; n++) bodies.push_back(simplify(substitute(op->name, min + loop * each + n, body)));
         return For::make(name, 0, extent, op->for_type, op->partition_policy, op->device_api, Block::make(bodies));
     };
-    const Stmt all = part(op->name, op->min, simplify(op->extent / rounds), rounds);
-    if (is_const_zero(simplify(op->extent % rounds))) return all;
-    return Block::make(
-        all, part(op->name + ".rest", simplify(op->min + op->extent / rounds * rounds), simplify(op->extent % rounds), 1));
+    // A loop of a negative extent has no rounds; its remainder would not be negative.
+    const Expr extent = simplify(max(op->extent, 0));
+    const Stmt all = part(op->name, op->min, simplify(extent / rounds), rounds);
+    if (is_const_zero(simplify(extent % rounds))) return all;
+    return Block::make(all,
+                       part(op->name + ".rest", simplify(op->min + extent / rounds * rounds), simplify(extent % rounds), 1));
 }
 
 class BroadcastLanes : public IRMutator {

@@ -118,31 +118,36 @@ TEST_CASE("an array with constant places has a stack slot of its own", "[lowerin
 }
 
 TEST_CASE("broadcast operands are lanes of a vector on AArch64", "[lowering]") {
-    ImageParam x(Float(32), 1, "x"), q(Float(32), 2, "q");
-    Func sum("sum"), out("out");
+    ImageParam x(Float(32), 1, "scalars"), q(Float(32), 2, "vectors");
+    Func sum, out;
     Var i("i");
-    const auto code = [&](int rounds, const Target &target) {
+    Param<int> given("given");
+    const auto code = [&](const Expr &rounds, const Target &target) {
         RDom k(0, rounds, "k");
-        sum = Func("sum"), out = Func("out");
+        sum = Func("total"), out = Func("row");
         sum(i) += q(i, k) * x(k);
         out(i) = sum(i);
         out.bound(i, 0, 8).vectorize(i, 4).unroll(i);
         sum.compute_root().bound(i, 0, 8).store_in(MemoryType::Stack).vectorize(i, 4).unroll(i);
         sum.update().reorder(i, k).vectorize(i, 4).unroll(i);
-        return code_of(out, {x, q}, {}, target);
+        return code_of(out, {x, q, given}, {}, target);
     };
     const Target arm64("arm-64-linux-no_runtime");
     const Code all = code(64, arm64);
-    CHECK(count(all.before, "x4(x[") == 2);  // two vectors of sums
-    CHECK(count(all.after, "x4(x[") == 0);
+    CHECK(count(all.before, "x4(scalars[") == 2);  // two vectors of sums
+    CHECK(count(all.after, "x4(scalars[") == 0);
     CHECK(count(all.after, "extract_element") == 2 * 16);  // 16 rounds
-    CHECK(count(all.after, "x[ramp(") == 2 * 16);
+    CHECK(count(all.after, "scalars[ramp(") == 2 * 16);
     // 16 divides no 66 rounds: the loop is unrolled by 2, where no four scalars meet.
     const Code some = code(66, arm64);
     CHECK(count(some.after, "extract_element") == 0);
-    CHECK(count(some.after, "x4(x[") == 2 * 2);
+    CHECK(count(some.after, "x4(scalars[") == 2 * 2);
     const Code same = code(64, avx512);
     CHECK(same.before == same.after);
+    // A number of rounds that a call gives, which may be negative: a loop for the rest.
+    const Code any = code(given, arm64);
+    CHECK(count(any.after, "extract_element") == 2 * 16);
+    CHECK(has(any.after, ".rest, 0, max(given, 0) % 16"));
 }
 
 TEST_CASE("the last vector of a row is a masked load", "[lowering]") {
