@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # attune_fallback: kernels of a lower target (avx2, on AArch64 arm64) for an installed library on another CPU than it was built
-# for, where only the root schedule would run, slowly and on one thread. Each op and type has one or two kernels for any sizes and options; their keys
-# are among those of the built targets, too, so that on these CPUs dispatch chooses as without. Not in a default build: `cmake
-# --install` builds it, and the program that is installed with it.
+# for, where only the root schedule would run, slowly and on one thread. Each op and type has one or two kernels for any sizes
+# and options; their keys are among those of the built targets, too, so that on these CPUs dispatch chooses as without. Not in a
+# default build: `cmake --install` builds it, and the program that is installed with it.
 option(ATTUNE_FALLBACK "an installed library also has kernels of avx2 or arm64, for CPUs other than those it was built for"
   ${PROJECT_IS_TOP_LEVEL})
 set(attune_fallback_target avx2)
@@ -59,8 +59,8 @@ function(attune_add_fallback)
         continue()
       endif()
       list(APPEND kernels ${variant})
-      set(kernel_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator TARGET ${ATTUNE_HALIDE_TARGET_${attune_fallback_target}}
-        PARAMETERS ${generator_parameters})
+      set(kernel_${variant} GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator
+        TARGET ${ATTUNE_HALIDE_TARGET_${attune_fallback_target}} PARAMETERS ${generator_parameters})
       attune_table_row(row ${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${attune_fallback_target}
         SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
         PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")

@@ -4,9 +4,9 @@
 # Parameters of a target come from the first file with a record for (dtype, head size, schedule, class): the target's own, then
 # those of its fallbacks in order; for each, first the folders of ATTUNE_SCHEDULE_PATH, then this tree.
 
-# attune_read_targets(): ATTUNE_ARCHITECTURE, that of the machine built for, ATTUNE_ALL_TARGETS, its targets, ATTUNE_KNOWN_TARGETS,
-# those of all architectures, and ATTUNE_HALIDE_TARGET_<t>, ATTUNE_FALLBACK_<t>, ATTUNE_COSTS_FROM_<t> in the caller. Target
-# generic is the lowest CPU of any architecture.
+# attune_read_targets(): ATTUNE_ARCHITECTURE (of the machine built for), ATTUNE_ALL_TARGETS (of that architecture),
+# ATTUNE_KNOWN_TARGETS (of all architectures), and ATTUNE_HALIDE_TARGET_<t>, ATTUNE_FALLBACK_<t>, ATTUNE_COSTS_FROM_<t> in the
+# caller. Target generic is the lowest CPU of any architecture.
 function(attune_read_targets)
   set(file ${ATTUNE_SOURCE_DIR}/schedules/targets.json)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})

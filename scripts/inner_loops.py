@@ -7,7 +7,7 @@ inner_loops.py --check GENERATOR FOLDER NAME EXPECTATION... -- PARAMETER...
     expected: loops=N (at least so many), minimum=N, share=0.85 (at least, of multiply-adds among all instructions),
     spills=N (at most, accesses to the stack), loads=N (exactly, vectors that a loop loads but those from the stack).
 inner_loops.py --table BUILD REGEX [BUILD REGEX...]
-    docs/inner-loops.md, to stdout: the hot loops of the variants of build folders whose names match.
+    The page of the documentation, to stdout: the hot loops of the variants of build folders whose names match.
 """
 import collections
 import json
@@ -88,17 +88,18 @@ def rows_of(build, regex):
                 program = ops["programs"][op["program"]]["file"]
                 target = f"target={halide}-user_context-no_bounds_query-no_runtime"
                 for loop in loops_of(assembly_of(program, folder, name, [target, *parameters])):
-                    if loop.products >= 8 and loop.products >= 0.4 * loop.instructions:
-                        yield (f"| `{name}` | {loop.products} | {loop.instructions} | {loop.products / loop.instructions:.2f} "
-                               f"| {loop.loads} | {loop.spills} |")
+                    share = loop.products / loop.instructions
+                    if loop.products >= 8 and share >= 0.4:
+                        yield (f"| `{name}` | {loop.products} | {loop.instructions} | {share:.2f} | {loop.loads} "
+                               f"| {loop.spills} |")
 
 
 def table(pairs):
     print("# Inner loops")
     print()
-    print("Made by `scripts/inner_loops.py --table` from the assembly of kernels: innermost loops with 8 multiply-adds of vectors")
-    print("or more, which are 0.4 of the instructions or more. Loads are vectors and broadcast scalars; spills are accesses to the")
-    print("stack. A multiply-add is of 4 f32 on `arm64`, of 16 on AVX-512.")
+    print("Made by `scripts/inner_loops.py --table` from the assembly of kernels: innermost loops with 8 multiply-adds of")
+    print("vectors or more, which are 0.4 of the instructions or more. Loads are vectors and broadcast scalars, spills accesses to")
+    print("the stack. A multiply-add is of 4 f32 on `arm64`, of 16 on `zen5`.")
     print()
     print("| variant | multiply-adds | instructions | share | loads | spills |")
     print("|---|---:|---:|---:|---:|---:|")

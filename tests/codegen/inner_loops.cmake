@@ -13,8 +13,8 @@ function(attune_check_inner_loops)
     ${A_PARAMETERS})
 endfunction()
 
-# f32 prefill: 18 accumulators of QK^T (12 queries by 6 keys), 24 of PV (12 queries by 8 channels). Three loops: QK^T of full and
-# of partial KV blocks, PV of full ones.
+# f32 prefill: 18 accumulators of QK^T (12 queries by 6 keys), 24 of PV (12 queries by 8 channels). Three loops: QK^T of full
+# KV blocks and of partial ones, PV of full ones.
 attune_list_variants(sdpa arm64)
 foreach(head_dim 64 128)
   set(key f32/${head_dim}/prefill/short/plain)

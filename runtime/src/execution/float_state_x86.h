@@ -5,8 +5,8 @@
 
 namespace attune {
 
-// See float_state.h. MXCSR is the state of SSE and AVX; the x87 unit computes long double. Where the caller's state is the default one, the
-// cost is two reads of MXCSR, and a write where the call has raised a flag.
+// See float_state.h. MXCSR is the state of SSE and AVX; the x87 unit computes long double. Where the caller's state is the
+// default one, the cost is two reads of MXCSR, and a write where the call has raised a flag.
 class DefaultFloatState {
 public:
     DefaultFloatState() noexcept {
