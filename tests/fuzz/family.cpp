@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "tests/fuzz/family.h"
+#include "tests/support/fenced_scratch.h"
+#include <algorithm>
+#include <cstring>
+
+namespace attune_fuzz {
+
+std::span<const Family> families() {
+    static constexpr Family all[] = {
+        {"dense", 200, run_dense},
+        {"gradients", 130, run_gradients},
+        {"varlen", 60, run_varlen},
+        {"varlen_gradients", 50, run_varlen_gradients},
+        {"paged", 70, run_paged},
+        {"quantised", 60, run_quantised},
+        {"append", 60, run_append},
+        {"cache", 40, run_cache},
+        {"rows", 60, run_rows},
+        {"linear", 60, run_linear},
+        {"linear_gradients", 30, run_linear_gradients},
+        {"softmax", 40, run_softmax},
+        {"additive", 30, run_additive},
+        {"additive_gradients", 20, run_additive_gradients},
+        {"multi_head", 20, run_multi_head},
+        {"multi_head_gradients", 20, run_multi_head_gradients},
+        {"merge", 30, run_merge},
+        {"dropout_mask", 20, run_dropout_mask},
+    };
+    return all;
+}
+const Family *family_of(std::string_view name) {
+    for (const Family &family : families())
+        if (name == family.name) return &family;
+    return nullptr;
+}
+
+attune::ContextOptions draw_context(Draw &draw, const std::string &prefix) {
+    const int threads = int(draw.number(prefix + "threads", 1, 8));
+    switch (draw.one_of(prefix + "scratch", {"kept", "fenced", "given_back"}, 5)) {
+    case 1: return attune_test::in_fenced_scratch(threads);
+    case 2: return {.threads = threads, .scratch_bytes_per_thread = 0};
+    default: return {.threads = threads};
+    }
+}
+
+DrawnVariant draw_variant(Draw &draw, std::string_view op, attune::DType dtype, std::initializer_list<std::string_view> kinds) {
+    static const std::vector<attune::VariantInfo> all = attune::variants();
+    std::vector<std::string> names = {"dispatch"};
+    for (const attune::VariantInfo &v : all)
+        if (v.op == op && v.dtype == dtype && v.runs_here && v.dispatched &&
+            std::find(kinds.begin(), kinds.end(), v.kind) != kinds.end())
+            names.emplace_back(v.name);
+    const std::size_t n = draw.one_of("variant", names, 2);
+    for (const attune::VariantInfo &v : all)
+        if (n > 0 && v.name == names[n]) return {names[n], std::string(v.kind), v.head_dim};
+    return {};
+}
+
+attune_test::Layout draw_layout(Draw &draw, const std::string &name, bool is_output) {
+    std::vector<std::string> labels;
+    using attune_test::Layout;
+    for (const Layout layout :
+         {Layout::dense, Layout::bshd, Layout::padded, Layout::fused, Layout::shifted, Layout::reversed, Layout::broadcast})
+        if (!is_output || layout != Layout::broadcast) labels.emplace_back(attune_test::name_of(layout));
+    return static_cast<Layout>(draw.one_of(name, labels, 2));
+}
+
+bool ran(const attune::Status &status, const attune::Context &context, bool may_refuse,
+         const std::function<bool()> &untouched) {
+    if (status.ok()) return true;
+    check(may_refuse, "refused: " + status.message());
+    check(status.code() == attune::StatusCode::invalid_argument || status.code() == attune::StatusCode::unsupported,
+          "refused with another code: " + status.message());
+    check(!status.message().empty(), "refused without a message");
+    check(untouched(), "written by a refused call: " + status.message() + ", last ran " + context.last_variant());
+    return false;
+}
+
+void Inputs::check_unchanged() const {
+    for (std::size_t n = 0; n < all_.size(); n++) {
+        const auto &[now, before] = all_[n];
+        check(now.size() == before.size() && (before.empty() || std::memcmp(now.data(), before.data(), before.size()) == 0),
+              "input " + std::to_string(n) + " was written");
+    }
+}
+
+}  // namespace attune_fuzz
