@@ -28,6 +28,7 @@ const std::string *Draw::given(const std::string &name) const {
 }
 
 void Draw::note(const std::string &name, const std::string &value, const std::string &lowest) {
+    made_[name] = value;
     const std::string line = name + '\t' + value + '\t' + lowest + '\n';
     const std::size_t used = journal ? std::strlen(journal) : 0;
     if (journal && used + line.size() < journal_size) std::memcpy(journal + used, line.c_str(), line.size() + 1);

@@ -29,8 +29,11 @@ public:
     std::size_t one_of(const std::string &name, const std::vector<std::string> &labels, unsigned rare = 1);
     bool flag(const std::string &name, unsigned rare = 2) { return one_of(name, {"no", "yes"}, rare) == 1; }
     // Seed of random data.
-    unsigned seed(const std::string &name = "seed") { return unsigned(number(name, 1, 1000000)); }
+    unsigned seed(const std::string &name = "seed") { return unsigned(number(name, 1, 1000000)) + seed_shift; }
 
+    // The choices so far, to be made again.
+    const Values &made() const { return made_; }
+    static inline unsigned seed_shift = 0;  // of other data for the same case
     // Choices other than the simplest, a line each, "name TAB value TAB lowest number, or nothing for a label", are appended to
     // this text as they are made, up to `size` bytes: it is memory that outlives a process that crashes.
     static inline char *journal = nullptr;
@@ -38,10 +41,10 @@ public:
 
 private:
     std::mt19937_64 random_;
-    Values given_;
+    Values given_, made_;
     bool replays_;
     const std::string *given(const std::string &name) const;
-    static void note(const std::string &name, const std::string &value, const std::string &lowest);
+    void note(const std::string &name, const std::string &value, const std::string &lowest);
 };
 
 }  // namespace attune_fuzz

@@ -3,6 +3,7 @@
 #include "tests/support/fenced_scratch.h"
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace attune_fuzz {
 
@@ -33,6 +34,26 @@ const Family *family_of(std::string_view name) {
     for (const Family &family : families())
         if (name == family.name) return &family;
     return nullptr;
+}
+
+void run_case(const Family &family, Draw &draw) {
+    pool = {}, broke_error_rule = false, Draw::seed_shift = 0;
+    try {
+        return family.run(draw);
+    } catch (const Failure &) {
+        if (!broke_error_rule) throw;
+    }
+    char *const journal = std::exchange(Draw::journal, nullptr);
+    pool.active = true;
+    for (Draw::seed_shift = 0; Draw::seed_shift < most_draws; Draw::seed_shift++) {
+        pool.next = 0;
+        Draw again(draw.made());
+        family.run(again);
+    }
+    Draw::journal = journal;
+    for (std::size_t n = 0; n < pool.errors.size(); n++)
+        if (const std::string defect = pool.errors[n].defect(); !defect.empty())
+            throw Failure("result " + std::to_string(n) + ": " + defect + "; of " + text_of(draw.made()));
 }
 
 attune::ContextOptions draw_context(Draw &draw, const std::string &prefix) {

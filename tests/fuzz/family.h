@@ -17,6 +17,9 @@ struct Family {
     void (*run)(Draw &);  // throws a Failure
 };
 std::span<const Family> families();
+// Runs a case of a family. One whose results break the error rule is judged again over this many draws of its data.
+inline constexpr unsigned most_draws = 32;
+void run_case(const Family &, Draw &);
 const Family *family_of(std::string_view name);
 
 // Families, a file each or a few.

@@ -4,6 +4,7 @@
 #pragma once
 #define ATTUNE_JUDGE_WITHOUT_CATCH
 #include "tests/support/catch.h"
+#include "tests/support/error_rule.h"
 #undef REQUIRE
 #undef CHECK
 #undef INFO
@@ -46,7 +47,64 @@ inline void check(bool right, const std::string &why) {
 // Checks the defect that a function of tests/support found; empty: none.
 inline void check_none(const std::string &defect) { check(defect.empty(), defect); }
 
+// Errors of judged results over several draws of the data of one case: the error rule is a rule of samples, and a case of one
+// element is none. An entry stands for one call of judge() in the case.
+struct Errors {
+    double most = 0, most_plain = 0, sum = 0, sum_plain = 0, largest = 0, magnitude = 0, unit = 0;
+    std::size_t count = 0;
+    std::string defect() const {
+        const double n = double(std::max<std::size_t>(count, 1)), allowed = 2 * most_plain + unit * largest,
+                     mean_allowed = (2 * sum_plain + unit * magnitude) / n;
+        std::ostringstream why;
+        if (!(most <= allowed && sum / n <= mean_allowed))
+            why << "over all draws maximum error " << most << ", allowed " << allowed << "; mean error " << sum / n
+                << ", allowed " << mean_allowed;
+        return why.str();
+    }
+};
+struct Pool {
+    bool active = false;
+    std::size_t next = 0;
+    std::vector<Errors> errors = {};
+};
+inline Pool pool;
+// Whether a result broke the error rule on the data of one draw.
+inline bool broke_error_rule = false;
+
 }  // namespace attune_fuzz
+
+namespace attune_test {
+
+// judge() of the error rule, or in a pool the collection of its errors.
+template<typename Real, typename T>
+Verdict pooled_judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &plain, const std::vector<T> &result,
+                     const std::vector<Real> &sizes) {
+    const Verdict one = judge(reference, plain, result, sizes);
+    if (!attune_fuzz::pool.active) {
+        attune_fuzz::broke_error_rule = attune_fuzz::broke_error_rule || !one.right;
+        return one;
+    }
+    if (!one.right && one.ratio == 0) return one;  // sizes, or elements that are not finite
+    auto &all = attune_fuzz::pool.errors;
+    if (all.size() <= attune_fuzz::pool.next) all.emplace_back();
+    attune_fuzz::Errors &e = all[attune_fuzz::pool.next++];
+    e.unit = floor_of<T>();
+    for (std::size_t n = 0; n < result.size(); n++) {
+        if (!std::isfinite(reference[n])) continue;
+        const double error = double(std::abs(Real(result[n]) - reference[n])), size = double(std::abs(sizes[n])),
+                     error_plain = double(std::abs(Real(plain[n]) - reference[n]));
+        e.most = std::max(e.most, error), e.most_plain = std::max(e.most_plain, error_plain);
+        e.sum += error, e.sum_plain += error_plain, e.largest = std::max(e.largest, size), e.magnitude += size, e.count++;
+    }
+    return {true, "in a pool", 0};
+}
+template<typename Real, typename T>
+Verdict pooled_judge(const std::vector<Real> &reference, const std::vector<Sum<T>> &plain, const std::vector<T> &result) {
+    return pooled_judge(reference, plain, result, reference);
+}
+
+}  // namespace attune_test
+#define judge pooled_judge  // in the headers of tests/support that follow
 
 #define ATTUNE_FUZZ_JOIN2(a, b) a##b
 #define ATTUNE_FUZZ_JOIN(a, b) ATTUNE_FUZZ_JOIN2(a, b)

@@ -52,16 +52,17 @@ struct Progress {
 void run_batch(const Family &family, std::uint64_t seed, std::uint64_t count, Progress &progress) {
     const auto start = std::chrono::steady_clock::now();
     const std::uint64_t of_family = mixed(mixed(seed) + std::hash<std::string_view>()(family.name));
+    const Run run = [&](Draw &draw) { run_case(family, draw); };
     const auto seed_of = [&](std::uint64_t n) { return mixed(of_family + n); };
     for (const std::uint64_t end = progress.done + count; progress.done < end;) {
-        const Outcome outcome = run_cases(family.run, progress.done, end, seed_of);
+        const Outcome outcome = run_cases(run, progress.done, end, seed_of);
         progress.done = outcome.failed ? outcome.at + 1 : end;
         if (!outcome.failed) continue;
         progress.failed++;
         std::printf("FAILED: %s, case %llu of seed %llu\n  %s\n", family.name, static_cast<unsigned long long>(outcome.at),
                     static_cast<unsigned long long>(seed), outcome.why.c_str());
         std::fflush(stdout);
-        print_failure(family.name, shrink(family.run, outcome));
+        print_failure(family.name, shrink(run, outcome));
     }
     progress.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -100,7 +101,7 @@ int run_random(const Options &options) {
 int run_one(const std::string &name, const std::string &values) {
     const Family *family = family_of(name);
     if (!family) return usage(("no family " + name).c_str());
-    const Outcome outcome = run_values(family->run, values_of(values));
+    const Outcome outcome = run_values([&](Draw &draw) { run_case(*family, draw); }, values_of(values));
     std::printf("%s %s: %s\n", name.c_str(), values.c_str(), outcome.failed ? outcome.why.c_str() : "right");
     return outcome.failed ? 1 : 0;
 }

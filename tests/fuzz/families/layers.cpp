@@ -13,9 +13,11 @@ AdditiveCase draw_additive(Draw &draw, const Allowed &allowed) {
     c.hidden = draw.number("hidden", 1, 60);
     Allowed within = allowed;
     within.budget = allowed.budget / c.hidden;
+    c.w_query = draw.flag("w_query"), c.w_key = draw.flag("w_key"), c.w_score = draw.flag("w_score");
+    // In f32 without projections the error is judged by the bound of the header, which is one of the raw score alone.
+    within.scores = c.projects();
     c.attention = draw_attention(draw, within);
     c.attention.key_dim = draw.number("key_dim", 1, 40), c.attention.spread = 1.7;
-    c.w_query = draw.flag("w_query"), c.w_key = draw.flag("w_key"), c.w_score = draw.flag("w_score");
     c.b_query = c.w_query && draw.flag("b_query"), c.b_key = c.w_key && draw.flag("b_key");
     if (draw.flag("b_score", 3)) c.b_score = 0.7;
     return c;
