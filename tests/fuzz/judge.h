@@ -47,8 +47,8 @@ inline void check(bool right, const std::string &why) {
 // Checks the defect that a function of tests/support found; empty: none.
 inline void check_none(const std::string &defect) { check(defect.empty(), defect); }
 
-// Errors of judged results over several draws of the data of one case: the error rule is a rule of samples, and a case of one
-// element is none. An entry stands for one call of judge() in the case.
+// Errors of judged results over several draws of the data of one case, in units of the largest element of each draw: the error
+// rule is a rule of samples, and a case of one element is none. An entry stands for one call of judge() in the case.
 struct Errors {
     double most = 0, most_plain = 0, sum = 0, sum_plain = 0, largest = 0, magnitude = 0, unit = 0;
     std::size_t count = 0;
@@ -89,10 +89,15 @@ Verdict pooled_judge(const std::vector<Real> &reference, const std::vector<Sum<T
     if (all.size() <= attune_fuzz::pool.next) all.emplace_back();
     attune_fuzz::Errors &e = all[attune_fuzz::pool.next++];
     e.unit = floor_of<T>();
+    double largest = 0;
+    for (std::size_t n = 0; n < result.size(); n++)
+        if (std::isfinite(reference[n])) largest = std::max(largest, double(std::abs(sizes[n])));
+    const double scale = largest > 0 ? 1 / largest : 1;
     for (std::size_t n = 0; n < result.size(); n++) {
         if (!std::isfinite(reference[n])) continue;
-        const double error = double(std::abs(Real(result[n]) - reference[n])), size = double(std::abs(sizes[n])),
-                     error_plain = double(std::abs(Real(plain[n]) - reference[n]));
+        const double error = double(std::abs(Real(result[n]) - reference[n])) * scale,
+                     error_plain = double(std::abs(Real(plain[n]) - reference[n])) * scale,
+                     size = double(std::abs(sizes[n])) * scale;
         e.most = std::max(e.most, error), e.most_plain = std::max(e.most_plain, error_plain);
         e.sum += error, e.sum_plain += error_plain, e.largest = std::max(e.largest, size), e.magnitude += size, e.count++;
     }

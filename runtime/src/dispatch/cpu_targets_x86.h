@@ -3,6 +3,7 @@
 #pragma once
 #include "dispatch/cpu_target.h"
 #include <atomic>
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +20,15 @@ bool tiles_permitted() {
     return permitted == yes;
 }
 
+// A feature by its bit of CPUID, for those whose names __builtin_cpu_supports() of clang 14 lacks. Whether the operating system
+// saves their registers, the features beside them ask: avx2, avx512f, and the permission for tiles.
+enum Register { eax, ebx, ecx, edx };
+template<unsigned leaf, unsigned subleaf, Register which, unsigned bit> bool in_cpuid() {
+    unsigned registers[4] = {};
+    if (!__get_cpuid_count(leaf, subleaf, &registers[eax], &registers[ebx], &registers[ecx], &registers[edx])) return false;
+    return registers[which] >> bit & 1;
+}
+
 #define ATTUNE_FEATURE(name) \
     Feature { \
         name, [] { return __builtin_cpu_supports(name) != 0; } \
@@ -26,21 +36,31 @@ bool tiles_permitted() {
 
 // Everything that code generation may use once Halide names the CPU to LLVM, not only the feature in the target's name.
 // The compiler's builtin also asks the operating system whether it saves the registers.
-constexpr Feature avx2[] = {ATTUNE_FEATURE("avx2"), ATTUNE_FEATURE("fma"),   ATTUNE_FEATURE("f16c"), ATTUNE_FEATURE("bmi"),
-                            ATTUNE_FEATURE("bmi2"), ATTUNE_FEATURE("lzcnt"), ATTUNE_FEATURE("movbe")};
+constexpr Feature avx2[] = {ATTUNE_FEATURE("avx2"),
+                            ATTUNE_FEATURE("fma"),
+                            Feature{"f16c", in_cpuid<1, 0, ecx, 29>},
+                            ATTUNE_FEATURE("bmi"),
+                            ATTUNE_FEATURE("bmi2"),
+                            Feature{"lzcnt", in_cpuid<0x80000001, 0, ecx, 5>},
+                            Feature{"movbe", in_cpuid<1, 0, ecx, 22>}};
+constexpr Feature avx_vnni = {"avxvnni", in_cpuid<7, 1, eax, 4>};
 constexpr Feature avx512[] = {ATTUNE_FEATURE("avx512f"), ATTUNE_FEATURE("avx512cd"), ATTUNE_FEATURE("avx512bw"),
                               ATTUNE_FEATURE("avx512dq"), ATTUNE_FEATURE("avx512vl")};
-constexpr Feature icelake[] = {ATTUNE_FEATURE("avx512ifma"), ATTUNE_FEATURE("avx512vbmi"),   ATTUNE_FEATURE("avx512vbmi2"),
-                               ATTUNE_FEATURE("avx512vnni"), ATTUNE_FEATURE("avx512bitalg"), ATTUNE_FEATURE("avx512vpopcntdq"),
-                               ATTUNE_FEATURE("gfni"),       ATTUNE_FEATURE("vaes"),         ATTUNE_FEATURE("vpclmulqdq")};
+constexpr Feature icelake[] = {ATTUNE_FEATURE("avx512ifma"),   ATTUNE_FEATURE("avx512vbmi"),
+                               ATTUNE_FEATURE("avx512vbmi2"),  ATTUNE_FEATURE("avx512vnni"),
+                               ATTUNE_FEATURE("avx512bitalg"), ATTUNE_FEATURE("avx512vpopcntdq"),
+                               ATTUNE_FEATURE("gfni"),         Feature{"vaes", in_cpuid<7, 0, ecx, 9>},
+                               ATTUNE_FEATURE("vpclmulqdq")};
 constexpr Feature bf16[] = {ATTUNE_FEATURE("avx512bf16")};
 constexpr Feature amd[] = {ATTUNE_FEATURE("sse4a")};
 // Without its direct stores (movdiri, movdir64b), which virtual machines hide and only intrinsics make code of.
-constexpr Feature zen5[] = {ATTUNE_FEATURE("avxvnni"), ATTUNE_FEATURE("avx512vp2intersect")};
-constexpr Feature sapphirerapids[] = {
-    ATTUNE_FEATURE("avxvnni"),    ATTUNE_FEATURE("amx-tile"),
-    ATTUNE_FEATURE("amx-bf16"),   ATTUNE_FEATURE("amx-int8"),
-    ATTUNE_FEATURE("avx512fp16"), Feature{"permission to use amx tiles (arch_prctl)", tiles_permitted}};
+constexpr Feature zen5[] = {avx_vnni, ATTUNE_FEATURE("avx512vp2intersect")};
+constexpr Feature sapphirerapids[] = {avx_vnni,
+                                      {"amx-tile", in_cpuid<7, 0, edx, 24>},
+                                      {"amx-bf16", in_cpuid<7, 0, edx, 22>},
+                                      {"amx-int8", in_cpuid<7, 0, edx, 25>},
+                                      {"avx512fp16", in_cpuid<7, 0, edx, 23>},
+                                      {"permission to use amx tiles (arch_prctl)", tiles_permitted}};
 #undef ATTUNE_FEATURE
 
 constexpr Features needs_avx2[] = {avx2};

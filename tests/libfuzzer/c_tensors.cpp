@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Bytes as tensors of DLPack and of the C API, and as options of attention: refused, or computed over memory that ends where
+// `capacity` says, at a protected page, so that an access beyond it is a crash in kernels, too.
+#include "attune/attune_c.h"
+#include "tests/support/fenced.h"
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+// Bytes one after another; zeros behind the end.
+struct Bytes {
+    const std::uint8_t *at, *end;
+    template<typename T> T next() {
+        T x{};
+        const std::size_t count = std::min<std::size_t>(sizeof x, std::size_t(end - at));
+        if (count > 0) std::memcpy(&x, at, count);
+        at += count;
+        return x;
+    }
+    // Mostly small, sometimes anything.
+    std::int64_t number() {
+        const auto kind = next<std::uint8_t>();
+        return kind < 240 ? kind % 9 : kind < 250 ? -std::int64_t(kind % 9) : next<std::int64_t>();
+    }
+};
+
+constexpr std::int64_t most = 4096;  // elements of a tensor
+
+struct Tensor {
+    attune_tensor tensor{};
+    std::size_t bytes_of_memory;
+    ~Tensor() { attune_test::release_fenced(tensor.data, bytes_of_memory, attune_test::Fence::behind); }
+    Tensor(const Tensor &) = delete;
+    Tensor &operator=(const Tensor &) = delete;
+    explicit Tensor(Bytes &bytes, const attune_tensor *like) {
+        const auto kind = bytes.next<std::uint8_t>();
+        if (like && kind % 2) {
+            tensor = *like;
+        } else {
+            const std::int64_t extents[] = {bytes.number(), bytes.number(), bytes.number(), bytes.number()};
+            tensor = attune_dense(nullptr, bytes.next<std::uint8_t>() % 11 ? ATTUNE_F32 : bytes.next<std::int32_t>(),
+                                  kind % 16 ? 4 : std::int32_t(bytes.next<std::int8_t>()), extents);
+        }
+        if (kind % 5 == 0)
+            for (std::int64_t &stride : tensor.strides) stride = bytes.number();
+        if (kind % 7 == 0) tensor.place = bytes.next<std::int8_t>();
+        if (kind % 11 == 0) tensor.reserved = bytes.next<std::int8_t>();
+        tensor.capacity = 1 + std::int64_t(bytes.next<std::uint16_t>()) % most;
+        // A stride of 0 makes any number of keys legal, and the call as long.
+        if (tensor.strides[2] == 0) tensor.extents[2] = std::min(tensor.extents[2], most);
+        const std::int32_t size = attune_dtype_size(tensor.dtype);
+        bytes_of_memory = std::size_t(tensor.capacity) * std::size_t(size > 0 ? size : 8);
+        tensor.data = attune_test::allocate_fenced(bytes_of_memory, attune_test::Fence::behind);
+    }
+};
+
+void describe_dlpack(attune_context *context, Bytes &bytes) {
+    std::int64_t shape[4], strides[4];
+    for (int n = 0; n < 4; n++) shape[n] = bytes.number(), strides[n] = bytes.number();
+    attune_dl_tensor dl{};
+    char data[64];
+    dl.data = bytes.next<std::uint8_t>() % 4 ? data : nullptr;
+    dl.device = {std::int32_t(bytes.number()), 0};
+    dl.ndim = std::int32_t(bytes.number());
+    dl.dtype = bytes.next<attune_dl_data_type>();
+    dl.shape = shape, dl.strides = bytes.next<std::uint8_t>() % 2 ? strides : nullptr;
+    dl.byte_offset = std::uint64_t(bytes.number());
+    attune_tensor to;
+    if (attune_from_dlpack(context, &dl, &to) != ATTUNE_OK) return;
+    if (to.rank != dl.ndim || to.rank < 1 || to.rank > 4) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *all, std::size_t count) {
+    Bytes bytes{all, all + count};
+    attune_context *context = nullptr;
+    attune_context_options how = ATTUNE_CONTEXT_OPTIONS_INIT;
+    how.threads = 1;
+    if (attune_context_create(&how, &context) != ATTUNE_OK) std::abort();
+    describe_dlpack(context, bytes);
+    const Tensor query(bytes, nullptr), key(bytes, &query.tensor), value(bytes, &key.tensor), out(bytes, &query.tensor),
+        mask(bytes, nullptr), lens(bytes, nullptr);
+    attune_sdpa_options options = ATTUNE_SDPA_OPTIONS_INIT;
+    const auto given = bytes.next<std::uint8_t>();
+    if (given & 1) options.causal = bytes.next<std::int8_t>();
+    if (given & 2) options.bias = &mask.tensor;
+    if (given & 4) options.valid_lens = &lens.tensor;
+    if (given & 8) options.softcap = bytes.next<double>();
+    if (given & 16) options.window = {bytes.number(), bytes.number()};
+    if (given & 32) options.size = bytes.next<std::uint16_t>();
+    const attune_status status = attune_scaled_dot_product_attention(context, &query.tensor, &key.tensor, &value.tensor,
+                                                                     &out.tensor, given & 64 ? &options : nullptr);
+    if (status != ATTUNE_OK && !*attune_last_message(context)) std::abort();
+    attune_context_destroy(context);
+    return 0;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Bytes as a file of weights in the format safetensors, read by both examples: read, or refused by an exception. Elements of
+// what is read lie within the file.
+#include "examples/language_model/weights.h"
+#include "examples/sentence_encoder/safetensors.h"
+#include "tests/libfuzzer/file_of_bytes.h"
+#include <stdexcept>
+
+namespace {
+// A sum, so that every element is loaded.
+template<typename T> void load(const T *data, std::int64_t count) {
+    volatile unsigned sum = 0;
+    const auto *bytes = reinterpret_cast<const unsigned char *>(data);
+    for (std::int64_t n = 0; n < count * std::int64_t(sizeof(T)); n++) sum = sum + bytes[n];
+}
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t count) {
+    const FileOfBytes file(bytes, count);
+    const char *const names[] = {"a", "weight", "model.norm.weight", ""};
+    try {
+        const sentence_encoder::Safetensors weights(file.path());
+        for (const char *name : names)
+            for (std::size_t rank = 0; rank < 4 && weights.has(name); rank++) {
+                try {
+                    const sentence_encoder::Tensor tensor = weights.tensor(name, rank);
+                    std::int64_t elements = 1;
+                    for (const std::int64_t extent : tensor.shape) elements *= extent;
+                    load(tensor.data, elements);
+                } catch (const std::runtime_error &) {
+                }
+            }
+    } catch (const std::runtime_error &) {
+    }
+    try {
+        const language_model::Weights weights(file.path());
+        for (const char *name : names) {
+            if (!weights.has(name)) continue;
+            const attune::ConstView v = weights.tensor(name);
+            std::int64_t elements = 1;
+            for (int n = 0; n < v.rank; n++) elements *= v.extent[n];
+            load(static_cast<const char *>(v.data), elements * attune::size_of(v.dtype));
+        }
+        weights.number("layers");
+    } catch (const std::runtime_error &) {
+    }
+    return 0;
+}
