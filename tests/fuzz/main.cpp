@@ -83,18 +83,26 @@ int run_random(const Options &options) {
             failed += progress.failed - before;
         }
     };
+    const auto report = [&] {
+        std::uint64_t cases = 0;
+        for (const auto &[name, progress] : all) {
+            std::printf("%-22s %8llu cases, %llu failed, %.1f s\n", name.c_str(),
+                        static_cast<unsigned long long>(progress.done), static_cast<unsigned long long>(progress.failed),
+                        progress.seconds);
+            cases += progress.done;
+        }
+        std::printf("%llu cases of seed %llu, %llu failed, %.1f minutes\n", static_cast<unsigned long long>(cases),
+                    static_cast<unsigned long long>(options.seed), static_cast<unsigned long long>(failed), minutes());
+        std::fflush(stdout);
+    };
     if (options.minutes > 0)
-        while (minutes() < options.minutes && failed < 50) round(1000);
+        for (double reported = 0; minutes() < options.minutes && failed < 50;) {
+            round(1000);
+            if (minutes() - reported > 5) reported = minutes(), report();
+        }
     else
         round(options.cases);
-    std::uint64_t cases = 0;
-    for (const auto &[name, progress] : all) {
-        std::printf("%-22s %8llu cases, %llu failed, %.1f s\n", name.c_str(), static_cast<unsigned long long>(progress.done),
-                    static_cast<unsigned long long>(progress.failed), progress.seconds);
-        cases += progress.done;
-    }
-    std::printf("%llu cases of seed %llu, %llu failed, %.1f minutes\n", static_cast<unsigned long long>(cases),
-                static_cast<unsigned long long>(options.seed), static_cast<unsigned long long>(failed), minutes());
+    report();
     return failed ? 1 : 0;
 }
 

@@ -8,7 +8,17 @@ struct CorpusCase {
     const char *family, *values, *was_wrong;
 };
 inline constexpr CorpusCase corpus[] = {
-    {"dense", "keys=17", "nothing: an example of a case"},
+    {"append", "eights=yes keys=int4 norm=yes rows=12 spread=small type=f16",
+     "the check: a row of both zeros has a minimum of either sign"},
+    {"dense", "batch=2 head_dim=71 score=gaussian sinks=yes", "the check: one draw of one element is no sample of errors"},
+    {"dense", "group=3 head_dim=20 queries=5 score=gaussian sinks=yes spread=large",
+     "the check: errors of draws of different size are compared in units of each"},
+    {"dense", "seed=97 variant=sdpa_f32_d128_zen5_prefill_medium", "the check: one draw of one element is no sample of errors"},
+    {"additive", "batch=2 hidden=51 key_dim=11 key_heads=3 keys=5 queries=5 seed=63 w_key=yes",
+     "the check: one draw of few elements is no sample of errors"},
+    {"multi_head_gradients",
+     "head_dim=24 key_heads=2 key_width=6 keys=5 lengths=per_batch out_width=46 queries=252 query_width=11 seed=161 type=f64",
+     "the check: one draw of few elements is no sample of errors"},
 };
 
 }  // namespace attune_fuzz
