@@ -47,12 +47,16 @@ inline void check(bool right, const std::string &why) {
 // Checks the defect that a function of tests/support found; empty: none.
 inline void check_none(const std::string &defect) { check(defect.empty(), defect); }
 
-// Errors of judged results over several draws of the data of one case, in units of the largest element of each draw: the error
-// rule is a rule of samples, and a case of one element is none. An entry stands for one call of judge() in the case.
+// Errors of judged results over several draws of the data of one case: the error rule is a rule of samples, and a case of one
+// element is none.
 struct Errors {
-    double most = 0, most_plain = 0, sum = 0, sum_plain = 0, largest = 0, magnitude = 0, unit = 0;
+    double most = 0, most_plain = 0, sum = 0, sum_plain = 0, largest = 0, magnitude = 0;
     std::size_t count = 0;
-    std::string defect() const {
+    void add(double error, double error_plain, double size) {
+        most = std::max(most, error), most_plain = std::max(most_plain, error_plain), largest = std::max(largest, size);
+        sum += error, sum_plain += error_plain, magnitude += size, count++;
+    }
+    std::string defect(double unit) const {
         const double n = double(std::max<std::size_t>(count, 1)), allowed = 2 * most_plain + unit * largest,
                      mean_allowed = (2 * sum_plain + unit * magnitude) / n;
         std::ostringstream why;
@@ -62,10 +66,21 @@ struct Errors {
         return why.str();
     }
 };
+// Errors of one call of judge() in the case, as they are and in units of the largest element of each draw. The first sample is
+// that of the draws with large results, the second that of draws with results near zero: where results of draws differ by orders
+// of magnitude one draw decides either, so the rule must hold in one of them.
+struct PooledErrors {
+    Errors as_they_are, of_largest;
+    double unit = 0;
+    std::string defect() const {
+        const std::string found = of_largest.defect(unit);
+        return as_they_are.defect(unit).empty() ? "" : found;
+    }
+};
 struct Pool {
     bool active = false;
     std::size_t next = 0;
-    std::vector<Errors> errors = {};
+    std::vector<PooledErrors> errors = {};
 };
 inline Pool pool;
 // Whether a result broke the error rule on the data of one draw.
@@ -87,7 +102,7 @@ Verdict pooled_judge(const std::vector<Real> &reference, const std::vector<Sum<T
     if (!one.right && one.ratio == 0) return one;  // sizes, or elements that are not finite
     auto &all = attune_fuzz::pool.errors;
     if (all.size() <= attune_fuzz::pool.next) all.emplace_back();
-    attune_fuzz::Errors &e = all[attune_fuzz::pool.next++];
+    attune_fuzz::PooledErrors &e = all[attune_fuzz::pool.next++];
     e.unit = floor_of<T>();
     double largest = 0;
     for (std::size_t n = 0; n < result.size(); n++)
@@ -95,11 +110,10 @@ Verdict pooled_judge(const std::vector<Real> &reference, const std::vector<Sum<T
     const double scale = largest > 0 ? 1 / largest : 1;
     for (std::size_t n = 0; n < result.size(); n++) {
         if (!std::isfinite(reference[n])) continue;
-        const double error = double(std::abs(Real(result[n]) - reference[n])) * scale,
-                     error_plain = double(std::abs(Real(plain[n]) - reference[n])) * scale,
-                     size = double(std::abs(sizes[n])) * scale;
-        e.most = std::max(e.most, error), e.most_plain = std::max(e.most_plain, error_plain);
-        e.sum += error, e.sum_plain += error_plain, e.largest = std::max(e.largest, size), e.magnitude += size, e.count++;
+        const double error = double(std::abs(Real(result[n]) - reference[n])), size = double(std::abs(sizes[n])),
+                     error_plain = double(std::abs(Real(plain[n]) - reference[n]));
+        e.as_they_are.add(error, error_plain, size);
+        e.of_largest.add(error * scale, error_plain * scale, size * scale);
     }
     return {true, "in a pool", 0};
 }

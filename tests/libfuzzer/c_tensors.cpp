@@ -40,7 +40,8 @@ struct Tensor {
         if (like && kind % 2) {
             tensor = *like;
         } else {
-            const std::int64_t extents[] = {bytes.number(), bytes.number(), bytes.number(), bytes.number()};
+            std::int64_t extents[ATTUNE_TENSOR_DIMENSIONS];  // as many as attune_dense() reads
+            for (std::int64_t &extent : extents) extent = bytes.number();
             tensor = attune_dense(nullptr, bytes.next<std::uint8_t>() % 11 ? ATTUNE_F32 : bytes.next<std::int32_t>(),
                                   kind % 16 ? 4 : std::int32_t(bytes.next<std::int8_t>()), extents);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Bytes as a .npy file of every kind: read, or refused by an InputError; a read array converts, and its header reads again.
+#include "tools/files/npy.h"
 #include "tests/libfuzzer/file_of_bytes.h"
 #include "tools/error.h"
-#include "tools/files/npy.h"
 #include "tools/files/npy_header.h"
 #include <cstring>
 #include <new>
@@ -27,8 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t cou
                                    : kind == ElementKind::booleans ? ElementType::boolean
                                                                    : array.type;
             if (to != array.type) converted(std::move(array), to, "--query");
-        } catch (const InputError &) {
-        }
+        } catch (const InputError &) {}
     }
     return 0;
 }

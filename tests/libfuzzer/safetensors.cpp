@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Bytes as a file of weights in the format safetensors, read by both examples: read, or refused by an exception. Elements of
 // what is read lie within the file.
-#include "examples/language_model/weights.h"
 #include "examples/sentence_encoder/safetensors.h"
+#include "examples/language_model/weights.h"
 #include "tests/libfuzzer/file_of_bytes.h"
 #include <stdexcept>
 
@@ -27,11 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t cou
                     std::int64_t elements = 1;
                     for (const std::int64_t extent : tensor.shape) elements *= extent;
                     load(tensor.data, elements);
-                } catch (const std::runtime_error &) {
-                }
+                } catch (const std::runtime_error &) {}
             }
-    } catch (const std::runtime_error &) {
-    }
+    } catch (const std::runtime_error &) {}
     try {
         const language_model::Weights weights(file.path());
         for (const char *name : names) {
@@ -42,7 +40,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t cou
             load(static_cast<const char *>(v.data), elements * attune::size_of(v.dtype));
         }
         weights.number("layers");
-    } catch (const std::runtime_error &) {
-    }
+    } catch (const std::runtime_error &) {}
     return 0;
 }

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Bytes as each of the files that the tuner reads: parameters, cost coefficients, shapes, and records of measurements; and as
+// Bytes as each of the files that the tuner reads: parameters, cost coefficients, and records of measurements; and as
 // parameters in a text. Read, or refused by an InputError.
 #include "tests/libfuzzer/file_of_bytes.h"
 #include "tools/dispatch/costs_file.h"
 #include "tools/error.h"
 #include "tools/tune/parameters_file.h"
 #include "tools/tune/records.h"
-#include "tools/tune/shapes_file.h"
 
 namespace {
 template<typename Read> void refused_or(const Read &read) {
     try {
         read();
-    } catch (const attune::program::InputError &) {
-    }
+    } catch (const attune::program::InputError &) {}
 }
 }  // namespace
 
@@ -31,7 +29,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t cou
         costs.has("f32/64/prefill/long/plain");
         costs.text();
     });
-    refused_or([&] { attune::tune::read_weighted_shapes(file.path()); });
     refused_or([&] {
         for (const attune::tune::Record &record : attune::tune::read_records(file.path())) attune::tune::json_of(record);
     });
