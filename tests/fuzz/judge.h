@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Checks of the random cases: the macros of Catch2 that tests/support uses, which here throw the failed expression and the texts
-// of INFO, so that a case can be shrunk and run again. It is included before any header of tests/support.
+// Checks of the random cases: the macros of Catch2 that tests/support uses, which here throw the failed expression and the
+// texts of INFO, so that a case can be shrunk and run again. It is included before any header of tests/support.
 #pragma once
 #define ATTUNE_JUDGE_WITHOUT_CATCH
 #include "tests/support/catch.h"
@@ -67,8 +67,8 @@ struct Errors {
     }
 };
 // Errors of one call of judge() in the case, as they are and in units of the largest element of each draw. The first sample is
-// that of the draws with large results, the second that of draws with results near zero: where results of draws differ by orders
-// of magnitude one draw decides either, so the rule must hold in one of them.
+// that of the draws with large results, the second that of draws with results near zero. Where results of draws differ by
+// orders of magnitude one draw decides either, so the rule must hold in one of them.
 struct PooledErrors {
     Errors as_they_are, of_largest;
     double unit = 0;

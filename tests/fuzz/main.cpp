@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The driver of random cases: runs them family by family, shrinks a case that fails, and prints it as a line of the corpus, which
-// is a C++ test.
+// The driver of random cases: runs them family by family, shrinks a case that fails, and prints it as a line of the corpus,
+// which is a C++ test.
 #include "tests/fuzz/child.h"
 #include "tests/fuzz/corpus/cases.h"
 #include "tests/fuzz/family.h"

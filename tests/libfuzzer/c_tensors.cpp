@@ -85,7 +85,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *all, std::size_t count
     describe_dlpack(context, bytes);
     const Tensor query(bytes, nullptr), key(bytes, &query.tensor), value(bytes, &key.tensor), out(bytes, &query.tensor),
         mask(bytes, nullptr), lens(bytes, nullptr);
-    attune_sdpa_options options = ATTUNE_SDPA_OPTIONS_INIT;
+    // As many zeros behind it as its size may say: the size is the caller's word for the memory.
+    static union {
+        char zeros[1 << 16];
+        attune_sdpa_options options;
+    } memory;
+    std::memset(memory.zeros, 0, sizeof memory.zeros);
+    attune_sdpa_options &options = memory.options;
+    options = ATTUNE_SDPA_OPTIONS_INIT;
     const auto given = bytes.next<std::uint8_t>();
     if (given & 1) options.causal = bytes.next<std::int8_t>();
     if (given & 2) options.bias = &mask.tensor;

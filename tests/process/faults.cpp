@@ -142,8 +142,8 @@ void one_core() {
     check_all(all, 8, "all cores again");
 }
 
-// Calls of a thread whose stack is small, and helpers whose stacks are as small: RLIMIT_STACK at the start of the process is the
-// size of the stacks of all its threads.
+// Calls of a thread whose stack is small, and helpers whose stacks are as small: RLIMIT_STACK at the start of the process is
+// the size of the stacks of all its threads.
 constexpr std::size_t small_stack = std::size_t(256) << 10;
 void stacks() {
     std::vector<Expected> all = expected_of_all(op_calls({}));

@@ -121,3 +121,35 @@ def options(tree):
                 for option in re.findall(OPTION, command):
                     if option not in legal:
                         yield f"{page}:{number}: {option} is no option of {of}"
+
+
+PROMISES = "docs/promises.md"
+
+
+def promises(tree):
+    """Each promise names tests in its last cell, and each of them is a test of CTest or Catch2, or a function of a Python
+    test."""
+    if PROMISES not in tree.files:
+        return
+    patterns, titles = [], set()
+    for name in tree.files:
+        if not name.startswith("tests/") or name.startswith(TRIALS):
+            continue
+        if name.endswith("CMakeLists.txt"):
+            for test in re.findall(r"add_test\(NAME (\S+)", tree.text(name)):
+                patterns.append(re.sub(r"\\\$\\\{\w+\\\}", r"\\w+", re.escape(test)))
+        elif name.endswith(".cpp"):
+            titles |= set(re.findall(r"TEST_CASE\(\s*\"([^\"]+)\"", tree.text(name)))
+        elif name.endswith(".py"):
+            file = pathlib.PurePath(name).name
+            titles |= {f"{file}::{test}" for test in re.findall(r"^def (test_\w+)", tree.text(name), re.M)}
+    for number, line in tree.lines(PROMISES):
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []
+        if len(cells) != 2 or cells == ["promised", "held by"]:
+            continue
+        tests = re.findall(r"`([^`]+)`", cells[1])
+        if not tests:
+            yield f"{PROMISES}:{number}: a promise without a test"
+        for test in tests:
+            if test not in titles and not any(re.fullmatch(pattern, test) for pattern in patterns):
+                yield f"{PROMISES}:{number}: there is no test {test}"

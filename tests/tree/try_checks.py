@@ -14,6 +14,9 @@ RIGHT = {
     "CMakeLists.txt": f"# {SPDX}\nproject(some VERSION 1.2.3)\n",
     "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.3\n",
     "runtime/a.h": f"// {SPDX}\n// Says more: docs/page.md, and not <folder>/docs/other.md.\nint f(int x);\n",
+    "tests/CMakeLists.txt": f"# {SPDX}\nadd_test(NAME t.one COMMAND a)\nadd_test(NAME some.${{x}} COMMAND a)\n",
+    "tests/a.cpp": f"// {SPDX}\nTEST_CASE(\"case: right\", \"[a]\") {{}}\n",
+    "tests/test_a.py": f"# {SPDX}\ndef test_x():\n    pass\n",
     "runtime/version.h.in": f"// {SPDX}\n",
     "lowering/a.ll": f"; {SPDX}\ndefine {'x' * 130}\n",
     "scripts/do": f"#!/usr/bin/env bash\n# {SPDX}\n[ \"$1\" = --all ] || exec python bench/run.py \"$@\"\n",
@@ -69,6 +72,12 @@ WRONG = {
          ["README.md:1: --rounds is no option of attune", "README.md:1: --out is no option of scripts/do"]),
         ("docs/page.md", "```sh\nattune run \\\n  --out x\nattune run --out x \\\n  --none | tee --none\n```\n",
          ["docs/page.md:4: --none is no option of attune"])],
+    "promises": [
+        ("docs/promises.md",
+         "| promised | held by |\n|---|---|\n| a | `case: right` |\n| b | `t.one`, `t.two` |\n| c | none |\n"
+         "| d | `test_a.py::test_x`, `case: wrong`, `some.any` |\n",
+         ["docs/promises.md:4: there is no test t.two", "docs/promises.md:5: a promise without a test",
+          "docs/promises.md:6: there is no test case: wrong"])],
     "version": [("CITATION.cff", "\nversion: 1.2.4\n", ["CITATION.cff:2: CMakeLists.txt has version 1.2.3"])],
 }
 
