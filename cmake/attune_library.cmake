@@ -12,11 +12,12 @@ function(attune_add_sources group)
   set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${group})
 endfunction()
 
-set(attune_headers additive.h additive_backward.h append.h attune.h attune_c.h block_mask.h context.h detail/api.h
+set(attune_headers additive.h additive_backward.h append.h attune.h attune_c.h block_mask.h communicator.h context.h
+  context_parallel.h detail/api.h
   detail/array_view.h detail/cost.h detail/memory.h detail/registration.h detail/user_attention.h dropout.h half.h
-  kv_cache.h linear.h linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h multi_head.h
-  multi_head_backward.h paged.h plan.h pool.h rows.h sdpa.h sdpa_backward.h status.h tensor.h variants.h
-  varlen.h varlen_backward.h)
+  kv_cache.h linear.h linear_backward.h masked_softmax.h masked_softmax_backward.h merge.h
+  mpi_communicator.h multi_head.h multi_head_backward.h paged.h plan.h pool.h rows.h sdpa.h sdpa_backward.h status.h tensor.h
+  thread_communicator.h variants.h varlen.h varlen_backward.h)
 list(TRANSFORM attune_headers PREPEND runtime/include/attune/)
 configure_file(runtime/include/attune/version.h.in ${PROJECT_BINARY_DIR}/include/attune/version.h @ONLY)
 list(APPEND attune_headers ${PROJECT_BINARY_DIR}/include/attune/version.h)
@@ -59,6 +60,14 @@ attune_add_sources(merge serving/merge)
 attune_add_sources(packed serving/packed_call serving/varlen_call)
 attune_add_sources(varlen serving/varlen)
 attune_add_sources(varlen_backward serving/varlen_backward)
+attune_add_sources(parallel_plan context_parallel/geometry context_parallel/plan context_parallel/forecast)
+attune_add_sources(context_parallel context_parallel/agreement context_parallel/channel context_parallel/chunk_attention
+  context_parallel/chunk_rows context_parallel/circulation context_parallel/collective)
+attune_add_sources(ring_attention context_parallel/ring_attention)
+attune_add_sources(ring_backward context_parallel/chunk_gradients context_parallel/ring_backward)
+attune_add_sources(gathered_attention context_parallel/gathered_attention)
+attune_add_sources(head_parallel context_parallel/head_parallel)
+attune_add_sources(sharded_decode context_parallel/sharded_decode)
 attune_add_sources(paged serving/paged serving/paged_checks serving/pool_checks serving/quantised_rows)
 attune_add_sources(sdpa_backward attention_backward/sdpa_backward)
 attune_add_sources(attention_backward attention_backward/sdpa_backward_captures

@@ -30,6 +30,7 @@ void check(const attune::Status &status) {
     }
     case StatusCode::out_of_memory: PyErr_SetString(PyExc_MemoryError, status.message().c_str()); break;
     case StatusCode::internal: PyErr_SetString(PyExc_RuntimeError, status.message().c_str()); break;
+    case StatusCode::communication: PyErr_SetString(PyExc_ConnectionError, status.message().c_str()); break;
     }
     throw nb::python_error();
 }

@@ -20,6 +20,7 @@ enum {
     ATTUNE_UNSUPPORTED = 2,       // legal, but not by this build, this machine or this variant
     ATTUNE_OUT_OF_MEMORY = 3,     // the allocator of the context gave nothing
     ATTUNE_INTERNAL = 4,          // a defect of Attune
+    ATTUNE_COMMUNICATION = 5,     // a communicator failed, or a rank did not answer within its time limit
 };
 
 // Element types.

@@ -13,6 +13,7 @@ enum class StatusCode {
     unsupported,       // legal, but not by this build, this machine or this variant
     out_of_memory,     // the allocator of the Context gave nothing
     internal,          // a defect of Attune
+    communication,     // a communicator failed, or a rank did not answer within its time limit
 };
 
 class [[nodiscard]] Status {

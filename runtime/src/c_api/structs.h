@@ -9,7 +9,8 @@
 namespace attune::c_api {
 
 // Names of the values of an enumeration.
-inline constexpr std::string_view names_of_status[] = {"ok", "invalid_argument", "unsupported", "out_of_memory", "internal"};
+inline constexpr std::string_view names_of_status[] = {"ok",       "invalid_argument", "unsupported", "out_of_memory",
+                                                       "internal", "communication"};
 inline constexpr std::string_view names_of_dtype[] = {"f32", "f64", "i32", "bool", "bf16", "f16", "i8", "u8", "i64"};
 inline constexpr std::string_view names_of_place[] = {"host", "device"};
 inline constexpr std::string_view names_of_score[] = {"dot_product", "general", "cosine", "gaussian"};

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+// Gradients of ring attention, in two passes: chunks of keys circulate past queries, then chunks of queries past keys. So each
+// sum is in the order of the chunks, whichever rank holds them; an accumulator that travels with its chunk, as in Ring
+// Attention's backward, adds in the order of the ranks.
+#include "attention/prepared_sdpa.h"
+#include "context_parallel/chunk_gradients.h"
+#include "context_parallel/circulation.h"
+#include "context_parallel/collective.h"
+#include "dispatch/op_call.h"
+#include "tensors/checks.h"
+#include <algorithm>
+#include <cstring>
+
+namespace attune {
+namespace {
+
+class RingBackward {
+public:
+    RingBackward(Context &context, const Communicator &c, const RankCall &call, const SdpaForward &forward,
+                 const SdpaGradients &gradients)
+        : context_(context), c_(c), call_(call), forward_(forward), gradients_(gradients), geometry_(call.plan), channel_(c),
+          of_query_(geometry_, call.rank, call.query, gradients.query, call.plan.chunk),
+          of_key_(geometry_, call.rank, call.key, gradients.key, call.plan.chunk),
+          of_value_(geometry_, call.rank, call.value, gradients.value, call.plan.chunk) {}
+
+    Status run(ParallelReport *report);
+
+private:
+    Status check();
+    Status begin();
+    Status all_here();
+    Status of_queries(Reporting &);
+    Status of_keys(Reporting &);
+    Status of_sinks(Reporting &);
+    bool wants_keys() const { return gradients_.key.given() || gradients_.value.given(); }
+    QueryRows own_queries(std::int64_t chunk) const;
+    KeyRows own_keys(std::int64_t chunk) const;
+    std::vector<ConstView> query_tensors() const;
+    QueryRows query_rows(const std::vector<ConstView> &) const;
+
+    Context &context_;
+    const Communicator &c_;
+    const RankCall &call_;
+    const SdpaForward &forward_;
+    const SdpaGradients &gradients_;
+    const Geometry geometry_;
+    Channel channel_;
+    GradientSum of_query_, of_key_, of_value_;
+};
+
+Status RingBackward::check() {
+    const SdpaOptions &o = call_.options;
+    if (o.lse.given()) return invalid("lse", "is an input of the backward: give it as forward.lse");
+    if (gradients_.bias.given()) return unsupported("gradients.bias", "is not computed with context parallelism");
+    if (gradients_.alibi_slopes.given())
+        return unsupported("gradients.alibi_slopes", "is not computed with context parallelism");
+    if (gradients_.score_weight.given())
+        return unsupported("gradients.score_weight", "is not computed with context parallelism");
+    if (!forward_.out.given()) return invalid("forward.out", "must be given");
+    // The variant named is one of the backward: the forward's checks leave it out.
+    RankCall of_forward = call_;
+    of_forward.options.variant = {};
+    if (Status s = check_rank_call(of_forward); !s.ok()) return s;
+    if (Status s = check_tables(call_); !s.ok()) return s;
+    SdpaOptions checked = o;
+    checked.valid_lens = checked.mask = checked.bias = {};
+    PreparedSdpaBackward prepared;
+    if (Status s = prepared.prepare(state_of(context_), call_.query, call_.key, call_.value, forward_, gradients_, checked);
+        !s.ok())
+        return s;
+    const std::int64_t own = call_.plan.positions_of(call_.rank);
+    if (call_.query.extent[2] != own)
+        return invalid("query", "has " + text(call_.query.extent[2]) + " rows, the plan gives this rank " + text(own));
+    const NamedView inputs[] = {{"mask", o.mask}, {"bias", o.bias}, {"valid_lens", o.valid_lens}};
+    const NamedView outputs[] = {{"gradients.query", gradients_.query},
+                                 {"gradients.key", gradients_.key},
+                                 {"gradients.value", gradients_.value},
+                                 {"gradients.sinks", gradients_.sinks}};
+    if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
+    if (Status s = check_chunk_kernels(state_of(context_), call_.query.dtype, true); !s.ok()) return s;
+    return begin();
+}
+
+Status RingBackward::begin() {
+    for (GradientSum *sum : {&of_query_, &of_key_, &of_value_})
+        if (Status s = sum->begin(state_of(context_)); !s.ok()) return s;
+    return {};
+}
+
+// query, out, grad_out, lse, and what is given of grad_lse, and of mask and bias with a row for each query.
+std::vector<ConstView> RingBackward::query_tensors() const {
+    std::vector<ConstView> all = {call_.query, forward_.out, forward_.grad_out, with_column(forward_.lse)};
+    if (forward_.grad_lse.given()) all.push_back(with_column(forward_.grad_lse));
+    for (const ConstView &table : {table_of(call_.options.mask), table_of(call_.options.bias)})
+        if (table.given() && table.extent[2] != 1) all.push_back(table);
+    return all;
+}
+
+QueryRows RingBackward::query_rows(const std::vector<ConstView> &rows) const {
+    QueryRows q{rows[0], rows[1], rows[2], rows[3], {}, {}, {}};
+    std::size_t next = 4;
+    if (forward_.grad_lse.given()) q.grad_lse = rows[next++];
+    q.mask = table_of(call_.options.mask), q.bias = table_of(call_.options.bias);
+    for (ConstView *table : {&q.mask, &q.bias})
+        if (table->given() && table->extent[2] != 1) *table = rows[next++];
+    return q;
+}
+
+QueryRows RingBackward::own_queries(std::int64_t chunk) const {
+    return query_rows(ChunkMessage(geometry_, query_tensors()).local(chunk));
+}
+KeyRows RingBackward::own_keys(std::int64_t chunk) const {
+    return {rows_of(call_.key, geometry_.row(chunk), geometry_.count(chunk)),
+            rows_of(call_.value, geometry_.row(chunk), geometry_.count(chunk))};
+}
+
+// Whether pairs write all rows of a chunk: they do but where documents cut it.
+bool is_whole(const ParallelPlan &plan) { return plan.documents.empty(); }
+
+// One rank: each pair of chunks once, for all gradients.
+Status RingBackward::all_here() {
+    const std::vector<std::int64_t> &own = geometry_.chunks_of(c_.rank);
+    const bool whole = is_whole(call_.plan);
+    for (std::size_t k = 0; k < own.size(); k++)
+        for (std::size_t q = 0; q < own.size(); q++) {
+            if (!geometry_.sees(own[q], own[k])) continue;
+            const PairGradients parts{of_query_.part(q, whole), of_key_.part(k, whole), of_value_.part(k, whole)};
+            if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), own[k],
+                                          own_keys(own[k]), parts);
+                !s.ok())
+                return s;
+            if (Status s = of_query_.add(q); !s.ok()) return s;
+            if (Status s = of_key_.add(k); !s.ok()) return s;
+            if (Status s = of_value_.add(k); !s.ok()) return s;
+        }
+    return {};
+}
+
+Status RingBackward::of_queries(Reporting &reporting) {
+    const std::vector<std::int64_t> &own = geometry_.chunks_of(c_.rank);
+    const ChunkMessage messages(geometry_, {call_.key, call_.value});
+    Circulation ring(channel_, geometry_, true,
+                     {[&](std::int64_t chunk) { return messages.bytes(chunk); },
+                      [&](std::int64_t chunk, char *memory) { messages.pack(chunk, memory); }});
+    if (Status s = ring.start(); !s.ok()) return s;
+    for (std::int64_t k = 0; k < geometry_.chunks(); k++) {
+        if (std::none_of(own.begin(), own.end(), [&](std::int64_t q) { return geometry_.sees(q, k); })) continue;
+        const bool here = geometry_.owner(k) == c_.rank;
+        const char *message = nullptr;
+        if (!here)
+            if (Status s = ring.get(k, message); !s.ok()) return s;
+        const std::vector<ConstView> rows = here ? messages.local(k) : messages.unpack(k, message);
+        for (std::size_t q = 0; q < own.size(); q++) {
+            if (!geometry_.sees(own[q], k)) continue;
+            const PairGradients parts{of_query_.part(q, is_whole(call_.plan)), {}, {}};
+            if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), k,
+                                          {rows[0], rows[1]}, parts);
+                !s.ok())
+                return s;
+            if (Status s = of_query_.add(q); !s.ok()) return s;
+        }
+        if (!here) ring.release();
+    }
+    const Status finished = ring.finish();
+    reporting.waited(ring.waiting_seconds());
+    return finished;
+}
+
+Status RingBackward::of_keys(Reporting &reporting) {
+    const std::vector<std::int64_t> &own = geometry_.chunks_of(c_.rank);
+    const ChunkMessage messages(geometry_, query_tensors());
+    Circulation ring(channel_, geometry_, false,
+                     {[&](std::int64_t chunk) { return messages.bytes(chunk); },
+                      [&](std::int64_t chunk, char *memory) { messages.pack(chunk, memory); }});
+    if (Status s = ring.start(); !s.ok()) return s;
+    for (std::int64_t q = 0; q < geometry_.chunks(); q++) {
+        if (std::none_of(own.begin(), own.end(), [&](std::int64_t k) { return geometry_.sees(q, k); })) continue;
+        const bool here = geometry_.owner(q) == c_.rank, whole = is_whole(call_.plan);
+        const char *message = nullptr;
+        if (!here)
+            if (Status s = ring.get(q, message); !s.ok()) return s;
+        const QueryRows rows = query_rows(here ? messages.local(q) : messages.unpack(q, message));
+        for (std::size_t k = 0; k < own.size(); k++) {
+            if (!geometry_.sees(q, own[k])) continue;
+            const PairGradients parts{{}, of_key_.part(k, whole), of_value_.part(k, whole)};
+            if (Status s = pair_gradients(context_, geometry_, call_.options, q, rows, own[k], own_keys(own[k]), parts);
+                !s.ok())
+                return s;
+            if (Status s = of_key_.add(k); !s.ok()) return s;
+            if (Status s = of_value_.add(k); !s.ok()) return s;
+        }
+        if (!here) ring.release();
+    }
+    const Status finished = ring.finish();
+    reporting.waited(ring.waiting_seconds());
+    return finished;
+}
+
+// Sums over the queries of each chunk, then over the chunks of all ranks in their order.
+Status RingBackward::of_sinks(Reporting &reporting) {
+    const std::int64_t heads = call_.query.extent[1];
+    const auto bytes_of_chunk = static_cast<std::size_t>(heads) * sizeof(float);
+    std::vector<std::size_t> bytes;
+    for (int rank = 0; rank < c_.size; rank++) bytes.push_back(bytes_of_chunk * geometry_.chunks_of(rank).size());
+    const std::size_t all = bytes_of_chunk * static_cast<std::size_t>(geometry_.chunks());
+    char *own = channel_.allocate(bytes[static_cast<std::size_t>(c_.rank)]), *gathered = channel_.allocate(all),
+         *ordered = channel_.allocate(all + bytes_of_chunk);
+    if (!own || !gathered || !ordered) return no_memory();
+    SdpaOptions options;
+    options.sinks = call_.options.sinks, options.scale = call_.options.scale, options.score = call_.options.score;
+    char *part = own;
+    for (const std::int64_t chunk : geometry_.chunks_of(c_.rank)) {
+        const QueryRows q = own_queries(chunk);
+        // The gradient of sinks reads no key.
+        const KeyRows k = own_keys(chunk);
+        SdpaForward forward{q.out, without_column(q.lse), q.grad_out};
+        if (q.grad_lse.given()) forward.grad_lse = without_column(q.grad_lse);
+        SdpaGradients gradients;
+        gradients.sinks = View(reinterpret_cast<float *>(part), {heads});
+        if (Status s = scaled_dot_product_attention_backward(context_, q.query, rows_of(k.key, 0, 1), rows_of(k.value, 0, 1),
+                                                             forward, gradients, options);
+            !s.ok())
+            return s;
+        part += bytes_of_chunk;
+    }
+    if (Status s = reporting.wait_for([&] { return channel_.all_gather(own, gathered, bytes); }); !s.ok()) return s;
+    const char *from = gathered;
+    for (int rank = 0; rank < c_.size; rank++)
+        for (const std::int64_t chunk : geometry_.chunks_of(rank)) {
+            std::memcpy(ordered + static_cast<std::size_t>(chunk) * bytes_of_chunk, from, bytes_of_chunk);
+            from += bytes_of_chunk;
+        }
+    char *sum = ordered + all;
+    std::memset(sum, 0, bytes_of_chunk);
+    if (geometry_.chunks() > 0 && heads > 0)
+        if (Status s = sum_parts(state_of(context_), ordered, DType::f32, geometry_.chunks(), heads, heads, sum); !s.ok())
+            return s;
+    const View &to = gradients_.sinks;
+    for (std::int64_t h = 0; h < heads; h++)
+        std::memcpy(static_cast<float *>(to.data) + h * to.stride[0], sum + static_cast<std::size_t>(h) * sizeof(float),
+                    sizeof(float));
+    return {};
+}
+
+Status RingBackward::run(ParallelReport *report) {
+    Reporting reporting(report, channel_);
+    Agreement agreement = agreement_of(ParallelCall::backward, call_);
+    agreement.add("gradients.query", std::int64_t{gradients_.query.given()});
+    agreement.add("gradients.key or .value", std::int64_t{wants_keys()});
+    agreement.add("gradients.sinks", std::int64_t{gradients_.sinks.given()});
+    agreement.add("forward.grad_lse", std::int64_t{forward_.grad_lse.given()});
+    if (Status s = agreement.compare(channel_, check()); !s.ok()) return s;
+    if (c_.size == 1) {
+        if (Status s = all_here(); !s.ok()) return s;
+    } else {
+        if (gradients_.query.given())
+            if (Status s = of_queries(reporting); !s.ok()) return s;
+        if (wants_keys())
+            if (Status s = of_keys(reporting); !s.ok()) return s;
+    }
+    for (GradientSum *sum : {&of_query_, &of_key_, &of_value_})
+        if (Status s = sum->end(); !s.ok()) return s;
+    return gradients_.sinks.given() ? of_sinks(reporting) : Status();
+}
+
+}  // namespace
+
+Status ring_attention_backward(Context &context, const Communicator &communicator, const ParallelPlan &plan,
+                               const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
+                               const SdpaGradients &gradients, const ParallelOptions &options) noexcept {
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const SdpaForward &f,
+                          const SdpaGradients &g, const SdpaOptions &attention) {
+        if (Status s = check_group(communicator, plan); !s.ok()) return s;
+        const RankCall call{plan, communicator.rank, q, k, v, attention};
+        return RingBackward(context, communicator, call, f, g).run(options.report);
+    };
+    return answer(context, body, query, key, value, forward, gradients, options.attention);
+}
+
+}  // namespace attune

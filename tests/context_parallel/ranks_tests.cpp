@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// Context parallelism with ranks that are threads: results against the definition by the error rule, and the same bits for
+// any number of ranks, layout and scheme.
+#include "tests/context_parallel/thread_ranks.h"
+#include "tests/reference/sdpa_backward_reference.h"
+#include "tests/support/catch.h"
+#include "tests/support/error_rule.h"
+
+using namespace attune_test;
+using attune::ConstView, attune::View, attune::Causal, attune::ParallelLayout;
+
+namespace {
+
+// Documents as a mask of all positions, joined with the case's own.
+std::vector<unsigned char> mask_of(const ParallelCase &c, const std::vector<unsigned char> &given) {
+    std::vector<unsigned char> mask(std::size_t(c.positions * c.positions), 1);
+    const auto document = [&](Index p) {
+        for (std::size_t n = 1; n < c.documents.size(); n++)
+            if (p < c.documents[n]) return Index(n);
+        return -1 - p;  // behind the last one: alone, and masked below
+    };
+    for (Index i = 0; i < c.positions; i++)
+        for (Index j = 0; j < c.positions; j++) {
+            bool seen = !c.mask || given[std::size_t(i * c.positions + j)];
+            if (!c.documents.empty()) seen = seen && document(i) > 0 && document(i) == document(j);
+            mask[std::size_t(i * c.positions + j)] = seen;
+        }
+    return mask;
+}
+
+// The defect of the results of one rank against the reference of all positions.
+template<typename T> std::string defect(const ParallelCase &c) {
+    ParallelResults<T> r(c);
+    if (const std::string error = results_on(1, c, r); !error.empty()) return error;
+    const ParallelArrays<T> a(c);
+    const bool decode = c.scheme == Scheme::decode;
+    const Index rows = decode ? c.queries : c.positions;
+    SdpaBackwardInputs in{ConstView(a.query, {c.batch, c.query_heads, rows, c.head_dim}),
+                          ConstView(a.key, {c.batch, c.key_heads, c.positions, c.head_dim}),
+                          ConstView(a.value, {c.batch, c.key_heads, c.positions, c.value_dim}),
+                          {},
+                          options_of(c, a)};
+    attune::SdpaOptions &o = in.options;
+    const std::vector<unsigned char> mask = mask_of(c, a.mask);
+    if (c.mask || !c.documents.empty()) o.mask = mask_view(mask.data(), c.positions, c.positions);
+    if (c.bias) o.bias = ConstView(a.bias, {c.query_heads, c.positions, c.positions});
+    std::vector<std::int32_t> offsets;
+    if (decode) {
+        for (Index b = 0; b < c.batch; b++)
+            offsets.push_back(std::int32_t((c.lens.empty() ? c.positions : c.lens[std::size_t(b)]) - c.queries));
+        o.offsets = ConstView(offsets);
+        if (o.causal != Causal::none) o.causal = Causal::offset;
+    }
+    using Real = Reference<T>;
+    const auto exact = sdpa_reference<Real, T>(in.query, in.key, in.value, o);
+    const auto plain = plain_sdpa<T>(in.query, in.key, in.value, o);
+    const Verdict of_out = judge(exact.out, plain.out, r.out);
+    if (!of_out.right) return "out: " + of_out.why;
+    const Verdict of_lse = judge(exact.lse, plain.lse, r.lse);
+    if (!of_lse.right) return "lse: " + of_lse.why;
+    if (!c.backward) return "";
+    in.forward = {ConstView(r.out, {c.batch, c.query_heads, rows, c.value_dim}),
+                  ConstView(r.lse, {c.batch, c.query_heads, rows}),
+                  ConstView(a.grad_out, {c.batch, c.query_heads, rows, c.value_dim})};
+    if (c.grad_lse) in.forward.grad_lse = ConstView(a.grad_lse, {c.batch, c.query_heads, rows});
+    const auto exact_gradients = sdpa_backward_reference<Real, T>(in);
+    const auto sizes = sdpa_backward_reference<Real, T>(in, Parts::sizes);
+    const auto plain_gradients = sdpa_backward_reference<Sum<T>, T, T>(in);
+    const auto verdict = [&](const char *name, const auto &e, const auto &p, const auto &result, const auto &s) -> std::string {
+        const Verdict v = judge(e, p, result, s);
+        return v.right ? "" : std::string(name) + ": " + v.why;
+    };
+    if (auto d = verdict("query", exact_gradients.query, plain_gradients.query, r.query, sizes.query); !d.empty()) return d;
+    if (auto d = verdict("key", exact_gradients.key, plain_gradients.key, r.key, sizes.key); !d.empty()) return d;
+    if (auto d = verdict("value", exact_gradients.value, plain_gradients.value, r.value, sizes.value); !d.empty()) return d;
+    if (!c.sinks) return "";
+    std::vector<Real> s(sizes.sinks.begin(), sizes.sinks.end());
+    std::vector<float> plain_sinks(plain_gradients.sinks.begin(), plain_gradients.sinks.end());
+    std::vector<Real> exact_sinks(exact_gradients.sinks.begin(), exact_gradients.sinks.end());
+    const Verdict v = judge(exact_sinks, plain_sinks, r.sinks, s);
+    return v.right ? "" : "sinks: " + v.why;
+}
+
+template<typename T> void check_case(const ParallelCase &c, std::initializer_list<int> ranks) {
+    INFO(describe(c) << " type " << attune::name_of(attune::dtype_of<T>()));
+    CHECK(defect<T>(c) == "");
+    for (const int n : ranks) {
+        if (c.scheme == Scheme::heads && c.key_heads % n != 0) continue;
+        INFO(n << " ranks");
+        CHECK(differs_from_one_rank<T>(n, c) == "");
+    }
+}
+
+}  // namespace
+
+TEST_CASE("context parallel: attention over ranks is attention over all positions", "[context_parallel]") {
+    for (const ParallelLayout layout :
+         {ParallelLayout::contiguous, ParallelLayout::head_tail, ParallelLayout::striped, ParallelLayout::balanced})
+        for (const Causal causal : {Causal::none, Causal::top_left}) {
+            ParallelCase c{.positions = 150, .layout = layout, .backward = true, .causal = causal, .sinks = true};
+            check_case<float>(c, {2, 3, 4});
+            c.scheme = Scheme::gathered, c.backward = false;
+            check_case<float>(c, {2, 3, 4});
+        }
+}
+
+TEST_CASE("context parallel: every type", "[context_parallel]") {
+    ParallelCase c{
+        .positions = 130, .chunk = 32, .layout = ParallelLayout::striped, .backward = true, .causal = Causal::top_left};
+    check_case<double>(c, {3});
+    check_case<BFloat16>(c, {3});
+    check_case<Float16>(c, {3});
+    c.scheme = Scheme::heads, c.backward = false, c.key_heads = 4;
+    for (const int ranks : {2, 4}) {
+        CHECK(differs_from_one_rank<double>(ranks, c) == "");
+        CHECK(differs_from_one_rank<BFloat16>(ranks, c) == "");
+    }
+}
+
+TEST_CASE("context parallel: the three schemes have the same bits", "[context_parallel]") {
+    ParallelCase c{.query_heads = 8, .key_heads = 4, .positions = 100, .window = {20, 3}, .sinks = true};
+    ParallelResults<float> ring(c), gathered(c), heads(c);
+    REQUIRE(results_on(4, c, ring) == "");
+    c.scheme = Scheme::gathered;
+    REQUIRE(results_on(4, c, gathered) == "");
+    c.scheme = Scheme::heads;
+    REQUIRE(results_on(4, c, heads) == "");
+    attune::ParallelPlan plan;
+    REQUIRE(plan_of(c, 1, plan).ok());
+    CHECK(difference(c, plan, 0, ring, gathered) == "");
+    CHECK(difference(c, plan, 0, ring, heads) == "");
+}
+
+TEST_CASE("context parallel: one chunk has the bits of one call", "[context_parallel]") {
+    ParallelCase c{.positions = 90, .chunk = 90, .causal = Causal::top_left};
+    ParallelResults<float> r(c);
+    REQUIRE(results_on(3, c, r) == "");
+    const ParallelArrays<float> a(c);
+    std::vector<float> out(r.out.size());
+    attune::Context context({.threads = 1});
+    const attune::Status status = attune::scaled_dot_product_attention(
+        context, ConstView(a.query, {1, 4, 90, 64}), ConstView(a.key, {1, 2, 90, 64}), ConstView(a.value, {1, 2, 90, 64}),
+        View(out, {1, 4, 90, 64}), {.causal = Causal::offset, .offset = 0});
+    INFO(status.message());
+    REQUIRE(status.ok());
+    CHECK(out == r.out);
+}
+
+TEST_CASE("context parallel: random cases", "[context_parallel]") {
+    const unsigned first = std::random_device{}();
+    INFO("seeds from " << first);
+    for (unsigned n = 0; n < 40; n++) {
+        const ParallelCase c = random_case(first + n);
+        check_case<float>(c, {2 + int(n % 3)});
+    }
+}
