@@ -146,11 +146,21 @@ TEST_CASE("context parallel: one chunk has the bits of one call", "[context_para
     CHECK(out == r.out);
 }
 
+TEST_CASE("context parallel: ranks of one position, with masks", "[context_parallel]") {
+    ParallelCase c{.positions = 17, .backward = true, .mask = true, .bias = true};
+    check_case<float>(c, {2, 3});
+}
+
 TEST_CASE("context parallel: random cases", "[context_parallel]") {
     const unsigned first = std::random_device{}();
     INFO("seeds from " << first);
-    for (unsigned n = 0; n < 40; n++) {
+    for (unsigned n = 0; n < 200; n++) {
         const ParallelCase c = random_case(first + n);
-        check_case<float>(c, {2 + int(n % 3)});
+        const int ranks = 2 + int(n % 3);
+        switch (n % 8) {
+        case 0: check_case<BFloat16>(c, {ranks}); break;
+        case 1: check_case<double>(c, {ranks}); break;
+        default: check_case<float>(c, {ranks});
+        }
     }
 }

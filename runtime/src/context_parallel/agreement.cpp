@@ -57,6 +57,14 @@ void Agreement::add(const char *name, const ConstView &ints) {
     fields_.push_back({name, ints.given() ? hash.value() : 0, false});
 }
 
+// All extents but that of the rows, which are a rank's own.
+void Agreement::add_table(const char *name, const ConstView &table) {
+    Hash hash;
+    for (int n = 0; table.given() && n < 4; n++)
+        hash.add(n == 2 || n + table.rank < 4 || table.rank > 4 ? std::int64_t{1} : table.extent[n + table.rank - 4]);
+    fields_.push_back({name, table.given() ? hash.value() : 0, false});
+}
+
 void Agreement::add(const ParallelPlan &plan) {
     add("plan.positions", plan.positions), add("plan.chunk", plan.chunk);
     // top_left and bottom_right are one mask.
@@ -74,7 +82,8 @@ void Agreement::add(const ParallelPlan &plan) {
 
 void Agreement::add(const SdpaOptions &o) {
     add("score", static_cast<std::int64_t>(o.score)), add("scale", o.scale.value_or(-1.0));
-    add("softcap", o.softcap), add("bias", std::int64_t{o.bias.given()}), add("mask", std::int64_t{o.mask.given()});
+    add("softcap", o.softcap);
+    add_table("bias", o.bias), add_table("mask", o.mask);
     add("alibi", std::int64_t{o.alibi}), add("alibi_slopes", std::int64_t{o.alibi_slopes.given()});
     add("causal", std::int64_t{o.causal != Causal::none});
     add("window.left", o.window.left), add("window.right", o.window.right);

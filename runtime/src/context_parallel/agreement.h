@@ -26,6 +26,7 @@ public:
     Status compare(Channel &, const Status &own) const;
 
 private:
+    void add_table(const char *name, const ConstView &table);
     struct Field {
         const char *name;
         std::int64_t number;

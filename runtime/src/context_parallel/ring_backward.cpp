@@ -87,12 +87,19 @@ Status RingBackward::begin() {
     return {};
 }
 
-// query, out, grad_out, lse, and what is given of grad_lse, and of mask and bias with a row for each query.
+// Mask or bias with a row for each query: the shape of a rank with one position does not say whether a row is that of all.
+ConstView with_rows(const ConstView &table, std::int64_t rows) {
+    ConstView v = table_of(table);
+    if (v.given() && v.extent[2] == 1) v.extent[2] = rows, v.stride[2] = 0;
+    return v;
+}
+
+// query, out, grad_out, lse, and what is given of grad_lse, mask and bias.
 std::vector<ConstView> RingBackward::query_tensors() const {
     std::vector<ConstView> all = {call_.query, forward_.out, forward_.grad_out, with_column(forward_.lse)};
     if (forward_.grad_lse.given()) all.push_back(with_column(forward_.grad_lse));
-    for (const ConstView &table : {table_of(call_.options.mask), table_of(call_.options.bias)})
-        if (table.given() && table.extent[2] != 1) all.push_back(table);
+    for (const ConstView &table : {call_.options.mask, call_.options.bias})
+        if (table.given()) all.push_back(with_rows(table, call_.query.extent[2]));
     return all;
 }
 
@@ -100,9 +107,8 @@ QueryRows RingBackward::query_rows(const std::vector<ConstView> &rows) const {
     QueryRows q{rows[0], rows[1], rows[2], rows[3], {}, {}, {}};
     std::size_t next = 4;
     if (forward_.grad_lse.given()) q.grad_lse = rows[next++];
-    q.mask = table_of(call_.options.mask), q.bias = table_of(call_.options.bias);
-    for (ConstView *table : {&q.mask, &q.bias})
-        if (table->given() && table->extent[2] != 1) *table = rows[next++];
+    if (call_.options.mask.given()) q.mask = rows[next++];
+    if (call_.options.bias.given()) q.bias = rows[next++];
     return q;
 }
 
