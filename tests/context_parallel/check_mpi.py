@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Ranks of context parallelism as processes of MPI: check_mpi.py openmpi|mpich SOURCE_DIR WORK_DIR LIBATTUNE RUNTIME INCLUDE_DIR.
+"""Ranks of context parallelism as processes of MPI: check_mpi.py openmpi|mpich SOURCE_DIR WORK_DIR LIBRARY... INCLUDE_DIR.
 
 Compiles mpi_ranks.cpp by that MPI's compiler, and runs it with 1 to 4 processes: random cases, a disagreement, a rank that
 stops answering. Exit code 77 where there is no such MPI.
@@ -32,7 +32,8 @@ def run(ranks, *arguments, seconds=120, more=()):
     # Processes of Open MPI that share cores must not spin.
     environment = dict(os.environ, OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_btl_vader_single_copy_mechanism="none")
     print(" ".join(command), flush=True)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds, env=environment)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds,
+                          env=environment)
     print(done.stdout, flush=True)
     return done.returncode, done.stdout
 
