@@ -118,9 +118,10 @@ template<typename T> struct ParallelResults {
         query.resize(std::size_t(c.batch * c.query_heads * rows * c.head_dim), T(77));
         key.resize(std::size_t(c.batch * c.key_heads * c.positions * c.head_dim), T(77));
         value.resize(std::size_t(c.batch * c.key_heads * c.positions * c.value_dim), T(77));
+        if (c.bias) bias.resize(std::size_t(c.query_heads * c.positions * c.positions), T(77));
         sinks.resize(std::size_t(c.query_heads), 77);
     }
-    std::vector<T> out, query, key, value;  // out, and gradients
+    std::vector<T> out, query, key, value, bias;  // out, and gradients
     std::vector<Sum<T>> lse;
     std::vector<float> sinks;
 };
@@ -226,11 +227,14 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
     if (c.grad_lse) results.grad_lse = View(grad_lse.from(a.grad_lse), {b, hq, s});
     attune::SdpaGradients gradients{View(grad_query.rows, {b, hq, s, c.head_dim}), View(grad_key.rows, {b, hk, s, c.head_dim}),
                                     View(grad_value.rows, {b, hk, s, c.value_dim})};
+    RankRows<T> grad_bias(plan, rank, hq, c.positions);
     if (c.sinks) gradients.sinks = View(sinks);
+    if (c.bias && s > 0) gradients.bias = View(grad_bias.rows, {hq, s, c.positions});
     options.attention.lse = {}, options.report = of_backward;
     status = attune::ring_attention_backward(context, communicator, plan, q, k, v, results, gradients, options);
     if (!status.ok()) return status;
     grad_query.to(all.query), grad_key.to(all.key), grad_value.to(all.value);
+    if (c.bias) grad_bias.to(all.bias);
     if (c.sinks && rank == 0) all.sinks = sinks;
     return status;
 }
@@ -251,6 +255,7 @@ std::string difference(const ParallelCase &c, const attune::ParallelPlan &plan, 
     if (!RankRows<T>(plan, rank, of_queries, c.head_dim).same(a.query, b.query)) return "gradient of query";
     if (!RankRows<T>(plan, rank, of_keys, c.head_dim).same(a.key, b.key)) return "gradient of key";
     if (!RankRows<T>(plan, rank, of_keys, c.value_dim).same(a.value, b.value)) return "gradient of value";
+    if (c.bias && !RankRows<T>(plan, rank, c.query_heads, c.positions).same(a.bias, b.bias)) return "gradient of bias";
     if (rank == 0 && std::memcmp(a.sinks.data(), b.sinks.data(), a.sinks.size() * sizeof(float)) != 0)
         return "gradient of sinks";
     return "";

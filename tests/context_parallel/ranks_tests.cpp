@@ -73,6 +73,8 @@ template<typename T> std::string defect(const ParallelCase &c) {
     if (auto d = verdict("query", exact_gradients.query, plain_gradients.query, r.query, sizes.query); !d.empty()) return d;
     if (auto d = verdict("key", exact_gradients.key, plain_gradients.key, r.key, sizes.key); !d.empty()) return d;
     if (auto d = verdict("value", exact_gradients.value, plain_gradients.value, r.value, sizes.value); !d.empty()) return d;
+    if (c.bias)
+        if (auto d = verdict("bias", exact_gradients.bias, plain_gradients.bias, r.bias, sizes.bias); !d.empty()) return d;
     if (!c.sinks) return "";
     std::vector<Real> s(sizes.sinks.begin(), sizes.sinks.end());
     std::vector<float> plain_sinks(plain_gradients.sinks.begin(), plain_gradients.sinks.end());

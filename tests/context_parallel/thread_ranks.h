@@ -54,6 +54,7 @@ template<typename T> std::string results_on(int ranks, const ParallelCase &c, Pa
         take(own.query, all.query, c.batch * c.query_heads, c.head_dim);
         take(own.key, all.key, c.batch * c.key_heads, c.head_dim);
         take(own.value, all.value, c.batch * c.key_heads, c.value_dim);
+        take(own.bias, all.bias, c.query_heads, c.positions);
     }
     return "";
 }

@@ -7,6 +7,7 @@
 // number of ranks, one included, and of any other layout, where the same variant runs.
 #pragma once
 #include "attune/communicator.h"
+#include "attune/paged.h"
 #include "attune/sdpa_backward.h"
 #include <cstdint>
 #include <vector>
@@ -85,8 +86,7 @@ struct ParallelReport {
 struct ParallelOptions {
     // Options of all positions together. Causal::top_left and bottom_right are the same, and must be the plan's, as the window.
     // mask and bias have rows of this rank's positions and columns of all positions, or extents of 1; valid_lens counts all
-    // positions, (B). lse is this rank's. Refused: dropout, weights, offset, offsets, cache_lens, Score::general, and gradients
-    // of bias and ALiBi's slopes.
+    // positions, (B). lse is this rank's. Refused: dropout, weights, offset, offsets, cache_lens and Score::general.
     SdpaOptions attention = {};
     ParallelReport *report = nullptr;
 };
@@ -111,8 +111,9 @@ ATTUNE_API Status ring_attention(Context &, const Communicator &, const Parallel
 
 // Gradients of any of these functions. In one pass chunks of keys and values travel, and give the gradients of this rank's
 // queries; in another chunks of queries, outputs and their gradients, and give those of its keys and values, so that each sum
-// is in the order of positions. One rank alone needs one pass. Of `gradients` query, key, value and sinks may be given; the
-// gradient of sinks is that of all ranks, on each.
+// is in the order of positions. One rank alone needs one pass. Of `gradients` query, key, value, sinks and bias may be given: the
+// gradient of sinks is that of all ranks, on each; that of a bias, of this rank's rows, where the bias has a row of its own for
+// each query and a column for each position.
 ATTUNE_API Status ring_attention_backward(Context &, const Communicator &, const ParallelPlan &, const ConstView &query,
                                           const ConstView &key, const ConstView &value, const SdpaForward &,
                                           const SdpaGradients &, const ParallelOptions & = {}) noexcept;
@@ -140,5 +141,18 @@ ATTUNE_API Status head_parallel_attention(Context &, const Communicator &, const
 ATTUNE_API Status sharded_decode(Context &, const Communicator &, const ParallelPlan &, const ConstView &query,
                                  const ConstView &key, const ConstView &value, const View &out,
                                  const ParallelOptions & = {}) noexcept;
+
+// The same over pages, of one query of each sequence, which sees all rows that its sequence holds.
+//
+//   query (B, Hq, Dk)   out (B, Hq, Dv)   lse (Hq, B)   lens i32 (B): rows of a sequence on all ranks, at most plan.positions
+//   key_pages, value_pages: pool.h, this rank's own, with `page` rows a page, of which plan.chunk is a multiple
+//   block_table i32 (B, N): row r of this rank's positions lies in page block_table[b, r / page]
+//
+// Of the options scale, softcap, sinks, lse, invariant and variant are taken; others are refused, and causal makes no
+// difference. The bits are those of any number of ranks, and not those of sharded_decode.
+ATTUNE_API Status sharded_paged_decode(Context &, const Communicator &, const ParallelPlan &, const ConstView &query,
+                                       const ConstPages &key_pages, const ConstPages &value_pages, const ConstView &block_table,
+                                       const ConstView &lens, const View &out, const PagedOptions & = {},
+                                       ParallelReport * = nullptr) noexcept;
 
 }  // namespace attune

@@ -19,6 +19,7 @@ const char *name_of(std::int64_t call) {
     case ParallelCall::gathered: return "gathered_attention";
     case ParallelCall::heads: return "head_parallel_attention";
     case ParallelCall::decode: return "sharded_decode";
+    case ParallelCall::paged_decode: return "sharded_paged_decode";
     }
     return "another function";
 }
@@ -93,10 +94,11 @@ void Agreement::add(const SdpaOptions &o) {
 
 Status Agreement::compare(Channel &channel, const Status &own) const {
     const Communicator &c = channel.communicator();
+    if (fields_.size() + 2 > numbers_of_rank) return {StatusCode::internal, "more is compared than 512 bytes hold"};
     if (c.size == 1) return own;
     Numbers mine{};
     mine[0] = own.ok() ? 0 : 1, mine[1] = static_cast<std::int64_t>(call_);
-    for (std::size_t n = 0; n < std::min(fields_.size(), numbers_of_rank - 2); n++) mine[n + 2] = fields_[n].number;
+    for (std::size_t n = 0; n < fields_.size(); n++) mine[n + 2] = fields_[n].number;
     const auto ranks = static_cast<std::size_t>(c.size);
     char *memory = channel.allocate(sizeof(Numbers) * (ranks + 1));
     if (!memory) return no_memory();

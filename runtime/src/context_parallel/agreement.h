@@ -10,7 +10,7 @@
 namespace attune {
 
 // Which function a rank calls.
-enum class ParallelCall : std::int64_t { ring = 1, backward, gathered, heads, decode };
+enum class ParallelCall : std::int64_t { ring = 1, backward, gathered, heads, decode, paged_decode };
 
 class Agreement {
 public:

@@ -81,7 +81,8 @@ Status pair_gradients(Context &context, const Geometry &geometry, const SdpaOpti
         const auto by_key = [&](const auto &v) { return v.given() ? rows_of(v, p.key - first_key, p.keys) : v; };
         SdpaForward forward{by_query(q.out), without_column(by_query(q.lse)), by_query(q.grad_out)};
         if (q.grad_lse.given()) forward.grad_lse = without_column(by_query(q.grad_lse));
-        const SdpaGradients gradients{by_query(g.query), by_key(g.key), by_key(g.value)};
+        SdpaGradients gradients{by_query(g.query), by_key(g.key), by_key(g.value)};
+        if (g.bias.given()) gradients.bias = part_of(by_query(g.bias), 3, p.key, p.keys);
         if (Status s = scaled_dot_product_attention_backward(context, by_query(q.query), by_key(k.key), by_key(k.value),
                                                              forward, gradients, of_pair.options);
             !s.ok())

@@ -46,6 +46,7 @@ private:
 // The gradients of one pair of chunks; views that are not given are not wanted. `query` and `key` are their first positions.
 struct PairGradients {
     View query, key, value;
+    View bias = {};  // rank 4: rows of the chunk of queries, columns of all positions
 };
 Status pair_gradients(Context &, const Geometry &, const SdpaOptions &, std::int64_t of_queries, const QueryRows &,
                       std::int64_t of_keys, const KeyRows &, const PairGradients &);

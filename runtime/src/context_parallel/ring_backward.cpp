@@ -32,6 +32,9 @@ private:
     Status of_queries(Reporting &);
     Status of_keys(Reporting &);
     Status of_sinks(Reporting &);
+    Status check_bias_gradient() const;
+    View bias_rows(std::int64_t chunk) const;
+    bool wants_queries() const { return gradients_.query.given() || gradients_.bias.given(); }
     bool wants_keys() const { return gradients_.key.given() || gradients_.value.given(); }
     QueryRows own_queries(std::int64_t chunk) const;
     KeyRows own_keys(std::int64_t chunk) const;
@@ -51,7 +54,6 @@ private:
 Status RingBackward::check() {
     const SdpaOptions &o = call_.options;
     if (o.lse.given()) return invalid("lse", "is an input of the backward: give it as forward.lse");
-    if (gradients_.bias.given()) return unsupported("gradients.bias", "is not computed with context parallelism");
     if (gradients_.alibi_slopes.given())
         return unsupported("gradients.alibi_slopes", "is not computed with context parallelism");
     if (gradients_.score_weight.given())
@@ -62,10 +64,13 @@ Status RingBackward::check() {
     of_forward.options.variant = {};
     if (Status s = check_rank_call(of_forward); !s.ok()) return s;
     if (Status s = check_tables(call_); !s.ok()) return s;
+    if (Status s = check_bias_gradient(); !s.ok()) return s;
     SdpaOptions checked = o;
     checked.valid_lens = checked.mask = checked.bias = {};
+    SdpaGradients others = gradients_;
+    others.bias = {};
     PreparedSdpaBackward prepared;
-    if (Status s = prepared.prepare(state_of(context_), call_.query, call_.key, call_.value, forward_, gradients_, checked);
+    if (Status s = prepared.prepare(state_of(context_), call_.query, call_.key, call_.value, forward_, others, checked);
         !s.ok())
         return s;
     const std::int64_t own = call_.plan.positions_of(call_.rank);
@@ -75,10 +80,29 @@ Status RingBackward::check() {
     const NamedView outputs[] = {{"gradients.query", gradients_.query},
                                  {"gradients.key", gradients_.key},
                                  {"gradients.value", gradients_.value},
+                                 {"gradients.bias", gradients_.bias},
                                  {"gradients.sinks", gradients_.sinks}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
     if (Status s = check_chunk_kernels(state_of(context_), call_.query.dtype, true); !s.ok()) return s;
     return begin();
+}
+
+// An element of the gradient for each pair of a query and a key of this rank's rows: each call of a pair of chunks writes its
+// own. A bias that all queries, or all keys, share would need a sum over ranks.
+Status RingBackward::check_bias_gradient() const {
+    const View &gradient = gradients_.bias;
+    if (!gradient.given()) return {};
+    if (Status s = check_gradient("gradients.bias", gradient, "bias", call_.options.bias, call_.query.dtype); !s.ok()) return s;
+    if (Status s = check_dense("gradients.bias", gradient); !s.ok()) return s;
+    const View as4 = as_rank4(gradient, false);
+    if (as4.extent[2] != call_.query.extent[2] || as4.extent[3] != call_.plan.positions)
+        return unsupported("gradients.bias", "of a bias that queries or keys share is not computed with context parallelism");
+    return {};
+}
+
+View RingBackward::bias_rows(std::int64_t chunk) const {
+    if (!gradients_.bias.given()) return {};
+    return rows_of(as_rank4(gradients_.bias, false), geometry_.row(chunk), geometry_.count(chunk));
 }
 
 Status RingBackward::begin() {
@@ -130,7 +154,8 @@ Status RingBackward::all_here() {
     for (std::size_t k = 0; k < own.size(); k++)
         for (std::size_t q = 0; q < own.size(); q++) {
             if (!geometry_.sees(own[q], own[k])) continue;
-            const PairGradients parts{of_query_.part(q, whole), of_key_.part(k, whole), of_value_.part(k, whole)};
+            const PairGradients parts{of_query_.part(q, whole), of_key_.part(k, whole), of_value_.part(k, whole),
+                                      bias_rows(own[q])};
             if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), own[k],
                                           own_keys(own[k]), parts);
                 !s.ok())
@@ -158,7 +183,7 @@ Status RingBackward::of_queries(Reporting &reporting) {
         const std::vector<ConstView> rows = here ? messages.local(k) : messages.unpack(k, message);
         for (std::size_t q = 0; q < own.size(); q++) {
             if (!geometry_.sees(own[q], k)) continue;
-            const PairGradients parts{of_query_.part(q, is_whole(call_.plan)), {}, {}};
+            const PairGradients parts{of_query_.part(q, is_whole(call_.plan)), {}, {}, bias_rows(own[q])};
             if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), k,
                                           {rows[0], rows[1]}, parts);
                 !s.ok())
@@ -251,15 +276,16 @@ Status RingBackward::of_sinks(Reporting &reporting) {
 Status RingBackward::run(ParallelReport *report) {
     Reporting reporting(report, channel_);
     Agreement agreement = agreement_of(ParallelCall::backward, call_);
-    agreement.add("gradients.query", std::int64_t{gradients_.query.given()});
+    agreement.add("gradients.query or .bias", std::int64_t{wants_queries()});
     agreement.add("gradients.key or .value", std::int64_t{wants_keys()});
     agreement.add("gradients.sinks", std::int64_t{gradients_.sinks.given()});
     agreement.add("forward.grad_lse", std::int64_t{forward_.grad_lse.given()});
     if (Status s = agreement.compare(channel_, check()); !s.ok()) return s;
+    if (gradients_.bias.given()) fill_zeros(as_rank4(gradients_.bias, false));
     if (c_.size == 1) {
         if (Status s = all_here(); !s.ok()) return s;
     } else {
-        if (gradients_.query.given())
+        if (wants_queries())
             if (Status s = of_queries(reporting); !s.ok()) return s;
         if (wants_keys())
             if (Status s = of_keys(reporting); !s.ok()) return s;
