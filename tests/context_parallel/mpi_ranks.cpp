@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Ranks of context parallelism that are processes of MPI: mpi_ranks random FIRST_SEED COUNT, mpi_ranks disagree,
-// mpi_ranks stopped, or mpi_ranks killed. Every rank makes the tensors of all positions, computes all results alone, and compares
-// its rows.
+// Ranks of context parallelism that are processes of MPI: mpi_ranks random FIRST_SEED COUNT, mpi_ranks disagree, or
+// mpi_ranks stopped. Every rank makes the tensors of all positions, computes all results alone, and compares its rows.
 #include "attune/attune.h"
 #include "attune/mpi_communicator.h"
 #include "tests/context_parallel/parallel_case.h"
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -59,21 +57,20 @@ int disagreement(attune::Context &context, attune::MpiCommunicator &mpi) {
     return s.code() == StatusCode::invalid_argument && s.message().find("plan.chunk: ranks disagree") == 0 ? 0 : 1;
 }
 
-// A communicator of a process that stops for good after some messages, asleep or killed.
+// A communicator of a process that stops for good after some messages, asleep: launchers end all processes with one of them
+// (killed_rank.cpp has no launcher).
 struct Stopping {
     attune::Communicator inner;
     int messages;
-    bool killed;
 };
 Stopping stopping;
 
-attune::Communicator stops_after(int messages, bool killed, const attune::Communicator &inner) {
-    stopping = {inner, messages, killed};
+attune::Communicator stops_after(int messages, const attune::Communicator &inner) {
+    stopping = {inner, messages};
     attune::Communicator c = inner;
     c.start_send_receive = [](void *user, const void *send, std::size_t sent, int to, void *receive, std::size_t received,
                               int from, void **request) {
         if (stopping.messages-- == 0) {
-            if (stopping.killed) ::raise(SIGKILL);
             ::sleep(8);
             std::_Exit(0);
         }
@@ -82,15 +79,15 @@ attune::Communicator stops_after(int messages, bool killed, const attune::Commun
     return c;
 }
 
-// Rank 1 stops or is killed in the middle of a call: the others must end within their time limit of 2 seconds.
-int stopped_rank(attune::Context &context, attune::MpiCommunicator &mpi, bool killed) {
+// Rank 1 stops in the middle of a call: the others must end within their time limit of 2 seconds.
+int stopped_rank(attune::Context &context, attune::MpiCommunicator &mpi) {
     attune::Communicator communicator = mpi.communicator();
     const ParallelCase c{.positions = 400, .chunk = 8};
     const ParallelArrays<float> arrays(c);
     ParallelResults<float> results(c);
     attune::ParallelPlan plan;
     if (!plan_of(c, communicator.size, plan).ok()) return 1;
-    if (communicator.rank == 1) communicator = stops_after(20, killed, communicator);
+    if (communicator.rank == 1) communicator = stops_after(20, communicator);
     const Status s = run_rank(context, communicator, c, plan, arrays, results);
     const bool told = s.code() == StatusCode::communication;
     std::printf("rank %d: %s\n", communicator.rank, s.message().c_str());
@@ -109,14 +106,14 @@ int main(int argc, char **argv) {
     int wrong = 0;
     {
         attune::Context context({.threads = 1});
-        attune::MpiCommunicator mpi(MPI_COMM_WORLD, what == "stopped" || what == "killed" ? 2 : 60);
+        attune::MpiCommunicator mpi(MPI_COMM_WORLD, what == "stopped" ? 2 : 60);
         if (what == "random" && argc == 4)
             wrong = random_cases(context, mpi, unsigned(std::strtoul(argv[2], nullptr, 10)),
                                  unsigned(std::strtoul(argv[3], nullptr, 10)));
         else if (what == "disagree")
             wrong = disagreement(context, mpi);
-        else if (what == "stopped" || what == "killed")
-            wrong = stopped_rank(context, mpi, what == "killed");
+        else if (what == "stopped")
+            wrong = stopped_rank(context, mpi);
         else
             wrong = 1;
     }
