@@ -108,7 +108,7 @@ template<typename T> struct ParallelArrays {
     std::vector<unsigned char> mask;  // bool
 };
 
-// Results of all positions; a rank writes its own rows. What nobody writes stays as it is.
+// Results of all positions; a rank writes its own rows. Rows that nobody writes stay as they are.
 template<typename T> struct ParallelResults {
     explicit ParallelResults(const ParallelCase &c) {
         const Index rows = c.scheme == Scheme::decode ? c.queries : c.positions;

@@ -26,7 +26,7 @@ struct PositionRange {
 //   balanced    one range each, of about equal numbers of pairs of a query and a key that it sees: packed documents, windows
 enum class ParallelLayout { contiguous, head_tail, striped, balanced };
 
-// What decides which keys a query may see, of the options of the calls that a plan is made for.
+// The options that decide which keys a query may see, as in the calls that a plan is made for.
 struct ParallelBand {
     Causal causal = Causal::none;  // none or top_left
     Window window = {};
@@ -111,7 +111,7 @@ ATTUNE_API Status ring_attention(Context &, const Communicator &, const Parallel
 
 // Gradients of any of these functions. In one pass chunks of keys and values travel, and give the gradients of this rank's
 // queries; in another chunks of queries, outputs and their gradients, and give those of its keys and values, so that each sum
-// is in the order of positions. One rank alone needs one pass. Of `gradients` query, key, value, sinks and bias may be given:
+// is in the order of positions. One rank alone needs one pass. Gradients by query, key, value, sinks and bias may be given:
 // the gradient of sinks is that of all ranks, on each; that of a bias, of this rank's rows, where the bias has a row of its own
 // for each query and a column for each position.
 ATTUNE_API Status ring_attention_backward(Context &, const Communicator &, const ParallelPlan &, const ConstView &query,
@@ -148,7 +148,7 @@ ATTUNE_API Status sharded_decode(Context &, const Communicator &, const Parallel
 //   key_pages, value_pages: pool.h, this rank's own, with `page` rows a page, of which plan.chunk is a multiple
 //   block_table i32 (B, N): row r of this rank's positions lies in page block_table[b, r / page]
 //
-// Of the options scale, softcap, sinks, lse, invariant and variant are taken; others are refused, and causal makes no
+// Options scale, softcap, sinks, lse, invariant and variant are taken; others are refused, and causal makes no
 // difference. The bits are those of any number of ranks, and not those of sharded_decode.
 ATTUNE_API Status sharded_paged_decode(Context &, const Communicator &, const ParallelPlan &, const ConstView &query,
                                        const ConstPages &key_pages, const ConstPages &value_pages, const ConstView &block_table,

@@ -31,7 +31,7 @@ public:
     }
     MpiCommunicator(const MpiCommunicator &) = delete;
 
-    // Valid as long as this object. Of size 0, which every call refuses, if MPI gave no communicator.
+    // Valid as long as this object. Its size is 0, which every call refuses, if MPI gave no communicator.
     Communicator communicator() {
         Communicator c;
         c.rank = rank_, c.size = size_, c.time_limit = time_limit_, c.any_thread = threads_ >= MPI_THREAD_SERIALIZED;

@@ -51,7 +51,7 @@ private:
     std::vector<Message> messages_;
     std::vector<char *> slots_;
     std::size_t next_step_ = 0, next_get_ = 0;
-    // Of the thread that communicates, with its status once it ended.
+    // The thread that communicates, and its status once it ended.
     bool has_thread_ = false;
     std::thread thread_;
     std::mutex mutex_;

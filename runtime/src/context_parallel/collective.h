@@ -10,7 +10,7 @@ namespace attune {
 // Checks a communicator and its plan, without which a rank cannot even refuse; other ranks then meet their time limit.
 Status check_group(const Communicator &, const ParallelPlan &);
 
-// What ranks must agree on: function, plan, sizes and options.
+// The comparison of function, plan, sizes and options, on which ranks must agree.
 Agreement agreement_of(ParallelCall, const RankCall &);
 
 // The report of a call, written when it ends, however it ends.
