@@ -53,7 +53,8 @@ void Agreement::add(const char *name, std::string_view characters) {
 }
 void Agreement::add(const char *name, const ConstView &ints) {
     Hash hash;
-    if (ints.rank == 1 && ints.dtype == DType::i32 && ints.data)
+    // A list that is refused is not read.
+    if (ints.rank == 1 && check_ints(name, ints).ok())
         for (std::int64_t n = 0; n < ints.extent[0]; n++) hash.add(int_at(ints, n));
     fields_.push_back({name, ints.given() ? hash.value() : 0, false});
 }

@@ -10,6 +10,7 @@ namespace {
 
 Status check_table(std::string_view name, const ConstView &v, const RankCall &call) {
     if (!v.given()) return {};
+    if (v.rank > max_rank) return invalid(name, "rank must be from 1 to 4, got " + text(v.rank));
     if (Status s = check_memory(name, v); !s.ok()) return s;
     const std::int64_t rows = call.query.extent[2],
                        full[] = {call.query.extent[0], call.query.extent[1], rows, call.plan.positions};

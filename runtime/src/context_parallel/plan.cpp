@@ -84,8 +84,8 @@ Status make(std::int64_t positions, int ranks, ParallelLayout layout, std::int64
     plan.positions = positions, plan.chunk = chunk ? chunk : default_chunk;
     plan.band = {band.causal, band.window, {}};
     if (band.cu_seqlens.given()) {
-        if (Status s = check_ints("band.cu_seqlens", band.cu_seqlens); !s.ok()) return s;
         if (band.cu_seqlens.rank != 1) return invalid("band.cu_seqlens", "rank must be 1, got " + text(band.cu_seqlens.rank));
+        if (Status s = check_ints("band.cu_seqlens", band.cu_seqlens); !s.ok()) return s;
         if (band.cu_seqlens.extent[0] < 1) return invalid("band.cu_seqlens", "must hold at least one number");
         for (std::int64_t n = 0; n < band.cu_seqlens.extent[0]; n++) plan.documents.push_back(int_at(band.cu_seqlens, n));
         // Positions behind the last document see nothing: a document of one number would have no pair.

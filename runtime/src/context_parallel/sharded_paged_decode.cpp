@@ -45,8 +45,8 @@ Status check(const PagedDecode &c, int rank) {
     if (Status s = check_same_type("out", c.out.dtype, "query", c.query.dtype); !s.ok()) return s;
     for (int n = 0; n < 2; n++)
         if (Status s = check_extent("out", "extent " + text(n), c.out.extent[n], "query", c.query.extent[n]); !s.ok()) return s;
-    if (Status s = check_ints("lens", c.lens); !s.ok()) return s;
     if (c.lens.rank != 1) return invalid("lens", "rank must be 1, got " + text(c.lens.rank));
+    if (Status s = check_ints("lens", c.lens); !s.ok()) return s;
     if (Status s = check_extent("lens", "number of entries", c.lens.extent[0], "query", batch); !s.ok()) return s;
     for (std::int64_t b = 0; b < batch; b++)
         if (int_at(c.lens, b) < 0 || int_at(c.lens, b) > c.plan.positions)
@@ -56,8 +56,8 @@ Status check(const PagedDecode &c, int rank) {
     const std::int64_t page = c.key_pages.rows.extent[1];
     if (page < 1 || c.plan.chunk % page != 0)
         return invalid("plan.chunk", text(c.plan.chunk) + " is no multiple of a page, " + text(page) + " rows");
-    if (Status s = check_ints("block_table", c.block_table); !s.ok()) return s;
     if (c.block_table.rank != 2) return invalid("block_table", "rank must be 2 (B, N), got " + text(c.block_table.rank));
+    if (Status s = check_ints("block_table", c.block_table); !s.ok()) return s;
     if (Status s = check_extent("block_table", "number of rows", c.block_table.extent[0], "query", batch); !s.ok()) return s;
     const std::int64_t pages = ceil_div(c.plan.positions_of(rank), page);
     if (c.block_table.extent[1] < pages)
@@ -70,10 +70,11 @@ Status check(const PagedDecode &c, int rank) {
         if (Status s = check_same_type("lse", lse.dtype, "sums", sum_type(c.query.dtype)); !s.ok()) return s;
         if (Status s = check_memory("lse", lse); !s.ok()) return s;
     }
-    if (c.options.sinks.given()) {
-        if (Status s = check_memory("sinks", c.options.sinks); !s.ok()) return s;
-        if (c.options.sinks.rank != 1 || c.options.sinks.dtype != DType::f32 || c.options.sinks.extent[0] != c.query.extent[1])
+    const ConstView &sinks = c.options.sinks;
+    if (sinks.given()) {
+        if (sinks.rank != 1 || sinks.dtype != DType::f32 || sinks.extent[0] != c.query.extent[1])
             return invalid("sinks", "must be f32 (Hq)");
+        if (Status s = check_memory("sinks", sinks); !s.ok()) return s;
     }
     const NamedView inputs[] = {
         {"query", c.query}, {"lens", c.lens}, {"block_table", c.block_table}, {"sinks", c.options.sinks}};
