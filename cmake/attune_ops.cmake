@@ -15,7 +15,7 @@ set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/h
   lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/broadcast_lanes.cpp
   lowering/passes/load_tiles_past_l1.cpp
   lowering/passes/join_amx_tiles.cpp lowering/passes/lift_row_shifts.cpp lowering/passes/mask_tail_loads.cpp
-  lowering/passes/pin_stack_slots.cpp
+  lowering/passes/pin_stack_slots.cpp lowering/passes/places.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/prefetch_stores.cpp
   lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/passes/broadcast_lanes.h"
+#include "lowering/passes/places.h"
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -32,8 +33,8 @@ struct Place {
     Expr base;
     std::int64_t offset;
 };
-Place place_of(const Expr &index) {
-    const Expr simple = simplify(index);
+Place place_of(const Expr &index, const Lets &around) {
+    const Expr simple = simplify(written_out(index, around));
     if (const Add *add = simple.as<Add>())
         if (const auto constant = as_const_int(add->b)) return {add->a, *constant};
     return {simple, 0};
@@ -51,6 +52,15 @@ std::string name_of(const Load *load, const Place &place) { return load->name + 
 // The offsets of broadcast loads that a statement makes whenever it runs: not those in its loops and branches.
 class Offsets : public IRVisitor {
     using IRVisitor::visit;
+    Lets around_;
+    Scope<> inside_;  // lets inside the statement
+
+    void visit(const LetStmt *op) override {
+        around_[op->name] = op->value;
+        const ScopedBinding<> here(inside_, op->name);
+        IRVisitor::visit(op);
+        around_.erase(op->name);
+    }
     void visit(const For *) override {}
     void visit(const IfThenElse *op) override { op->condition.accept(this); }
     void visit(const Call *op) override {
@@ -58,9 +68,11 @@ class Offsets : public IRVisitor {
     }
     void visit(const Broadcast *op) override {
         if (const Load *load = broadcast_load(op)) {
-            const Place place = place_of(load->index);
+            const Place place = place_of(load->index, around_);
             Loads &loads = found[name_of(load, place)];
-            loads.places.insert(place.offset);
+            // An index in terms of lets outside has its divisions there; one of lets inside may not be in scope elsewhere.
+            const bool outside = !expr_uses_vars(load->index, inside_);
+            loads.places.emplace(place.offset, outside ? load->index : simplify(written_out(load->index, around_)));
             loads.lanes = lanes_of(load);
         }
         IRVisitor::visit(op);
@@ -68,10 +80,11 @@ class Offsets : public IRVisitor {
 
 public:
     struct Loads {
-        std::set<std::int64_t> places;
+        std::map<std::int64_t, Expr> places;  // indices by their offsets
         int lanes = 0;
     };
     std::map<std::string, Loads> found;
+    explicit Offsets(const Lets &around) : around_(around) {}
 };
 
 // The body of a loop that adds products of vectors and broadcast scalars to sums at constant places, and nothing else.
@@ -89,7 +102,7 @@ void flatten(const Stmt &s, std::vector<Stmt> &steps) {
 
 // Empty for a body of another form. Steps that share a vector follow each other: the vector is needed for a moment, and
 // registers hold sums and scalars. The sums are at different places, so that their order is free.
-std::optional<MultiplyAdds> multiply_adds_of(const Stmt &body) {
+std::optional<MultiplyAdds> multiply_adds_of(const Stmt &body, const Lets &around) {
     std::vector<Stmt> steps;
     flatten(body, steps);
     std::vector<std::pair<std::string, std::vector<Stmt>>> groups;
@@ -110,7 +123,7 @@ std::optional<MultiplyAdds> multiply_adds_of(const Stmt &body) {
         const Load *vector = (first ? product->b : product->a).as<Load>();
         if (!load || !vector || load->name == sum->name || vector->name == sum->name || sum->name != store->name) return {};
         sums.insert(store->name + text_of(store->index));
-        const Place place_of_scalar = place_of(load->index);
+        const Place place_of_scalar = place_of(load->index, around);
         scalars.insert(name_of(load, place_of_scalar) + std::to_string(place_of_scalar.offset / lanes_of(load)));
         const std::string name = vector->name + text_of(vector->index);
         auto at = std::find_if(groups.begin(), groups.end(), [&](const auto &g) { return g.first == name; });
@@ -154,33 +167,44 @@ Stmt unrolled(const For *op, const MultiplyAdds &adds) {
 
 class BroadcastLanes : public IRMutator {
     using IRMutator::visit;
-    // Offsets that are in runs, with the first of each run, by the loads' names.
-    std::map<std::string, std::map<std::int64_t, std::int64_t>> first_of_;
+    struct Lane {
+        int lane;
+        Expr first;  // index of the first load of the run
+    };
+    // Offsets that are in runs, by the loads' names.
+    std::map<std::string, std::map<std::int64_t, Lane>> lanes_;
+    Lets around_;
 
     // A statement whose loads are made whenever it runs: they are grouped in runs of a vector.
     Stmt region(const Stmt &body) {
-        Offsets offsets;
+        Offsets offsets(around_);
         body.accept(&offsets);
-        auto outer = std::move(first_of_);
-        first_of_.clear();
+        auto outer = std::move(lanes_);
+        lanes_.clear();
         for (const auto &[name, loads] : offsets.found)
             for (auto at = loads.places.begin(); at != loads.places.end();) {
-                const std::int64_t first = *at;
+                const auto &[first, index] = *at;
                 int length = 0;
-                for (; at != loads.places.end() && length < loads.lanes && *at == first + length; ++at) length++;
-                for (int lane = 0; length == loads.lanes && lane < length; lane++) first_of_[name][first + lane] = first;
+                for (; at != loads.places.end() && length < loads.lanes && at->first == first + length; ++at) length++;
+                for (int lane = 0; length == loads.lanes && lane < length; lane++) lanes_[name][first + lane] = {lane, index};
             }
         const Stmt mutated = mutate(body);
-        first_of_ = std::move(outer);
+        lanes_ = std::move(outer);
         return mutated;
     }
 
+    Stmt visit(const LetStmt *op) override {
+        around_[op->name] = op->value;
+        const Stmt s = IRMutator::visit(op);
+        around_.erase(op->name);
+        return s;
+    }
     Stmt visit(const IfThenElse *op) override {
         const Stmt then_case = region(op->then_case);
         return IfThenElse::make(mutate(op->condition), then_case, op->else_case.defined() ? region(op->else_case) : Stmt());
     }
     Stmt visit(const For *op) override {
-        const auto adds = op->for_type == ForType::Serial ? multiply_adds_of(op->body) : std::nullopt;
+        const auto adds = op->for_type == ForType::Serial ? multiply_adds_of(op->body, around_) : std::nullopt;
         return each_region(adds ? unrolled(op, *adds) : Stmt(op));
     }
     // The loop, or a block of loops, with its bodies as regions.
@@ -194,15 +218,16 @@ class BroadcastLanes : public IRMutator {
     Expr visit(const Broadcast *op) override {
         const Load *load = broadcast_load(op);
         if (!load) return IRMutator::visit(op);
-        const Place place = place_of(load->index);
-        const auto runs = first_of_.find(name_of(load, place));
-        if (runs == first_of_.end()) return IRMutator::visit(op);
-        const auto first = runs->second.find(place.offset);
-        if (first == runs->second.end()) return IRMutator::visit(op);
-        const int lanes = lanes_of(load), lane = static_cast<int>(place.offset - first->second);
-        const Expr begin = simplify(place.base + static_cast<int>(first->second));
-        const Expr vector = Load::make(load->type.with_lanes(lanes), load->name, Ramp::make(begin, 1, lanes), load->image,
-                                       load->param, const_true(lanes), ModulusRemainder());
+        const Place place = place_of(load->index, around_);
+        const auto runs = lanes_.find(name_of(load, place));
+        if (runs == lanes_.end()) return IRMutator::visit(op);
+        const auto at = runs->second.find(place.offset);
+        if (at == runs->second.end()) return IRMutator::visit(op);
+        const int lanes = lanes_of(load);
+        const auto &[lane, first] = at->second;
+        const Expr places = Ramp::make(first, make_one(first.type()), lanes);
+        const Expr vector = Load::make(load->type.with_lanes(lanes), load->name, places, load->image, load->param,
+                                       const_true(lanes), ModulusRemainder());
         return Broadcast::make(Shuffle::make_extract_element(vector, lane), op->lanes);
     }
 };

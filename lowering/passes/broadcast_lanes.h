@@ -3,8 +3,8 @@
 //
 // A register tile multiplies vectors by scalars of neighbouring addresses, each of which Halide 21 loads and broadcasts on its
 // own. NEON's fmla takes a lane of a vector as its second factor (by element), so one load of 16 bytes serves all of them. The
-// pass reads runs of neighbours as lanes of a vector. It unrolls innermost loops of multiply-adds, so that neighbours of several
-// rounds meet in one body, and groups a round's steps by their vectors, which then take one register at a time.
+// pass reads runs of neighbours as lanes of a vector. It unrolls innermost loops of multiply-adds, so that neighbours of
+// several rounds meet in one body, and groups a round's steps by their vectors, which then take one register at a time.
 //
 //     for (k, 0, 64) { sum[ramp(0, 1, 4)] += q[ramp(k*4, 1, 4)]*x4(x[k + a]) }
 // ->  for (k, 0, 16) { sum[ramp(0, 1, 4)] += q[ramp(k*16, 1, 4)]*x4(extract_element(x[ramp(k*4 + a, 1, 4)], 0)), ... }

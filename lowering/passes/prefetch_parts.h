@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Parts that the prefetch passes share.
 #pragma once
+#include "lowering/passes/places.h"
 #include "lowering/passes/prefetch.h"
 #include "lowering/required_pass.h"
 #include <cstdlib>
@@ -23,28 +24,6 @@ inline Stmt fetch_into_all_caches(const Expr &address) {
     constexpr int read = 0, all_caches = 3, data = 1;
     return Evaluate::make(
         Call::make(Int(32), "llvm.prefetch.p0", {reinterpret(Handle(), address), read, all_caches, data}, Call::Extern));
-}
-
-// An expression in which sums and products of 32 bits that become 64 bits are sums and products of 64 bits. Halide's integers
-// of 32 bits do not overflow; its simplifier finds no difference of two of them behind casts.
-class WithWideTerms : public IRMutator {
-    using IRMutator::visit;
-    Expr cast_of(const Expr &e) { return mutate(Halide::cast<int64_t>(e)); }
-
-    Expr visit(const Cast *op) override {
-        if (op->type != Int(64) || op->value.type() != Int(32)) return IRMutator::visit(op);
-        if (const Add *sum = op->value.as<Add>()) return cast_of(sum->a) + cast_of(sum->b);
-        if (const Sub *difference = op->value.as<Sub>()) return cast_of(difference->a) - cast_of(difference->b);
-        if (const Mul *product = op->value.as<Mul>()) return cast_of(product->a) * cast_of(product->b);
-        return op;
-    }
-};
-using Lets = std::map<std::string, Expr>;
-
-// A place in terms of no let around, so that the distance of two places is seen.
-inline Expr written_out(Expr place, const Lets &around) {
-    for (Expr next = substitute(around, place); !next.same_as(place); next = substitute(around, place)) place = next;
-    return WithWideTerms().mutate(lower_intrinsics(place));
 }
 
 // Places where the loads of a buffer begin, one for loads that share a line; in loops inside, those of all rounds.
