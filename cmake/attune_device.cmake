@@ -129,6 +129,13 @@ macro(attune_list_user_device_kernels op like own)
       if("${ARGN}" MATCHES "of_captures" AND NOT class STREQUAL "dim256")
         continue()
       endif()
+      set(parameters ${ATTUNE_PARAMETERS_${key}})
+      if(schedule MATCHES "^mma" AND "${parameters_of}" STREQUAL "${like}")
+        # Two rows of a lane in place of four leave the registers that a user's score takes.
+        list(TRANSFORM parameters REPLACE "^lane_rows=4$" "lane_rows=2")
+        list(TRANSFORM parameters REPLACE "^tile_q=128$" "tile_q=64")
+        list(TRANSFORM parameters REPLACE "^registers=.*" "registers=0")
+      endif()
       foreach(kind IN LISTS A_KINDS)
         attune_variant_name(kernel ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}")
         if(NOT kind MATCHES "^(plain|scored)$" OR ATTUNE_USER_SYMBOLS MATCHES "int ${kernel}_argv")
@@ -138,9 +145,9 @@ macro(attune_list_user_device_kernels op like own)
           HALIDE ${halide} FOLDER ${folder} SCHEDULE ${schedule} ${image}
           AFTER ${CMAKE_CURRENT_BINARY_DIR}/${name}.attention/${name}.h
           PARAMETERS schedule=${schedule} dtype=${attune_halide_dtype_${dtype}} head_dim=${head_dim} kind=${kind}
-            ${ATTUNE_PARAMETERS_${key}} ${ARGN})
+            ${parameters} ${ARGN})
         attune_table_row(row ${kernel} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
-          SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}" PARAMETERS ${ATTUNE_PARAMETERS_${key}}
+          SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}" PARAMETERS ${parameters}
           PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
         string(APPEND ATTUNE_USER_SYMBOLS "int ${kernel}_argv(void **);\n")
         string(APPEND ATTUNE_USER_ROWS "${row}")
