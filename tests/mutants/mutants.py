@@ -37,7 +37,7 @@ OPERATORS = [
     ("max becomes min", r"\bstd::max\b", "std::min"),
 ]
 # Tests in the order of their time: the first that fails kills the mutant.
-TESTS = [["[bad_input]"], ["[semantics]~[magnitudes]~[bad_input]"], ["[runtime]~[semantics]~[bad_input]"],
+TESTS = [["[bad_input]"], ["[semantics]~[magnitudes]~[bad_input]"], ["[runtime]~[per_variant]~[semantics]~[bad_input]"],
          ["[packed],[paged],[quantised],[rows],[append],[kv_cache],[varlen]~[per_variant]"]]
 # Code that changes no result, only time: which of two right variants runs, and how.
 LEFT_OUT = ("device/", "dispatch/cost", "attention/attention_cost", "layers/product_cost", "dispatch/cpu_features", "c_api/",
