@@ -99,12 +99,12 @@ def table(pairs):
     print()
     print("Made by `scripts/inner_loops.py --table` from the assembly of kernels: innermost loops with 8 multiply-adds of")
     print("vectors or more, which are 0.4 of the instructions or more. Loads are vectors and broadcast scalars, spills accesses to")
-    print("the stack. A multiply-add is of 4 f32 on `arm64`, of 16 on `zen5`.")
+    print("the stack; equal loops of a variant stand once. A multiply-add is of 4 f32 on `arm64`, of 16 on `zen5`.")
     print()
     print("| variant | multiply-adds | instructions | share | loads | spills |")
     print("|---|---:|---:|---:|---:|---:|")
     for build, regex in zip(pairs[::2], pairs[1::2]):
-        print("\n".join(rows_of(build, regex)))
+        print("\n".join(dict.fromkeys(rows_of(build, regex))))
     return 0
 
 

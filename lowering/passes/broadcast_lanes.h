@@ -7,7 +7,7 @@
 // several rounds meet in one body, and groups a round's steps by their vectors, which then take one register at a time.
 //
 //     for (k, 0, 64) { sum[ramp(0, 1, 4)] += q[ramp(k*4, 1, 4)]*x4(x[k + a]) }
-// ->  for (k, 0, 16) { sum[ramp(0, 1, 4)] += q[ramp(k*16, 1, 4)]*x4(extract_element(x[ramp(k*4 + a, 1, 4)], 0)), ... }
+// ->  for (k, 0, 4) { sum[ramp(0, 1, 4)] += q[ramp(k*64, 1, 4)]*x4(extract_element(x[ramp(k*16 + a, 1, 4)], 0)), ... }
 //
 // Elements beyond those that the loop reads are never read: a run is replaced only where all of its lanes are read under the
 // same conditions. The order of the operations stays. Refused: nothing; other loops stay as they are.
