@@ -12,7 +12,7 @@ Status GradientSum::begin(Context::State &context) {
     begun_.assign(chunks, 0);
     const std::int64_t *n = tensor_.extent, rows = std::min(chunk_, n[2]);
     elements_ = n[0] * n[1] * rows * n[3];
-    if (elements_ * (static_cast<std::int64_t>(chunks) + 1) > most_elements)
+    if (elements_ * (static_cast<std::int64_t>(chunks) + 1) > most_extent)
         return unsupported("gradients", "a rank sums more than 2^31 - 1 elements: use more ranks");
     const std::int64_t slots = static_cast<std::int64_t>(chunks) + 1,
                        wide = ceil_div(slots * elements_ * size_of(sum_type(tensor_.dtype)), 128) * 128,

@@ -113,7 +113,7 @@ Status sum_parts(Context::State &context, const void *parts, DType type, std::in
                  std::int64_t elements, void *to) {
     Choice choice;
     if (Status s = choose_sum(context, type, choice); !s.ok()) return s;
-    if (distance * (count - 1) + elements > most_elements)
+    if (distance * (count - 1) + elements > most_extent)
         return unsupported("gradients", "sums of more than 2^31 - 1 elements: use more ranks");
     ConstView from(static_cast<const float *>(parts), {elements, count}, {1, distance});
     View sum(static_cast<float *>(to), {elements, 1}, {1, 1});

@@ -91,7 +91,7 @@ std::vector<int> Geometry::needed_by(std::int64_t chunk, bool of_keys) const {
 
 Status check_plan(const ParallelPlan &plan) {
     if (plan.positions < 0) return invalid("plan.positions", "must not be negative, got " + text(plan.positions));
-    if (plan.positions > most_elements) return unsupported("plan.positions", text(plan.positions) + " are more than 2^31 - 1");
+    if (plan.positions > most_extent) return unsupported("plan.positions", text(plan.positions) + " are more than 2^31 - 1");
     if (plan.chunk < 1) return invalid("plan.chunk", "must be at least 1, got " + text(plan.chunk));
     if (plan.of_rank.empty()) return invalid("plan.of_rank", "has no ranks");
     const Causal causal = plan.band.causal;
