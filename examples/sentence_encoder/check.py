@@ -139,55 +139,13 @@ SENTENCES = [
 
 
 def onnx_embeddings(w, tokens, heads):
-    """The same model as a graph of ONNX, run by ONNX Runtime in f32; None where they are not installed."""
+    """Embeddings by ONNX Runtime, sentence after sentence; None where it is not installed."""
     if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime")):
         return None
-    import onnxruntime
-    from onnx import TensorProto, helper, numpy_helper
+    import onnx_graph
 
-    nodes, constants, count = [], [], 0
-    width = w["embeddings.LayerNorm.weight"].shape[0]
-
-    def constant(array):
-        constants.append(numpy_helper.from_array(array, f"c{len(constants)}"))
-        return constants[-1].name
-
-    def op(kind, *inputs, **attributes):
-        nonlocal count
-        count += 1
-        inputs = [constant(np.ascontiguousarray(i)) if isinstance(i, np.ndarray) else i for i in inputs]
-        nodes.append(helper.make_node(kind, inputs, [f"t{count}"], **attributes))
-        return f"t{count}"
-
-    f32 = lambda name: w[name].astype(np.float32)
-    number = lambda x: np.array(x, np.float32)
-    ints = lambda *x: np.array(x, np.int64)
-    linear = lambda name, x: op("Add", op("MatMul", x, f32(f"{name}.weight").T), f32(f"{name}.bias"))
-    norm = lambda name, x: op("LayerNormalization", x, f32(f"{name}.weight"), f32(f"{name}.bias"), epsilon=reference.EPSILON)
-    split = lambda x: op("Transpose", op("Reshape", x, ints(-1, heads, width // heads)), perm=[1, 0, 2])
-    x = op("Add", op("Gather", f32("embeddings.word_embeddings.weight"), "tokens"),
-           op("Gather", f32("embeddings.position_embeddings.weight"), "positions"))
-    x = norm("embeddings.LayerNorm", op("Add", x, f32("embeddings.token_type_embeddings.weight")[0]))
-    for n in range(sum(name.endswith("attention.self.query.weight") for name in w)):
-        layer = f"encoder.layer.{n}"
-        q, k, v = (split(linear(f"{layer}.attention.self.{name}", x)) for name in ("query", "key", "value"))
-        score = op("Mul", op("MatMul", q, op("Transpose", k, perm=[0, 2, 1])), number((width // heads) ** -0.5))
-        mixed = op("MatMul", op("Softmax", score, axis=-1), v)
-        mixed = op("Reshape", op("Transpose", mixed, perm=[1, 0, 2]), ints(-1, width))
-        x = norm(f"{layer}.attention.output.LayerNorm", op("Add", x, linear(f"{layer}.attention.output.dense", mixed)))
-        hidden = linear(f"{layer}.intermediate.dense", x)
-        gelu = op("Mul", op("Mul", hidden, number(0.5)),
-                  op("Add", op("Erf", op("Mul", hidden, number(0.5 ** 0.5))), number(1)))
-        x = norm(f"{layer}.output.LayerNorm", op("Add", x, linear(f"{layer}.output.dense", gelu)))
-    mean = op("ReduceMean", x, ints(0), keepdims=0)
-    op("LpNormalization", mean, p=2, axis=0)
-    graph = helper.make_graph(nodes, "encoder", [helper.make_tensor_value_info(name, TensorProto.INT64, ["S"])
-                                                 for name in ("tokens", "positions")],
-                              [helper.make_tensor_value_info(f"t{count}", TensorProto.FLOAT, [width])], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    run = lambda t: session.run(None, {"tokens": np.array(t, np.int64), "positions": np.arange(len(t), dtype=np.int64)})[0]
-    return np.stack([run(t) for t in tokens])
+    session = onnx_graph.Session(w, heads)
+    return np.concatenate([session.embeddings([t]) for t in tokens])
 
 
 def check_model(path, folder):

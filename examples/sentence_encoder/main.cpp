@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Embeddings of sentences, and how similar the sentences are.
 // usage: sentence_encoder WEIGHTS.safetensors TOKENS.txt [--heads N] [--threads N] [--out EMBEDDINGS.npy]
-//                         [--layer N --rows ROWS.npy]
+//                         [--layer N --rows ROWS.npy] [--time N]
 // TOKENS.txt has a line of token numbers for each sentence (tokens.py writes it). ROWS.npy, (T, 3, heads, head size), gets the
-// queries, keys and values of a layer, from 1.
+// queries, keys and values of a layer, from 1. --time N prints the seconds that the embeddings take, N times.
 #include "encoder.h"
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -19,7 +20,7 @@ namespace {
 
 struct Arguments {
     std::string weights, tokens, out, rows;
-    std::int64_t heads = 12, layer = 0;
+    std::int64_t heads = 12, layer = 0, timed = 0;
     int threads = int(std::thread::hardware_concurrency());
 };
 
@@ -48,6 +49,8 @@ Arguments parse(int argc, char **argv) {
             a.threads = int(number(word, value));
         else if (word == "--layer")
             a.layer = number(word, value);
+        else if (word == "--time")
+            a.timed = number(word, value);
         else if (word == "--out")
             a.out = value;
         else if (word == "--rows")
@@ -106,6 +109,14 @@ void print_similarities(const std::vector<float> &embeddings, std::int64_t sente
     std::printf("\n");
 }
 
+void print_seconds(Encoder &encoder, const Batch &batch, std::int64_t times) {
+    for (std::int64_t n = 0; n < times; n++) {
+        const auto begin = std::chrono::steady_clock::now();
+        encoder.embed(batch);
+        std::printf("%.6f\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+}
+
 void run(const Arguments &a) {
     const Safetensors weights(a.weights);
     const Batch batch = read_tokens(a.tokens);
@@ -116,6 +127,7 @@ void run(const Arguments &a) {
     const std::vector<float> embeddings = encoder.embed(batch, a.layer, &rows);
     if (!a.out.empty()) write_npy(a.out, embeddings, {batch.sentences(), encoder.width()});
     if (!a.rows.empty()) write_npy(a.rows, rows, {batch.rows(), 3, a.heads, encoder.width() / a.heads});
+    if (a.timed > 0) return print_seconds(encoder, batch, a.timed);
     print_similarities(embeddings, batch.sentences(), encoder.width());
 }
 
