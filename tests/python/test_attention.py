@@ -89,6 +89,18 @@ def test_bf16(qkv):
     assert np.array_equal(out.view(np.uint16), got.view(np.uint16))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_jax(qkv, dtype):
+    """Arrays of JAX, which are read where they lie and are never written."""
+    jax_numpy = pytest.importorskip("jax.numpy")
+    arrays = [jax_numpy.asarray(a, dtype=dtype) for a in qkv]
+    got = attune.scaled_dot_product_attention(*arrays)
+    expected = attune.scaled_dot_product_attention(*map(np.asarray, arrays))
+    assert got.dtype == expected.dtype and np.array_equal(got, expected)
+    with pytest.raises(ValueError, match="out"):
+        attune.scaled_dot_product_attention(*arrays, out=arrays[0])
+
+
 def test_rank_2_and_3(qkv):
     for arrays in ([a[:, 0] for a in qkv], [a[0, 0] for a in qkv]):
         check_sdpa(arrays)
