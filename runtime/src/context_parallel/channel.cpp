@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace attune {
 namespace {
@@ -13,6 +14,13 @@ constexpr std::align_val_t message_alignment{128};
 constexpr double longest_wait = 0.05;
 
 constexpr int done = 0, not_yet = 1;
+
+// Memory that requests may use until their communicator ends, which the library does not see: it stays for good.
+struct KeptMemory {
+    std::vector<char *> blocks;
+    KeptMemory *next;
+};
+std::atomic<KeptMemory *> kept_memory{nullptr};
 
 }  // namespace
 
@@ -29,7 +37,11 @@ Status check_communicator(const Communicator &c) {
 }
 
 Channel::~Channel() {
-    if (memory_in_use_) return;
+    if (memory_in_use_) {
+        auto *kept = new (std::nothrow) KeptMemory{std::move(memory_), kept_memory.load()};
+        while (kept && !kept_memory.compare_exchange_weak(kept->next, kept)) {}
+        return;
+    }
     for (char *block : memory_) ::operator delete(block, message_alignment);
 }
 
