@@ -14,12 +14,13 @@ function(attune_check_inner_loops)
 endfunction()
 
 # f32 prefill: 18 accumulators of QK^T (12 queries by 6 keys), 24 of PV (12 queries by 8 channels). Three loops: QK^T of full
-# KV blocks and of partial ones, PV of full ones.
+# KV blocks and of partial ones, PV of full ones. PV of a partial block, of 144 multiply-adds, is not among them: its steps are
+# conditional, and its sums go through the stack.
 attune_list_variants(sdpa arm64)
 foreach(head_dim 64 128)
   set(key f32/${head_dim}/prefill/short/plain)
   attune_check_inner_loops(NAME prefill_${head_dim} GENERATOR sdpa TARGET arm64
-    EXPECT loops=3 minimum=100 share=0.85 spills=0
+    EXPECT loops=3 minimum=200 share=0.85 spills=0
     PARAMETERS schedule=prefill dtype=float32 head_dim=${head_dim} kind=plain ${ATTUNE_PARAMETERS_${key}})
 endforeach()
 # Decode: a key row of 64 channels, 16 vectors, is loaded once for 4 rows of queries, which take 64 products, 4 of them fmul.
