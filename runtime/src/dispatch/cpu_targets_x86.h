@@ -21,12 +21,18 @@ bool tiles_permitted() {
 }
 
 // A feature by its bit of CPUID, for those whose names __builtin_cpu_supports() of clang 14 lacks. Whether the operating system
-// saves their registers, the features beside them ask: avx2, avx512f, and the permission for tiles.
+// saves their registers, the features beside them ask: avx2, avx512f, and the permission for tiles. The instruction is executed
+// once: every choice of a variant asks, and in a virtual machine it leaves the guest, for some 20 microseconds.
 enum Register { eax, ebx, ecx, edx };
 template<unsigned leaf, unsigned subleaf, Register which, unsigned bit> bool in_cpuid() {
-    unsigned registers[4] = {};
-    if (!__get_cpuid_count(leaf, subleaf, &registers[eax], &registers[ebx], &registers[ecx], &registers[edx])) return false;
-    return registers[which] >> bit & 1;
+    enum { unknown, yes, no };
+    static std::atomic<int> found{unknown};  // no guard, as above
+    if (found == unknown) {
+        unsigned r[4] = {};
+        const bool has_leaf = __get_cpuid_count(leaf, subleaf, &r[eax], &r[ebx], &r[ecx], &r[edx]) != 0;
+        found = has_leaf && (r[which] >> bit & 1) ? yes : no;
+    }
+    return found == yes;
 }
 
 #define ATTUNE_FEATURE(name) \
