@@ -23,7 +23,7 @@ def _(query, key, value):
     return torch.empty_like(query)
 
 
-nothing.register_autograd(lambda context, grad: (grad, grad, grad), setup_context=lambda context, inputs, output: None)
+nothing.register_autograd(lambda ctx, grad: (grad, grad, grad), setup_context=lambda ctx, inputs, output: None)
 
 
 def microseconds(call):
