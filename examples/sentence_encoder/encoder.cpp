@@ -2,6 +2,7 @@
 #include "encoder.h"
 #include "rows.h"
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <span>
 #include <stdexcept>
@@ -91,17 +92,19 @@ void Encoder::check(const Batch &batch) const {
 }
 
 // Embeddings of word, position within the sentence, and type 0, normalised.
-std::vector<float> Encoder::first_rows(const Batch &batch) const {
-    std::vector<float> x(std::size_t(batch.rows() * width_));
-    for (std::int64_t s = 0; s < batch.sentences(); s++)
-        for (std::int64_t i = batch.ends[std::size_t(s)]; i < batch.ends[std::size_t(s) + 1]; i++) {
+void Encoder::first_rows(const Batch &batch, std::vector<float> &x) const {
+    x.resize(std::size_t(batch.rows() * width_));
+    for_rows(threads_, batch.rows(), [&](std::int64_t begin, std::int64_t end) {
+        auto next = std::upper_bound(batch.ends.begin(), batch.ends.end(), begin);  // end of the sentence of a row
+        for (std::int64_t i = begin; i < end; i++) {
+            while (*next <= i) next++;
             float *row = x.data() + i * width_;
             const float *word = words_.data + batch.tokens[std::size_t(i)] * width_,
-                        *position = positions_.data + (i - batch.ends[std::size_t(s)]) * width_;
+                        *position = positions_.data + (i - *std::prev(next)) * width_;
             for (std::int64_t d = 0; d < width_; d++) row[d] = word[d] + types_.data[d] + position[d];
             layer_norm(row, width_, first_norm_.weight, first_norm_.bias);
         }
-    return x;
+    });
 }
 
 void Encoder::add_and_norm(std::vector<float> &x, const std::vector<float> &more, const LayerNorm &norm) const {
@@ -114,7 +117,9 @@ void Encoder::add_and_norm(std::vector<float> &x, const std::vector<float> &more
 std::vector<float> Encoder::embed(const Batch &batch, std::int64_t layer, std::vector<float> *rows_of_layer) {
     check(batch);
     const std::int64_t rows = batch.rows(), head_dim = width_ / heads_;
-    std::vector<float> x = first_rows(batch), qkv, mixed(x.size()), more, hidden;
+    std::vector<float> &x = rows_[0], &qkv = rows_[1], &mixed = rows_[2], &more = rows_[3], &hidden = rows_[4];
+    first_rows(batch, x);
+    mixed.resize(x.size());
     for (const Layer &l : layers_) {
         l.query_key_value(context_, x, qkv);
         if (rows_of_layer && layer == &l - layers_.data() + 1) *rows_of_layer = qkv;

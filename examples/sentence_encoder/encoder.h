@@ -56,7 +56,7 @@ public:
 
 private:
     void check(const Batch &) const;
-    std::vector<float> first_rows(const Batch &) const;
+    void first_rows(const Batch &, std::vector<float> &x) const;
     void add_and_norm(std::vector<float> &x, const std::vector<float> &more, const LayerNorm &) const;
 
     attune::Context context_;
@@ -65,6 +65,7 @@ private:
     Tensor words_, positions_, types_;
     LayerNorm first_norm_{};
     std::vector<Layer> layers_;
+    std::array<std::vector<float>, 5> rows_;  // of the activations: kept, so that a call allocates none after the largest batch
 };
 
 }  // namespace sentence_encoder
