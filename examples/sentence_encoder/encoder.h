@@ -3,6 +3,7 @@
 // Gurevych, 2019). A batch of sentences is packed, one after another: nothing is computed for padding.
 #pragma once
 #include "safetensors.h"
+#include <array>
 #include <attune/attune.h>
 #include <cstdlib>
 #include <memory>
