@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "context_parallel/collective.h"
+#include "context_parallel/circulation.h"
+#include "dispatch/op_call.h"
 #include "tensors/checks.h"
 
 namespace attune {
@@ -29,6 +31,40 @@ Reporting::~Reporting() {
     report_->bytes_sent = channel_.bytes_sent();
     report_->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     report_->waiting_seconds = waiting_seconds_;
+}
+
+Status circulate(Channel &channel, const Geometry &geometry, const ChunkMessage &messages, bool of_keys, Reporting &reporting,
+                 const VisitRows &visit, const std::function<Status()> &then) {
+    const int rank = channel.communicator().rank;
+    Circulation ring(channel, geometry, of_keys,
+                     {[&](std::int64_t chunk) { return messages.bytes(chunk); },
+                      [&](std::int64_t chunk, char *memory) { messages.pack(chunk, memory); }});
+    if (Status s = ring.start(); !s.ok()) return s;
+    for (std::int64_t c = 0; c < geometry.chunks(); c++) {
+        if (!geometry.needs(rank, c, of_keys)) continue;
+        const bool here = geometry.owner(c) == rank;
+        const char *message = nullptr;
+        if (!here)
+            if (Status s = ring.get(c, message); !s.ok()) return s;
+        if (Status s = visit(c, here ? messages.local(c) : messages.unpack(c, message)); !s.ok()) return s;
+        if (!here) ring.release();
+    }
+    if (then)
+        if (Status s = then(); !s.ok()) return s;
+    const Status finished = ring.finish();
+    reporting.waited(ring.waiting_seconds());
+    return finished;
+}
+
+Status answer_forward(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
+                      const ConstView &key, const ConstView &value, const View &out, const ParallelOptions &options,
+                      RankForward forward) noexcept {
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
+                          const SdpaOptions &attention) {
+        if (Status s = check_group(communicator, plan); !s.ok()) return s;
+        return forward(context, communicator, {plan, communicator.rank, q, k, v, attention}, o, options.report);
+    };
+    return answer(context, body, query, key, value, out, options.attention);
 }
 
 }  // namespace attune

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The frame of every collective call: checks, agreement of the ranks, the report.
+// The frame of every collective call: checks, agreement of the ranks, the passage of chunks, the report.
 #pragma once
 #include "context_parallel/agreement.h"
 #include "context_parallel/chunk_attention.h"
 #include <chrono>
+#include <functional>
+#include <vector>
 
 namespace attune {
 
@@ -34,5 +36,17 @@ private:
     const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     double waiting_seconds_ = 0;
 };
+
+// Visits the rows of every chunk that this rank needs, in the order of the chunks: its own rows where they lie, those of other
+// ranks as they come round (circulation.h). `then` runs before the wait for messages that still go.
+using VisitRows = std::function<Status(std::int64_t chunk, const std::vector<ConstView> &rows)>;
+Status circulate(Channel &, const Geometry &, const ChunkMessage &, bool of_keys, Reporting &, const VisitRows &,
+                 const std::function<Status()> &then = {});
+
+// One rank's part of a forward call, whose group has been checked.
+using RankForward = Status (*)(Context &, const Communicator &, const RankCall &, const View &out, ParallelReport *);
+// The answer of a forward call.
+Status answer_forward(Context &, const Communicator &, const ParallelPlan &, const ConstView &query, const ConstView &key,
+                      const ConstView &value, const View &out, const ParallelOptions &, RankForward) noexcept;
 
 }  // namespace attune

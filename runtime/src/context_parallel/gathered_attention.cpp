@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gathered attention: a rank receives all keys and values that its queries may see, then it computes.
 #include "context_parallel/collective.h"
-#include "dispatch/op_call.h"
 #include "tensors/checks.h"
 #include <algorithm>
 
@@ -71,9 +70,8 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
     const ChunkMessage messages(geometry, {call.key, call.value});
     GatheredKeys keys(channel, geometry, messages);
     if (Status s = reporting.wait_for([&] { return keys.gather(); }); !s.ok()) return s;
-    const std::vector<std::int64_t> &mine = geometry.chunks_of(c.rank);
     for (std::int64_t chunk = 0; chunk < geometry.chunks(); chunk++) {
-        if (std::none_of(mine.begin(), mine.end(), [&](std::int64_t a) { return geometry.sees(a, chunk); })) continue;
+        if (!geometry.needs(c.rank, chunk, true)) continue;
         const std::vector<ConstView> rows = keys.rows(chunk);
         if (Status s = attention.add(chunk, rows[0], rows[1]); !s.ok()) return s;
     }
@@ -85,12 +83,7 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
 Status gathered_attention(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
                           const ConstView &key, const ConstView &value, const View &out,
                           const ParallelOptions &options) noexcept {
-    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
-                          const SdpaOptions &attention) {
-        if (Status s = check_group(communicator, plan); !s.ok()) return s;
-        return run(context, communicator, {plan, communicator.rank, q, k, v, attention}, o, options.report);
-    };
-    return answer(context, body, query, key, value, out, options.attention);
+    return answer_forward(context, communicator, plan, query, key, value, out, options, run);
 }
 
 }  // namespace attune

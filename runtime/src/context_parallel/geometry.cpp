@@ -77,14 +77,17 @@ bool Geometry::sees(std::int64_t of_queries, std::int64_t of_keys) const {
     return found;
 }
 
+bool Geometry::needs(int rank, std::int64_t chunk, bool of_keys) const {
+    const std::vector<std::int64_t> &own = chunks_of(rank);
+    return std::any_of(own.begin(), own.end(), [&](std::int64_t c) { return of_keys ? sees(c, chunk) : sees(chunk, c); });
+}
+
 std::vector<int> Geometry::needed_by(std::int64_t chunk, bool of_keys) const {
     std::vector<int> needed;
     const int ranks = static_cast<int>(chunks_of_.size());
     for (int hop = 1; hop < ranks; hop++) {
         const int rank = (owner(chunk) + hop) % ranks;
-        const std::vector<std::int64_t> &own = chunks_of(rank);
-        if (std::any_of(own.begin(), own.end(), [&](std::int64_t c) { return of_keys ? sees(c, chunk) : sees(chunk, c); }))
-            needed.push_back(rank);
+        if (needs(rank, chunk, of_keys)) needed.push_back(rank);
     }
     return needed;
 }

@@ -35,8 +35,9 @@ public:
     // The calls of a chunk of queries and a chunk of keys; none where no query sees a key.
     std::vector<ChunkPair> pairs(std::int64_t of_queries, std::int64_t of_keys) const;
     bool sees(std::int64_t of_queries, std::int64_t of_keys) const;
-    // Ranks but the owner that need a chunk, in the order of the ring behind the owner: those that hold queries that see its
-    // keys, or keys that its queries see.
+    // Whether a rank needs a chunk: it holds queries that see the chunk's keys, or keys that the chunk's queries see.
+    bool needs(int rank, std::int64_t chunk, bool of_keys) const;
+    // Ranks but the owner that need a chunk, in the order of the ring behind the owner.
     std::vector<int> needed_by(std::int64_t chunk, bool of_keys) const;
 
 private:

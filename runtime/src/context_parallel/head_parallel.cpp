@@ -2,8 +2,8 @@
 // Head-parallel attention (DeepSpeed Ulysses): an all-to-all gives each rank all positions of some heads, another brings the
 // results back.
 #include "context_parallel/collective.h"
-#include "dispatch/op_call.h"
 #include "tensors/checks.h"
+#include <numeric>
 
 namespace attune {
 namespace {
@@ -20,6 +20,14 @@ public:
     Status to_positions(const std::vector<ConstView> &all_positions, const std::vector<View> &rows);
 
 private:
+    // Memory and bytes of the messages to and from each rank.
+    struct Messages {
+        std::vector<std::size_t> sent, received;
+        char *send = nullptr, *receive = nullptr;
+    };
+    // `shares`: in how many parts the heads of the tensors are cut, one for a rank.
+    Status allocate(const std::vector<ConstView> &tensors, std::int64_t shares, bool to_heads, Messages &);
+
     Channel &channel_;
     const Geometry &geometry_;
     const ParallelPlan &plan_;
@@ -34,28 +42,33 @@ std::size_t bytes_of_rows(const ConstView &v, std::int64_t heads, std::int64_t r
     return static_cast<std::size_t>(v.extent[0] * heads * rows * v.extent[3] * size_of(v.dtype));
 }
 
+Status HeadExchange::allocate(const std::vector<ConstView> &tensors, std::int64_t shares, bool to_heads, Messages &m) {
+    const std::int64_t own = plan_.positions_of(channel_.communicator().rank);
+    for (int rank = 0; rank < ranks_; rank++) {
+        std::size_t by_heads = 0, by_positions = 0;  // this rank's positions of a rank's heads, and the reverse
+        for (const ConstView &v : tensors) {
+            by_heads += bytes_of_rows(v, v.extent[1] / shares, own);
+            by_positions += bytes_of_rows(v, v.extent[1] / shares, plan_.positions_of(rank));
+        }
+        m.sent.push_back(to_heads ? by_heads : by_positions), m.received.push_back(to_heads ? by_positions : by_heads);
+    }
+    m.send = channel_.allocate(std::accumulate(m.sent.begin(), m.sent.end(), std::size_t{0}));
+    m.receive = channel_.allocate(std::accumulate(m.received.begin(), m.received.end(), std::size_t{0}));
+    return m.send && m.receive ? Status() : no_memory();
+}
+
 Status HeadExchange::to_heads(const std::vector<ConstView> &rows, std::vector<View> &all_positions) {
     const std::int64_t own = plan_.positions_of(channel_.communicator().rank);
-    std::vector<std::size_t> sent(static_cast<std::size_t>(ranks_)), received(sent.size());
-    std::size_t send_bytes = 0, receive_bytes = 0;
-    for (int rank = 0; rank < ranks_; rank++) {
-        const auto r = static_cast<std::size_t>(rank);
-        for (const ConstView &v : rows) {
-            sent[r] += bytes_of_rows(v, v.extent[1] / ranks_, own);
-            received[r] += bytes_of_rows(v, v.extent[1] / ranks_, plan_.positions_of(rank));
-        }
-        send_bytes += sent[r], receive_bytes += received[r];
-    }
-    char *send = channel_.allocate(send_bytes), *receive = channel_.allocate(receive_bytes);
-    if (!send || !receive) return no_memory();
-    char *to = send;
+    Messages m;
+    if (Status s = allocate(rows, ranks_, true, m); !s.ok()) return s;
+    char *to = m.send;
     for (int rank = 0; rank < ranks_; rank++)
         for (const ConstView &v : rows) {
             const ConstView part = heads_of(v, rank, ranks_);
             copy_rows(part, dense_view(to, v.dtype, v.extent[0], part.extent[1], own, v.extent[3]));
             to += bytes_of_rows(v, part.extent[1], own);
         }
-    if (Status s = channel_.all_to_all(send, sent, receive, received); !s.ok()) return s;
+    if (Status s = channel_.all_to_all(m.send, m.sent, m.receive, m.received); !s.ok()) return s;
     all_positions.clear();
     for (const ConstView &v : rows) {
         const std::int64_t heads = v.extent[1] / ranks_;
@@ -63,7 +76,7 @@ Status HeadExchange::to_heads(const std::vector<ConstView> &rows, std::vector<Vi
         if (!memory) return no_memory();
         all_positions.push_back(dense_view(memory, v.dtype, v.extent[0], heads, plan_.positions, v.extent[3]));
     }
-    char *from = receive;
+    char *from = m.receive;
     for (int rank = 0; rank < ranks_; rank++)
         for (const View &all : all_positions) {
             const std::int64_t count = plan_.positions_of(rank);
@@ -78,19 +91,9 @@ Status HeadExchange::to_heads(const std::vector<ConstView> &rows, std::vector<Vi
 
 Status HeadExchange::to_positions(const std::vector<ConstView> &all_positions, const std::vector<View> &rows) {
     const std::int64_t own = plan_.positions_of(channel_.communicator().rank);
-    std::vector<std::size_t> sent(static_cast<std::size_t>(ranks_)), received(sent.size());
-    std::size_t send_bytes = 0, receive_bytes = 0;
-    for (int rank = 0; rank < ranks_; rank++) {
-        const auto r = static_cast<std::size_t>(rank);
-        for (const ConstView &v : all_positions) {
-            sent[r] += bytes_of_rows(v, v.extent[1], plan_.positions_of(rank));
-            received[r] += bytes_of_rows(v, v.extent[1], own);
-        }
-        send_bytes += sent[r], receive_bytes += received[r];
-    }
-    char *send = channel_.allocate(send_bytes), *receive = channel_.allocate(receive_bytes);
-    if (!send || !receive) return no_memory();
-    char *to = send;
+    Messages m;
+    if (Status s = allocate(all_positions, 1, false, m); !s.ok()) return s;
+    char *to = m.send;
     for (int rank = 0; rank < ranks_; rank++)
         for (const ConstView &v : all_positions) {
             const std::int64_t count = plan_.positions_of(rank);
@@ -100,8 +103,8 @@ Status HeadExchange::to_positions(const std::vector<ConstView> &all_positions, c
                           rows_of(part, geometry_.row(c), geometry_.count(c)));
             to += bytes_of_rows(v, v.extent[1], count);
         }
-    if (Status s = channel_.all_to_all(send, sent, receive, received); !s.ok()) return s;
-    char *from = receive;
+    if (Status s = channel_.all_to_all(m.send, m.sent, m.receive, m.received); !s.ok()) return s;
+    char *from = m.receive;
     for (int rank = 0; rank < ranks_; rank++)
         for (std::size_t n = 0; n < rows.size(); n++) {
             const View part = heads_of(rows[n], rank, ranks_);
@@ -172,12 +175,7 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
 Status head_parallel_attention(Context &context, const Communicator &communicator, const ParallelPlan &plan,
                                const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                                const ParallelOptions &options) noexcept {
-    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
-                          const SdpaOptions &attention) {
-        if (Status s = check_group(communicator, plan); !s.ok()) return s;
-        return run(context, communicator, {plan, communicator.rank, q, k, v, attention}, o, options.report);
-    };
-    return answer(context, body, query, key, value, out, options.attention);
+    return answer_forward(context, communicator, plan, query, key, value, out, options, run);
 }
 
 }  // namespace attune

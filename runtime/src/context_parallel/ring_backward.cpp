@@ -4,11 +4,9 @@
 // Attention's backward, adds in the order of the ranks.
 #include "attention/prepared_sdpa.h"
 #include "context_parallel/chunk_gradients.h"
-#include "context_parallel/circulation.h"
 #include "context_parallel/collective.h"
 #include "dispatch/op_call.h"
 #include "tensors/checks.h"
-#include <algorithm>
 #include <cstring>
 
 namespace attune {
@@ -169,18 +167,7 @@ Status RingBackward::all_here() {
 
 Status RingBackward::of_queries(Reporting &reporting) {
     const std::vector<std::int64_t> &own = geometry_.chunks_of(c_.rank);
-    const ChunkMessage messages(geometry_, {call_.key, call_.value});
-    Circulation ring(channel_, geometry_, true,
-                     {[&](std::int64_t chunk) { return messages.bytes(chunk); },
-                      [&](std::int64_t chunk, char *memory) { messages.pack(chunk, memory); }});
-    if (Status s = ring.start(); !s.ok()) return s;
-    for (std::int64_t k = 0; k < geometry_.chunks(); k++) {
-        if (std::none_of(own.begin(), own.end(), [&](std::int64_t q) { return geometry_.sees(q, k); })) continue;
-        const bool here = geometry_.owner(k) == c_.rank;
-        const char *message = nullptr;
-        if (!here)
-            if (Status s = ring.get(k, message); !s.ok()) return s;
-        const std::vector<ConstView> rows = here ? messages.local(k) : messages.unpack(k, message);
+    const auto add = [&](std::int64_t k, const std::vector<ConstView> &rows) -> Status {
         for (std::size_t q = 0; q < own.size(); q++) {
             if (!geometry_.sees(own[q], k)) continue;
             const PairGradients parts{of_query_.part(q, is_whole(call_.plan)), {}, {}, bias_rows(own[q])};
@@ -190,27 +177,16 @@ Status RingBackward::of_queries(Reporting &reporting) {
                 return s;
             if (Status s = of_query_.add(q); !s.ok()) return s;
         }
-        if (!here) ring.release();
-    }
-    const Status finished = ring.finish();
-    reporting.waited(ring.waiting_seconds());
-    return finished;
+        return {};
+    };
+    return circulate(channel_, geometry_, ChunkMessage(geometry_, {call_.key, call_.value}), true, reporting, add);
 }
 
 Status RingBackward::of_keys(Reporting &reporting) {
     const std::vector<std::int64_t> &own = geometry_.chunks_of(c_.rank);
-    const ChunkMessage messages(geometry_, query_tensors());
-    Circulation ring(channel_, geometry_, false,
-                     {[&](std::int64_t chunk) { return messages.bytes(chunk); },
-                      [&](std::int64_t chunk, char *memory) { messages.pack(chunk, memory); }});
-    if (Status s = ring.start(); !s.ok()) return s;
-    for (std::int64_t q = 0; q < geometry_.chunks(); q++) {
-        if (std::none_of(own.begin(), own.end(), [&](std::int64_t k) { return geometry_.sees(q, k); })) continue;
-        const bool here = geometry_.owner(q) == c_.rank, whole = is_whole(call_.plan);
-        const char *message = nullptr;
-        if (!here)
-            if (Status s = ring.get(q, message); !s.ok()) return s;
-        const QueryRows rows = query_rows(here ? messages.local(q) : messages.unpack(q, message));
+    const bool whole = is_whole(call_.plan);
+    const auto add = [&](std::int64_t q, const std::vector<ConstView> &tensors) -> Status {
+        const QueryRows rows = query_rows(tensors);
         for (std::size_t k = 0; k < own.size(); k++) {
             if (!geometry_.sees(q, own[k])) continue;
             const PairGradients parts{{}, of_key_.part(k, whole), of_value_.part(k, whole)};
@@ -220,11 +196,9 @@ Status RingBackward::of_keys(Reporting &reporting) {
             if (Status s = of_key_.add(k); !s.ok()) return s;
             if (Status s = of_value_.add(k); !s.ok()) return s;
         }
-        if (!here) ring.release();
-    }
-    const Status finished = ring.finish();
-    reporting.waited(ring.waiting_seconds());
-    return finished;
+        return {};
+    };
+    return circulate(channel_, geometry_, ChunkMessage(geometry_, query_tensors()), false, reporting, add);
 }
 
 // Sums over the queries of each chunk, then over the chunks of all ranks in their order.

@@ -3,7 +3,6 @@
 // arguments with those of others, so that a call that it refuses at any point is refused by all.
 #include "attention/prepared_sdpa.h"
 #include "context_parallel/partial_results.h"
-#include "dispatch/op_call.h"
 #include "tensors/checks.h"
 #include <algorithm>
 
@@ -65,13 +64,7 @@ Status decode(Context &context, const Communicator &c, const RankCall &call, con
 
 Status sharded_decode(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
                       const ConstView &key, const ConstView &value, const View &out, const ParallelOptions &options) noexcept {
-    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
-                          const SdpaOptions &attention) {
-        if (Status s = check_group(communicator, plan); !s.ok()) return s;
-        const RankCall call{plan, communicator.rank, q, k, v, attention};
-        return decode(context, communicator, call, o, options.report);
-    };
-    return answer(context, body, query, key, value, out, options.attention);
+    return answer_forward(context, communicator, plan, query, key, value, out, options, decode);
 }
 
 }  // namespace attune
