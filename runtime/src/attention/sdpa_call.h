@@ -154,7 +154,7 @@ template<typename Data> BasicView<Data> entries(const BasicView<Data> &v, std::i
 }
 SdpaCall slice(const SdpaCall &, std::int64_t begin, std::int64_t end);
 // The views that kernels index by query, key or pair, and whether kernels of AMX can index all.
-std::vector<NamedView> places_of(const SdpaCall &);
+std::array<NamedView, 7> places_of(const SdpaCall &);
 bool has_32_bit_places(const SdpaCall &);
 // The entries of a group, with the keys that they hold.
 SdpaCall slice(const SdpaCall &, const EntryGroup &);

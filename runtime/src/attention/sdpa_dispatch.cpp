@@ -204,7 +204,7 @@ static Status check_parts(const Context::State &context, const SdpaCall &call, c
     Choice part;
     for (const VariantRecord *v : {choice.variant, choice.of_last}) {
         if (!v) continue;
-        if (v->schedule_id == Schedule::amx) {
+        if (v->schedule_id == Schedule::amx && !has_32_bit_places(call)) {
             const SdpaCall head = slice_key_heads(slice(call, 0, 1), 0, 1);  // the least that run_by_key_heads() runs
             if (Status s = check_32_bit_places(places_of(head), kernels_of_amx); !s.ok()) return s;
         }

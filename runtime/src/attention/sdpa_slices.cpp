@@ -5,13 +5,18 @@
 
 namespace attune {
 
-std::vector<NamedView> places_of(const SdpaCall &c) {
-    return {{"query", c.query}, {"key", c.key},   {"value", c.value}, {"out", c.out},
-            {"lse", c.lse},     {"bias", c.bias}, {"mask", c.mask}};
+std::array<NamedView, 7> places_of(const SdpaCall &c) {
+    return {{{"query", c.query},
+             {"key", c.key},
+             {"value", c.value},
+             {"out", c.out},
+             {"lse", c.lse},
+             {"bias", c.bias},
+             {"mask", c.mask}}};
 }
 
 bool has_32_bit_places(const SdpaCall &c) {
-    const std::vector<NamedView> all = places_of(c);
+    const auto all = places_of(c);
     return std::all_of(all.begin(), all.end(), [](const NamedView &v) { return has_32_bit_places(v.view); });
 }
 

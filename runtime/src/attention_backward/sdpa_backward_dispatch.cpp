@@ -39,13 +39,13 @@ Status check_parts(const BackwardCall &call, const BackwardChoice &choice) {
     if (p.batch * p.query_heads == 0 || p.queries == 0 || p.keys == 0) return {};
     const VariantRecord &tiles = *choice.tiles.variant;
     if (tiles.schedule_id == Schedule::amx) {
-        std::vector<NamedView> places = places_of(c);
-        places.insert(places.end(), {{"grad_out", call.grad_out},
-                                     {"gradients.query", call.query},
-                                     {"gradients.key", call.key},
-                                     {"gradients.value", call.value},
-                                     {"gradients.bias", call.bias}});
-        if (Status s = check_32_bit_places(places, kernels_of_amx); !s.ok()) return s;
+        const NamedView of_gradients[] = {{"grad_out", call.grad_out},
+                                          {"gradients.query", call.query},
+                                          {"gradients.key", call.key},
+                                          {"gradients.value", call.value},
+                                          {"gradients.bias", call.bias}};
+        if (Status s = check_32_bit_places(places_of(c), kernels_of_amx); !s.ok()) return s;
+        if (Status s = check_32_bit_places(of_gradients, kernels_of_amx); !s.ok()) return s;
     }
     Choice blocks;
     for (const VariantRecord *v : {&tiles, choice.user_captures.variant})

@@ -78,12 +78,13 @@ Status choose_product(const Context::State &context, std::string_view variant, P
     const Forced forced = forced_variant(context, variant, call.given.op);
     call.computed = forced.name.empty() && is_one_column(call.given) ? as_one_row(call.given) : call.given;
     if (Status s = choose_for(call.computed.op, problem_of(call.computed), forced, call.choice); !s.ok()) return s;
+    const auto of_amx = [](const VariantRecord *v) {
+        return v && (v->schedule_id == Schedule::amx || v->schedule_id == Schedule::amx_gemv);
+    };
+    if (!of_amx(call.choice.variants.variant) && !of_amx(call.choice.variants.of_last)) return {};
     const Product &p = call.given;
     const NamedView places[] = {{"x", p.x}, {"weight", p.weight}, {"out", p.out}};
-    for (const VariantRecord *v : {call.choice.variants.variant, call.choice.variants.of_last})
-        if (v && (v->schedule_id == Schedule::amx || v->schedule_id == Schedule::amx_gemv))
-            if (Status s = check_32_bit_places(places, kernels_of_amx); !s.ok()) return s;
-    return {};
+    return check_32_bit_places(places, kernels_of_amx);
 }
 
 Status run_product(Context::State &context, const ProductCall &call, CallStart start, std::string_view why_here) {
