@@ -161,8 +161,7 @@ endfunction()
 
 # attune_add_kernel(name GENERATOR program TARGET halide-target PARAMETERS k=v... [REGISTERED generator] [LIBRARY library]
 # [AFTER file]): one object of libattune.a or the library, made after the file, or copied from ATTUNE_KERNELS_FROM where it has
-# that kernel. add_halide_library() would also add an archive,
-# headers and an interface library, which nothing here needs.
+# that kernel. add_halide_library() would also add an archive, headers and an interface library, which nothing here needs.
 function(attune_add_kernel name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "GENERATOR;TARGET;REGISTERED;LIBRARY;AFTER" "PARAMETERS")
   if(NOT A_LIBRARY)
@@ -173,19 +172,16 @@ function(attune_add_kernel name)
   endif()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)
   file(MAKE_DIRECTORY ${folder})
-  if(ATTUNE_KERNELS_FROM AND A_LIBRARY STREQUAL "attune" AND EXISTS ${ATTUNE_KERNELS_FROM}/kernels/${name}.o)
+  set(other ${ATTUNE_KERNELS_FROM}/kernels/${name}.o)
+  if(ATTUNE_KERNELS_FROM AND A_LIBRARY STREQUAL "attune" AND EXISTS ${other})
+    add_custom_command(OUTPUT ${folder}/${name}.o COMMAND ${CMAKE_COMMAND} -E copy ${other} ${folder}/${name}.o
+      DEPENDS ${other} COMMENT "kernel ${name}, of another build" VERBATIM)
+  else()
     add_custom_command(OUTPUT ${folder}/${name}.o
-      COMMAND ${CMAKE_COMMAND} -E copy ${ATTUNE_KERNELS_FROM}/kernels/${name}.o ${folder}/${name}.o
-      DEPENDS ${ATTUNE_KERNELS_FROM}/kernels/${name}.o COMMENT "kernel ${name}, of another build" VERBATIM)
-    target_sources(${A_LIBRARY} PRIVATE ${folder}/${name}.o)
-    set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-    return()
+      COMMAND ${A_GENERATOR} -g ${A_REGISTERED} -f ${name} -n ${name} -o ${folder} -e object
+        target=${A_TARGET}${ATTUNE_KERNEL_FEATURES} ${A_PARAMETERS}
+      DEPENDS $<TARGET_FILE:${A_GENERATOR}> ${A_AFTER} COMMENT "kernel ${name}" VERBATIM)
   endif()
-  add_custom_command(OUTPUT ${folder}/${name}.o
-    COMMAND ${A_GENERATOR} -g ${A_REGISTERED} -f ${name} -n ${name} -o ${folder} -e object
-      target=${A_TARGET}${ATTUNE_KERNEL_FEATURES} ${A_PARAMETERS}
-    DEPENDS $<TARGET_FILE:${A_GENERATOR}> ${A_AFTER}
-    COMMENT "kernel ${name}" VERBATIM)
   target_sources(${A_LIBRARY} PRIVATE ${folder}/${name}.o)
   set_source_files_properties(${folder}/${name}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endfunction()

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: MIT
 # attune_add_runtime(name halide-target): the static library <name> of Halide's runtime for the library's kernels, under names
 # of its own (lowering/halide_patches/private_runtime.h).
-attune_add_host_program(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp
+attune_add_host_tool(attune_private_runtime lowering/halide_patches/private_runtime_main.cpp
   lowering/halide_patches/private_runtime.cpp)
-if(NOT ATTUNE_IS_IMPORTED_attune_private_runtime)
-  target_include_directories(attune_private_runtime PRIVATE ${ATTUNE_SOURCE_DIR})
-  target_compile_options(attune_private_runtime PRIVATE ${ATTUNE_WARNINGS})
-  set_target_properties(attune_private_runtime PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)
-endif()
 
 function(attune_add_runtime name target)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)

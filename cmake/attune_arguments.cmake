@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: MIT
 # kernel_arguments.h in the build folder: structs of the kernels' arguments, which the runtime fills in.
-attune_add_host_program(attune_print_arguments generators/arguments/print_arguments.cpp
+attune_add_host_tool(attune_print_arguments generators/arguments/print_arguments.cpp
   generators/arguments/kernel_arguments.cpp)
-if(NOT ATTUNE_IS_IMPORTED_attune_print_arguments)
-  target_include_directories(attune_print_arguments PRIVATE ${ATTUNE_SOURCE_DIR})
-  target_compile_options(attune_print_arguments PRIVATE ${ATTUNE_WARNINGS})
-  set_target_properties(attune_print_arguments PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)
-endif()
 set(attune_arguments_dir ${PROJECT_BINARY_DIR}/arguments)
 file(MAKE_DIRECTORY ${attune_arguments_dir})
 add_custom_command(OUTPUT ${attune_arguments_dir}/kernel_arguments.h

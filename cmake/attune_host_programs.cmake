@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Programs that run while the library is built: those that make kernels, and two small ones. A cross-build runs the programs of
-# a host build: a build of the same project for the machine that builds, whose folder ATTUNE_HOST_BUILD names.
+# Programs that run while the library is built: generators of kernels, and two small tools. A cross-build runs the programs of a
+# host build: a build of the same project for the machine that builds, whose folder ATTUNE_HOST_BUILD names.
 #
 # attune_add_host_program(name source...): the program, or in a cross-build that of the host build. In
 # ATTUNE_IS_IMPORTED_<name> of the caller whether it is the latter, whose properties must not be set.
@@ -14,6 +14,16 @@ macro(attune_add_host_program name)
     attune_list_generator(TOOLS "\"${name}\": \"$<TARGET_FILE:${name}>\"")
   endif()
 endmacro()
+
+# attune_add_host_tool(name source...): a program of this project's sources alone, without Halide.
+function(attune_add_host_tool name)
+  attune_add_host_program(${name} ${ARGN})
+  if(NOT ATTUNE_IS_IMPORTED_${name})
+    target_include_directories(${name} PRIVATE ${ATTUNE_SOURCE_DIR})
+    target_compile_options(${name} PRIVATE ${ATTUNE_WARNINGS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles)
+  endif()
+endfunction()
 
 # The imported program of the host build, as its attune_generators.json lists it. CMake runs it as it is, without the emulator
 # of a cross-build.
