@@ -6,6 +6,7 @@
 #include "bent.h"
 #include "every_other.h"
 #include "everything.h"
+#include "tests/user_attention/everything_formula.h"
 #include "tests/user_attention/user_attention_case.h"
 #include <attune/variants.h>
 #include <memory>
@@ -21,23 +22,6 @@ struct AlibiFormula {
     }
     template<typename R> static bool mask(const Pair &at, const Captured<R> &) { return at.j <= at.position; }
     template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
-};
-
-// Captures: table, temperature, allowed, document, decay, cap, reach.
-struct EverythingFormula {
-    template<typename R> static R score(R x, const Pair &at, const Captured<R> &c) {
-        const Index reach = Index(c[6][0]), width = 2 * reach + 1;
-        const R cap = c[5][0], bent = cap * std::tanh(x * c[1][std::size_t(at.b * at.heads + at.h)] / cap);
-        const Index near = std::clamp<Index>(at.j - at.position + reach, 0, 2 * reach);
-        return bent + c[0][std::size_t(at.h * width + near)] - R(0.3) * c[0][std::size_t(at.h * width + reach)];
-    }
-    template<typename R> static bool mask(const Pair &at, const Captured<R> &c) {
-        const auto document = [&](Index j) { return c[3][std::size_t(at.b * at.keys + j)]; };
-        return c[2][std::size_t(at.i * at.keys + at.j)] != 0 && document(at.j) == document(std::min(at.i, at.keys - 1));
-    }
-    template<typename R> static R factor(const Pair &at, const Captured<R> &c) {
-        return std::exp(R(-0.07) * c[4][0] * R(std::abs(at.i - at.j)));
-    }
 };
 
 struct EveryOtherFormula {
@@ -204,7 +188,7 @@ TEMPLATE_TEST_CASE("captures of every kind and a factor of the weights agree wit
         const attune::Status status = a.run(context);
         INFO(status.message());
         REQUIRE(status.ok());
-        check_user_attention<EverythingFormula>(a, {0, 1, 4});
+        check_user_attention<EverythingEquations>(a, {0, 1, 4});
     }
 }
 
