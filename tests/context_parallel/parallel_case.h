@@ -26,6 +26,7 @@ struct ParallelCase {
     attune::Window window = {};
     std::vector<std::int32_t> documents = {}, lens = {};
     bool sinks = false, mask = false, bias = false, alibi = false, grad_lse = false;
+    bool slopes = false;  // of ALiBi, given as a tensor
     double softcap = 0;
     unsigned seed = 1;
     bool any_thread = true;
@@ -101,10 +102,12 @@ template<typename T> struct ParallelArrays {
         fill(sinks, c.query_heads, 2);
         fill(bias, c.query_heads * c.positions * c.positions, 1);
         for (Index k = 0; k < c.positions * c.positions; k++) mask.push_back(random() % 4 != 0);
+        for (Index b = 0; b < c.batch; b++)
+            for (const float slope : attune::alibi_slopes(c.query_heads)) slopes.push_back(slope);
     }
     std::vector<T> query, key, value, grad_out, bias;
     std::vector<Sums> grad_lse;
-    std::vector<float> sinks;
+    std::vector<float> sinks, slopes;
     std::vector<unsigned char> mask;  // bool
 };
 
@@ -175,6 +178,7 @@ template<typename T> attune::SdpaOptions options_of(const ParallelCase &c, const
     o.softcap = c.softcap, o.causal = c.causal, o.window = c.window, o.alibi = c.alibi;
     if (!c.lens.empty()) o.valid_lens = attune::ConstView(c.lens);
     if (c.sinks) o.sinks = attune::ConstView(a.sinks);
+    if (c.slopes) o.alibi_slopes = attune::ConstView(a.slopes, {c.batch, c.query_heads});
     return o;
 }
 inline attune::ConstView mask_view(const unsigned char *mask, Index rows, Index columns) {

@@ -134,6 +134,19 @@ TEST_CASE("context parallel: the three schemes have the same bits", "[context_pa
     CHECK(difference(c, plan, 0, ring, heads) == "");
 }
 
+TEST_CASE("context parallel: slopes that are given are those of ALiBi by its flag", "[context_parallel]") {
+    for (const Scheme scheme : {Scheme::ring, Scheme::gathered, Scheme::decode}) {
+        ParallelCase c{.batch = 2, .positions = 100, .scheme = scheme, .lens = {93, 71}, .alibi = true};
+        INFO(describe(c));
+        ParallelResults<float> by_flag(c), by_slopes(c);
+        REQUIRE(results_on(3, c, by_flag) == "");
+        c.alibi = false, c.slopes = true;
+        REQUIRE(results_on(3, c, by_slopes) == "");
+        CHECK(by_slopes.out == by_flag.out);
+        CHECK(by_slopes.lse == by_flag.lse);
+    }
+}
+
 TEST_CASE("context parallel: one chunk has the bits of one call", "[context_parallel]") {
     ParallelCase c{.positions = 90, .chunk = 90, .causal = Causal::top_left};
     ParallelResults<float> r(c);

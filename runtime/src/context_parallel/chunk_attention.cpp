@@ -34,11 +34,11 @@ Status check_refused(const SdpaOptions &o) {
     return {};
 }
 
-bool bends(const SdpaOptions &o) {
+}  // namespace
+
+bool uses_positions(const SdpaOptions &o) {
     return o.causal != Causal::none || o.window.left >= 0 || o.window.right >= 0 || o.alibi || o.alibi_slopes.given();
 }
-
-}  // namespace
 
 ConstView table_of(const ConstView &v) { return v.given() ? as_rank4(v, false) : v; }
 ConstView rows_of_table(const ConstView &v, std::int64_t first, std::int64_t count) {
@@ -55,7 +55,7 @@ PairOptions::PairOptions(const SdpaOptions &all, const ConstView &mask, const Co
         return v.given() && v.extent[3] != 1 ? part_of(some, 3, p.key, p.keys) : some;
     };
     o.mask = part(mask), o.bias = part(bias);
-    if (bends(all)) {
+    if (uses_positions(all)) {
         o.offset = p.query - p.key;
         if (o.causal != Causal::none) o.causal = Causal::offset;
     }
@@ -89,8 +89,11 @@ Status check_rank_call(const RankCall &call) {
     return check_valid_lens(o.valid_lens, "query", call.query.extent[0], call.query.extent[2], plan.positions, unused);
 }
 
-Status check_tables(const RankCall &call) {
+Status check_queries(const RankCall &call) {
     const SdpaOptions &o = call.options;
+    const std::int64_t own = call.plan.positions_of(call.rank);
+    if (call.query.extent[2] != own)
+        return invalid("query", "has " + text(call.query.extent[2]) + " rows, the plan gives this rank " + text(own));
     const ParallelBand &band = call.plan.band;
     if ((o.causal != Causal::none) != (band.causal != Causal::none)) return invalid("causal", "is not the plan's");
     if (o.window.left != band.window.left || o.window.right != band.window.right) return invalid("window", "is not the plan's");
@@ -101,12 +104,8 @@ Status check_tables(const RankCall &call) {
 
 Status check_rank_forward(Context::State &context, const RankCall &call, const View &out) {
     if (Status s = check_rank_call(call); !s.ok()) return s;
-    const ParallelPlan &plan = call.plan;
+    if (Status s = check_queries(call); !s.ok()) return s;
     const SdpaOptions &o = call.options;
-    const std::int64_t own = plan.positions_of(call.rank);
-    if (call.query.extent[2] != own)
-        return invalid("query", "has " + text(call.query.extent[2]) + " rows, the plan gives this rank " + text(own));
-    if (Status s = check_tables(call); !s.ok()) return s;
     // Everything else is checked as in a call of one chunk, which nothing computes. The views are those of this rank.
     SdpaOptions checked = o;
     checked.valid_lens = checked.mask = checked.bias = {};

@@ -19,10 +19,13 @@ struct RankCall {
 
 // Checks of the caller's arguments, but for the output.
 Status check_rank_call(const RankCall &);
-// Checks mask and bias, and that causal and window are the plan's.
-Status check_tables(const RankCall &);
+// Checks the rows of the query, of the mask and of the bias, and that causal and window are the plan's.
+Status check_queries(const RankCall &);
 // Checks everything about one rank's forward, and that it overlaps nothing.
 Status check_rank_forward(Context::State &, const RankCall &, const View &out);
+
+// Whether options make a score depend on the positions of query and key.
+bool uses_positions(const SdpaOptions &);
 
 // Options of one pair of chunks, from those of all positions. `queries`: rows of the mask and the bias for the queries of the
 // pair's chunk, whose first position is `first`; its views have rank 4, or are not given.

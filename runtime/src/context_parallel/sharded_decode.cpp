@@ -24,7 +24,6 @@ Status check_decode(Context::State &context, const RankCall &call, const View &o
 Status attend_chunk(Context &context, const RankCall &call, const Geometry &geometry, std::int64_t chunk, const View &out,
                     const View &lse) {
     const SdpaOptions &o = call.options;
-    const bool bends = o.causal != Causal::none || o.window.left >= 0 || o.window.right >= 0 || o.alibi;
     const std::int64_t first = geometry.begin(chunk), count = geometry.count(chunk), batch = call.query.extent[0];
     std::vector<std::int32_t> lens, offsets;
     for (std::int64_t b = 0; b < batch; b++) {
@@ -35,7 +34,7 @@ Status attend_chunk(Context &context, const RankCall &call, const Geometry &geom
     SdpaOptions of_chunk = o;
     of_chunk.sinks = {}, of_chunk.lse = lse;
     of_chunk.valid_lens = ConstView(lens.data(), {batch});
-    if (bends) of_chunk.offsets = ConstView(offsets.data(), {batch});
+    if (uses_positions(o)) of_chunk.offsets = ConstView(offsets.data(), {batch});
     if (o.causal != Causal::none) of_chunk.causal = Causal::offset;
     const std::int64_t row = geometry.row(chunk);
     return scaled_dot_product_attention(context, call.query, rows_of(call.key, row, count), rows_of(call.value, row, count),
