@@ -5,13 +5,13 @@
 //
 // f32, head size 64, no mask. Prints medians of seven rounds, the time in which ranks waited for messages, and a forecast from
 // the rate of one rank and of a link, both measured in the same run.
+#include "arguments.h"
 #include <algorithm>
 #include <array>
 #include <attune/attune.h>
 #include <attune/mpi_communicator.h>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <random>
 #include <sched.h>
@@ -159,14 +159,13 @@ int run(const attune::Communicator &c, std::int64_t positions, std::int64_t head
 }  // namespace
 
 int main(int argc, char **argv) {
+    const std::int64_t positions = whole_number(argc, argv, 1, 16384), heads = whole_number(argc, argv, 2, 8),
+                       chunk = whole_number(argc, argv, 3, 2048);
     int provided = 0, result = 1;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     {
-        const auto argument = [&](int n, long long otherwise) {
-            return argc > n ? std::strtoll(argv[n], nullptr, 10) : otherwise;
-        };
         attune::MpiCommunicator mpi(MPI_COMM_WORLD);
-        result = run(mpi.communicator(), argument(1, 16384), argument(2, 8), argument(3, 2048));
+        result = run(mpi.communicator(), positions, heads, chunk);
     }
     MPI_Finalize();
     return result;

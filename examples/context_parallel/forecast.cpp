@@ -4,16 +4,15 @@
 //   forecast [POSITIONS [HEADS [KEY_HEADS [GIGA_MULTIPLY_ADDS [GIGABYTES [CHUNK]]]]]]
 //
 // bf16, head size 128. Rates are those of one rank, and of a link in one direction, a second.
+#include "arguments.h"
 #include <algorithm>
 #include <attune/context_parallel.h>
 #include <cstdio>
-#include <cstdlib>
 
 int main(int argc, char **argv) {
-    const auto argument = [&](int n, double otherwise) { return argc > n ? std::strtod(argv[n], nullptr) : otherwise; };
-    const auto positions = static_cast<std::int64_t>(argument(1, 1 << 20)), heads = static_cast<std::int64_t>(argument(2, 32)),
-               key_heads = static_cast<std::int64_t>(argument(3, 8)), chunk = static_cast<std::int64_t>(argument(6, 1024));
-    const attune::ParallelMachine machine{argument(4, 2000) * 1e9, argument(5, 12.5) * 1e9, 1e-5};
+    const std::int64_t positions = whole_number(argc, argv, 1, 1 << 20), heads = whole_number(argc, argv, 2, 32),
+                       key_heads = whole_number(argc, argv, 3, 8), chunk = whole_number(argc, argv, 6, 1024);
+    const attune::ParallelMachine machine{rate(argc, argv, 4, 2000) * 1e9, rate(argc, argv, 5, 12.5) * 1e9, 1e-5};
     const attune::ParallelProblem problem{attune::DType::bf16, 1, heads, key_heads, 128, 128};
     constexpr const char *layouts[] = {"contiguous", "head_tail", "striped", "balanced"};
     constexpr const char *schemes[] = {"ring", "ring_backward", "gathered", "heads"};

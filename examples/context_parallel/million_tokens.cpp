@@ -7,14 +7,15 @@
 // computes causal attention of its queries over all keys before them (prefill), and then all decode one token together. One key
 // somewhere is a needle that the last query looks for: both must find it. Times stand beside a forecast, which is made of the
 // rate of one process and of one link as they are measured before.
+#include "arguments.h"
 #include <algorithm>
 #include <attune/attune.h>
 #include <attune/mpi_communicator.h>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -178,15 +179,21 @@ int run(const attune::Communicator &communicator, const Arguments &a) {
 }  // namespace
 
 int main(int argc, char **argv) {
+    Arguments a;
+    a.positions = whole_number(argc, argv, 1, a.positions), a.chunk = whole_number(argc, argv, 2, a.chunk);
+    if (argc > 3) {
+        const auto *const layout = std::find(std::begin(layouts), std::end(layouts), std::string_view(argv[3]));
+        if (layout == std::end(layouts)) return std::fprintf(stderr, "argument 3: there is no layout '%s'\n", argv[3]), 2;
+        a.layout = static_cast<attune::ParallelLayout>(layout - std::begin(layouts));
+    }
+    if (argc > 4) {
+        a.gathered = argv[4] == std::string_view("gathered");
+        if (!a.gathered && argv[4] != std::string_view("ring"))
+            return std::fprintf(stderr, "argument 4: '%s' is neither ring nor gathered\n", argv[4]), 2;
+    }
     int provided = 0, result = 1;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     {
-        Arguments a;
-        if (argc > 1) a.positions = std::strtoll(argv[1], nullptr, 10);
-        if (argc > 2) a.chunk = std::strtoll(argv[2], nullptr, 10);
-        for (int n = 0; argc > 3 && n < 4; n++)
-            if (argv[3] == std::string(layouts[n])) a.layout = static_cast<attune::ParallelLayout>(n);
-        a.gathered = argc > 4 && argv[4] == std::string("gathered");
         // A process may wait as long as another one computes with a chunk.
         attune::MpiCommunicator mpi(MPI_COMM_WORLD, 600);
         result = run(mpi.communicator(), a);

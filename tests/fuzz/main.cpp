@@ -4,6 +4,7 @@
 #include "tests/fuzz/child.h"
 #include "tests/fuzz/corpus/cases.h"
 #include "tests/fuzz/family.h"
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -159,6 +160,13 @@ int self_test() {
     return wrong ? 1 : 0;
 }
 
+// Whether a word is a number from 0, as a whole.
+template<typename N> bool number(const char *word, N &n) {
+    const char *const end = word + std::strlen(word);
+    const auto [last, error] = std::from_chars(word, end, n);
+    return error == std::errc() && last == end && n >= 0;
+}
+
 bool read(int argc, char **argv, Options &options) {
     for (int n = 1; n < argc; n++) {
         const std::string name = argv[n];
@@ -169,11 +177,11 @@ bool read(int argc, char **argv, Options &options) {
         } else if (n + 1 == argc) {
             return false;
         } else if (name == "--minutes") {
-            options.minutes = std::atof(argv[++n]);
+            if (!number(argv[++n], options.minutes)) return false;
         } else if (name == "--cases") {
-            options.cases = std::strtoull(argv[++n], nullptr, 10);
+            if (!number(argv[++n], options.cases)) return false;
         } else if (name == "--seed") {
-            options.seed = std::strtoull(argv[++n], nullptr, 10);
+            if (!number(argv[++n], options.seed)) return false;
         } else if (name == "--only") {
             options.only = argv[++n];
             if (!family_of(options.only)) return false;
@@ -190,7 +198,7 @@ bool read(int argc, char **argv, Options &options) {
 
 int main(int argc, char **argv) {
     Options options;
-    if (!read(argc, argv, options)) return usage("an unknown option, or one without its value");
+    if (!read(argc, argv, options)) return usage("an unknown option or family, or an option without its value");
     if (options.self_test) return self_test();
     if (options.corpus) return run_corpus();
     if (const auto space = options.one_case.find(' '); !options.one_case.empty())
