@@ -32,8 +32,10 @@ endif()
 add_library(attune::attune ALIAS attune)
 # Before 1.0 a minor version may change the API.
 set_target_properties(attune PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-# Headers take longer to parse than the library to compile, hence the unity build.
+# Headers take longer to parse than the library to compile, hence the unity build and the precompiled header.
 set_target_properties(attune PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+target_precompile_headers(attune PRIVATE <attune/attune.h> <algorithm> <array> <atomic> <chrono> <cmath> <cstring> <functional>
+  <optional> <string> <vector>)
 attune_add_sources(core dispatch/cost_rule dispatch/cpu_features dispatch/lengths_column dispatch/op_call
   dispatch/runnable dispatch/shape_record
   dispatch/variant_table device/device_backend device/device_call execution/constant_pages execution/context

@@ -11,7 +11,8 @@ set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/ex
   generators/math/precise.cpp generators/math/tanh.cpp generators/math/transpose.cpp schedules/transpose.cpp
   schedules/amx_tiles.cpp)
 # Parts of every program.
-set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/uses_variable.cpp
+set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/interval_bounds.cpp
+  lowering/halide_patches/uses_variable.cpp
   lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/broadcast_lanes.cpp
   lowering/passes/load_tiles_past_l1.cpp
   lowering/passes/join_amx_tiles.cpp lowering/passes/lift_row_shifts.cpp lowering/passes/mask_tail_loads.cpp

@@ -14,7 +14,7 @@
 namespace attune::dispatch {
 namespace {
 
-constexpr double flops_at_most = 1.5e9;
+constexpr double flops_of_regret = 1.5e9;
 
 struct Regret {
     ShapeTimes times;
@@ -37,7 +37,8 @@ std::vector<bench::Shape> shapes_of(const RegretArguments &a) {
     std::erase_if(all, [](const Family &f) { return (!f.kind.empty() && f.kind != "plain") || f.dtype == DType::f64; });
     if (all.empty()) throw program::InputError(a.op, "has no tuned variants that this machine runs");
     std::mt19937_64 random(a.seed);
-    for (int n = 0; n < a.count; n++) shapes.push_back(random_shape(all[random() % all.size()], random, flops_at_most, false));
+    for (int n = 0; n < a.count; n++)
+        shapes.push_back(random_shape(all[random() % all.size()], random, flops_of_regret, false));
     return shapes;
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::string text_of(const bench::Shape &s) { return s.op + " " + name_of(s.dtype) + " " + s.label(); }
+std::string key_of(const bench::Shape &s) { return s.op + " " + name_of(s.dtype) + " " + s.label(); }
 
 class Measurement {
 public:
@@ -98,12 +98,12 @@ TimesLog::TimesLog(const std::string &file, std::string key) : log_(file), key_(
 }
 
 const ShapeTimes *TimesLog::find(const bench::Shape &shape) const {
-    const auto found = known_.find(text_of(shape));
+    const auto found = known_.find(key_of(shape));
     return found == known_.end() ? nullptr : &found->second;
 }
 
 void TimesLog::append(const ShapeTimes &times) {
-    log_.append(nlohmann::ordered_json{{"key", key_}, {"shape", text_of(times.shape)}, {"seconds", times.seconds}});
+    log_.append(nlohmann::ordered_json{{"key", key_}, {"shape", key_of(times.shape)}, {"seconds", times.seconds}});
 }
 
 }  // namespace attune::dispatch

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
 // A call of so many FLOP takes a few milliseconds on one thread, in which what is linear in the sizes shows.
-constexpr double flops_at_most = 4e8;
+constexpr double flops_of_fit = 4e8;
 // Shapes of a family of attention without options; scored and training kernels differ from these in few coefficients.
 constexpr int shapes_of_family = 40, shapes_of_options = 14, shapes_of_product = 120;
 constexpr int weight_of_recorded = 4;
@@ -41,7 +41,7 @@ std::vector<bench::Shape> grid_of(const std::string &op, unsigned seed) {
     for (const Family &f : families(op)) {
         std::mt19937_64 random(seed);
         std::vector<bench::Shape> &some = all.emplace_back();
-        for (int n = 0; n < count_for(f); n++) some.push_back(random_shape(f, random, flops_at_most, true));
+        for (int n = 0; n < count_for(f); n++) some.push_back(random_shape(f, random, flops_of_fit, true));
         most = std::max(most, some.size());
     }
     std::vector<bench::Shape> shapes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Query of Halide's compiler whether an expression uses a variable, which the programs that make kernels answer.
+// Queries of Halide's compiler that the programs that make kernels answer: whether an expression uses a variable, and whether
+// bounds are infinite.
 #include "lowering/halide_patches/uses_variable.h"
 #include "tests/support/catch.h"
 #include <dlfcn.h>
@@ -52,5 +53,30 @@ TEST_CASE("an expression uses the variables that Halide says it does", "[user_at
             others.push_back(variable("t" + std::to_string(i)));
             REQUIRE(attune::expression_uses_variable(others.back(), "t" + std::to_string(i), Scope<Expr>::empty_scope()));
         }
+    }
+}
+
+TEST_CASE("libHalide's questions for infinite bounds are answered by the program", "[user_attention]") {
+    for (const char *name : {"_ZNK6Halide8Internal8Interval8is_emptyEv", "_ZNK6Halide8Internal8Interval15has_upper_boundEv",
+                             "_ZNK6Halide8Internal8Interval15has_lower_boundEv"}) {
+        CAPTURE(name);
+        Dl_info definition;
+        void *symbol = dlsym(RTLD_DEFAULT, name);
+        REQUIRE(symbol);
+        REQUIRE(dladdr(symbol, &definition));
+        CHECK(std::string(definition.dli_fname).find("libHalide") == std::string::npos);
+    }
+}
+
+TEST_CASE("an interval has the bounds that Halide says it has", "[user_attention]") {
+    const Expr x = variable("x");
+    for (const Interval &i :
+         {Interval::everything(), Interval::nothing(), Interval(x, x + 1), Interval(Interval::neg_inf(), x),
+          Interval(x, Interval::pos_inf()), Interval(Interval::pos_inf(), x), Interval(x, Interval::neg_inf())}) {
+        const bool empty = i.min.same_as(Interval::pos_inf()) || i.max.same_as(Interval::neg_inf());
+        CAPTURE(i.min, i.max);
+        CHECK(i.is_empty() == empty);
+        CHECK(i.has_upper_bound() == (!i.max.same_as(Interval::pos_inf()) && !empty));
+        CHECK(i.has_lower_bound() == (!i.min.same_as(Interval::neg_inf()) && !empty));
     }
 }
