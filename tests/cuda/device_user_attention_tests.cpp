@@ -3,7 +3,7 @@
 // of captures, against the formula.
 #include "attune/detail/user_attention.h"
 #include "tests/cuda/device_variants.h"
-#include "tests/cuda/gallery_formulas.h"
+#include "tests/user_attention/formula_captures.h"
 #include "tests/user_attention/user_attention_case.h"
 #include <algorithm>
 
@@ -11,7 +11,7 @@ using namespace attune_test;
 
 namespace {
 
-using attune::detail::AttentionRecord, attune::detail::CaptureArgument, attune::detail::CaptureRecord;
+using attune::detail::AttentionRecord, attune::detail::CaptureArgument;
 
 // Name of an attention of this program, whose libraries end in the name of their device.
 std::string library_of(std::string_view formula) {
@@ -22,54 +22,15 @@ std::string library_of(std::string_view formula) {
 // A call with random tensors and the captures of a formula.
 template<typename Formula, typename T> struct DeviceUserArrays : UserArrays<T> {
     const AttentionRecord &record;
-    GivenCaptures given;
-    std::vector<std::vector<std::int32_t>> integers;
-    std::vector<std::vector<unsigned char>> booleans;
+    FormulaCaptures<T> given;
     std::vector<std::int32_t> lengths;
 
     DeviceUserArrays(const AttentionRecord &r, const UserSizes &s, unsigned seed)
-        : UserArrays<T>(s, numbers(Formula::captures(s)), seed), record(r), given(Formula::captures(s)) {
-        for (const auto &c : this->captures) {
-            integers.emplace_back(c.begin(), c.end());
-            booleans.emplace_back(c.begin(), c.end());
-        }
+        : UserArrays<T>(s, FormulaCaptures<T>::numbers(Formula::captures(s)), seed), record(r),
+          given(r, Formula::captures(s), attune::Place::device) {
         lengths.assign(s.lengths.begin(), s.lengths.end());
     }
-    static Captured<Sum<T>> numbers(const GivenCaptures &all) {
-        Captured<Sum<T>> c;
-        for (const GivenCapture &of : all) c.emplace_back(of.values.begin(), of.values.end());
-        return c;
-    }
-    template<typename Data>
-    static attune::BasicView<Data> shaped(Data *data, attune::DType type, const std::vector<Index> &shape) {
-        attune::BasicView<Data> v;
-        v.data = data, v.dtype = type, v.rank = int(shape.size()), v.place = attune::Place::device;
-        std::int64_t stride = 1;
-        for (int n = v.rank - 1; n >= 0; n--) v.extent[n] = shape[std::size_t(n)], v.stride[n] = stride, stride *= v.extent[n];
-        return v;
-    }
-    std::vector<CaptureArgument> arguments() {
-        std::vector<CaptureArgument> all;
-        for (std::size_t n = 0; n < given.size(); n++) {
-            const CaptureRecord &c = record.captures[n];
-            if (c.rank == 0) {
-                all.push_back({{}, given[n].values[0]});
-                continue;
-            }
-            const attune::DType type = c.of_scores ? attune::DType::f32 : c.dtype;
-            const void *data = type == attune::DType::i32       ? static_cast<const void *>(integers[n].data())
-                               : type == attune::DType::boolean ? static_cast<const void *>(booleans[n].data())
-                                                                : this->captures[n].data();
-            all.push_back({shaped<const void>(data, type, given[n].shape), {}});
-        }
-        return all;
-    }
-    std::vector<std::size_t> wanted() const {
-        std::vector<std::size_t> all;
-        for (std::size_t n = 0; n < record.captures.size(); n++)
-            if (record.captures[n].has_gradient) all.push_back(n);
-        return all;
-    }
+    std::vector<std::size_t> wanted() const { return given.wanted(); }
     attune::SdpaOptions options(std::string_view variant) {
         attune::SdpaOptions o;
         o.variant = variant;
@@ -80,16 +41,14 @@ template<typename Formula, typename T> struct DeviceUserArrays : UserArrays<T> {
     attune::Status forward(attune::Context &context, std::string_view variant) {
         attune::SdpaOptions o = options(variant);
         o.lse = on_device(this->lse_view());
-        const std::vector<CaptureArgument> captures = arguments();
+        const std::vector<CaptureArgument> captures = given.arguments(this->captures);
         return attune::detail::run_user_attention(context, record, on_device(this->q_like(this->query)),
                                                   on_device(this->k_like(this->key)), on_device(this->v_like(this->value)),
                                                   on_device(this->o_like(this->out)), o, captures, nullptr);
     }
     attune::Status backward(attune::Context &context, std::string_view variant) {
-        const std::vector<CaptureArgument> captures = arguments();
-        std::vector<attune::View> gradients(given.size());
-        for (const std::size_t n : wanted())
-            gradients[n] = shaped<void>(this->grad_captures[n].data(), attune::DType::f32, given[n].shape);
+        const std::vector<CaptureArgument> captures = given.arguments(this->captures);
+        const std::vector<attune::View> gradients = given.gradients(this->grad_captures, wanted());
         return attune::detail::run_user_attention_backward(
             context, record, on_device(this->q_like(this->query)), on_device(this->k_like(this->key)),
             on_device(this->v_like(this->value)),

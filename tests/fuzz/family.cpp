@@ -7,29 +7,6 @@
 
 namespace attune_fuzz {
 
-std::span<const Family> families() {
-    static constexpr Family all[] = {
-        {"dense", 200, run_dense},
-        {"gradients", 130, run_gradients},
-        {"varlen", 60, run_varlen},
-        {"varlen_gradients", 50, run_varlen_gradients},
-        {"paged", 70, run_paged},
-        {"quantised", 60, run_quantised},
-        {"append", 60, run_append},
-        {"cache", 40, run_cache},
-        {"rows", 60, run_rows},
-        {"linear", 60, run_linear},
-        {"linear_gradients", 30, run_linear_gradients},
-        {"softmax", 40, run_softmax},
-        {"additive", 30, run_additive},
-        {"additive_gradients", 20, run_additive_gradients},
-        {"multi_head", 20, run_multi_head},
-        {"multi_head_gradients", 20, run_multi_head_gradients},
-        {"merge", 30, run_merge},
-        {"dropout_mask", 20, run_dropout_mask},
-    };
-    return all;
-}
 const Family *family_of(std::string_view name) {
     for (const Family &family : families())
         if (name == family.name) return &family;
@@ -65,14 +42,15 @@ attune::ContextOptions draw_context(Draw &draw, const std::string &prefix) {
     }
 }
 
-DrawnVariant draw_variant(Draw &draw, std::string_view op, attune::DType dtype, std::initializer_list<std::string_view> kinds) {
+DrawnVariant draw_variant(Draw &draw, std::string_view op, attune::DType dtype, std::initializer_list<std::string_view> kinds,
+                          const std::string &name) {
     static const std::vector<attune::VariantInfo> all = attune::variants();
     std::vector<std::string> names = {"dispatch"};
     for (const attune::VariantInfo &v : all)
         if (v.op == op && v.dtype == dtype && v.runs_here && v.dispatched &&
             std::find(kinds.begin(), kinds.end(), v.kind) != kinds.end())
             names.emplace_back(v.name);
-    const std::size_t n = draw.one_of("variant", names, 2);
+    const std::size_t n = draw.one_of(name, names, 2);
     for (const attune::VariantInfo &v : all)
         if (n > 0 && v.name == names[n]) return {names[n], std::string(v.kind), v.head_dim};
     return {};

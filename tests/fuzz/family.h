@@ -16,7 +16,13 @@ struct Family {
     unsigned per_mille;   // share of its cases
     void (*run)(Draw &);  // throws a Failure
 };
+// A case that once failed, shrunk: a family, the values other than the simplest, and what was wrong.
+struct CorpusCase {
+    const char *family, *values, *was_wrong;
+};
+// Families and corpus of the program: families/list.cpp or users.cpp.
 std::span<const Family> families();
+std::span<const CorpusCase> corpus();
 // Runs a case of a family. One whose results break the error rule is judged again over this many draws of its data.
 inline constexpr unsigned most_draws = 32;
 void run_case(const Family &, Draw &);
@@ -68,7 +74,8 @@ struct DrawnVariant {
     int head_dim = 0;
     bool forced() const { return !name.empty(); }
 };
-DrawnVariant draw_variant(Draw &, std::string_view op, attune::DType, std::initializer_list<std::string_view> kinds);
+DrawnVariant draw_variant(Draw &, std::string_view op, attune::DType, std::initializer_list<std::string_view> kinds,
+                          const std::string &name = "variant");
 
 attune_test::Layout draw_layout(Draw &, const std::string &name, bool is_output = false);
 

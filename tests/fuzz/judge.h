@@ -131,3 +131,4 @@ Verdict pooled_judge(const std::vector<Real> &reference, const std::vector<Sum<T
     const attune_fuzz::Info ATTUNE_FUZZ_JOIN(info_, __LINE__)([&](std::ostream &attune_to) { attune_to << __VA_ARGS__; })
 #define CHECK(...) attune_fuzz::check((__VA_ARGS__), #__VA_ARGS__)
 #define REQUIRE(...) CHECK(__VA_ARGS__)
+#define CHECK_FALSE(...) attune_fuzz::check(!(__VA_ARGS__), "not: " #__VA_ARGS__)

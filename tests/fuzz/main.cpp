@@ -2,7 +2,6 @@
 // The driver of random cases: runs them family by family, shrinks a case that fails, and prints it as a line of the corpus,
 // which is a C++ test.
 #include "tests/fuzz/child.h"
-#include "tests/fuzz/corpus/cases.h"
 #include "tests/fuzz/family.h"
 #include <charconv>
 #include <chrono>
@@ -117,7 +116,7 @@ int run_one(const std::string &name, const std::string &values) {
 
 int run_corpus() {
     int failed = 0;
-    for (const CorpusCase &c : corpus) failed += run_one(c.family, c.values);
+    for (const CorpusCase &c : corpus()) failed += run_one(c.family, c.values);
     return failed ? 1 : 0;
 }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Cases that once failed, shrunk: a family, the values other than the simplest, and what was wrong.
+// Cases of the families of families/list.cpp that once failed.
 #pragma once
+#include "tests/fuzz/family.h"
 
 namespace attune_fuzz {
 
-struct CorpusCase {
-    const char *family, *values, *was_wrong;
-};
-inline constexpr CorpusCase corpus[] = {
+inline constexpr CorpusCase cases[] = {
     {"append", "eights=yes keys=int4 norm=yes rows=12 spread=small type=f16",
      "the check: a row of both zeros has a minimum of either sign"},
     {"dense", "batch=2 head_dim=71 score=gaussian sinks=yes", "the check: one draw of one element is no sample of errors"},

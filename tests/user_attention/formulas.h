@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The attentions of examples/attention_gallery and of tests/user_attention, each as a formula pair by pair, with captures for
-// given sizes: for tests of their kernels for devices.
+// given sizes: for tests of their kernels for devices, and for random cases.
 #pragma once
 #include "tests/reference/user_attention_reference.h"
 #include "tests/user_attention/everything_formula.h"
