@@ -181,6 +181,20 @@ TEST_CASE("variants: rows without keys give 0 and minus infinity", "[sdpa][per_v
     });
 }
 
+TEST_CASE("variants: rows whose window ends where it begins give 0, with a scale of 0, too", "[sdpa][per_variant]") {
+    attune::Context context(in_fenced_scratch());
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        const auto [head_dim, value_dim] = head_size(v);
+        for (const double scale : {0.0, 0.3})
+            for (const std::int32_t keys : {16, 32, 64, 128}) {  // around the parts of KV blocks
+                SdpaCase c{.batch = 3, .queries = 1, .keys = keys + 1, .head_dim = head_dim, .value_dim = value_dim};
+                c.scale = scale, c.causal = attune::Causal::bottom_right, c.window = {0, -1};
+                c.valid_lens = {keys, keys - 1, keys + 1};
+                check_case<decltype(zero)>(context, c, v.name);
+            }
+    });
+}
+
 TEST_CASE("variants: NaN in a kept score reaches its rows and channels only", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {

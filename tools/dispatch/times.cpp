@@ -90,10 +90,15 @@ TimesLog::TimesLog(const std::string &file, std::string key) : log_(file), key_(
     std::ifstream in(file);
     for (std::string line; std::getline(in, line);) {
         const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);  // a killed run leaves half a line
-        if (json.is_discarded() || json.value("key", "") != key_) continue;
-        ShapeTimes times;
-        for (const auto &[variant, seconds] : json["seconds"].items()) times.seconds[variant] = seconds.get<double>();
-        known_[json["shape"].get<std::string>()] = times;
+        if (json.is_discarded()) continue;
+        try {
+            if (json.at("key") != key_) continue;
+            ShapeTimes times;
+            for (const auto &[variant, seconds] : json.at("seconds").items()) times.seconds[variant] = seconds.get<double>();
+            known_[json.at("shape").get<std::string>()] = times;
+        } catch (const nlohmann::json::exception &error) {
+            throw program::InputError(file, error.what());
+        }
     }
 }
 

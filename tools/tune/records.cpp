@@ -82,6 +82,8 @@ std::vector<Record> read_records(const std::string &file) {
             records.push_back(record_of(json::parse(line)));
         } catch (const json::parse_error &error) {
             if (!cut_off(line, error)) throw InputError(file, "line " + std::to_string(number) + ": is not JSON");
+        } catch (const json::exception &error) {  // a number that overflows
+            throw InputError(file, "line " + std::to_string(number) + ": " + error.what());
         } catch (const std::runtime_error &error) {
             throw InputError(file, "line " + std::to_string(number) + ": " + error.what());
         }

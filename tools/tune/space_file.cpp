@@ -57,7 +57,7 @@ ordered_json parsed(const std::string &file) {
     if (!in) throw InputError(file, "cannot be read");
     try {
         return ordered_json::parse(in);
-    } catch (const ordered_json::parse_error &error) {
+    } catch (const ordered_json::exception &error) {
         throw InputError(file, error.what());
     }
 }

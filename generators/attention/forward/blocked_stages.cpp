@@ -53,8 +53,13 @@ void split_merge(Builder &build) {
     one_query.rows_per_tile = 1;
     Builder merge = query_rows(of_queries, build.numerics, one_query, build.score);
     merge.s = s;
-    merge.merge([&](Expr at) { return packed(in.value_dim + 1, at); }, [&](Expr at) { return packed(in.value_dim, at); },
-                [&](Expr at) { return packed(d, at); });
+    // Lanes that hold parts of a maximum begin with -inf, which stays where a KV block has no key; times a scale of 0 it is NaN.
+    const auto max_of = [&](const Expr &at) {
+        const Expr m = packed(in.value_dim + 1, at);
+        return select(is_masked(m), lowest_score(m.type()), m);
+    };
+    merge.merge(
+        max_of, [&](Expr at) { return packed(in.value_dim, at); }, [&](Expr at) { return packed(d, at); });
     s = merge.s;
     s.out = Func("out_stage");
     s.out(d, i, h, b) = Tuple(build.narrowed(s.normalised(0, d, i, h, b)), s.lse(0, i, h, b));

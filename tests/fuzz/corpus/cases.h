@@ -17,6 +17,10 @@ inline constexpr CorpusCase cases[] = {
     {"multi_head_gradients",
      "head_dim=24 key_heads=2 key_width=6 keys=5 lengths=per_batch out_width=46 queries=252 query_width=11 seed=161 type=f64",
      "the check: one draw of few elements is no sample of errors"},
+    {"dense",
+     "batch=3 causal=bottom_right keys=65 lengths=per_batch scale=zero type=f64 variant=sdpa_f64_d128_zen5_decode_rows1 "
+     "window=yes window_left=0",
+     "a KV block without keys had a maximum of -inf, which times a scale of 0 was NaN"},
 };
 
 }  // namespace attune_fuzz
