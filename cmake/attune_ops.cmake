@@ -13,7 +13,8 @@ set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/ex
 # Parts of every program.
 set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/interval_bounds.cpp
   lowering/halide_patches/uses_variable.cpp
-  lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/broadcast_lanes.cpp
+  lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/bf16_dots.cpp
+  lowering/passes/broadcast_lanes.cpp
   lowering/passes/load_tiles_past_l1.cpp
   lowering/passes/join_amx_tiles.cpp lowering/passes/lift_row_shifts.cpp lowering/passes/mask_tail_loads.cpp
   lowering/passes/pin_stack_slots.cpp lowering/passes/places.cpp
@@ -21,7 +22,7 @@ set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/h
   lowering/passes/thread_local_registers.cpp
   lowering/passes/trim_gpu_loops.cpp lowering/passes/whole_vectors.cpp)
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
-set(attune_instruction_modules x86_avx512 x86_amx)  # in lowering/instructions
+set(attune_instruction_modules x86_avx512 x86_amx aarch64)  # in lowering/instructions
 set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
 set(attune_part_attention_generator generators/attention/equations/masked.cpp generators/attention/equations/score.cpp
   generators/attention/equations/score_units.cpp generators/attention/equations/scores.cpp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/lower.h"
 #include "lowering/passes/async_copies.h"
+#include "lowering/passes/bf16_dots.h"
 #include "lowering/passes/broadcast_lanes.h"
 #include "lowering/passes/join_amx_tiles.h"
 #include "lowering/passes/load_tiles_past_l1.h"
@@ -27,6 +28,7 @@ void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target
     if (!passes.masked_tail_loads.empty()) mask_tail_loads(pipeline, passes.masked_tail_loads, target);
     add_prefetches(pipeline, passes.prefetches);
     lift_row_shifts(pipeline, passes.lifted_shifts);
+    if (passes.bf16_dots) use_bf16_dots(pipeline, target);
     // Last: the passes before find loops by name, and count their rounds.
     if (passes.broadcast_lanes) broadcast_lanes(pipeline, target);
 }

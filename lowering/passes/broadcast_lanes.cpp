@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "lowering/passes/broadcast_lanes.h"
+#include "lowering/passes/pairs_of_bf16.h"
 #include "lowering/passes/places.h"
 #include <algorithm>
 #include <functional>
@@ -19,14 +20,22 @@ constexpr int vector_bytes = 16;
 // Rounds of an unrolled loop, and most multiply-adds of its body: 2 KiB of code.
 constexpr int most_rounds = 16, few_rounds = 4, most_steps = 400;
 
-// The load of a broadcast scalar whose type fmla takes; null for any other expression.
+// The load of a broadcast scalar whose type fmla takes, or of a pair of bf16, which bfdot takes; null for any other expression.
 const Load *broadcast_load(const Broadcast *op) {
-    const Load *load = op->value.as<Load>();
-    const bool takes = load && load->type.is_scalar() && load->type.is_float() && load->type.bits() >= 32;
-    return takes && is_const_one(load->predicate) ? load : nullptr;
+    const Reinterpret *pair = op->value.as<Reinterpret>();
+    const Load *load = (pair ? pair->value : op->value).as<Load>();
+    if (!load || !is_const_one(load->predicate)) return nullptr;
+    if (!pair) return load->type.is_scalar() && load->type.is_float() && load->type.bits() >= 32 ? load : nullptr;
+    const Ramp *place = load->index.as<Ramp>();
+    return load->type == BFloat(16, 2) && op->value.type() == Float(32) && place && is_const_one(place->stride) ? load
+                                                                                                                : nullptr;
 }
 
-int lanes_of(const Load *load) { return vector_bytes / load->type.bytes(); }
+// The index of the first element of such a load.
+Expr index_of(const Load *load) { return load->type.is_scalar() ? load->index : load->index.as<Ramp>()->base; }
+
+// How many such loads have neighbouring places in one vector.
+int lanes_of(const Load *load) { return vector_bytes / (load->type.bytes() * load->type.lanes()); }
 
 // An index without its constant term, and that term.
 struct Place {
@@ -68,12 +77,13 @@ class Offsets : public IRVisitor {
     }
     void visit(const Broadcast *op) override {
         if (const Load *load = broadcast_load(op)) {
-            const Place place = place_of(load->index, around_);
+            const Expr index = index_of(load);
+            const Place place = place_of(index, around_);
             Loads &loads = found[name_of(load, place)];
             // An index in terms of lets outside has its divisions there; one of lets inside may not be in scope elsewhere.
-            const bool outside = !expr_uses_vars(load->index, inside_);
-            loads.places.emplace(place.offset, outside ? load->index : simplify(written_out(load->index, around_)));
-            loads.lanes = lanes_of(load);
+            const bool outside = !expr_uses_vars(index, inside_);
+            loads.places.emplace(place.offset, outside ? index : simplify(written_out(index, around_)));
+            loads.lanes = lanes_of(load), loads.elements = load->type.lanes();
         }
         IRVisitor::visit(op);
     }
@@ -81,11 +91,33 @@ class Offsets : public IRVisitor {
 public:
     struct Loads {
         std::map<std::int64_t, Expr> places;  // indices by their offsets
-        int lanes = 0;
+        int lanes = 0, elements = 1;          // loads of a vector, and elements of a load
     };
     std::map<std::string, Loads> found;
     explicit Offsets(const Lets &around) : around_(around) {}
 };
+
+// A product, or dot product of pairs, that is added to a sum in memory.
+struct AddedProduct {
+    const Store *store = nullptr;
+    const Load *sum = nullptr;
+    Expr a, b;
+};
+
+Expr without_reinterpret(const Expr &of) {
+    const Reinterpret *words = of.as<Reinterpret>();
+    return words ? words->value : of;
+}
+
+AddedProduct added_product(const Stmt &s) {
+    const Store *store = s.as<Store>();
+    if (!store) return {};
+    if (const Call *dot = store->value.as<Call>(); dot && dot->name == bf16_dot_name)
+        return {store, dot->args[0].as<Load>(), without_reinterpret(dot->args[1]), without_reinterpret(dot->args[2])};
+    const Add *add = store->value.as<Add>();
+    const Mul *product = add ? add->b.as<Mul>() : nullptr;
+    return product ? AddedProduct{store, add->a.as<Load>(), product->a, product->b} : AddedProduct{};
+}
 
 // The body of a loop that adds products of vectors and broadcast scalars to sums at constant places, and nothing else.
 struct MultiplyAdds {
@@ -108,23 +140,21 @@ std::optional<MultiplyAdds> multiply_adds_of(const Stmt &body, const Lets &aroun
     std::vector<std::pair<std::string, std::vector<Stmt>>> groups;
     std::set<std::string> sums, scalars;
     for (const Stmt &step : steps) {
-        const Store *store = step.as<Store>();
-        const Add *add = store ? store->value.as<Add>() : nullptr;
-        const Load *sum = add ? add->a.as<Load>() : nullptr;
-        const Mul *product = add ? add->b.as<Mul>() : nullptr;
+        const auto [store, sum, a, b] = added_product(step);
         const Ramp *place = store ? store->index.as<Ramp>() : nullptr;
-        if (!sum || !product || !place || !equal(sum->index, store->index)) return {};
+        if (!sum || !place || !equal(sum->index, store->index)) return {};
         const auto first_lane = as_const_int(place->base);  // whole vectors do not overlap
         if (!first_lane || *first_lane % place->lanes != 0 || !is_const_one(place->stride)) return {};
         if (!is_const_one(store->predicate) || !is_const_one(sum->predicate)) return {};
-        const bool first = product->a.as<Broadcast>() != nullptr;
-        const Broadcast *scalar = (first ? product->a : product->b).as<Broadcast>();
+        const bool first = a.as<Broadcast>() != nullptr;
+        const Broadcast *scalar = (first ? a : b).as<Broadcast>();
         const Load *load = scalar ? broadcast_load(scalar) : nullptr;
-        const Load *vector = (first ? product->b : product->a).as<Load>();
+        const Load *vector = (first ? b : a).as<Load>();
         if (!load || !vector || load->name == sum->name || vector->name == sum->name || sum->name != store->name) return {};
         sums.insert(store->name + text_of(store->index));
-        const Place place_of_scalar = place_of(load->index, around);
-        scalars.insert(name_of(load, place_of_scalar) + std::to_string(place_of_scalar.offset / lanes_of(load)));
+        const Place place_of_scalar = place_of(index_of(load), around);
+        const int elements = lanes_of(load) * load->type.lanes();
+        scalars.insert(name_of(load, place_of_scalar) + std::to_string(place_of_scalar.offset / elements));
         const std::string name = vector->name + text_of(vector->index);
         auto at = std::find_if(groups.begin(), groups.end(), [&](const auto &g) { return g.first == name; });
         if (at == groups.end()) at = groups.insert(at, {name, {}});
@@ -185,8 +215,9 @@ class BroadcastLanes : public IRMutator {
             for (auto at = loads.places.begin(); at != loads.places.end();) {
                 const auto &[first, index] = *at;
                 int length = 0;
-                for (; at != loads.places.end() && length < loads.lanes && at->first == first + length; ++at) length++;
-                for (int lane = 0; length == loads.lanes && lane < length; lane++) lanes_[name][first + lane] = {lane, index};
+                const auto offset = [&, first = first](int lane) { return first + lane * loads.elements; };
+                for (; at != loads.places.end() && length < loads.lanes && at->first == offset(length); ++at) length++;
+                for (int lane = 0; length == loads.lanes && lane < length; lane++) lanes_[name][offset(lane)] = {lane, index};
             }
         const Stmt mutated = mutate(body);
         lanes_ = std::move(outer);
@@ -218,17 +249,18 @@ class BroadcastLanes : public IRMutator {
     Expr visit(const Broadcast *op) override {
         const Load *load = broadcast_load(op);
         if (!load) return IRMutator::visit(op);
-        const Place place = place_of(load->index, around_);
+        const Place place = place_of(index_of(load), around_);
         const auto runs = lanes_.find(name_of(load, place));
         if (runs == lanes_.end()) return IRMutator::visit(op);
         const auto at = runs->second.find(place.offset);
         if (at == runs->second.end()) return IRMutator::visit(op);
-        const int lanes = lanes_of(load);
+        const int lanes = lanes_of(load), elements = lanes * load->type.lanes();
         const auto &[lane, first] = at->second;
-        const Expr places = Ramp::make(first, make_one(first.type()), lanes);
-        const Expr vector = Load::make(load->type.with_lanes(lanes), load->name, places, load->image, load->param,
-                                       const_true(lanes), ModulusRemainder());
-        return Broadcast::make(Shuffle::make_extract_element(vector, lane), op->lanes);
+        const Expr places = Ramp::make(first, make_one(first.type()), elements);
+        const Expr vector = Load::make(load->type.with_lanes(elements), load->name, places, load->image, load->param,
+                                       const_true(elements), ModulusRemainder());
+        const Expr scalars = reinterpret(op->value.type().with_lanes(lanes), vector);
+        return Broadcast::make(Shuffle::make_extract_element(scalars, lane), op->lanes);
     }
 };
 

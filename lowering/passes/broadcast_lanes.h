@@ -9,6 +9,8 @@
 //     for (k, 0, 64) { sum[ramp(0, 1, 4)] += q[ramp(k*4, 1, 4)]*x4(x[k + a]) }
 // ->  for (k, 0, 4) { sum[ramp(0, 1, 4)] += q[ramp(k*64, 1, 4)]*x4(extract_element(x[ramp(k*16 + a, 1, 4)], 0)), ... }
 //
+// bfdot takes a pair of bf16 by element, too: such pairs (bf16_dots.h) are scalars of 32 bits here.
+//
 // Elements beyond those that the loop reads are never read: a run is replaced only where all of its lanes are read under the
 // same conditions. The order of the operations stays. Refused: nothing; other loops stay as they are.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions of our x86 modules in kernels: each is found, for vectors of any size, in assembly and bitcode alike.
+// Functions of our modules in kernels: each is found, for vectors of any size, in assembly and bitcode alike.
 #include "lowering/instructions/bf16.h"
 #include "lowering/instructions/powers.h"
 #include "tests/lowering/code.h"
@@ -14,9 +14,9 @@ using namespace Halide;
 const Target zen4("x86-64-linux-avx-avx2-f16c-fma-sse41-avx512-avx512_skylake-avx512_cannonlake-avx512_zen4-no_runtime");
 
 // A kernel as assembly and as bitcode.
-std::string made(Func out, const std::vector<Argument> &arguments, OutputFileType type) {
+std::string made(Func out, const std::vector<Argument> &arguments, OutputFileType type, const Target &target = zen4) {
     const std::filesystem::path file = std::filesystem::temp_directory_path() / ("attune_lowering_" + std::to_string(getpid()));
-    out.compile_to({{type, file.string()}}, arguments, "kernel", zen4);
+    out.compile_to({{type, file.string()}}, arguments, "kernel", target);
     std::ostringstream text;
     text << std::ifstream(file, std::ios::binary).rdbuf();
     std::filesystem::remove(file);
@@ -55,4 +55,19 @@ TEST_CASE("Halide's functions for bf16 are there", "[lowering]") {
     dot.update().atomic().vectorize(r).vectorize(i, 16, TailStrategy::RoundUp);
     dot.vectorize(i, 16, TailStrategy::RoundUp);
     CHECK(has(made(dot, {y}, OutputFileType::assembly), "vdpbf16ps"));
+}
+
+TEST_CASE("bf16 is rounded by an instruction on AArch64", "[lowering]") {
+    const Target bf16("arm-64-linux-armv86a-no_runtime");
+    for (const int lanes : {1, 4, 6, 8, 16}) {
+        INFO(lanes << " lanes");
+        ImageParam x(Float(32), 1, "x");
+        Func rounded("rounded");
+        Var i("i");
+        rounded(i) = attune::rounding_to_bf16(bf16)(x(i));
+        if (lanes > 1) rounded.vectorize(i, lanes, TailStrategy::RoundUp);
+        const std::string assembly = made(rounded, {x}, OutputFileType::assembly, bf16);
+        CHECK(has(assembly, lanes == 1 ? "bfcvt\t" : "bfcvtn\t"));
+        CHECK_FALSE(has(assembly, "attune_"));
+    }
 }

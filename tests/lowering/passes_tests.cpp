@@ -150,6 +150,29 @@ TEST_CASE("broadcast operands are lanes of a vector on AArch64", "[lowering]") {
     CHECK(has(any.after, ".rest, 0, max(given, 0) % 16"));
 }
 
+TEST_CASE("sums over pairs of bf16 are dot products on AArch64", "[lowering]") {
+    ImageParam x(BFloat(16), 1, "scalars"), q(BFloat(16), 2, "vectors");
+    Var i("i");
+    const auto code = [&](const Target &target) {
+        Func sum("total"), out("row");
+        RDom k(0, 2, 0, 32, "k");
+        sum(i) += cast<float>(q(i * 2 + k.x, k.y)) * cast<float>(x(k.y * 2 + k.x));
+        out(i) = sum(i);
+        out.bound(i, 0, 8).vectorize(i, 4).unroll(i);
+        sum.compute_root().bound(i, 0, 8).store_in(MemoryType::Stack).vectorize(i, 4).unroll(i);
+        sum.update().reorder(k.x, i, k.y).atomic().vectorize(k.x).vectorize(i, 4).unroll(i);
+        return code_of(out, {x, q}, {}, target);
+    };
+    const Code dots = code(Target("arm-64-linux-armv86a-no_runtime"));
+    CHECK(count(dots.before, "vector_reduce_add(") == 2);
+    CHECK(count(dots.after, "vector_reduce_add(") == 0);
+    CHECK(count(dots.after, "attune_bf16_dot(") == 2 * 16);  // 16 rounds
+    // Four pairs that are lanes of one vector of eight bf16.
+    CHECK(count(dots.after, "extract_element(reinterpret<float32x4>(scalars[ramp(") == 2 * 16);
+    const Code widened = code(Target("arm-64-linux-arm_dot_prod-arm_fp16-no_runtime"));
+    CHECK(count(widened.after, "attune_bf16_dot(") == 0);
+}
+
 TEST_CASE("the last vector of a row is a masked load", "[lowering]") {
     ImageParam in(Float(32), 1, "in");
     Param<int> last("last");
