@@ -5,7 +5,8 @@
 inner_loops.py --check GENERATOR FOLDER NAME EXPECTATION... -- PARAMETER...
     Makes the assembly of a kernel, and fails unless its hot loops, those with at least MINIMUM multiply-adds of vectors, are as
     expected: loops=N (at least so many), minimum=N, share=0.85 (at least, of multiply-adds among all instructions),
-    spills=N (at most, accesses to the stack), loads=N (exactly, vectors that a loop loads but those from the stack).
+    spills=N (at most, accesses to the stack), loads=N (exactly, vectors that a loop loads but those from the stack),
+    products=bfdot (the instruction that all multiply-adds of a loop are; any without it).
 inner_loops.py --table BUILD REGEX [BUILD REGEX...]
     The page of the documentation, to stdout: the hot loops of the variants of build folders whose names match.
 """
@@ -23,7 +24,7 @@ LOAD_PAIR = re.compile(r"^ldp\s+q")
 LOAD = re.compile(r"^(ldr\s+q|ldur\s+q|ld1r?\b|v?movu?p[sd]\s.*\(.*\),|vmovdq\w+\s.*\(.*\),|vbroadcast\w+\s.*\()")
 OPERAND = re.compile(r"^v(?!mov|broadcast)\w+\s.*\(")  # x86-64: an operand in memory
 STACK = re.compile(r"\[sp\b|\(%rsp")
-Loop = collections.namedtuple("Loop", "instructions products loads spills")
+Loop = collections.namedtuple("Loop", "instructions products loads spills kinds")
 
 
 def loops_of(assembly):
@@ -44,7 +45,8 @@ def loops_of(assembly):
 def loop_of(code):
     memory = [line for line in code if not STACK.search(line)]
     loads = sum(2 if LOAD_PAIR.match(line) else bool(LOAD.match(line) or OPERAND.match(line)) for line in memory)
-    return Loop(len(code), sum(bool(PRODUCTS.match(line)) for line in code), loads, len(code) - len(memory))
+    kinds = collections.Counter(match[1] for line in code if (match := PRODUCTS.match(line)))
+    return Loop(len(code), kinds.total(), loads, len(code) - len(memory), tuple(sorted(kinds)))
 
 
 def assembly_of(generator, folder, name, parameters):
@@ -55,12 +57,12 @@ def assembly_of(generator, folder, name, parameters):
 
 
 def check(generator, folder, name, words, parameters):
-    expected = {"loops": 1, "minimum": 1, "share": 0, "spills": None, "loads": None}
+    expected = {"loops": 1, "minimum": 1, "share": 0, "spills": None, "loads": None, "products": None}
     for word in words:
         key, value = word.split("=")
         if key not in expected:
             sys.exit(f"inner_loops.py: there is no expectation {key}")
-        expected[key] = float(value)
+        expected[key] = value if key == "products" else float(value)
     hot = [loop for loop in loops_of(assembly_of(generator, folder, name, parameters))
            if loop.products >= expected["minimum"]]
     failed = len(hot) < expected["loops"]
@@ -68,7 +70,8 @@ def check(generator, folder, name, words, parameters):
         share = loop.products / loop.instructions
         wrong = (share < expected["share"] or
                  (expected["spills"] is not None and loop.spills > expected["spills"]) or
-                 (expected["loads"] is not None and loop.loads != expected["loads"]))
+                 (expected["loads"] is not None and loop.loads != expected["loads"]) or
+                 (expected["products"] is not None and loop.kinds != (expected["products"],)))
         failed |= wrong
         print(f"{'WRONG ' if wrong else ''}{loop}, share {share:.3f}")
     print(f"{len(hot)} hot loops, expected: {' '.join(words)}")

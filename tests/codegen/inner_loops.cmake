@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Inner loops of target arm64, with the parameters that are shipped (lowering/passes/broadcast_lanes.h). They are read from the
-# assembly, which needs no cross compiler.
+# Inner loops of AArch64's targets, with the parameters that are shipped (lowering/passes/broadcast_lanes.h). They are read from
+# the assembly, which needs no cross compiler.
 
 # attune_check_inner_loops(NAME name GENERATOR program TARGET target EXPECT expectation... PARAMETERS key=value...)
 # The expectations are those of scripts/inner_loops.py.
@@ -32,3 +32,28 @@ attune_list_variants(linear arm64)
 attune_check_inner_loops(NAME linear GENERATOR linear TARGET arm64
   EXPECT loops=1 minimum=100 share=0.8 spills=0
   PARAMETERS schedule=panels dtype=float32 ${ATTUNE_PARAMETERS_f32/0/panels/many_rows/none})
+# bf16 dot products (lowering/passes/bf16_dots.h): register tiles as of f32, each product of two terms. Decode loads a key row
+# of 64 channels as 8 vectors, once for 4 rows of queries.
+attune_list_variants(sdpa arm64_bf16)
+foreach(head_dim 64 128)
+  attune_check_inner_loops(NAME bf16_prefill_${head_dim} GENERATOR sdpa TARGET arm64_bf16
+    EXPECT loops=3 minimum=200 share=0.83 spills=0 products=bfdot
+    PARAMETERS schedule=bf16_dot dtype=bfloat16 head_dim=${head_dim} kind=plain
+      ${ATTUNE_PARAMETERS_bf16/${head_dim}/bf16_dot/long/plain})
+endforeach()
+attune_check_inner_loops(NAME bf16_decode_64 GENERATOR sdpa TARGET arm64_bf16
+  EXPECT loops=2 minimum=30 loads=8 products=bfdot
+  PARAMETERS schedule=decode dtype=bfloat16 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_bf16/64/decode/rows4/plain})
+attune_list_variants(sdpa_backward arm64_bf16)
+attune_check_inner_loops(NAME bf16_backward GENERATOR sdpa_backward TARGET arm64_bf16
+  EXPECT loops=4 minimum=200 share=0.75 spills=0 products=bfdot
+  PARAMETERS schedule=bf16_dot dtype=bfloat16 head_dim=0 kind=plain ${ATTUNE_PARAMETERS_bf16/0/bf16_dot//plain})
+attune_list_variants(linear arm64_bf16)
+attune_check_inner_loops(NAME bf16_linear GENERATOR linear TARGET arm64_bf16
+  EXPECT loops=1 minimum=100 share=0.8 spills=0 products=bfdot
+  PARAMETERS schedule=bf16_dot dtype=bfloat16 ${ATTUNE_PARAMETERS_bf16/0/bf16_dot/many_rows/none})
+# f16 rows that decode reads are converted by fcvtl where the target has f16 arithmetic, and by integer operations elsewhere.
+attune_list_variants(sdpa arm64_dot)
+attune_check_inner_loops(NAME f16_decode_64 GENERATOR sdpa TARGET arm64_dot
+  EXPECT loops=2 minimum=60 share=0.4
+  PARAMETERS schedule=decode dtype=float16 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_f16/64/decode/rows4/plain})
