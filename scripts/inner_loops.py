@@ -8,7 +8,9 @@ inner_loops.py --check GENERATOR FOLDER NAME EXPECTATION... -- PARAMETER...
     spills=N (at most, accesses to the stack), loads=N (exactly, vectors that a loop loads but those from the stack),
     products=bfdot (the instruction that all multiply-adds of a loop are; any without it).
 inner_loops.py --table BUILD REGEX [BUILD REGEX...]
-    The page of the documentation, to stdout: the hot loops of the variants of build folders whose names match.
+    The first table of the documentation, to stdout: the hot loops of the variants of build folders whose names match.
+inner_loops.py --estimates LLVM_MCA CPU,CPU... BUILD REGEX [BUILD REGEX...]
+    The second table: for each CPU the multiply-adds a cycle of these loops, as the program llvm-mca predicts them.
 """
 import collections
 import json
@@ -24,7 +26,7 @@ LOAD_PAIR = re.compile(r"^ldp\s+q")
 LOAD = re.compile(r"^(ldr\s+q|ldur\s+q|ld1r?\b|v?movu?p[sd]\s.*\(.*\),|vmovdq\w+\s.*\(.*\),|vbroadcast\w+\s.*\()")
 OPERAND = re.compile(r"^v(?!mov|broadcast)\w+\s.*\(")  # x86-64: an operand in memory
 STACK = re.compile(r"\[sp\b|\(%rsp")
-Loop = collections.namedtuple("Loop", "instructions products loads spills kinds")
+Loop = collections.namedtuple("Loop", "instructions products loads spills kinds code")
 
 
 def loops_of(assembly):
@@ -34,7 +36,7 @@ def loops_of(assembly):
         if label := re.match(r"^(\.?[A-Za-z_0-9.$]+):", line):
             labels[label[1]] = len(code)
         elif re.match(r"^\t[a-z]", line):
-            code.append(re.sub(r"\s*(//|##|#).*$", "", line.strip()))
+            code.append(re.sub(r"\s*(//|##|#\s).*$", "", line.strip()))
     spans = [(labels[to[1]], at) for at, line in enumerate(code)
              if (to := BRANCH.match(line)) and labels.get(to[1], len(code)) <= at]
     for first, last in spans:
@@ -46,7 +48,7 @@ def loop_of(code):
     memory = [line for line in code if not STACK.search(line)]
     loads = sum(2 if LOAD_PAIR.match(line) else bool(LOAD.match(line) or OPERAND.match(line)) for line in memory)
     kinds = collections.Counter(match[1] for line in code if (match := PRODUCTS.match(line)))
-    return Loop(len(code), kinds.total(), loads, len(code) - len(memory), tuple(sorted(kinds)))
+    return Loop(len(code), kinds.total(), loads, len(code) - len(memory), tuple(sorted(kinds)), code)
 
 
 def assembly_of(generator, folder, name, parameters):
@@ -73,12 +75,13 @@ def check(generator, folder, name, words, parameters):
                  (expected["loads"] is not None and loop.loads != expected["loads"]) or
                  (expected["products"] is not None and loop.kinds != (expected["products"],)))
         failed |= wrong
-        print(f"{'WRONG ' if wrong else ''}{loop}, share {share:.3f}")
+        print(f"{'WRONG ' if wrong else ''}{loop._replace(code=())}, share {share:.3f}")
     print(f"{len(hot)} hot loops, expected: {' '.join(words)}")
     return int(failed)
 
 
-def rows_of(build, regex):
+def hot_loops_of(build, regex):
+    """(variant, loop) of the loops that the tables have."""
     build = pathlib.Path(build)
     ops = json.loads((build / "attune_generators.json").read_text())
     for file in sorted(build.glob("*_variants.txt")):
@@ -91,10 +94,39 @@ def rows_of(build, regex):
                 program = ops["programs"][op["program"]]["file"]
                 target = f"target={halide}-user_context-no_bounds_query-no_runtime"
                 for loop in loops_of(assembly_of(program, folder, name, [target, *parameters])):
-                    share = loop.products / loop.instructions
-                    if loop.products >= 8 and share >= 0.4:
-                        yield (f"| `{name}` | {loop.products} | {loop.instructions} | {share:.2f} | {loop.loads} "
-                               f"| {loop.spills} |")
+                    if loop.products >= 8 and loop.products >= 0.4 * loop.instructions:
+                        yield name, loop
+
+
+def rows_of(build, regex):
+    for name, loop in hot_loops_of(build, regex):
+        share = loop.products / loop.instructions
+        yield f"| `{name}` | {loop.products} | {loop.instructions} | {share:.2f} | {loop.loads} | {loop.spills} |"
+
+
+def rate_of(loop, llvm_mca, cpu):
+    """Multiply-adds of vectors a cycle, over 100 rounds whose loads are in L1."""
+    said = subprocess.run([llvm_mca, "-mtriple=aarch64", f"-mcpu={cpu}", "-iterations=100"], check=True, text=True,
+                          input="".join(f"\t{line}\n" for line in loop.code), capture_output=True).stdout
+    return 100 * loop.products / int(re.search(r"^Total Cycles:\s+(\d+)", said, re.M)[1])
+
+
+def estimates(llvm_mca, cpus, pairs):
+    print("## Estimates")
+    print()
+    print("Multiply-adds a cycle of the loops of AArch64 as LLVM's models of CPUs predict them, over 100 rounds with all")
+    print("loads in L1 (`scripts/inner_loops.py --estimates`, llvm-mca 19). Nobody has measured them. Neoverse N2 has two")
+    print("vector units, V1 and V2 have four, so 2 and 4 are the most. Apple's M1 is left out: LLVM models it as Cyclone,")
+    print("an older core.")
+    print()
+    print(f"| variant | multiply-adds | {' | '.join(cpus)} |")
+    print(f"|---|---:|{'---:|' * len(cpus)}")
+    for build, regex in zip(pairs[::2], pairs[1::2]):
+        rows = [f"| `{name}` | {loop.products} | " +
+                " | ".join(f"{rate_of(loop, llvm_mca, cpu):.2f}" for cpu in cpus) + " |"
+                for name, loop in hot_loops_of(build, regex)]
+        print("\n".join(dict.fromkeys(rows)))
+    return 0
 
 
 def table(pairs):
@@ -102,7 +134,8 @@ def table(pairs):
     print()
     print("Made by `scripts/inner_loops.py --table` from the assembly of kernels: innermost loops with 8 multiply-adds of")
     print("vectors or more, which are 0.4 of the instructions or more. Loads are vectors and broadcast scalars, spills are")
-    print("accesses to the stack; equal loops of a variant stand once. A multiply-add is of 4 f32 on `arm64`, of 16 on `zen5`.")
+    print("accesses to the stack; equal loops of a variant stand once. A multiply-add is of 4 f32 on")
+    print("`arm64`, of 16 on `zen5`; `bfdot` of 4 pairs of bf16 and `vdpbf16ps` of 16 count as one.")
     print()
     print("| variant | multiply-adds | instructions | share | loads | spills |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -114,6 +147,8 @@ def table(pairs):
 def main():
     if sys.argv[1:2] == ["--table"] and len(sys.argv) > 3:
         return table(sys.argv[2:])
+    if sys.argv[1:2] == ["--estimates"] and len(sys.argv) > 5:
+        return estimates(sys.argv[2], sys.argv[3].split(","), sys.argv[4:])
     if sys.argv[1:2] != ["--check"] or "--" not in sys.argv:
         sys.exit(__doc__)
     end = sys.argv.index("--")
