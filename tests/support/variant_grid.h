@@ -2,6 +2,7 @@
 // Variants that run on this machine, and sizes that are awkward for each, from its own parameters.
 #pragma once
 #include "attune/variants.h"
+#include "runtime/src/dispatch/cpu_features.h"
 #include "tests/support/catch.h"
 #include "tests/support/fenced_scratch.h"
 #include "tests/support/sdpa_case.h"
@@ -29,6 +30,24 @@ inline bool tests_all() {
     return all;
 }
 
+// Whether a variant is tested where the environment has ATTUNE_TEST_OWN_TARGET, which a cross-build sets: variants of the target
+// that dispatch takes first on this CPU, and root. An emulator is a few hundred times slower than a CPU, and can be any CPU of
+// its architecture, so that each target is tested on one of its own (scripts/test).
+inline bool is_of_own_target(const attune::VariantInfo &v) {
+    static const bool only_own = std::getenv("ATTUNE_TEST_OWN_TARGET") != nullptr;
+    if (!only_own || v.schedule == "root") return true;
+    static const std::string own = [] {
+        const auto all = attune::variants();
+        const auto has = [&](std::string_view target) {
+            return std::ranges::any_of(all, [&](const attune::VariantInfo &of) { return of.target == target && of.runs_here; });
+        };
+        const auto targets = attune::cpu_targets();
+        const auto first = std::ranges::find_if(targets, has);
+        return first == targets.end() ? std::string() : std::string(*first);
+    }();
+    return v.target == own;
+}
+
 // Whether another variant, the same but for its head size of 64 or else the smallest, represents this one in the tests of
 // masks, options, layouts, bits and memory. Tests around tiles and KV blocks run for all; with scripts/test --all every test
 // does.
@@ -50,7 +69,7 @@ template<typename... Types, typename F>
 void for_each_variant_of(std::string_view op, const std::vector<std::string_view> &kinds, HeadSizes sizes, const F &f) {
     int ran = 0;
     for (const attune::VariantInfo &v : attune::variants()) {
-        if (!v.runs_here || !v.dispatched || v.op != op) continue;
+        if (!v.runs_here || !v.dispatched || v.op != op || !is_of_own_target(v)) continue;
         if (sizes == HeadSizes::one && another_stands_for(v)) continue;
         if (std::find(kinds.begin(), kinds.end(), v.kind) == kinds.end()) continue;
         INFO(v.name << "  " << v.parameters);
