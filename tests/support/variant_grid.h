@@ -30,12 +30,16 @@ inline bool tests_all() {
     return all;
 }
 
-// Whether a variant is tested where the environment has ATTUNE_TEST_OWN_TARGET, which a cross-build sets: variants of the target
-// that dispatch takes first on this CPU, and root. An emulator is a few hundred times slower than a CPU, and can be any CPU of
-// its architecture, so that each target is tested on one of its own (scripts/test).
-inline bool is_of_own_target(const attune::VariantInfo &v) {
+// Whether the environment has ATTUNE_TEST_OWN_TARGET, which a cross-build sets: an emulator is slow, and can be any CPU of its
+// architecture, so that each target is tested on a CPU of its own (scripts/test).
+inline bool tests_own_target() {
     static const bool only_own = std::getenv("ATTUNE_TEST_OWN_TARGET") != nullptr;
-    if (!only_own || v.schedule == "root") return true;
+    return only_own;
+}
+
+// Whether a variant is tested there: those of the target that dispatch takes first on this CPU, and root.
+inline bool is_of_own_target(const attune::VariantInfo &v) {
+    if (!tests_own_target() || v.schedule == "root") return true;
     static const std::string own = [] {
         const auto all = attune::variants();
         const auto has = [&](std::string_view target) {
@@ -132,11 +136,11 @@ inline std::vector<std::int64_t> awkward_keys(const attune::VariantInfo &v) {
         {1, tile - 1, tile + 1, 31, 61, kv_block - 1, kv_block, kv_block + 1, 2 * kv_block - 1, 3 * kv_block + 5});
 }
 
-// Pairs of every number of queries and every number of keys, shifted in each round.
+// Pairs of every number of queries and every number of keys, shifted in each round. One round on an emulated CPU.
 inline std::vector<std::pair<std::int64_t, std::int64_t>> awkward_sizes(const attune::VariantInfo &v) {
     const auto queries = awkward_queries(v), keys = awkward_keys(v);
     std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
-    for (std::size_t round = 0; round < 3; round++)
+    for (std::size_t round = 0; round < (tests_own_target() ? 1 : 3); round++)
         for (std::size_t n = 0; n < std::max(queries.size(), keys.size()); n++)
             pairs.emplace_back(queries[(n + 3 * round) % queries.size()], keys[n % keys.size()]);
     std::sort(pairs.begin(), pairs.end());
