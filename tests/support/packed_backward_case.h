@@ -134,13 +134,14 @@ template<typename T> struct PackedBackwardArrays {
     }
 };
 
-// Fault of the gradients against the references of the sequences, empty if there is none.
-template<typename T> std::string defect(PackedBackwardArrays<T> &a) {
+// Fault of the gradients that were wanted against the references of the sequences, empty if there is none.
+template<typename T> std::string defect(PackedBackwardArrays<T> &a, unsigned wanted = want_all) {
     const auto exact = a.template reference<Reference<T>>();
     const auto sizes = a.template reference<Reference<T>>(Parts::sizes);
     const auto plain = a.template reference<Sum<T>, T>();
     std::string found;
-    a.each_gradient([&](const std::string &name, unsigned, auto &array, std::int64_t count, auto member) {
+    a.each_gradient([&](const std::string &name, unsigned which, auto &array, std::int64_t count, auto member) {
+        if (!(wanted & which)) return;
         using E = std::decay_t<decltype(*array.data())>;
         if (!found.empty()) return;
         auto values = array.values();

@@ -41,10 +41,27 @@ Status check_device_ints(std::string_view name, const ConstView &v, const SdpaPr
 
 }  // namespace
 
+namespace {
+void keep_band(const Band &band, DeviceBands &bands) {
+    bands.begin = band.begin, bands.end = band.end;
+    bands.offset = static_cast<std::int32_t>(std::clamp<std::int64_t>(band.offset, -far, far));
+}
+Status check_few_positions(const SdpaProblem &p) {
+    if (p.queries + p.keys <= far) return {};
+    return unsupported("key", "more than 2^29 queries and keys together");
+}
+}  // namespace
+
+Status find_device_bands(const Band &band, const SdpaProblem &p, DeviceBands &bands) {
+    keep_band(band, bands);
+    bands.length = static_cast<std::int32_t>(p.keys);
+    return check_few_positions(p);
+}
+
 Status find_device_bands(const SdpaOptions &o, const SdpaProblem &p, DeviceBands &bands) {
     const ConstView &offsets = o.cache_lens.given() ? o.cache_lens : o.offsets;
     const ConstView &lengths = o.cache_lens.given() ? o.cache_lens : o.valid_lens;
-    if (p.queries + p.keys > far) return unsupported("key", "more than 2^29 queries and keys together");
+    if (Status s = check_few_positions(p); !s.ok()) return s;
     if (o.cache_lens.given() && (o.valid_lens.given() || o.offset || o.offsets.given()))
         return invalid("cache_lens", "given beside valid_lens, offset or offsets, which it implies");
     if (o.offset && o.offsets.given()) return invalid("offsets", "given beside offset; give one of them");
@@ -56,9 +73,7 @@ Status find_device_bands(const SdpaOptions &o, const SdpaProblem &p, DeviceBands
             return s;
     if (!offsets.given()) {
         if (o.causal == Causal::offset && !o.offset) return invalid("offset", "must be given with Causal::offset");
-        const Band band = band_of(o, o.offset, p.queries, p.keys);
-        bands.begin = band.begin, bands.end = band.end;
-        bands.offset = static_cast<std::int32_t>(std::clamp<std::int64_t>(band.offset, -far, far));
+        keep_band(band_of(o, o.offset, p.queries, p.keys), bands);
         return {};
     }
     if (Status s = check_device_ints(o.cache_lens.given() ? "cache_lens" : "offsets", offsets, p, false, bands.offsets);
@@ -221,6 +236,24 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
 
 }  // namespace
 
+Status choose_attention_on_device(const Context::State &context, const SdpaCall &call, std::string_view variant,
+                                  Choice &choice) {
+    const SdpaProblem &p = call.sizes;
+    choice = {nullptr, "no queries"};
+    if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) return {};
+    const bool in_splits = few_rows(p);
+    const DeviceNeeds needs{call.op, p.dtype, [&](const VariantRecord &v) { return fits_on_device(v, call); },
+                            [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_splits); },
+                            [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
+    if (Status s = choose_on_device(context, needs, variant, choice); !s.ok()) return s;
+    if (choice.variant->kind_id == Kind::plain) return {};
+    return check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind);
+}
+
+Status run_attention_on_device(Context::State &context, const SdpaCall &call, const Choice &choice, const DeviceBands &bands) {
+    return choice.variant ? run_kernel(context, call, *choice.variant, bands) : Status();
+}
+
 SdpaOptions checked_on_host(const SdpaOptions &options) {
     SdpaOptions o = as_host(options);
     o.valid_lens = o.offsets = o.cache_lens = {};
@@ -246,21 +279,10 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
     if (Status s = check_32_bit_places(more, kernels_for_a_device); !s.ok()) return s;
     DeviceBands bands;
     if (Status s = find_device_bands(options, call.sizes, bands); !s.ok()) return s;
-    const SdpaProblem &p = call.sizes;
-    Choice choice = {nullptr, "no queries"};
-    if (p.batch > 0 && p.query_heads > 0 && p.queries > 0) {
-        const bool in_splits = few_rows(p);
-        const DeviceNeeds needs{
-            call.op, p.dtype, [&](const VariantRecord &v) { return fits_on_device(v, call); },
-            [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_splits); },
-            [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
-        if (Status s = choose_on_device(context, needs, options.variant, choice); !s.ok()) return s;
-        if (choice.variant->kind_id != Kind::plain)
-            if (Status s = check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind); !s.ok())
-                return s;
-        if (Status s = run_kernel(context, call, *choice.variant, bands); !s.ok()) return s;
-    }
-    record_call(context, choice, call.op.name, start, [&] { return sizes_text(p); });
+    Choice choice;
+    if (Status s = choose_attention_on_device(context, call, options.variant, choice); !s.ok()) return s;
+    if (Status s = run_attention_on_device(context, call, choice, bands); !s.ok()) return s;
+    record_call(context, choice, call.op.name, start, [&] { return sizes_text(call.sizes); });
     return {};
 }
 

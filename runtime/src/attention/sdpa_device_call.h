@@ -16,6 +16,8 @@ struct DeviceBands {
     ConstView offsets, lengths;  // (B), (B, Sq); not given: none
 };
 Status find_device_bands(const SdpaOptions &, const SdpaProblem &, DeviceBands &);
+// The same of a band and sizes that the host knows.
+Status find_device_bands(const Band &, const SdpaProblem &, DeviceBands &);
 
 // Refuses options that no device kernel computes; and the options without tensors that only the device can read.
 Status check_device_options(const SdpaOptions &, DType);
@@ -33,6 +35,20 @@ bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_spli
 DeviceAttentionForm form_on_device(const SdpaCall &, const VariantRecord &);
 DeviceAttentionArguments attention_inputs(DeviceCall &, const SdpaCall &, const DeviceBands &, const DeviceAttentionForm &,
                                           const CaptureList &);
+
+// Steps of a call whose views are checked: choice of its kernel, none where there are no queries; and the kernel.
+Status choose_attention_on_device(const Context::State &, const SdpaCall &, std::string_view variant, Choice &);
+Status run_attention_on_device(Context::State &, const SdpaCall &, const Choice &, const DeviceBands &);
+
+// Refuses gradients that no device kernel computes.
+Status check_device_gradients(const SdpaGradients &);
+// Kernels of the gradients of a call: by its tensors, and by the captures of a user's attention.
+struct DeviceBackwardChoice {
+    Choice tensors{nullptr, "no rows"}, captures;
+};
+Status choose_backward_on_device(const Context::State &, const BackwardCall &, std::string_view variant,
+                                 DeviceBackwardChoice &);
+Status run_backward_on_device(Context::State &, const BackwardCall &, const DeviceBackwardChoice &, const DeviceBands &);
 
 Status sdpa_backward_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                const SdpaForward &, const SdpaGradients &, const SdpaOptions &);

@@ -6,9 +6,8 @@
 #include <algorithm>
 
 namespace attune {
-namespace {
 
-Status check_wanted(const SdpaGradients &g) {
+Status check_device_gradients(const SdpaGradients &g) {
     const std::pair<std::string_view, const View &> others[] = {{"gradients.bias", g.bias},
                                                                 {"gradients.alibi_slopes", g.alibi_slopes},
                                                                 {"gradients.sinks", g.sinks},
@@ -17,6 +16,8 @@ Status check_wanted(const SdpaGradients &g) {
         if (view.given()) return unsupported(name, "is not computed on a device");
     return {};
 }
+
+namespace {
 
 // Inputs of a kernel of gradients; its buffers and captures outlive it.
 struct KernelInputs {
@@ -103,12 +104,13 @@ Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n
     return device_backend()->run(context, call);
 }
 
-// The kernels of a call: of the gradients of tensors, and of those of captures.
-struct DeviceChoice {
-    Choice tensors{nullptr, "no rows"}, captures;
-};
-Status choose(const Context::State &context, const BackwardCall &call, std::string_view variant, DeviceChoice &choice) {
+}  // namespace
+
+Status choose_backward_on_device(const Context::State &context, const BackwardCall &call, std::string_view variant,
+                                 DeviceBackwardChoice &choice) {
     const SdpaProblem &p = call.forward.sizes;
+    choice = {};
+    if (p.batch == 0 || p.query_heads == 0 || (p.queries == 0 && p.keys == 0)) return {};
     const auto sizes = [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); };
     const auto better = [](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, false); };
     const DeviceNeeds needs{call.forward.op, p.dtype,
@@ -126,7 +128,15 @@ Status choose(const Context::State &context, const BackwardCall &call, std::stri
     return choose_on_device(context, of_captures, {}, choice.captures);
 }
 
-}  // namespace
+Status run_backward_on_device(Context::State &context, const BackwardCall &call, const DeviceBackwardChoice &choice,
+                              const DeviceBands &bands) {
+    if (!choice.tensors.variant) return {};
+    if (Status s = run_kernel(context, call, *choice.tensors.variant, bands); !s.ok()) return s;
+    for (std::size_t n = 0; n < call.user_captures.size(); n++)
+        if (call.user_captures[n].given())
+            if (Status s = run_capture(context, call, n, *choice.captures.variant, bands); !s.ok()) return s;
+    return {};
+}
 
 Status gradients_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
                            const SdpaForward &forward, const SdpaGradients &gradients, const SdpaOptions &options,
@@ -141,7 +151,7 @@ Status gradients_on_device(Context &caller, const ConstView &query, const ConstV
                            {"weights", options.weights}});
     if (Status s = check_places(all, "query"); !s.ok()) return s;
     if (Status s = check_places(more, "query"); !s.ok()) return s;
-    if (Status s = check_wanted(gradients); !s.ok()) return s;
+    if (Status s = check_device_gradients(gradients); !s.ok()) return s;
     if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;
     BackwardCall call;
     if (Status s = check(call); !s.ok()) return s;
@@ -149,16 +159,10 @@ Status gradients_on_device(Context &caller, const ConstView &query, const ConstV
     if (Status s = check_32_bit_places(more, kernels_for_a_device); !s.ok()) return s;
     DeviceBands bands;
     if (Status s = find_device_bands(options, call.forward.sizes, bands); !s.ok()) return s;
-    const SdpaProblem &p = call.forward.sizes;
-    DeviceChoice choice;
-    if (p.batch > 0 && p.query_heads > 0 && (p.queries > 0 || p.keys > 0)) {
-        if (Status s = choose(context, call, options.variant, choice); !s.ok()) return s;
-        if (Status s = run_kernel(context, call, *choice.tensors.variant, bands); !s.ok()) return s;
-        for (std::size_t n = 0; n < call.user_captures.size(); n++)
-            if (call.user_captures[n].given())
-                if (Status s = run_capture(context, call, n, *choice.captures.variant, bands); !s.ok()) return s;
-    }
-    record_call(context, choice.tensors, call.forward.op.name, start, [&] { return sizes_text(p); });
+    DeviceBackwardChoice choice;
+    if (Status s = choose_backward_on_device(context, call, options.variant, choice); !s.ok()) return s;
+    if (Status s = run_backward_on_device(context, call, choice, bands); !s.ok()) return s;
+    record_call(context, choice.tensors, call.forward.op.name, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }
 

@@ -33,7 +33,11 @@ halide_buffer_t *DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> 
 }
 
 ConstView stand_in(const ConstView &memory, DType type, std::initializer_list<std::int64_t> extents) {
-    ConstView v(static_cast<const float *>(memory.data), extents);
+    // Memory of a device is allocated at multiples of 256 bytes. A tensor of 16 bits may begin at an odd one of its elements,
+    // where a load of 32 bits would fault.
+    constexpr std::uintptr_t bytes = 16;
+    const std::uintptr_t behind = reinterpret_cast<std::uintptr_t>(memory.data) % bytes;
+    ConstView v(reinterpret_cast<const float *>(static_cast<const char *>(memory.data) - behind), extents);
     v.dtype = type;
     for (std::int64_t &stride : v.stride) stride = 0;
     return v;

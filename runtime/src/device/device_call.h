@@ -34,7 +34,8 @@ private:
     std::deque<HalideBuffer> held_;
 };
 
-// A stand-in for an argument that is not given, which is read but not used: memory of the call, with strides 0.
+// A stand-in for an argument that is not given, which is read but not used: memory of the call that begins at a multiple of 16
+// bytes, with strides 0.
 ConstView stand_in(const ConstView &memory, DType, std::initializer_list<std::int64_t> extents);
 inline const ConstView &given_or(const ConstView &v, const ConstView &other) { return v.given() ? v : other; }
 

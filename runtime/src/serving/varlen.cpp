@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention over a packed batch: one call of attention for each sequence, on rows of the same arrays.
 #include "attune/varlen.h"
+#include "attention/sdpa_device_call.h"
 #include "dispatch/shape_record.h"
 #include "serving/varlen_call.h"
 #include <algorithm>
@@ -70,7 +71,7 @@ void record_sequences(ShapeRecord &record, VarlenCall &p, const SdpaOptions &opt
 }
 
 Status run(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
-           const SdpaOptions &options, VarlenCall &p) {
+           const SdpaOptions &options, VarlenCall &p, std::string_view why_here = {}) {
     const CallStart start = start_of_call();
     if (Status s = check(query, key, value, out, options, p); !s.ok()) return s;
     if (Status s = choose_sequences(state_of(context), p, options.variant); !s.ok()) return s;
@@ -81,10 +82,56 @@ Status run(Context &context, const ConstView &query, const ConstView &key, const
     if (Status s = run_sequences(state_of(context), p, p.rows, run_one); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};
     if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;
+    if (!why_here.empty()) of_most_work.reason = why_here;
     record_call(state_of(context), of_most_work, "variable_length", start,
                 [&] { return "sequences " + text(p.batch()) + " " + sizes_text(p.rows.sizes); });
     if (state_of(context).shapes) record_sequences(*state_of(context).shapes, p, options, start);
     return {};
+}
+
+// A packed batch on a device: kernels of one sequence after another, in the order of the stream. All kernels are chosen before
+// the first one writes.
+Status run_there(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                 const SdpaOptions &options, VarlenCall &p) {
+    const CallStart start = start_of_call();
+    Context::State &state = state_of(context);
+    SdpaOptions read_there = options;
+    read_there.offsets = {};
+    std::vector<NamedView> all = named_inputs(query, key, value, read_there);
+    all.insert(all.end(), {{"out", out}, {"lse", options.lse}, {"weights", options.weights}});
+    if (Status s = check_places(all, "query"); !s.ok()) return s;
+    if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;
+    if (Status s = check(as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), p); !s.ok()) return s;
+    std::vector<DeviceBands> bands(p.sequences.size());
+    SdpaCall call = p.rows;
+    for (std::size_t n = 0; n < bands.size(); n++) {
+        Sequence &s = p.sequences[n];
+        select_sequence(p, options, s, call);
+        const NamedView rows[] = {
+            {"query", call.query}, {"key", call.key}, {"value", call.value}, {"out", call.out}, {"lse", call.lse}};
+        if (Status places = check_32_bit_places(rows, kernels_for_a_device); !places.ok()) return places;
+        const Band band{call.band_begin[0], call.band_end[0], call.offset[0]};
+        if (Status found = find_device_bands(band, call.sizes, bands[n]); !found.ok()) return found;
+        if (Status chosen = choose_attention_on_device(state, call, options.variant, s.choice.values); !chosen.ok())
+            return chosen;
+    }
+    for (std::size_t n = 0; n < bands.size(); n++) {
+        select_sequence(p, options, p.sequences[n], call);
+        if (Status s = run_attention_on_device(state, call, p.sequences[n].choice.values, bands[n]); !s.ok()) return s;
+    }
+    const Choice of_most_work = p.sequences.empty() ? Choice{nullptr, "no queries"} : p.sequences[0].choice.values;
+    record_call(state, of_most_work, "variable_length", start,
+                [&] { return "sequences " + text(p.batch()) + " " + sizes_text(p.rows.sizes); });
+    return {};
+}
+
+Status run_on_device(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
+                     const SdpaOptions &options, VarlenCall &p) {
+    if (Status s = check_lists_on_host(p, options); !s.ok()) return s;
+    std::string instead;
+    if (Status s = find_device(state_of(context), "query", instead); !s.ok()) return s;
+    if (instead.empty()) return run_there(context, query, key, value, out, options, p);
+    return run(context, as_host(query), as_host(key), as_host(value), as_host(out), as_host(options), p, instead);
 }
 
 }  // namespace
@@ -95,6 +142,7 @@ Status variable_length_attention(Context &context, const ConstView &query, const
     const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
                           const ConstView &query_ends, const ConstView &key_ends, const SdpaOptions &given) {
         VarlenCall packed{{}, query_ends, key_ends, {}};
+        if (q.place == Place::device) return run_on_device(context, q, k, v, o, given, packed);
         return run(context, q, k, v, o, given, packed);
     };
     return answer(context, body, query, key, value, out, cu_seqlens_q, cu_seqlens_k, options);

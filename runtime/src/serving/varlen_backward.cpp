@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Gradients of a packed batch: one call of the gradients for each sequence, on rows of the same arrays.
 #include "attune/varlen_backward.h"
+#include "attention/sdpa_device_call.h"
 #include "attention_backward/sdpa_backward_call.h"
 #include "dispatch/shape_record.h"
 #include "kernel_arguments.h"
@@ -177,7 +178,7 @@ void record_sequences(ShapeRecord &record, const VarlenBackwardCall &p, const Sd
     }
 }
 
-Status run(Context &context, const Arguments &a, VarlenBackwardCall &p) {
+Status run(Context &context, const Arguments &a, VarlenBackwardCall &p, std::string_view why_here = {}) {
     const CallStart start = start_of_call();
     Context::State &state = state_of(context);
     if (Status s = check(a, p); !s.ok()) return s;
@@ -205,10 +206,75 @@ Status run(Context &context, const Arguments &a, VarlenBackwardCall &p) {
 
     Choice of_most_work{nullptr, "no pairs of a query and a key"};
     if (p.work > 0) of_most_work = p.choices[static_cast<std::size_t>(p.sequences[0].number)].tiles;
+    if (!why_here.empty()) of_most_work.reason = why_here;
     record_call(state, of_most_work, "variable_length_backward", start,
                 [&] { return "sequences " + text(p.batch()) + " " + sizes_text(p.rows.sizes); });
     if (state.shapes) record_sequences(*state.shapes, p, a.options, start);
     return {};
+}
+
+// The rows of one sequence, by the names of the arguments that hold them.
+std::vector<NamedView> named_rows(const BackwardCall &c) {
+    return {{"query", c.forward.query},       {"key", c.forward.key},       {"value", c.forward.value},
+            {"forward.out", c.forward.out},   {"forward.lse", c.lse},       {"forward.grad_out", c.grad_out},
+            {"forward.grad_lse", c.grad_lse}, {"gradients.query", c.query}, {"gradients.key", c.key},
+            {"gradients.value", c.value}};
+}
+
+// Gradients on a device: kernels of one sequence after another, in the order of the stream. All kernels are chosen before the
+// first one writes.
+Status run_there(Context &context, const Arguments &a, VarlenBackwardCall &p) {
+    const CallStart start = start_of_call();
+    Context::State &state = state_of(context);
+    SdpaOptions read_there = a.options;
+    read_there.offsets = {};
+    const SdpaGradients &g = a.gradients;
+    std::vector<NamedView> all = named_backward_inputs(a.query, a.key, a.value, a.forward, read_there);
+    all.insert(all.end(), {{"gradients.query", g.query}, {"gradients.key", g.key}, {"gradients.value", g.value}});
+    if (Status s = check_places(all, "query"); !s.ok()) return s;
+    if (Status s = check_device_gradients(g); !s.ok()) return s;
+    if (Status s = check_device_options(a.options, a.query.dtype); !s.ok()) return s;
+    const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
+    const SdpaForward forward = as_host(a.forward);
+    const SdpaGradients gradients = as_host(g);
+    const SdpaOptions options = as_host(a.options);
+    if (Status s = check({query, key, value, forward, gradients, options}, p); !s.ok()) return s;
+
+    struct Chosen {
+        DeviceBackwardChoice choice;
+        DeviceBands bands;
+    };
+    std::vector<Chosen> of_sequences(p.sequences.size());
+    BackwardCall call = p.all;
+    for (std::size_t n = 0; n < of_sequences.size(); n++) {
+        auto &[choice, bands] = of_sequences[n];
+        select_gradients(p, options, {}, p.sequences[n], call);
+        const SdpaCall &c = call.forward;
+        if (Status s = check_32_bit_places(named_rows(call), kernels_for_a_device); !s.ok()) return s;
+        const Band band{c.band_begin[0], c.band_end[0], c.offset[0]};
+        if (Status s = find_device_bands(band, c.sizes, bands); !s.ok()) return s;
+        if (Status s = choose_backward_on_device(state, call, options.variant, choice); !s.ok()) return s;
+    }
+    for (std::size_t n = 0; n < of_sequences.size(); n++) {
+        select_gradients(p, options, {}, p.sequences[n], call);
+        if (Status s = run_backward_on_device(state, call, of_sequences[n].choice, of_sequences[n].bands); !s.ok()) return s;
+    }
+    const Choice of_most_work = of_sequences.empty() ? Choice{nullptr, "no rows"} : of_sequences[0].choice.tensors;
+    record_call(state, of_most_work, "variable_length_backward", start,
+                [&] { return "sequences " + text(p.batch()) + " " + sizes_text(p.rows.sizes); });
+    return {};
+}
+
+Status run_on_device(Context &context, const Arguments &a, VarlenBackwardCall &p) {
+    if (Status s = check_lists_on_host(p, a.options); !s.ok()) return s;
+    std::string instead;
+    if (Status s = find_device(state_of(context), "query", instead); !s.ok()) return s;
+    if (instead.empty()) return run_there(context, a, p);
+    const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
+    const SdpaForward forward = as_host(a.forward);
+    const SdpaGradients gradients = as_host(a.gradients);
+    const SdpaOptions options = as_host(a.options);
+    return run(context, {query, key, value, forward, gradients, options}, p, instead);
 }
 
 }  // namespace
@@ -222,7 +288,8 @@ Status variable_length_attention_backward(Context &context, const ConstView &que
                           const SdpaOptions &o) {
         VarlenBackwardCall packed;
         packed.query_ends = query_ends, packed.key_ends = key_ends;
-        return run(context, {q, k, v, f, g, o}, packed);
+        const Arguments arguments{q, k, v, f, g, o};
+        return q.place == Place::device ? run_on_device(context, arguments, packed) : run(context, arguments, packed);
     };
     return answer(context, body, query, key, value, cu_seqlens_q, cu_seqlens_k, forward, gradients, options);
 }

@@ -52,6 +52,14 @@ std::array<NamedView, 4> named_lists(const VarlenCall &p, const SdpaOptions &opt
              {"alibi_slopes", options.alibi_slopes}}};
 }
 
+Status check_lists_on_host(const VarlenCall &p, const SdpaOptions &options) {
+    for (const auto &[name, list] :
+         {std::pair("cu_seqlens_q", p.query_ends), {"cu_seqlens_k", p.key_ends}, {"offsets", options.offsets}})
+        if (list.given() && list.place != Place::host)
+            return unsupported(name, "is on a device; a packed batch there takes it on the host");
+    return {};
+}
+
 void keep_options(const SdpaOptions &options, VarlenCall &p) {
     p.offsets = options.offsets;
     if (options.alibi_slopes.rank == 2) p.rows.slopes.stride[0] = options.alibi_slopes.stride[0];

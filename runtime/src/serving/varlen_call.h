@@ -19,6 +19,9 @@ Status check_sequence_options(const SdpaOptions &, const VarlenCall &, SdpaOptio
 // Names of the lists of a call, for the check of overlaps.
 std::array<NamedView, 4> named_lists(const VarlenCall &, const SdpaOptions &);
 
+// Refuses lists of ends, and offsets, of a call on a device that are there: the host reads them to queue a kernel a sequence.
+Status check_lists_on_host(const VarlenCall &, const SdpaOptions &);
+
 // Keeps what select_sequence() needs of the options; p.rows is a checked call of all rows.
 void keep_options(const SdpaOptions &, VarlenCall &);
 // Sequence n of the batch.
