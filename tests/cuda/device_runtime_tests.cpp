@@ -6,6 +6,7 @@
 #include "tests/support/additive_case.h"
 #include "tests/support/linear_case.h"
 #include "tests/support/masked_softmax_case.h"
+#include "tests/support/packed_case.h"
 #include "tests/support/refusals.h"
 #include "tests/support/sdpa_backward_case.h"
 #include <dlfcn.h>
@@ -69,6 +70,30 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
     REQUIRE(t.run(context).ok());
     CHECK(counts->allocations == before.allocations + 1);
     CHECK(counts->waits == before.waits);
+}
+
+TEST_CASE("device: a packed batch is a kernel of each sequence with queries, on the caller's stream", "[device]") {
+    if (!driver_counts()) {
+        WARN("SKIPPED: only the interpreter counts what it is asked for");
+        return;
+    }
+    int stream_stands_for = 0;
+    attune::Context context({.device = {.cuda_stream = &stream_stands_for}});
+    PackedArrays<float> a({.queries = {3, 0, 1, 5}, .keys = {3, 4, 0, 9}, .head_dim = 64, .value_dim = 64});
+    const auto run = [&] {
+        return attune::variable_length_attention(context, on_device(a.query.view()), on_device(a.key.view()),
+                                                 on_device(a.value.view()), a.cu_seqlens_q(), a.cu_seqlens_k(),
+                                                 on_device(a.out.view()), {.lse = on_device(a.lse.view())});
+    };
+    REQUIRE(run().message() == "");
+    const DriverCounts *counts = driver_counts();
+    const DriverCounts before = *counts;
+    REQUIRE(run().message() == "");
+    CHECK(counts->launches == before.launches + 3);
+    CHECK(counts->copies == before.copies);
+    CHECK(counts->waits == before.waits);
+    CHECK(counts->allocations == before.allocations);
+    CHECK(counts->last_stream == &stream_stands_for);
 }
 
 TEST_CASE("device: matrices are multiplied where type, head size and strides allow it", "[device]") {

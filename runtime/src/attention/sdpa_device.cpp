@@ -204,6 +204,19 @@ bool few_rows(const SdpaProblem &p) {
     return rows_of_key_head(p) <= rows_at_most && p.keys >= keys_at_least;
 }
 
+// Rows of a key head in all splits of the keys; the splits of a row are adjacent.
+std::int64_t split_rows(const SdpaProblem &p, const VariantRecord &variant) {
+    const std::int64_t split_keys = parameter_of(variant, "split_keys", 1),
+                       splits = (std::max<std::int64_t>(p.keys, 1) + split_keys - 1) / split_keys;
+    return p.query_heads / p.key_heads * p.queries * splits;
+}
+// Refused before any kernel of a call is queued.
+Status check_splits(const SdpaProblem &p, const VariantRecord &variant) {
+    if (!cuts_keys(variant) || split_rows(p, variant) * p.value_dim <= std::numeric_limits<std::int32_t>::max() / p.key_heads)
+        return {};
+    return unsupported("key", "too many queries and splits of the keys for " + std::string(variant.name));
+}
+
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.sizes;
     DeviceCall call(variant);
@@ -212,12 +225,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());
     halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {
-        // The splits of a row are adjacent.
-        const std::int64_t split_keys = parameter_of(variant, "split_keys", 1),
-                           splits = (std::max<std::int64_t>(p.keys, 1) + split_keys - 1) / split_keys;
-        const std::int64_t of_head = p.query_heads / p.key_heads * p.queries * splits;
-        if (of_head * p.value_dim > std::numeric_limits<std::int32_t>::max() / p.key_heads)
-            return unsupported("key", "too many queries and splits of the keys for " + std::string(variant.name));
+        const std::int64_t of_head = split_rows(p, variant);
         state = call.scratch_buffer({p.batch, p.key_heads, of_head, p.value_dim});
         sums = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
         maxima = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
@@ -246,6 +254,7 @@ Status choose_attention_on_device(const Context::State &context, const SdpaCall 
                             [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_splits); },
                             [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
     if (Status s = choose_on_device(context, needs, variant, choice); !s.ok()) return s;
+    if (Status s = check_splits(p, *choice.variant); !s.ok()) return s;
     if (choice.variant->kind_id == Kind::plain) return {};
     return check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind);
 }
