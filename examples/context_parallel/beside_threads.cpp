@@ -6,6 +6,7 @@
 // f32, head size 64, no mask. Prints medians of seven rounds, the time in which ranks waited for messages, and a forecast from
 // the rate of one rank and of a link, both measured in the same run.
 #include "arguments.h"
+#include "sleeping_wait.h"
 #include <algorithm>
 #include <array>
 #include <attune/attune.h>
@@ -26,26 +27,12 @@ constexpr int rounds = 7;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Waits for all ranks, asleep: MPI_Barrier() takes the core of the rank that computes.
-void meet() {
-    MPI_Request request;
-    MPI_Ibarrier(MPI_COMM_WORLD, &request);
-    for (int done = 0; !done; std::this_thread::sleep_for(std::chrono::microseconds(100)))
-        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-}
-
-double largest(double x) {
-    double all = 0;
-    MPI_Allreduce(&x, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return all;
-}
-
 // The median of the seconds of f(), which returns them; all ranks call.
 double median(const std::function<double()> &f) {
     std::array<double, rounds> seconds;
     for (double &s : seconds) {
         meet();
-        s = largest(f());
+        s = of_all(f(), MPI_MAX);
     }
     std::sort(seconds.begin(), seconds.end());
     return seconds[rounds / 2];
@@ -94,7 +81,7 @@ double link_rate(const attune::Communicator &c, std::size_t bytes) {
         c.wait(c.user, request, 60);
         best = std::max(best, static_cast<double>(bytes) / (now() - start));
     }
-    return -largest(-best);
+    return of_all(best, MPI_MIN);
 }
 
 int run(const attune::Communicator &c, std::int64_t positions, std::int64_t heads, std::int64_t chunk) {
@@ -143,7 +130,7 @@ int run(const attune::Communicator &c, std::int64_t positions, std::int64_t head
         return seconds;
     });
     std::sort(waits.begin(), waits.end());
-    const double waiting = largest(waits[rounds / 2]);
+    const double waiting = of_all(waits[rounds / 2], MPI_MAX);
     if (c.rank == 0) {
         std::printf("%lld positions, %lld heads, f32, chunks of %lld\n", static_cast<long long>(positions),
                     static_cast<long long>(heads), static_cast<long long>(chunk));

@@ -8,6 +8,7 @@
 // somewhere is a needle that the last query looks for: both must find it. Times stand beside a forecast, which is made of the
 // rate of one process and of one link as they are measured before.
 #include "arguments.h"
+#include "sleeping_wait.h"
 #include <algorithm>
 #include <attune/attune.h>
 #include <attune/mpi_communicator.h>
@@ -103,12 +104,6 @@ double link_rate(int rank, int size, std::size_t bytes) {
     return static_cast<double>(bytes) * times / (now() - start);
 }
 
-double of_all(double x, MPI_Op op) {
-    double all = 0;
-    MPI_Allreduce(&x, &all, 1, MPI_DOUBLE, op, MPI_COMM_WORLD);
-    return all;
-}
-
 struct Arguments {
     std::int64_t positions = 1000000, chunk = 8192;
     attune::ParallelLayout layout = attune::ParallelLayout::striped;
@@ -138,7 +133,7 @@ int run(const attune::Communicator &communicator, const Arguments &a) {
     attune::ParallelOptions options;
     options.attention.causal = attune::Causal::top_left, options.attention.lse = View(r.lse, {1, 1, own});
     options.report = &report;
-    MPI_Barrier(MPI_COMM_WORLD);
+    meet();
     const auto attend = a.gathered ? attune::gathered_attention : attune::ring_attention;
     if (attune::Status s =
             attend(context, communicator, plan, ConstView(r.query, rows), key, value, View(r.out, rows), options);
