@@ -36,7 +36,7 @@ void check_disagreement(const ParallelCase &c, const ParallelCase &other, const 
 }  // namespace
 
 TEST_CASE("context parallel: a disagreement is an error on every rank", "[context_parallel][faults]") {
-    const ParallelCase c{.positions = 90};
+    ParallelCase c{.positions = 90};
     const auto changed = [&](auto change) {
         ParallelCase other = c;
         change(other);
@@ -57,6 +57,8 @@ TEST_CASE("context parallel: a disagreement is an error on every rank", "[contex
     check_disagreement(c, changed([](auto &o) { o.lens = {8}; }), "valid_lens");
     check_disagreement(c, changed([](auto &o) { o.scheme = Scheme::gathered; }), "gathered_attention");
     check_disagreement(c, changed([](auto &o) { o.mask = true; }), "mask");
+    c.backward = c.alibi = true;
+    check_disagreement(c, changed([](auto &o) { o.grad_slopes = false; }), "gradients.alibi_slopes");
 }
 
 TEST_CASE("context parallel: a rank whose arguments are refused stops all", "[context_parallel][faults]") {

@@ -26,7 +26,8 @@ struct ParallelCase {
     attune::Window window = {};
     std::vector<std::int32_t> documents = {}, lens = {};
     bool sinks = false, mask = false, bias = false, alibi = false, grad_lse = false;
-    bool slopes = false;  // of ALiBi, given as a tensor
+    bool slopes = false;      // of ALiBi, given as a tensor
+    bool grad_slopes = true;  // wanted in the backward of a case with ALiBi
     double softcap = 0;
     unsigned seed = 1;
     bool any_thread = true;
@@ -39,7 +40,8 @@ inline std::string describe(const ParallelCase &c) {
        << " Hkv " << c.key_heads << " S " << c.positions << " Dk " << c.head_dim << " Dv " << c.value_dim << " chunk "
        << c.chunk << " layout " << int(c.layout) << " causal " << int(c.causal) << " window " << c.window.left << ','
        << c.window.right << (c.sinks ? " sinks" : "") << (c.mask ? " mask" : "") << (c.bias ? " bias" : "")
-       << (c.alibi ? " alibi" : "") << " softcap " << c.softcap << (c.grad_lse ? " grad_lse" : "");
+       << (c.alibi ? " alibi" : "") << (c.slopes ? " slopes" : "") << " softcap " << c.softcap
+       << (c.grad_lse ? " grad_lse" : "");
     if (c.scheme == Scheme::decode) to << " queries " << c.queries;
     for (const auto &list : {std::pair("documents", c.documents), {"lens", c.lens}}) {
         if (!list.second.empty()) to << ' ' << list.first;
@@ -81,6 +83,7 @@ inline ParallelCase random_case(unsigned seed) {
     c.backward = c.scheme == Scheme::ring && chance(2);
     c.grad_lse = c.backward && chance(3);
     c.any_thread = !chance(3);
+    if (c.backward && !c.alibi) c.slopes = chance(4);
     return c;
 }
 
@@ -123,10 +126,11 @@ template<typename T> struct ParallelResults {
         value.resize(std::size_t(c.batch * c.key_heads * c.positions * c.value_dim), T(77));
         if (c.bias) bias.resize(std::size_t(c.query_heads * c.positions * c.positions), T(77));
         sinks.resize(std::size_t(c.query_heads), 77);
+        if (c.alibi || c.slopes) slopes.resize(std::size_t((c.slopes ? c.batch : 1) * c.query_heads), 77);
     }
     std::vector<T> out, query, key, value, bias;  // out, and gradients
     std::vector<Sum<T>> lse;
-    std::vector<float> sinks;
+    std::vector<float> sinks, slopes;
 };
 
 // Rows of a rank of arrays (.., S, D), and back.
@@ -225,7 +229,7 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
     RankRows<T> grad_out(plan, rank, b * hq, c.value_dim), grad_query(plan, rank, b * hq, c.head_dim),
         grad_key(plan, rank, b * hk, c.head_dim), grad_value(plan, rank, b * hk, c.value_dim);
     RankRows<Sum<T>> grad_lse(plan, rank, b * hq, 1);
-    std::vector<float> sinks(std::size_t(hq), 77);
+    std::vector<float> sinks(std::size_t(hq), 77), slopes(ParallelResults<T>(c).slopes);
     attune::SdpaForward results{View(out.rows, {b, hq, s, c.value_dim}), View(lse.rows, {b, hq, s}),
                                 View(grad_out.from(a.grad_out), {b, hq, s, c.value_dim})};
     if (c.grad_lse) results.grad_lse = View(grad_lse.from(a.grad_lse), {b, hq, s});
@@ -233,6 +237,8 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
                                     View(grad_value.rows, {b, hk, s, c.value_dim})};
     RankRows<T> grad_bias(plan, rank, hq, c.positions);
     if (c.sinks) gradients.sinks = View(sinks);
+    if (c.slopes && c.grad_slopes) gradients.alibi_slopes = View(slopes, {b, hq});
+    if (c.alibi && c.grad_slopes) gradients.alibi_slopes = View(slopes, {hq});
     if (c.bias && s > 0) gradients.bias = View(grad_bias.rows, {hq, s, c.positions});
     options.attention.lse = {}, options.report = of_backward;
     status = attune::ring_attention_backward(context, communicator, plan, q, k, v, results, gradients, options);
@@ -240,6 +246,7 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
     grad_query.to(all.query), grad_key.to(all.key), grad_value.to(all.value);
     if (c.bias) grad_bias.to(all.bias);
     if (c.sinks && rank == 0) all.sinks = sinks;
+    if (rank == 0) all.slopes = slopes;
     return status;
 }
 
@@ -262,6 +269,8 @@ std::string difference(const ParallelCase &c, const attune::ParallelPlan &plan, 
     if (c.bias && !RankRows<T>(plan, rank, c.query_heads, c.positions).same(a.bias, b.bias)) return "gradient of bias";
     if (rank == 0 && std::memcmp(a.sinks.data(), b.sinks.data(), a.sinks.size() * sizeof(float)) != 0)
         return "gradient of sinks";
+    if (rank == 0 && !a.slopes.empty() && std::memcmp(a.slopes.data(), b.slopes.data(), a.slopes.size() * sizeof(float)) != 0)
+        return "gradient of slopes";
     return "";
 }
 

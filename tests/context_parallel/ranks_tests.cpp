@@ -76,12 +76,15 @@ template<typename T> std::string defect(const ParallelCase &c) {
     if (auto d = verdict("value", exact_gradients.value, plain_gradients.value, r.value, sizes.value); !d.empty()) return d;
     if (c.bias)
         if (auto d = verdict("bias", exact_gradients.bias, plain_gradients.bias, r.bias, sizes.bias); !d.empty()) return d;
-    if (!c.sinks) return "";
-    std::vector<Real> s(sizes.sinks.begin(), sizes.sinks.end());
-    std::vector<float> plain_sinks(plain_gradients.sinks.begin(), plain_gradients.sinks.end());
-    std::vector<Real> exact_sinks(exact_gradients.sinks.begin(), exact_gradients.sinks.end());
-    const Verdict v = judge(exact_sinks, plain_sinks, r.sinks, s);
-    return v.right ? "" : "sinks: " + v.why;
+    const auto in_f32 = [&](const char *name, const auto &e, const auto &p, const std::vector<float> &result, const auto &s) {
+        return verdict(name, std::vector<Real>(e.begin(), e.end()), std::vector<float>(p.begin(), p.end()), result,
+                       std::vector<Real>(s.begin(), s.end()));
+    };
+    if (c.alibi || c.slopes)
+        if (auto d = in_f32("slopes", exact_gradients.alibi_slopes, plain_gradients.alibi_slopes, r.slopes, sizes.alibi_slopes);
+            !d.empty())
+            return d;
+    return c.sinks ? in_f32("sinks", exact_gradients.sinks, plain_gradients.sinks, r.sinks, sizes.sinks) : "";
 }
 
 template<typename T> void check_case(const ParallelCase &c, std::initializer_list<int> ranks) {
@@ -145,6 +148,17 @@ TEST_CASE("context parallel: slopes that are given are those of ALiBi by its fla
         CHECK(by_slopes.out == by_flag.out);
         CHECK(by_slopes.lse == by_flag.lse);
     }
+}
+
+TEST_CASE("context parallel: gradients of slopes", "[context_parallel]") {
+    ParallelCase c{.batch = 2, .positions = 150, .layout = ParallelLayout::striped, .backward = true, .slopes = true};
+    check_case<float>(c, {2, 3, 4});
+    check_case<BFloat16>(c, {3});
+    c.causal = Causal::top_left, c.alibi = true, c.slopes = false;
+    check_case<float>(c, {2, 3, 4});
+    // Documents cut chunks: a pair of chunks is several calls.
+    c.batch = 1, c.documents = {0, 40, 47, 150}, c.layout = ParallelLayout::balanced, c.sinks = true;
+    check_case<float>(c, {2, 3, 4});
 }
 
 TEST_CASE("context parallel: one chunk has the bits of one call", "[context_parallel]") {

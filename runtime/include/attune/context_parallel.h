@@ -111,9 +111,9 @@ ATTUNE_API Status ring_attention(Context &, const Communicator &, const Parallel
 
 // Gradients of any of these functions. In one pass chunks of keys and values travel, and give the gradients of this rank's
 // queries; in another chunks of queries, outputs and their gradients, and give those of its keys and values, so that each sum
-// is in the order of positions. One rank alone needs one pass. Gradients by query, key, value, sinks and bias may be given:
-// the gradient of sinks is that of all ranks, on each; that of a bias, of this rank's rows, where the bias has a row of its own
-// for each query and a column for each position.
+// is in the order of positions. One rank alone needs one pass. Gradients by query, key, value, sinks, ALiBi's slopes and
+// bias may be given: the gradients of sinks and slopes are of all ranks, on each; that of a bias, of this rank's rows, where
+// the bias has a row of its own for each query and a column for each position.
 ATTUNE_API Status ring_attention_backward(Context &, const Communicator &, const ParallelPlan &, const ConstView &query,
                                           const ConstView &key, const ConstView &value, const SdpaForward &,
                                           const SdpaGradients &, const ParallelOptions & = {}) noexcept;

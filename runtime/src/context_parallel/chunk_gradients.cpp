@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "context_parallel/chunk_gradients.h"
-#include "tensors/checks.h"
 #include <algorithm>
 
 namespace attune {
@@ -72,6 +71,26 @@ Status GradientSum::end() {
     return {};
 }
 
+Status SlopeSum::begin(Context::State &context) {
+    context_ = &context;
+    if (!wanted()) return {};
+    const std::int64_t all = (static_cast<std::int64_t>(chunks_) + 1) * elements();
+    memory_.emplace(*context.scratch, static_cast<std::size_t>(all) * sizeof(float));
+    if (!memory_->data() && all > 0) return no_memory();
+    std::fill_n(slot(0), all, 0.0f);
+    return {};
+}
+
+View SlopeSum::part() const {
+    return gradient_.rank == 1 ? View(slot(chunks_), {gradient_.extent[0]})
+                               : View(slot(chunks_), {gradient_.extent[0], gradient_.extent[1]});
+}
+
+Status SlopeSum::add(std::size_t n) {
+    const std::int64_t distance = static_cast<std::int64_t>(chunks_ - n) * elements();
+    return elements() > 0 ? sum_parts(*context_, slot(n), DType::f32, 2, distance, elements(), slot(n)) : Status();
+}
+
 Status pair_gradients(Context &context, const Geometry &geometry, const SdpaOptions &options, std::int64_t of_queries,
                       const QueryRows &q, std::int64_t of_keys, const KeyRows &k, const PairGradients &g) {
     const std::int64_t first = geometry.begin(of_queries), first_key = geometry.begin(of_keys);
@@ -83,10 +102,13 @@ Status pair_gradients(Context &context, const Geometry &geometry, const SdpaOpti
         if (q.grad_lse.given()) forward.grad_lse = without_column(by_query(q.grad_lse));
         SdpaGradients gradients{by_query(g.query), by_key(g.key), by_key(g.value)};
         if (g.bias.given()) gradients.bias = part_of(by_query(g.bias), 3, p.key, p.keys);
+        if (g.slopes) gradients.alibi_slopes = g.slopes->part();
         if (Status s = scaled_dot_product_attention_backward(context, by_query(q.query), by_key(k.key), by_key(k.value),
                                                              forward, gradients, of_pair.options);
             !s.ok())
             return s;
+        if (!g.slopes) continue;
+        if (Status s = g.slopes->add(g.own_queries); !s.ok()) return s;
     }
     return {};
 }

@@ -2,6 +2,7 @@
 // Gradients of a rank's queries, or of its keys and values, summed over chunks in their order.
 #pragma once
 #include "context_parallel/chunk_attention.h"
+#include "tensors/checks.h"
 
 namespace attune {
 
@@ -43,10 +44,40 @@ private:
     View narrow_;  // a part of 16-bit type
 };
 
+// Sums in f32 of the gradient by ALiBi's slopes, one for each chunk of queries of this rank. The sum over all ranks adds these
+// sums in the order of the chunks, and so has the same bits for any number of ranks.
+class SlopeSum {
+public:
+    // None is wanted where the gradient is not given.
+    SlopeSum(const Geometry &geometry, int rank, const View &gradient)
+        : chunks_(geometry.chunks_of(rank).size()), gradient_(gradient) {}
+
+    Status begin(Context::State &);
+    // The gradient of the next pair of this rank's n-th chunk is written to part(), dense, then added.
+    View part() const;
+    Status add(std::size_t n);
+    bool wanted() const { return gradient_.given(); }
+    std::int64_t elements() const { return elements_of(gradient_); }
+    // The sums of all chunks, each dense.
+    const char *sums() const { return static_cast<const char *>(memory_->data()); }
+
+private:
+    float *slot(std::size_t n) const {
+        return static_cast<float *>(memory_->data()) + static_cast<std::int64_t>(n) * elements();
+    }
+
+    const std::size_t chunks_;
+    const View gradient_;
+    Context::State *context_ = nullptr;
+    std::optional<ScratchBlock> memory_;  // the sums, then a part
+};
+
 // The gradients of one pair of chunks; views that are not given are not wanted. `query` and `key` are their first positions.
 struct PairGradients {
     View query, key, value;
     View bias = {};  // rank 4: rows of the chunk of queries, columns of all positions
+    SlopeSum *slopes = nullptr;
+    std::size_t own_queries = 0;  // the number of the chunk of queries among those of this rank, for `slopes`
 };
 Status pair_gradients(Context &, const Geometry &, const SdpaOptions &, std::int64_t of_queries, const QueryRows &,
                       std::int64_t of_keys, const KeyRows &, const PairGradients &);

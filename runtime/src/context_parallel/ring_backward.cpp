@@ -19,7 +19,8 @@ public:
         : context_(context), c_(c), call_(call), forward_(forward), gradients_(gradients), geometry_(call.plan), channel_(c),
           of_query_(geometry_, call.rank, call.query, gradients.query, call.plan.chunk),
           of_key_(geometry_, call.rank, call.key, gradients.key, call.plan.chunk),
-          of_value_(geometry_, call.rank, call.value, gradients.value, call.plan.chunk) {}
+          of_value_(geometry_, call.rank, call.value, gradients.value, call.plan.chunk),
+          of_slopes_(geometry_, call.rank, gradients.alibi_slopes) {}
 
     Status run(ParallelReport *report);
 
@@ -30,9 +31,11 @@ private:
     Status of_queries(Reporting &);
     Status of_keys(Reporting &);
     Status of_sinks(Reporting &);
+    Status sum_over_ranks(Reporting &, const char *own, std::int64_t elements, const View &to);
     Status check_bias_gradient() const;
     View bias_rows(std::int64_t chunk) const;
-    bool wants_queries() const { return gradients_.query.given() || gradients_.bias.given(); }
+    SlopeSum *slopes() { return of_slopes_.wanted() ? &of_slopes_ : nullptr; }
+    bool wants_queries() const { return gradients_.query.given() || gradients_.bias.given() || of_slopes_.wanted(); }
     bool wants_keys() const { return gradients_.key.given() || gradients_.value.given(); }
     QueryRows own_queries(std::int64_t chunk) const;
     KeyRows own_keys(std::int64_t chunk) const;
@@ -47,13 +50,12 @@ private:
     const Geometry geometry_;
     Channel channel_;
     GradientSum of_query_, of_key_, of_value_;
+    SlopeSum of_slopes_;
 };
 
 Status RingBackward::check() {
     const SdpaOptions &o = call_.options;
     if (o.lse.given()) return invalid("lse", "is an input of the backward: give it as forward.lse");
-    if (gradients_.alibi_slopes.given())
-        return unsupported("gradients.alibi_slopes", "is not computed with context parallelism");
     if (gradients_.score_weight.given())
         return unsupported("gradients.score_weight", "is not computed with context parallelism");
     if (!forward_.out.given()) return invalid("forward.out", "must be given");
@@ -76,6 +78,7 @@ Status RingBackward::check() {
                                  {"gradients.key", gradients_.key},
                                  {"gradients.value", gradients_.value},
                                  {"gradients.bias", gradients_.bias},
+                                 {"gradients.alibi_slopes", gradients_.alibi_slopes},
                                  {"gradients.sinks", gradients_.sinks}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
     if (Status s = check_chunk_kernels(state_of(context_), call_.query.dtype, true); !s.ok()) return s;
@@ -103,7 +106,7 @@ View RingBackward::bias_rows(std::int64_t chunk) const {
 Status RingBackward::begin() {
     for (GradientSum *sum : {&of_query_, &of_key_, &of_value_})
         if (Status s = sum->begin(state_of(context_)); !s.ok()) return s;
-    return {};
+    return of_slopes_.begin(state_of(context_));
 }
 
 // Mask or bias with a row for each query: the shape of a rank with one position does not say whether a row is that of all.
@@ -149,8 +152,8 @@ Status RingBackward::all_here() {
     for (std::size_t k = 0; k < own.size(); k++)
         for (std::size_t q = 0; q < own.size(); q++) {
             if (!geometry_.sees(own[q], own[k])) continue;
-            const PairGradients parts{of_query_.part(q, whole), of_key_.part(k, whole), of_value_.part(k, whole),
-                                      bias_rows(own[q])};
+            const PairGradients parts{
+                of_query_.part(q, whole), of_key_.part(k, whole), of_value_.part(k, whole), bias_rows(own[q]), slopes(), q};
             if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), own[k],
                                           own_keys(own[k]), parts);
                 !s.ok())
@@ -167,7 +170,7 @@ Status RingBackward::of_queries(Reporting &reporting) {
     const auto add = [&](std::int64_t k, const std::vector<ConstView> &rows) -> Status {
         for (std::size_t q = 0; q < own.size(); q++) {
             if (!geometry_.sees(own[q], k)) continue;
-            const PairGradients parts{of_query_.part(q, is_whole(call_.plan)), {}, {}, bias_rows(own[q])};
+            const PairGradients parts{of_query_.part(q, is_whole(call_.plan)), {}, {}, bias_rows(own[q]), slopes(), q};
             if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), k,
                                           {rows[0], rows[1]}, parts);
                 !s.ok())
@@ -198,16 +201,12 @@ Status RingBackward::of_keys(Reporting &reporting) {
     return circulate(channel_, geometry_, ChunkMessage(geometry_, query_tensors()), false, reporting, add);
 }
 
-// Sums over the queries of each chunk, then over the chunks of all ranks in their order.
+// Sums over the queries of each chunk, then over the chunks of all ranks.
 Status RingBackward::of_sinks(Reporting &reporting) {
     const std::int64_t heads = call_.query.extent[1];
     const auto bytes_of_chunk = static_cast<std::size_t>(heads) * sizeof(float);
-    std::vector<std::size_t> bytes;
-    for (int rank = 0; rank < c_.size; rank++) bytes.push_back(bytes_of_chunk * geometry_.chunks_of(rank).size());
-    const std::size_t all = bytes_of_chunk * static_cast<std::size_t>(geometry_.chunks());
-    char *own = channel_.allocate(bytes[static_cast<std::size_t>(c_.rank)]), *gathered = channel_.allocate(all),
-         *ordered = channel_.allocate(all + bytes_of_chunk);
-    if (!own || !gathered || !ordered) return no_memory();
+    char *own = channel_.allocate(bytes_of_chunk * geometry_.chunks_of(c_.rank).size());
+    if (!own) return no_memory();
     SdpaOptions options;
     options.sinks = call_.options.sinks, options.scale = call_.options.scale, options.score = call_.options.score;
     char *part = own;
@@ -225,6 +224,18 @@ Status RingBackward::of_sinks(Reporting &reporting) {
             return s;
         part += bytes_of_chunk;
     }
+    return sum_over_ranks(reporting, own, heads, gradients_.sinks);
+}
+
+// The sum of dense parts in f32, one for each chunk of each rank, in the order of the chunks: the same on every rank. `own`
+// holds the parts of this rank's chunks; `to` has rank 1 or 2.
+Status RingBackward::sum_over_ranks(Reporting &reporting, const char *own, std::int64_t elements, const View &to) {
+    const auto bytes_of_chunk = static_cast<std::size_t>(elements) * sizeof(float);
+    std::vector<std::size_t> bytes;
+    for (int rank = 0; rank < c_.size; rank++) bytes.push_back(bytes_of_chunk * geometry_.chunks_of(rank).size());
+    const std::size_t all = bytes_of_chunk * static_cast<std::size_t>(geometry_.chunks());
+    char *gathered = channel_.allocate(all), *ordered = channel_.allocate(all + bytes_of_chunk);
+    if (!gathered || !ordered) return no_memory();
     if (Status s = reporting.wait_for([&] { return channel_.all_gather(own, gathered, bytes); }); !s.ok()) return s;
     const char *from = gathered;
     for (int rank = 0; rank < c_.size; rank++)
@@ -234,19 +245,22 @@ Status RingBackward::of_sinks(Reporting &reporting) {
         }
     char *sum = ordered + all;
     std::memset(sum, 0, bytes_of_chunk);
-    if (geometry_.chunks() > 0 && heads > 0)
-        if (Status s = sum_parts(state_of(context_), ordered, DType::f32, geometry_.chunks(), heads, heads, sum); !s.ok())
+    if (geometry_.chunks() > 0 && elements > 0)
+        if (Status s = sum_parts(state_of(context_), ordered, DType::f32, geometry_.chunks(), elements, elements, sum); !s.ok())
             return s;
-    const View &to = gradients_.sinks;
-    for (std::int64_t h = 0; h < heads; h++)
-        std::memcpy(static_cast<float *>(to.data) + h * to.stride[0], sum + static_cast<std::size_t>(h) * sizeof(float),
-                    sizeof(float));
+    const std::int64_t columns = to.extent[to.rank - 1];
+    for (std::int64_t n = 0; n < elements; n++) {
+        const std::int64_t row = to.rank == 2 ? n / columns * to.stride[0] : 0, at = row + n % columns * to.stride[to.rank - 1];
+        std::memcpy(static_cast<float *>(to.data) + at, sum + static_cast<std::size_t>(n) * sizeof(float), sizeof(float));
+    }
     return {};
 }
 
 Status RingBackward::run(ParallelReport *report) {
     Reporting reporting(report, channel_);
     Agreement agreement = agreement_of(ParallelCall::backward, call_);
+    const View &slopes = gradients_.alibi_slopes;
+    agreement.add("rows of gradients.alibi_slopes", slopes.given() ? (slopes.rank == 2 ? slopes.extent[0] : 1) : -1);
     agreement.add("gradients.query or .bias", std::int64_t{wants_queries()});
     agreement.add("gradients.key or .value", std::int64_t{wants_keys()});
     agreement.add("gradients.sinks", std::int64_t{gradients_.sinks.given()});
@@ -263,6 +277,9 @@ Status RingBackward::run(ParallelReport *report) {
     }
     for (GradientSum *sum : {&of_query_, &of_key_, &of_value_})
         if (Status s = sum->end(); !s.ok()) return s;
+    if (of_slopes_.wanted())
+        if (Status s = sum_over_ranks(reporting, of_slopes_.sums(), of_slopes_.elements(), gradients_.alibi_slopes); !s.ok())
+            return s;
     return gradients_.sinks.given() ? of_sinks(reporting) : Status();
 }
 
