@@ -166,6 +166,8 @@ TEST_CASE("a tensor of DLPack that is none of ours is refused", "[c_api]") {
     CHECK(refused([](auto &t) { t.dtype = {2, 8, 1}; }) == "dtype: no element type has code 2 and 8 bits of DLPack");
     CHECK(refused([](auto &t) { t.byte_offset = 6; }) ==
           "byte_offset: must be a multiple of 4, the bytes of an element, got 6");
+    CHECK(refused([](auto &t) { t.byte_offset = ~std::uint64_t{3}; }) ==
+          "byte_offset: must end within the address space, got 18446744073709551612");
     CHECK(refused([](auto &t) { t.ndim = 0; }) == "ndim: must be from 1 to 4, got 0");
     CHECK(refused([](auto &t) { t.ndim = 5; }) == "ndim: must be from 1 to 4, got 5");
     CHECK(refused([](auto &t) { t.shape = nullptr; }) == "shape: must be given");

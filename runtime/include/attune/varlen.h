@@ -16,7 +16,7 @@ namespace attune {
 // keys do. Options count within a sequence: Causal::bottom_right has off = its keys - its queries, `offsets` and `alibi_slopes`
 // (B, Hq) have an entry per sequence, dropout counts b, i and j as the sequence and the positions within it. lse is (Hq, Tq).
 // Refused: bias, mask, weights, valid_lens, cache_lens, Score::general. A sequence's result has the bits of the same call for
-// that sequence alone.
+// that sequence alone. Tensors may be on a device (docs/cuda.md); cu_seqlens_q, cu_seqlens_k and `offsets` are on the host.
 ATTUNE_API Status variable_length_attention(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                             const ConstView &cu_seqlens_q, const ConstView &cu_seqlens_k, const View &out,
                                             const SdpaOptions & = {}) noexcept;

@@ -4,6 +4,7 @@
 #include "c_api/run.h"
 #include "c_api/structs.h"
 #include <algorithm>
+#include <cstdint>
 
 using namespace attune;
 using namespace attune::c_api;
@@ -71,7 +72,9 @@ attune_status attune_from_dlpack(attune_context *context, const attune_dl_tensor
         if (from->byte_offset % size)
             reader.refuse({"byte_offset"}, "must be a multiple of " + std::to_string(size) + ", the bytes of an element, got " +
                                                std::to_string(from->byte_offset));
-        if (from->data) tensor.data = static_cast<char *>(from->data) + from->byte_offset;
+        if (from->byte_offset > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(from->data))
+            reader.refuse({"byte_offset"}, "must end within the address space, got " + std::to_string(from->byte_offset));
+        if (reader.ok() && from->data) tensor.data = static_cast<char *>(from->data) + from->byte_offset;
         if (reader.ok()) *to = tensor;
         return reader.status();
     });
