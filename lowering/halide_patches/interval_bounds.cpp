@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Interval's questions whether a bound is infinite, for Halide's compiler: answered by comparing addresses.
 //
-// Halide 21 copies the expression of infinity, whose count of references is atomic, for each comparison: 7 % of the time in which
-// a kernel of attention is made. libHalide calls a program's definitions of its exported functions; kernels are the same.
+// Halide 21 copies the expression of infinity, whose count of references is atomic, for each comparison: 7 % of the time in
+// which a kernel of attention is made. libHalide calls a program's definitions of its exported functions; kernels are the same.
 #include <Halide.h>
 
 namespace Halide::Internal {

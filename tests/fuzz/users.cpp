@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention that users write: results, and gradients of tensors and captures, against the formula pair by pair; the same bits for
-// any threads, repeats and kept block masks. A program of its own, since its kernels are no part of a default build.
+// Attention that users write: results, and gradients of tensors and captures, against the formula pair by pair; the same bits
+// for any threads, repeats and kept block masks. A program of its own, since its kernels are no part of a default build.
 #include "tests/fuzz/family.h"
 // The macros of judge.h come before the headers of tests/support.
 #include "tests/user_attention/formula_captures.h"

@@ -53,7 +53,7 @@ void split_merge(Builder &build) {
     one_query.rows_per_tile = 1;
     Builder merge = query_rows(of_queries, build.numerics, one_query, build.score);
     merge.s = s;
-    // Lanes that hold parts of a maximum begin with -inf, which stays where a KV block has no key; times a scale of 0 it is NaN.
+    // Lanes that hold parts of a maximum begin with -inf, which stays where a KV block has no key: times a scale of 0, NaN.
     const auto max_of = [&](const Expr &at) {
         const Expr m = packed(in.value_dim + 1, at);
         return select(is_masked(m), lowest_score(m.type()), m);
