@@ -28,6 +28,7 @@ struct ParallelCase {
     bool sinks = false, mask = false, bias = false, alibi = false, grad_lse = false;
     bool slopes = false;      // of ALiBi, given as a tensor
     bool grad_slopes = true;  // wanted in the backward of a case with ALiBi
+    bool grad_rows = true;    // gradients of query, key and value are wanted in the backward
     double softcap = 0;
     unsigned seed = 1;
     bool any_thread = true;
@@ -236,6 +237,7 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
     attune::SdpaGradients gradients{View(grad_query.rows, {b, hq, s, c.head_dim}), View(grad_key.rows, {b, hk, s, c.head_dim}),
                                     View(grad_value.rows, {b, hk, s, c.value_dim})};
     RankRows<T> grad_bias(plan, rank, hq, c.positions);
+    if (!c.grad_rows) gradients = {};
     if (c.sinks) gradients.sinks = View(sinks);
     if (c.slopes && c.grad_slopes) gradients.alibi_slopes = View(slopes, {b, hq});
     if (c.alibi && c.grad_slopes) gradients.alibi_slopes = View(slopes, {hq});

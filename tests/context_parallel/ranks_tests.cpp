@@ -154,6 +154,13 @@ TEST_CASE("context parallel: gradients of slopes", "[context_parallel]") {
     ParallelCase c{.batch = 2, .positions = 150, .layout = ParallelLayout::striped, .backward = true, .slopes = true};
     check_case<float>(c, {2, 3, 4});
     check_case<BFloat16>(c, {3});
+    // Bits do not depend on which gradients are wanted.
+    ParallelResults<float> with_others(c), alone(c);
+    REQUIRE(results_on(3, c, with_others) == "");
+    c.grad_rows = false;
+    REQUIRE(results_on(3, c, alone) == "");
+    CHECK(alone.slopes == with_others.slopes);
+    c.grad_rows = true;
     c.causal = Causal::top_left, c.alibi = true, c.slopes = false;
     check_case<float>(c, {2, 3, 4});
     // Documents cut chunks: a pair of chunks is several calls.
