@@ -106,7 +106,8 @@ TEST_CASE("what is no record is refused with its line", "[tune]") {
     };
     CHECK_THAT(message("{]"), Catch::Matchers::EndsWith("line 3: is not JSON"));
     CHECK_THAT(message(good + good), Catch::Matchers::EndsWith("line 3: is not JSON"));
-    CHECK_THAT(message("1" + std::string(400, '0')), contains_text("line 3: ") && contains_text("overflow"));
+    CHECK_THAT(message("1" + std::string(400, '0')),
+               attune_test::contains_text("line 3: ") && attune_test::contains_text("overflow"));
     CHECK_THAT(message("[]"), Catch::Matchers::EndsWith("line 3: is no record: it has no \"key\""));
     CHECK_THAT(message(changed([](auto &x) { x.erase("ratios"); })), Catch::Matchers::EndsWith("line 3: has no \"ratios\""));
     CHECK_THAT(message(changed([](auto &x) { x["key"]["head_dim"] = "64"; })),
