@@ -16,7 +16,7 @@ struct Family {
     unsigned per_mille;   // share of its cases
     void (*run)(Draw &);  // throws a Failure
 };
-// A case that once failed, shrunk: a family, the values other than the simplest, and what was wrong.
+// A case that once failed, shrunk: a family, the values other than the simplest, and the fault.
 struct CorpusCase {
     const char *family, *values, *was_wrong;
 };

@@ -128,7 +128,7 @@ TEST_CASE("memory: each request that fails is an out_of_memory, and the next cal
     });
 }
 
-TEST_CASE("memory: what is kept is bounded by the option", "[runtime][memory]") {
+TEST_CASE("memory: kept scratch is bounded by the option", "[runtime][memory]") {
     for (std::size_t bound : {std::size_t(0), std::size_t(10000), std::size_t(1) << 20}) {
         CountingAllocator allocator;
         attune::Context context({.threads = 2, .scratch_bytes_per_thread = bound, .allocator = allocator.hook()});

@@ -6,7 +6,7 @@
 #include "bent.h"
 #include "every_other.h"
 #include "everything.h"
-#include "tests/user_attention/everything_formula.h"
+#include "tests/user_attention/formulas.h"
 #include "tests/user_attention/user_attention_case.h"
 #include <attune/variants.h>
 #include <memory>
@@ -16,23 +16,11 @@ using namespace attune_test;
 
 namespace {
 
-struct AlibiFormula {
-    template<typename R> static R score(R x, const Pair &at, const Captured<R> &c) {
-        return x - c[0][std::size_t(at.h)] * R(std::abs(at.position - at.j));
-    }
-    template<typename R> static bool mask(const Pair &at, const Captured<R> &) { return at.j <= at.position; }
-    template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
-};
-
-struct EveryOtherFormula {
-    template<typename R> static R score(R x, const Pair &, const Captured<R> &) { return x; }
+struct EveryOtherFormula : PlainFormula {
     template<typename R> static bool mask(const Pair &at, const Captured<R> &c) { return at.j % Index(c[0][0]) == 0; }
-    template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
 };
-struct BentFormula {
+struct BentFormula : PlainFormula {
     template<typename R> static R score(R x, const Pair &, const Captured<R> &) { return std::tanh(x); }
-    template<typename R> static bool mask(const Pair &, const Captured<R> &) { return true; }
-    template<typename R> static R factor(const Pair &, const Captured<R> &) { return 1; }
 };
 
 // Arrays behind everything::Options, beside the tensors.
@@ -188,7 +176,7 @@ TEMPLATE_TEST_CASE("captures of every kind and a factor of the weights agree wit
         const attune::Status status = a.run(context);
         INFO(status.message());
         REQUIRE(status.ok());
-        check_user_attention<EverythingEquations>(a, {0, 1, 4});
+        check_user_attention<EverythingFormula>(a, {0, 1, 4});
     }
 }
 

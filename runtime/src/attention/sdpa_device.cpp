@@ -39,9 +39,6 @@ Status check_device_ints(std::string_view name, const ConstView &v, const SdpaPr
     return check_row_ints(name, as_host(v), "query", p.batch, p.queries, as2);
 }
 
-}  // namespace
-
-namespace {
 void keep_band(const Band &band, DeviceBands &bands) {
     bands.begin = band.begin, bands.end = band.end;
     bands.offset = static_cast<std::int32_t>(std::clamp<std::int64_t>(band.offset, -far, far));
@@ -50,6 +47,7 @@ Status check_few_positions(const SdpaProblem &p) {
     if (p.queries + p.keys <= far) return {};
     return unsupported("key", "more than 2^29 queries and keys together");
 }
+
 }  // namespace
 
 Status find_device_bands(const Band &band, const SdpaProblem &p, DeviceBands &bands) {
