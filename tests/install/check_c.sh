@@ -64,7 +64,8 @@ g++ -std=c++17 "$source/tests/install/compilers/main.cpp" -I"$PREFIX/include" -L
 ./of_cpp >/dev/null
 
 # Exported names by version node. Of C: those of the table, and no others.
-readelf -d "$library" | grep -qE 'soname: \[libattune\.so\.[0-9]+\.[0-9]+\]' || { readelf -d "$library"; exit 1; }
+readelf -d "$library" >dynamic
+grep -qE 'soname: \[libattune\.so\.[0-9]+\.[0-9]+\]' dynamic || { cat dynamic; exit 1; }
 nm -D --defined-only "$library" >exported
 sed -nE 's/.* T (\w+)@@ATTUNE_C$/\1/p' exported | sort >of_c
 sed -nE 's/^ATTUNE_API .*\b(attune_\w+)\(.*/\1/p' "$PREFIX/include/attune/attune_c.h" | sort >of_header

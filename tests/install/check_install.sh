@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 # Debian's own CMake if there is one, and no PATH beyond the system's.
 export PATH=/usr/bin:/bin
 plain=/usr/bin/cmake
-[ -x $plain ] || { plain=$cmake; echo "no system CMake: $($cmake --version | head -n 1) builds the consumer"; }
+[ -x $plain ] || { plain=$cmake; echo "no system CMake: $($cmake --version | sed -n 1p) builds the consumer"; }
 cp -r "$source/tests/install/consumer" "$work/consumer"
 $plain -S "$work/consumer" -B "$work/build" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" \
   >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }

@@ -15,7 +15,8 @@ rm -rf "$work/prefix"
 "$cmake" --install "$work/build" --prefix "$work/prefix" >"$work/log"
 library=$(find "$work/prefix" -name 'libattune.so')
 version=$(sed -n 's/^#define ATTUNE_VERSION_STRING "\(.*\)"/\1/p' "$work/prefix/include/attune/version.h")
-readelf -d "$library" | grep -qF "soname: [libattune.so.${version%.*}]" || { readelf -d "$library"; exit 1; }
+readelf -d "$library" >"$work/dynamic"
+grep -qF "soname: [libattune.so.${version%.*}]" "$work/dynamic" || { cat "$work/dynamic"; exit 1; }
 [ -e "$library.$version" ] || { echo "there is no $library.$version"; exit 1; }
 if find "$work/prefix" -name '*.a' | grep .; then echo "archives are installed beside a shared library"; exit 1; fi
 if ldd "$library" | grep -iE 'halide|python'; then echo "the library needs Halide or Python at run time"; exit 1; fi
@@ -46,4 +47,5 @@ PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name attune.pc)")
 g++ -std=c++17 "$source/tests/install/shared/main.cpp" $(pkg-config --cflags --libs attune) \
   -Wl,-rpath,"$(dirname "$library")" -o "$work/by_pkg_config"
 "$work/by_pkg_config" | cmp - "$work/out"
-ldd "$work/by_pkg_config" | grep -q 'libattune.so' || { echo "the program does not load the shared library"; exit 1; }
+ldd "$work/by_pkg_config" >"$work/loaded"
+grep -q 'libattune.so' "$work/loaded" || { echo "the program does not load the shared library"; cat "$work/loaded"; exit 1; }

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$cmake" --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cp -r "$source/tests/install/tuned" "$work/project"
-target=$("$work/prefix/bin/attune" variants --json | grep -o 'masked_softmax_f32_[a-z0-9]*_rows' | head -n 1 | cut -d_ -f4)
+target=$("$work/prefix/bin/attune" variants --json | grep -o 'masked_softmax_f32_[a-z0-9]*_rows' | sed -n 1p | cut -d_ -f4)
 mkdir -p "$work/project/my-schedules/masked_softmax" "$work/project/my-schedules/recency"
 echo '{}' >"$work/project/my-schedules/recency/$target.json"  # of a user's attention, whose library is made otherwise
 cat >"$work/project/my-schedules/masked_softmax/$target.json" <<JSON

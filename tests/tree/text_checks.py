@@ -21,6 +21,15 @@ def licence(tree):
             yield f"{name}:{at + 1}: expected {mark} {LICENCE}"
 
 
+def pipes(tree):
+    """Scripts with pipefail pipe into no command that ends before its input does: the writer may die of SIGPIPE, or not."""
+    for name, mark in tree.sources.items():
+        if mark == "#" and name != TRIALS and re.search(r"^set -\S*o pipefail", tree.text(name), re.M):
+            for number, line in tree.lines(name):
+                if found := re.search(r"(?<!\|)\|\s*(head|grep\s(-\S+\s)*-\w*[qm]\w*)\b", line):
+                    yield f"{name}:{number}: {found[1]} may end before the command that it reads from"
+
+
 def lines_without_code(tree, page):
     """The lines of a page outside code blocks."""
     fence = None

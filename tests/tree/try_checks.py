@@ -48,6 +48,12 @@ WRONG = {
         ("README.md", f"* {'x' * 130}\n* {'x' * 130} y\n", ["README.md:2: 134 columns, at most 128"])],
     "format": [
         ("runtime/a.h", f"// {SPDX}\nint f(int x);\n\nint  g( );\n", ["runtime/a.h:4: clang-format -i would change it"])],
+    "pipes": [
+        ("scripts/do", f"#!/bin/bash\n# {SPDX}\nset -euo pipefail\na | head -n 1\na || head b | sed -n 1p\na | grep -iqF b\n"
+                       "a | grep -i -m 1 b\ngrep -q b c || grep -iE 'q' | wc\n",
+         [f"scripts/do:{n}: {command} may end before the command that it reads from"
+          for n, command in ((4, "head"), (6, "grep -iqF"), (7, "grep -i -m"))]),
+        ("scripts/do", f"#!/bin/sh\n# {SPDX}\na | head -n 1\n", [])],
     "spelling": [
         ("runtime/a.h", "// right\n// teh tiles\n", ["runtime/a.h:2: teh ==> the"]),
         ("docs/page.md", "occured\n", ["docs/page.md:1: occured ==> occurred"])],
