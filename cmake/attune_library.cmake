@@ -109,6 +109,10 @@ target_sources(attune PUBLIC FILE_SET HEADERS BASE_DIRS runtime/include ${PROJEC
 # The headers are C++17, so that a project's own standard stays as it is.
 target_compile_features(attune PUBLIC cxx_std_17 PRIVATE cxx_std_20)
 target_compile_options(attune PRIVATE ${ATTUNE_WARNINGS})
+# The headers of the library without the library: sources of the program's libraries need no kernels to be compiled, so that
+# they are not all compiled last.
+add_library(attune_api INTERFACE)
+target_include_directories(attune_api INTERFACE $<TARGET_PROPERTY:attune,INTERFACE_INCLUDE_DIRECTORIES>)
 include(cmake/attune_arguments.cmake)
 target_sources(attune PRIVATE ${attune_arguments_dir}/kernel_arguments.h)
 target_include_directories(attune PRIVATE runtime/src ${attune_arguments_dir}
