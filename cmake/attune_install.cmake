@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # cmake --install: libattune.a, Halide's runtime, and libattune.so, which holds both, or that one alone; headers, CMake package,
 # attune.pc for pkg-config. A consumer needs neither Halide nor Python. For attune_add_attention(), attune_add_variants() and
-# the tuner, the sources of the programs that make kernels are installed, too; these do need Halide.
+# the tuner, the sources of the programs that make kernels are installed, too, and their objects; these do need Halide.
 include(CMakePackageConfigHelpers)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(attune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attune)
@@ -66,6 +66,7 @@ foreach(module add_attention add_op add_variants choose_targets costs device hos
 endforeach()
 install(FILES cmake/check_parameters.py cmake/embed_module.cmake cmake/print_native_target.cpp cmake/registered_variants.cpp.in
   DESTINATION ${attune_sources_dir}/cmake)
+attune_install_parts(${CMAKE_INSTALL_LIBDIR}/attune/parts ${attune_sources_dir})
 install(FILES runtime/src/dispatch/cpu_features.cpp runtime/src/dispatch/cpu_features.h
   runtime/src/dispatch/cpu_target.h runtime/src/dispatch/cpu_targets_aarch64.h runtime/src/dispatch/cpu_targets_x86.h
   DESTINATION ${attune_sources_dir}/runtime/src/dispatch)

@@ -28,20 +28,64 @@ function(attune_add_generator_objects library)
   endif()
 endfunction()
 
-# attune_need_parts(result part...): the objects of the parts. A part's sources are one translation unit, compiled in half the
-# time, with one set of names.
+# attune_need_parts(result part...): the objects of the parts, which an installed attune has. A part's sources are one
+# translation unit, compiled in half the time, with one set of names.
 function(attune_need_parts result)
+  attune_find_installed_parts(installed)
   set(objects "")
-  foreach(part generator_math ${ARGN})
+  foreach(part generator_math ${ARGN})  # generator_math has the precompiled header of users' sources, too
+    if(NOT part STREQUAL "generator_math" AND EXISTS "${installed}/${part}.o")
+      list(APPEND objects ${installed}/${part}.o)
+      continue()
+    endif()
     if(NOT TARGET attune_${part})
       attune_add_generator_objects(attune_${part} ${attune_part_${part}})
       set_target_properties(attune_${part} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     endif()
-  endforeach()
-  foreach(part IN LISTS ARGN)
-    list(APPEND objects $<TARGET_OBJECTS:attune_${part}>)
+    if(part IN_LIST ARGN)
+      list(APPEND objects $<TARGET_OBJECTS:attune_${part}>)
+    endif()
   endforeach()
   set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+
+# attune_find_installed_parts(result): the folder of the objects of parts that an installed attune has; empty in a checkout, and
+# where the project's compiler is another than that of the package: then parts are compiled from their installed sources.
+function(attune_find_installed_parts result)
+  set(${result} "" PARENT_SCOPE)
+  include(${ATTUNE_SOURCE_DIR}/cmake/attune_installed_parts.cmake OPTIONAL)  # sets the two variables
+  if(ATTUNE_PARTS_COMPILER STREQUAL "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}" AND NOT ATTUNE_SANITIZE)
+    set(${result} ${ATTUNE_PARTS_FOLDER} PARENT_SCOPE)
+  endif()
+endfunction()
+
+# attune_install_parts(folder sources): installs the objects of the parts that the library's own kernels are made by, and
+# attune_installed_parts.cmake, from which a project that makes kernels with the same compiler finds them: a user's first
+# attention is built in a third of the time.
+function(attune_install_parts folder sources)
+  if(CMAKE_CROSSCOMPILING OR ATTUNE_SANITIZE)
+    return()
+  endif()
+  set(parts lowering generator_main argument_check)
+  foreach(op IN LISTS ATTUNE_OPS)
+    if(TARGET ${ATTUNE_OP_PROGRAM_${op}}.generator)
+      list(APPEND parts ${attune_program_${ATTUNE_OP_PROGRAM_${op}}})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES parts)
+  list(REMOVE_ITEM parts generator_math)
+  foreach(part IN LISTS parts)
+    if(TARGET attune_${part})
+      install(FILES $<TARGET_OBJECTS:attune_${part}> DESTINATION ${folder} RENAME ${part}.o)
+    endif()
+  endforeach()
+  file(RELATIVE_PATH path "/${sources}/cmake" "/${folder}")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/attune_installed_parts.cmake CONTENT
+"# The objects of parts of programs that make kernels, and the compiler that they are of.
+set(ATTUNE_PARTS_COMPILER \"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}\")
+cmake_path(SET ATTUNE_PARTS_FOLDER NORMALIZE \"\${CMAKE_CURRENT_LIST_DIR}/${path}\")
+" @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/attune_installed_parts.cmake DESTINATION ${sources}/cmake)
 endfunction()
 
 # attune_need_instruction_modules(result): the objects of lowering/instructions that replace Halide's modules for AVX-512 and

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Installs a build into an empty prefix, and builds a project there that makes variants of a record of its own: they are what
-# runs, wherever they are linked. And the project from which the tuner of an installed package takes its programs.
+# runs, wherever they are linked. And the project from which the tuner of an installed package takes its programs: of installed
+# objects, or of installed sources where the compiler is another.
 # usage: check_tuned.sh BUILD_DIR SOURCE_DIR CMAKE HALIDE_DIR
 set -euo pipefail
 build=$1 source=$2 cmake=$3 halide=$4
@@ -36,6 +37,14 @@ fi
 tune=$work/prefix/share/attune/cmake/tune
 "$cmake" -S "$tune" -B "$work/tune" -G "Unix Makefiles" -DHalide_DIR="$halide" >"$work/tune.log" 2>&1 ||
   { cat "$work/tune.log"; exit 1; }
+sed -i '/PARTS_COMPILER/s/"\(.*\)"/"\1.1"/' "$work/prefix/share/attune/cmake/attune_installed_parts.cmake"
+"$cmake" -S "$tune" -B "$work/compiled" -G "Unix Makefiles" -DHalide_DIR="$halide" >"$work/tune.log" 2>&1 ||
+  { cat "$work/tune.log"; exit 1; }
+for part in lowering sdpa_generator sdpa_backward_generator linear_stages; do
+  if [ -d "$work/tune/CMakeFiles/attune_$part.dir" ] || [ ! -d "$work/compiled/CMakeFiles/attune_$part.dir" ]; then
+    echo "$part is compiled anew though it is installed, or is not though the compiler is another"; exit 1
+  fi
+done
 for op in sdpa sdpa_backward additive linear; do
   grep -q "\"$op\": {\"program\": " "$work/tune/attune_generators.json" || { echo "the tuner's project has no $op"; exit 1; }
 done
