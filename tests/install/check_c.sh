@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Programs of C and of C++ that link an installed library by its C API: the commands of docs/c.md, by gcc and by clang; a CMake
-# project of C alone; the shared library loaded and unloaded; and its exported names, which are those of the table.
+# project of C alone; the shared library loaded and unloaded; and its exported names, which are those of the headers and
+# of the table.
 # usage: check_c.sh PREFIX SOURCE_DIR
 set -euo pipefail
 prefix=$1 source=$2
@@ -63,6 +64,7 @@ g++ -std=c++17 "$source/tests/install/compilers/main.cpp" -I"$PREFIX/include" -L
   -Wl,-rpath,"$PREFIX/lib" -o of_cpp
 ./of_cpp >/dev/null
 
+"$source/tests/install/check_exports.sh" "$library" "$PREFIX/include"
 # Exported names by version node. Of C: those of the table, and no others.
 readelf -d "$library" >dynamic
 grep -qE 'soname: \[libattune\.so\.[0-9]+\.[0-9]+\]' dynamic || { cat dynamic; exit 1; }

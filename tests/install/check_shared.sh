@@ -21,18 +21,7 @@ grep -qF "soname: [libattune.so.${version%.*}]" "$work/dynamic" || { cat "$work/
 if find "$work/prefix" -name '*.a' | grep .; then echo "archives are installed beside a shared library"; exit 1; fi
 if ldd "$library" | grep -iE 'halide|python'; then echo "the library needs Halide or Python at run time"; exit 1; fi
 
-# Exported names: functions of the headers, members of classes, and C names of the runtime.
-nm -D --defined-only "$library" | sed 's/.* //; s/@.*//' | grep -v '^ATTUNE_' | c++filt >"$work/exported"
-if grep -viE '^attune(::|_)' "$work/exported" || grep -iE 'halide|_argv' "$work/exported"; then
-  echo "these are exported and are no part of the API"; exit 1
-fi
-grep -rhoE 'ATTUNE_API .*' "$work/prefix/include/attune" --include=*.h --exclude=api.h --exclude=attune_c.h |
-  sed -E 's/ATTUNE_API //; s/\(.*//; s/ \{.*//; s/.*[ *&]//' | sort -u >"$work/marked"
-grep '^attune::' "$work/exported" | sed -E 's/\(.*//; s/\[abi:.*//; s/^attune::(detail::)?//; s/::.*//' | sort -u >"$work/names"
-diff "$work/marked" "$work/names" || { echo "what the headers mark (<) is not what is exported (>)"; exit 1; }
-
-sed -nE 's/^ATTUNE_API .*\b(attune_\w+)\(.*/\1/p' "$work/prefix/include/attune/attune_c.h" | sort >"$work/of_c"
-if comm -23 "$work/of_c" <(sort "$work/exported") | grep .; then echo "these functions of C are not exported"; exit 1; fi
+"$source/tests/install/check_exports.sh" "$library" "$work/prefix/include"
 
 # A project that finds it by CMake, and one by pkg-config.
 "$cmake" -S "$source/tests/install/shared" -B "$work/found" -G "Unix Makefiles" -DCMAKE_PREFIX_PATH="$work/prefix" \
