@@ -112,11 +112,11 @@ template<typename T> struct PoolArrays {
             const float s = stored == Stored::int8       ? scale(p, i, h)
                             : stored == Stored::int8_f16 ? float(scale_f16(p, i, h))
                                                          : float(scale_f16(p, i, h, g));
-            if (!same_bits(s, expected.scale[std::size_t(g)])) {
+            // Zeros of either sign are equal: a row that holds both has a minimum, and a range, of either sign.
+            if (s != expected.scale[std::size_t(g)]) {
                 why << "scale " << g << " is " << s << ", not " << expected.scale[std::size_t(g)];
                 return why.str();
             }
-            // A minimum of 0 may have either sign: rows hold both, which are equal.
             if (stored == Stored::int4 && float(minimum(p, i, h, g)) != expected.minimum[std::size_t(g)]) {
                 why << "minimum " << g << " is " << float(minimum(p, i, h, g)) << ", not " << expected.minimum[std::size_t(g)];
                 return why.str();
@@ -233,8 +233,8 @@ template<typename T> void check_case(attune::Context &context, attune::Context &
                 for (std::int64_t d = 0; d < rows->the.head_dim; d++) row.push_back(stepped(0, h, t, d));
                 defect = pool->defect(a.slots[std::size_t(t)], h, row);
             }
-        INFO((rows == &a.keys ? "keys" : "values"));
-        CHECK(defect == "");
+        INFO((rows == &a.keys ? "keys: " : "values: ") << defect);
+        CHECK(defect.empty());
     }
     CHECK(a.key_pool.others(a.used) == other_keys);
     CHECK(a.value_pool.others(a.used) == other_values);

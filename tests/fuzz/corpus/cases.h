@@ -21,6 +21,22 @@ inline constexpr CorpusCase cases[] = {
      "batch=3 causal=bottom_right keys=65 lengths=per_batch scale=zero type=f64 variant=sdpa_f64_d128_zen5_decode_rows1 "
      "window=yes window_left=0",
      "a KV block without keys had a maximum of -inf, which times a scale of 0 was NaN"},
+    {"append", "head_dim=2 heads=2 keys=int4 rows=18 spread=small type=f16",
+     "the check: a row of both zeros has a range of either sign"},
+    {"dense", "head_dim=117 queries=7 score=gaussian sinks=yes variant=gaussian_f32_dany_generic_root_training",
+     "the check: results below 2^-122, which a kernel may take for 0"},
+    {"dense", "head_dim=107 keys=2 score=gaussian sinks=yes variant=gaussian_f32_dany_generic_root_training",
+     "the check: results below 2^-122, which a kernel may take for 0"},
+    {"gradients", "group=2 head_dim=98 key_heads=2 keys=139 scale=negative sinks=yes spread=large",
+     "the check: gradients below 2^-122, which a kernel may take for 0"},
+    {"dense", "alibi=standard key_heads=2 keys=2 scale=zero type=bf16 variant=sdpa_bf16_d64_zen5_bf16_dot_long_scored",
+     "the check: weights of bf16 are exact to 3e-6, and lse is the logarithm of their sum"},
+    {"gradients",
+     "alibi=per_batch bias=1hi1 group=4 head_dim=27 hole=low keys=65 other_value_dim=yes queries=4 seed=76 value_dim=13 "
+     "window=yes window_right=0",
+     "the check: gradients that the plain computation does not know either, beside a bias of -1e9"},
+    {"gradients", "batch=3 bias=b111 group=3 head_dim=47 hole=low keys=9 seed=21",
+     "the check: gradients that the plain computation does not know either, beside a bias of -1e9"},
 };
 
 }  // namespace attune_fuzz
