@@ -88,20 +88,35 @@ Weights::Weights(const std::string &path) : path_(path) {
         mapped = mmap(nullptr, std::size_t(about.st_size), PROT_READ, MAP_PRIVATE, file, 0);
     close(file);
     if (mapped == MAP_FAILED) throw Failure(path + ": is no file that can be mapped");
-    file_ = static_cast<const char *>(mapped), size_ = std::size_t(about.st_size);
+    file_ = static_cast<const char *>(mapped), size_ = std::size_t(about.st_size), mapped_ = true;
     try {
+        read();
+    } catch (const Failure &) {
+        munmap(mapped, size_);
+        throw;
+    }
+}
+
+Weights::Weights(std::string_view bytes, const std::string &name) : path_(name), file_(bytes.data()), size_(bytes.size()) {
+    read();
+}
+
+void Weights::read() {
+    try {
+        if (size_ <= 8) throw Failure("is no safetensors file: it is too short");
         std::uint64_t length = 0;
         std::memcpy(&length, file_, 8);
         if (length > size_ - 8) throw Failure("is no safetensors file: its header is longer than the file");
         data_ = 8 + std::size_t(length);
         read_header({file_ + 8, std::size_t(length)});
     } catch (const Failure &failure) {
-        munmap(mapped, size_);
-        throw Failure(path + ": " + failure.what());
+        throw Failure(path_ + ": " + failure.what());
     }
 }
 
-Weights::~Weights() { munmap(const_cast<char *>(file_), size_); }
+Weights::~Weights() {
+    if (mapped_) munmap(const_cast<char *>(file_), size_);
+}
 
 void Weights::read_header(std::string_view header) {
     HeaderReader in(header);

@@ -11,6 +11,8 @@ namespace language_model {
 class Weights {
 public:
     explicit Weights(const std::string &path);
+    // The bytes of such a file, which outlive this object; messages call them `name`.
+    Weights(std::string_view bytes, const std::string &name);
     ~Weights();
     Weights(const Weights &) = delete;
     Weights &operator=(const Weights &) = delete;
@@ -22,8 +24,10 @@ public:
     double number(const std::string &key) const;
 
 private:
+    void read();
     void read_header(std::string_view header);
     std::string path_;
+    bool mapped_ = false;
     const char *file_ = nullptr;
     std::size_t size_ = 0, data_ = 0;  // bytes; where the tensors begin
     std::map<std::string, attune::ConstView> tensors_;

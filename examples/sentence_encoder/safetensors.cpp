@@ -97,7 +97,7 @@ Safetensors::Safetensors(const std::string &path) : path_(path) {
     void *const map = size_ > 0 ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
     close(file);
     if (map == MAP_FAILED) fail("cannot be mapped");
-    bytes_ = static_cast<const char *>(map);
+    bytes_ = static_cast<const char *>(map), mapped_ = true;
     try {
         read_header();
     } catch (const std::runtime_error &e) {
@@ -106,7 +106,18 @@ Safetensors::Safetensors(const std::string &path) : path_(path) {
     }
 }
 
-Safetensors::~Safetensors() { munmap(const_cast<char *>(bytes_), size_); }
+Safetensors::Safetensors(std::string_view bytes, const std::string &name)
+    : path_(name), bytes_(bytes.data()), size_(bytes.size()) {
+    try {
+        read_header();
+    } catch (const std::runtime_error &e) {
+        fail(e.what());
+    }
+}
+
+Safetensors::~Safetensors() {
+    if (mapped_) munmap(const_cast<char *>(bytes_), size_);
+}
 
 void Safetensors::fail(const std::string &what) const { throw std::runtime_error(path_ + ": " + what); }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sentence_encoder {
@@ -21,6 +22,8 @@ class Safetensors {
 public:
     // Throws std::runtime_error with a line that names the file.
     explicit Safetensors(const std::string &path);
+    // The bytes of such a file, which outlive this object; messages call them `name`.
+    Safetensors(std::string_view bytes, const std::string &name);
     ~Safetensors();
     Safetensors(const Safetensors &) = delete;
     Safetensors &operator=(const Safetensors &) = delete;
@@ -41,6 +44,7 @@ private:
     [[noreturn]] void fail(const std::string &what) const;
 
     std::string path_;
+    bool mapped_ = false;
     const char *bytes_ = nullptr;
     std::uint64_t size_ = 0, first_ = 0;  // bytes of the file; where the tensors begin
     std::map<std::string, Entry> entries_;

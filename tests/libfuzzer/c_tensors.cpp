@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Bytes as tensors of DLPack and of the C API, and as options of attention: refused, or computed over memory that ends where
-// `capacity` says, at a protected page, so that an access beyond it is a crash in kernels, too.
+// `capacity` says, at a protected page, so that an access beyond it is a crash in kernels, too. The pages and the context are
+// those of all executions, which then take few system calls; the memory is cleared for each.
 #include "attune/attune_c.h"
 #include "tests/support/fenced.h"
 #include <algorithm>
@@ -27,15 +28,22 @@ struct Bytes {
     }
 };
 
-constexpr std::int64_t most = 4096;  // elements of a tensor
+constexpr std::int64_t most = 4096;  // elements of a tensor, of at most 8 bytes
+constexpr std::size_t tensors = 6;
+
+char *fenced_end() {
+    constexpr std::size_t size = std::size_t(most) * 8;
+    return static_cast<char *>(attune_test::allocate_fenced(size, attune_test::Fence::behind)) + size;
+}
+// The end of memory of tensor n.
+char *end_of(std::size_t n) {
+    static char *const ends[tensors] = {fenced_end(), fenced_end(), fenced_end(), fenced_end(), fenced_end(), fenced_end()};
+    return ends[n];
+}
 
 struct Tensor {
     attune_tensor tensor{};
-    std::size_t bytes_of_memory;
-    ~Tensor() { attune_test::release_fenced(tensor.data, bytes_of_memory, attune_test::Fence::behind); }
-    Tensor(const Tensor &) = delete;
-    Tensor &operator=(const Tensor &) = delete;
-    explicit Tensor(Bytes &bytes, const attune_tensor *like) {
+    Tensor(Bytes &bytes, std::size_t number, const attune_tensor *like) {
         const auto kind = bytes.next<std::uint8_t>();
         if (like && kind % 2) {
             tensor = *like;
@@ -53,10 +61,18 @@ struct Tensor {
         // A stride of 0 makes any number of keys legal, and the call as long.
         if (tensor.strides[2] == 0) tensor.extents[2] = std::min(tensor.extents[2], most);
         const std::int32_t size = attune_dtype_size(tensor.dtype);
-        bytes_of_memory = std::size_t(tensor.capacity) * std::size_t(size > 0 ? size : 8);
-        tensor.data = attune_test::allocate_fenced(bytes_of_memory, attune_test::Fence::behind);
+        const std::size_t bytes_of_memory = std::size_t(tensor.capacity) * std::size_t(size > 0 ? size : 8);
+        tensor.data = std::memset(end_of(number) - bytes_of_memory, 0, bytes_of_memory);
     }
 };
+
+attune_context *make_context() {
+    attune_context *context = nullptr;
+    attune_context_options how = ATTUNE_CONTEXT_OPTIONS_INIT;
+    how.threads = 1;
+    if (attune_context_create(&how, &context) != ATTUNE_OK) std::abort();
+    return context;
+}
 
 void describe_dlpack(attune_context *context, Bytes &bytes) {
     std::int64_t shape[4], strides[4];
@@ -78,19 +94,15 @@ void describe_dlpack(attune_context *context, Bytes &bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *all, std::size_t count) {
     Bytes bytes{all, all + count};
-    attune_context *context = nullptr;
-    attune_context_options how = ATTUNE_CONTEXT_OPTIONS_INIT;
-    how.threads = 1;
-    if (attune_context_create(&how, &context) != ATTUNE_OK) std::abort();
+    static attune_context *const context = make_context();
     describe_dlpack(context, bytes);
-    const Tensor query(bytes, nullptr), key(bytes, &query.tensor), value(bytes, &key.tensor), out(bytes, &query.tensor),
-        mask(bytes, nullptr), lens(bytes, nullptr);
+    const Tensor query(bytes, 0, nullptr), key(bytes, 1, &query.tensor), value(bytes, 2, &key.tensor),
+        out(bytes, 3, &query.tensor), mask(bytes, 4, nullptr), lens(bytes, 5, nullptr);
     // As many zeros behind it as its size may say: the size is the caller's word for the memory.
     static union {
         char zeros[1 << 16];
         attune_sdpa_options options;
     } memory;
-    std::memset(memory.zeros, 0, sizeof memory.zeros);
     attune_sdpa_options &options = memory.options;
     options = ATTUNE_SDPA_OPTIONS_INIT;
     const auto given = bytes.next<std::uint8_t>();
@@ -103,6 +115,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *all, std::size_t count
     const attune_status status = attune_scaled_dot_product_attention(context, &query.tensor, &key.tensor, &value.tensor,
                                                                      &out.tensor, given & 64 ? &options : nullptr);
     if (status != ATTUNE_OK && !*attune_last_message(context)) std::abort();
-    attune_context_destroy(context);
     return 0;
 }

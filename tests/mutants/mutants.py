@@ -65,7 +65,8 @@ class Build:
 
     def __init__(self, folder):
         self.folder = folder
-        entries = json.loads((folder / "compile_commands.json").read_text())
+        entries = json.loads(subprocess.run(["ninja", "-C", folder, "-t", "compdb"], capture_output=True, text=True,
+                                            check=True).stdout)
         self.units = {}  # source: (unit, command)
         for entry in entries:
             if "/attune.dir/Unity/" not in entry["file"]:

@@ -109,7 +109,7 @@ void make_pool(const AppendArguments &given, const Store &store, const Array &x,
     const auto [pages, rows] = pool_of(*given.pool);
     const std::int64_t heads = x.shape[1], channels = x.shape[2];
     using Kind = Store::Kind;
-    const auto made = [&](ElementType type, Shape more) {
+    const auto made = [&, pages = pages, rows = rows](ElementType type, Shape more) {
         Shape shape = {pages, rows, heads};
         shape.insert(shape.end(), more.begin(), more.end());
         return zeroed_array("--pool", type, shape);

@@ -13,12 +13,25 @@ using Json = nlohmann::ordered_json;
 // Few digits: the fit has no more.
 double rounded(double x, int digits) { return std::stod(program::formatted(("%." + std::to_string(digits) + "g").c_str(), x)); }
 
+Json without_records(const std::string &op, const std::string &target) {
+    return {{"schema", 1}, {"op", op}, {"target", target}, {"provenance", Json::object()}, {"costs", Json::object()}};
+}
+
 }  // namespace
 
-CostsFile::CostsFile(std::string file, const std::string &op, const std::string &target) : file_(std::move(file)) {
-    json_ = {{"schema", 1}, {"op", op}, {"target", target}, {"provenance", Json::object()}, {"costs", Json::object()}};
+CostsFile::CostsFile(std::string file, const std::string &op, const std::string &target)
+    : file_(std::move(file)), json_(without_records(op, target)) {
     if (!std::filesystem::exists(file_)) return;
     std::ifstream in(file_);
+    read(in);
+}
+
+CostsFile::CostsFile(std::istream &in, std::string file, const std::string &op, const std::string &target)
+    : file_(std::move(file)), json_(without_records(op, target)) {
+    read(in);
+}
+
+void CostsFile::read(std::istream &in) {
     const Json read = Json::parse(in, nullptr, false);
     if (!read.is_object() || !read.contains("costs") || !read["costs"].is_object())
         throw program::InputError(file_, "is no file of costs");

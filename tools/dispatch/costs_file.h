@@ -3,6 +3,7 @@
 #pragma once
 #include <attune/detail/cost.h>
 #include <attune/variants.h>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -20,6 +21,8 @@ class CostsFile {
 public:
     // Reads the file; where there is none, one without records. Throws InputError where it is no such file.
     CostsFile(std::string file, const std::string &op, const std::string &target);
+    // The same of a stream, which messages call `file`.
+    CostsFile(std::istream &, std::string file, const std::string &op, const std::string &target);
     // "f32/64/prefill/long/plain": type, head size, schedule, class and kind, as CMake knows a variant.
     static std::string key_of(const VariantInfo &);
     bool has(const std::string &key) const;
@@ -29,6 +32,8 @@ public:
     std::string text() const;
 
 private:
+    void read(std::istream &);
+
     std::string file_;
     nlohmann::ordered_json json_;
 };

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <new>
 
@@ -182,7 +183,17 @@ Array::Array(ElementType type_, Shape shape_) : type(type_), shape(std::move(sha
 }
 
 NpyFile::NpyFile(const std::string &argument, const std::string &path, ElementKind kind) : file_{argument, path} {
-    file_.stream = open_input(argument, path, file_.size);
+    file_.stream = std::make_unique<std::ifstream>(open_input(argument, path, file_.size));
+    read_header_of(kind);
+}
+
+NpyFile::NpyFile(const std::string &argument, const std::string &path, std::unique_ptr<std::istream> stream,
+                 std::uint64_t bytes, ElementKind kind)
+    : file_{argument, path, std::move(stream), bytes} {
+    read_header_of(kind);
+}
+
+void NpyFile::read_header_of(ElementKind kind) {
     std::uint64_t data_at = 0;
     const NpyHeader header = read_header(file_, data_at);
     type_ = type_of(file_, header, kind), shape_ = header.shape, fortran_order_ = header.fortran_order;
@@ -206,7 +217,7 @@ Array NpyFile::read() {
 void NpyFile::Stream::fail(const std::string &what) const { throw InputError(argument, path + ": " + what); }
 
 void NpyFile::Stream::read(void *to, std::uint64_t bytes) {
-    if (!stream.read(static_cast<char *>(to), static_cast<std::streamsize>(bytes))) fail("cannot be read to its end");
+    if (!stream->read(static_cast<char *>(to), static_cast<std::streamsize>(bytes))) fail("cannot be read to its end");
 }
 
 Array converted(Array from, ElementType type, const std::string &argument) {

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
+#include <istream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +45,9 @@ struct Array {
 class NpyFile {
 public:
     NpyFile(const std::string &argument, const std::string &path, ElementKind);
+    // The same of a stream of so many bytes, which messages call `path`.
+    NpyFile(const std::string &argument, const std::string &path, std::unique_ptr<std::istream>, std::uint64_t bytes,
+            ElementKind);
     ElementType type() const { return type_; }
     const Shape &shape() const { return shape_; }
     // Reads the elements, once. Fortran order becomes C order.
@@ -52,7 +55,7 @@ public:
 
     struct Stream {
         std::string argument, path;
-        std::ifstream stream = {};
+        std::unique_ptr<std::istream> stream = {};
         std::uint64_t size = 0;
 
         [[noreturn]] void fail(const std::string &what) const;
@@ -60,6 +63,8 @@ public:
     };
 
 private:
+    void read_header_of(ElementKind);
+
     Stream file_;
     ElementType type_ = ElementType::f32;
     Shape shape_;

@@ -41,22 +41,35 @@ bool is_of(const Json &record, const Cell &cell) {
            record["class"] == cell.shape_class && has_kind(record, cell);
 }
 
+Json without_records(const std::string &op, const std::string &target) {
+    return {{"schema", 1}, {"op", op}, {"target", target}, {"records", Json::array()}};
+}
+
 }  // namespace
 
-ParametersFile::ParametersFile(const std::string &file, const std::string &op, const std::string &target) : file_(file) {
-    json_ = {{"schema", 1}, {"op", op}, {"target", target}, {"records", Json::array()}};
+ParametersFile::ParametersFile(const std::string &file, const std::string &op, const std::string &target)
+    : file_(file), json_(without_records(op, target)) {
     if (!fs::exists(file)) return;
     std::ifstream in(file);
+    read(in);
+}
+
+ParametersFile::ParametersFile(std::istream &in, const std::string &file, const std::string &op, const std::string &target)
+    : file_(file), json_(without_records(op, target)) {
+    read(in);
+}
+
+void ParametersFile::read(std::istream &in) {
     const Json read = Json::parse(in, nullptr, false);
     const auto is = [&](const char *field, const Json &value) { return read.contains(field) && read[field] == value; };
     if (!read.is_object() || !read.contains("records") || !read["records"].is_array())
-        throw program::InputError(file, "is no parameters file");
+        throw program::InputError(file_, "is no parameters file");
     for (const char *field : {"schema", "op", "target"})
         if (!is(field, json_[field]))
-            throw program::InputError(file, std::string("\"") + field + "\" must be " + json_[field].dump());
+            throw program::InputError(file_, std::string("\"") + field + "\" must be " + json_[field].dump());
     for (const Json &record : read["records"])
         for (const char *field : {"dtype", "head_dim", "schedule", "class"})
-            if (!record.contains(field)) throw program::InputError(file, std::string("a record has no \"") + field + "\"");
+            if (!record.contains(field)) throw program::InputError(file_, std::string("a record has no \"") + field + "\"");
     json_ = read;
 }
 

@@ -2,6 +2,7 @@
 // A file of parameters with their provenance: schedules/<op>/tuned/<target>.json, or <folder>/<op>/<target>.json of a user.
 #pragma once
 #include "cell.h"
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@ class ParametersFile {
 public:
     // Reads the file; a missing file has no records. Throws InputError if it is no parameter file.
     ParametersFile(const std::string &file, const std::string &op, const std::string &target);
+    // The same of a stream, which messages call `file`.
+    ParametersFile(std::istream &, const std::string &file, const std::string &op, const std::string &target);
 
     // Parameters of the record for exactly the cell's type, head size, schedule, class and kind.
     std::optional<Parameters> find(const Cell &) const;
@@ -26,6 +29,8 @@ public:
     std::string text() const;
 
 private:
+    void read(std::istream &);
+
     std::string file_;
     nlohmann::ordered_json json_;
 };

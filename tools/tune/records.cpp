@@ -71,10 +71,14 @@ ordered_json json_of(const Record &record) {
 }
 
 std::vector<Record> read_records(const std::string &file) {
-    std::vector<Record> records;
-    if (!std::filesystem::exists(file)) return records;
+    if (!std::filesystem::exists(file)) return {};
     std::ifstream in(file, std::ios::binary);
     if (!in) throw InputError(file, "cannot be read");
+    return read_records(in, file);
+}
+
+std::vector<Record> read_records(std::istream &in, const std::string &file) {
+    std::vector<Record> records;
     std::string line;
     for (int number = 1; std::getline(in, line); number++) {
         if (line.find_first_not_of(" \r") == std::string::npos) continue;

@@ -3,6 +3,7 @@
 // loses the candidate in flight only. Files are merged by concatenation; nothing is ever overwritten.
 #pragma once
 #include "parameters.h"
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ nlohmann::ordered_json json_of(const Record &);
 // Records of a file. A line that ends in the middle is left out: its writer was killed, and the next one began a new line. Any
 // other bad line throws InputError with its number. A missing file has no records.
 std::vector<Record> read_records(const std::string &file);
+// The same of a stream, which messages call `file`.
+std::vector<Record> read_records(std::istream &, const std::string &file);
 
 // Appends lines to a file. Several processes may do so at once: each line is written under a lock.
 class RecordLog {
