@@ -95,11 +95,11 @@ attune_add_sources(masked_softmax softmax/masked_softmax)
 attune_add_sources(masked_softmax_backward softmax/masked_softmax_backward)
 # The C API: a program links the functions of a header of C++ and no others (runtime/api/generate.py).
 attune_add_sources(c_core c_api/context c_api/reader c_api/structs c_api/tensors c_api/versions)
-foreach(header additive additive_backward append dropout kv_cache linear linear_backward masked_softmax
+foreach(header additive additive_backward append context_parallel dropout kv_cache linear linear_backward masked_softmax
     masked_softmax_backward merge multi_head multi_head_backward paged rows sdpa sdpa_backward varlen varlen_backward)
   attune_add_sources(c_${header} c_api/functions/${header})
 endforeach()
-foreach(group listing merge_parts plan_product plan_sdpa user_attention user_attention_backward)
+foreach(group listing merge_parts parallel_plan plan_product plan_sdpa user_attention user_attention_backward)
   attune_add_sources(c_${group} c_api/${group})
 endforeach()
 # The archive becomes part of a shared object of any user who makes one that calls it. Symbols there are not hidden: a program

@@ -48,12 +48,12 @@ def c_type(entry, argument=False):
     if head == "struct":
         if STRUCTS[name]["role"] == "value":
             return f"attune_{name} "
-        written = argument and entry.get("access") == "write" and name != "pages"
+        written = entry.get("access") == "write" and name != "pages"
         return f"attune_{name} *" if written else f"const attune_{name} *"
     if head == "array":
-        return f"const attune_{name} *"
+        return f"const {NUMBERS.get(name, f'attune_{name}')} *"
     if head == "opaque":
-        return f"attune_{name} *"
+        return f"{'const ' if entry.get('access') == 'read' else ''}attune_{name} *"
     if head == "out":
         return {"string": "const char **"}.get(name, f"{NUMBERS.get(name)} *")
     if head.startswith("optional "):
@@ -171,11 +171,31 @@ def written_structs():
     return [s for s in TABLE["structs"] if s["role"] == "out"]
 
 
+def is_result(entry):
+    """Whether a call fills in a struct of the caller through a pointer, which may be null."""
+    head, name = type_and_name(entry["type"])
+    return head == "struct" and STRUCTS[name]["role"] == "out" and entry.get("access") == "write"
+
+
+def results_of_calls():
+    """Structs that generated code passes on as such pointers."""
+    entries = [f for s in read_structs() for f in s["fields"]] + [
+        a for f in TABLE["functions"] if not f.get("by_hand") for a in f["arguments"]]
+    names = {type_and_name(e["type"])[1] for e in entries if is_result(e)}
+    return [s for s in written_structs() if s["name"] in names]
+
+
+def structs_of_lists():
+    """Structs of results whose strings and lists the context keeps."""
+    return [s for s in written_structs() if s not in results_of_calls()]
+
+
 def read_field(field):
     """A statement that sets the member of the C++ struct `to` from that of the C struct `from`."""
     head, name = type_and_name(field["type"])
     at = f"{{\"{field['name']}\", &name}}"
     member = field["name"]
+    to = f"to.{field.get('cpp', member)}"
     if head == "reserved":
         return f"    reader.reserved(from.reserved, {at});\n"
     if head == "tensor":
@@ -183,6 +203,8 @@ def read_field(field):
         return f"    to.{member} = reader.{how}(from.{member}, {at});\n"
     if head == "enum":
         return f"    to.{member} = reader.enumeration<{ENUMS[name]['cpp']}>(from.{member}, names_of_{name}, {at});\n"
+    if is_result(field):
+        return f"    to.{member} = result(reader, from.{member}, {at});\n"
     if head == "struct" and sized(STRUCTS[name]):
         return f"    to.{member} = read(reader, from.{member}, {at});\n"
     if head == "struct":
@@ -192,8 +214,8 @@ def read_field(field):
     if head.startswith("optional "):
         return f"    if (from.{member}) to.{member} = *from.{member};\n"
     if head == "bool":
-        return f"    to.{member} = reader.flag(from.{member}, {at});\n"
-    return f"    to.{member} = from.{member};\n"
+        return f"    {to} = reader.flag(from.{member}, {at});\n"
+    return f"    {to} = from.{member};\n"
 
 
 def ends_of(struct):
@@ -216,9 +238,12 @@ def structs_header():
     for struct in read_structs():
         text += f"{struct['cpp']} read(Reader &, const attune_{struct['name']} *, const Name &);\n"
     text += "\n// Fills a caller's C struct; texts keeps its strings.\n"
-    for struct in written_structs():
+    for struct in structs_of_lists():
         text += f"void write(Reader &, const {struct['cpp']} &, Texts &texts, attune_{struct['name']} *, const Name &);\n"
     text += "void write(Reader &, const SdpaProblem &, attune_sdpa_problem *, const Name &);\n"
+    text += "\n// A C++ struct that a call fills in, copied to the caller's when the call ends; null: none is given.\n"
+    for struct in results_of_calls():
+        text += f"{struct['cpp']} *result(Reader &, attune_{struct['name']} *, const Name &);\n"
     return text + "\n}  // namespace attune::c_api\n"
 
 
@@ -245,13 +270,22 @@ def structs_source():
         text += f"    if (!given) return to;\n    {name} from = {name.upper()}_INIT;\n"
         text += f"    if (!reader.copy(given, from, members_of_{struct['name']}, name)) return to;\n"
         text += "".join(map(read_field, struct["fields"])) + "    return to;\n}\n"
-    for struct, arguments in [(s, "Texts &texts, ") for s in written_structs()] + [(STRUCTS["sdpa_problem"], "")]:
+    for struct, arguments in [(s, "Texts &texts, ") for s in structs_of_lists()] + [(STRUCTS["sdpa_problem"], "")]:
         name = f"attune_{struct['name']}"
         text += f"\nvoid write(Reader &reader, const {struct['cpp']} &from, {arguments}{name} *given, const Name &name) {{\n"
         text += f"    {name} to = {name.upper()}_INIT;\n"
         text += f"    if (!reader.must_be_given(given, name) || !reader.copy(given, to, members_of_{struct['name']}, name)) " \
                 "return;\n"
         text += "".join(map(write_field, struct["fields"])) + "    reader.copy_back(to, given);\n}\n"
+    for struct in results_of_calls():
+        name = f"attune_{struct['name']}"
+        text += f"\n{struct['cpp']} *result(Reader &reader, {name} *given, const Name &name) {{\n"
+        text += f"    {name} to = {name.upper()}_INIT;\n"
+        text += f"    if (!given || !reader.copy(given, to, members_of_{struct['name']}, name)) return nullptr;\n"
+        text += f"    return reader.at_end<{struct['cpp']}>([&reader, given](const {struct['cpp']} &from) {{\n"
+        text += f"        {name} filled = {name.upper()}_INIT;\n"
+        text += "".join(map(write_field, struct["fields"])).replace("    to.", "        filled.")
+        text += "        reader.copy_back(filled, given);\n    });\n}\n"
     return text + "\n}  // namespace attune::c_api\n"
 
 
@@ -263,6 +297,15 @@ def call_of(function):
         head, struct = type_and_name(argument["type"])
         if head == "double":
             given.append(name)
+            continue
+        if is_result(argument):
+            how = f"result(reader, {name}, {{\"{name}\"}})"
+            read += f"        {STRUCTS[struct]['cpp']} *const {name}_given = {how};\n"
+            given.append(f"{name}_given")
+            continue
+        if head == "opaque":
+            read += f"        const {TABLE['opaque'][struct]} &{name}_given = read(reader, {name}, {{\"{name}\"}});\n"
+            given.append(f"{name}_given")
             continue
         how = {"tensor": f"reader.{'output' if argument.get('access') == 'write' else 'input'}({name}, {{\"{name}\"}})",
                "struct": f"read(reader, {name}, {{\"{name}\"}})"}[head]
@@ -281,7 +324,9 @@ def function_sources():
         if not function.get("by_hand"):
             files.setdefault(function["header"], []).append(function)
     for header, functions in files.items():
-        text = MARK + f"#include \"c_api/run.h\"\n#include \"c_api/structs.h\"\n#include <attune/{header}>\n\n"
+        opaque = {a["type"].partition(":")[2] for f in functions for a in f["arguments"] if a["type"].startswith("opaque:")}
+        text = MARK + "".join(f"#include \"c_api/{name}.h\"\n" for name in sorted(opaque))
+        text += f"#include \"c_api/run.h\"\n#include \"c_api/structs.h\"\n#include <attune/{header}>\n\n"
         text += "using namespace attune;\nusing namespace attune::c_api;\n\n" + "\n".join(map(call_of, functions))
         yield f"runtime/src/c_api/functions/{header}".removesuffix(".h") + ".cpp", text
 
@@ -298,7 +343,7 @@ def mirror_source():
         for field in struct["fields"]:
             head, inner = type_and_name(field["type"])
             member = field["name"]
-            if head == "reserved":
+            if head == "reserved" or is_result(field):
                 continue
             if head == "tensor" or head == "struct" and sized(STRUCTS[inner]):
                 text += f"    to.{member} = of(from.{member});\n"

@@ -97,6 +97,9 @@ class Check:
         self.kinds |= {s["cpp"]: f"struct:{s['name']}" for s in table["structs"] if s["cpp"]}
         self.kinds |= {f"std::vector<{s['cpp']}>": f"array:{s['name']}" for s in table["structs"]}
         self.kinds |= {"ConstPages": "struct:pages"}
+        self.kinds |= {"std::vector<std::int64_t>": "array:int64", "std::vector<double>": "array:double"}
+        self.kinds |= {f"{s['cpp']} *": f"struct:{s['name']}" for s in table["structs"] if s["role"] == "out"}
+        self.kinds |= {cpp: f"opaque:{name}" for name, cpp in table["opaque"].items()}
 
     def say(self, header, what):
         self.wrong.append(f"runtime/include/attune/{header}: {what}")
@@ -108,7 +111,7 @@ class Check:
         """The table's default as C++ has it."""
         default = field.get("default")
         if field["type"].startswith("struct:"):
-            return "{}"
+            return "nullptr" if field.get("access") == "write" else "{}"
         if field["type"].startswith("enum:") and default is not None:
             enum = next(e for e in self.table["enums"] if e["name"] == field["type"][5:])
             return f"{enum['cpp']}::{default}"
@@ -126,7 +129,7 @@ class Check:
         header, members = self.headers.structs.get("BasicPages" if struct["cpp"] == "Pages" else struct["cpp"], (None, []))
         if header != struct["header"]:
             return self.say(struct["header"], f"has no struct {struct['cpp']} of the table")
-        fields = {f["name"]: f for f in struct["fields"] if f["type"] != "reserved" and not f.get("c_only")}
+        fields = {f.get("cpp", f["name"]): f for f in struct["fields"] if f["type"] != "reserved" and not f.get("c_only")}
         for name, kind, default in members:
             field = fields.pop(name, None)
             where = f"{struct['cpp']}::{name}"
@@ -163,7 +166,7 @@ class Check:
             return self.say(function["header"], f"{function['name']} has {len(given) - 1} arguments beside the Context, in the "
                                                 f"table {len(function['arguments'])}")
         for argument, in_table in zip(given[1:], function["arguments"]):
-            kind, name = re.match(r"(?:const )?([\w:]+)\s*&?\s*(\w*)$", argument).groups()
+            kind, name = re.match(r"(?:const )?([\w:]+)\s*[&*]?\s*(\w*)$", argument).groups()
             expected = self.kinds.get(kind, kind)
             if name and name != in_table["name"] or self.kind_of(in_table) != expected:
                 self.say(function["header"], f"{function['name']} takes {argument}, in the table {in_table['name']}, "
@@ -175,7 +178,7 @@ class Check:
                 self.struct(struct)
         for enum in self.table["enums"]:
             self.enum(enum)
-        known = {s["cpp"] for s in self.table["structs"]} | NO_STRUCTS
+        known = {s["cpp"] for s in self.table["structs"]} | NO_STRUCTS | set(self.table["opaque"].values())
         self.wrong += [f"runtime/api/attune_api.json: {header} is no header" for header in self.table["headers_not_in_c"]
                        if not (self.headers.folder / header).exists()]
         for name, (header, _) in self.headers.structs.items():

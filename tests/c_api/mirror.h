@@ -48,6 +48,15 @@ public:
     attune_paged_options *of(const attune::PagedOptions &);
     attune_sdpa_problem *of(const attune::SdpaProblem &);
     attune_product_problem *of(const attune::ProductProblem &);
+    attune_parallel_band *of(const attune::ParallelBand &);
+    attune_parallel_problem *of(const attune::ParallelProblem &);
+    attune_parallel_machine *of(const attune::ParallelMachine &);
+    attune_parallel_options *of(const attune::ParallelOptions &);
+    attune_communicator *of(const attune::Communicator &from) {
+        return &keep<attune_communicator>({sizeof(attune_communicator), from.rank, from.size, from.time_limit, from.any_thread,
+                                           0, from.user, from.start_send_receive, from.wait, from.abandon,
+                                           from.start_all_gather, from.start_all_to_all});
+    }
 
 private:
     template<typename T> T &keep(const T &value) {

@@ -210,6 +210,35 @@ inline attune_paged_options *Mirror::of(const attune::PagedOptions &from) {
     to.invariant = from.invariant;
     return &to;
 }
+inline attune_parallel_band *Mirror::of(const attune::ParallelBand &from) {
+    attune_parallel_band &to = keep<attune_parallel_band>(ATTUNE_PARALLEL_BAND_INIT);
+    to.causal = static_cast<attune_causal>(from.causal);
+    to.window = {from.window.left, from.window.right};
+    to.cu_seqlens = of(from.cu_seqlens);
+    return &to;
+}
+inline attune_parallel_problem *Mirror::of(const attune::ParallelProblem &from) {
+    attune_parallel_problem &to = keep<attune_parallel_problem>(ATTUNE_PARALLEL_PROBLEM_INIT);
+    to.dtype = static_cast<attune_dtype>(from.dtype);
+    to.batch = from.batch;
+    to.query_heads = from.query_heads;
+    to.key_heads = from.key_heads;
+    to.head_dim = from.head_dim;
+    to.value_dim = from.value_dim;
+    return &to;
+}
+inline attune_parallel_machine *Mirror::of(const attune::ParallelMachine &from) {
+    attune_parallel_machine &to = keep<attune_parallel_machine>(ATTUNE_PARALLEL_MACHINE_INIT);
+    to.multiply_adds_per_second = from.multiply_adds_per_second;
+    to.bytes_per_second = from.bytes_per_second;
+    to.seconds_per_message = from.seconds_per_message;
+    return &to;
+}
+inline attune_parallel_options *Mirror::of(const attune::ParallelOptions &from) {
+    attune_parallel_options &to = keep<attune_parallel_options>(ATTUNE_PARALLEL_OPTIONS_INIT);
+    to.attention = of(from.attention);
+    return &to;
+}
 inline attune_sdpa_problem *Mirror::of(const attune::SdpaProblem &from) {
     attune_sdpa_problem &to = keep<attune_sdpa_problem>(ATTUNE_SDPA_PROBLEM_INIT);
     to.dtype = static_cast<attune_dtype>(from.dtype);

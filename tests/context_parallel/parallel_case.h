@@ -190,11 +190,19 @@ inline attune::ConstView mask_view(const unsigned char *mask, Index rows, Index 
     return {reinterpret_cast<const bool *>(mask), {rows, columns}};
 }
 
+// The functions that a case calls: those of C++, or functions of their types over another API.
+struct ParallelCalls {
+    decltype(&attune::ring_attention) ring = attune::ring_attention, gathered = attune::gathered_attention,
+                                      heads = attune::head_parallel_attention, decode = attune::sharded_decode;
+    decltype(&attune::ring_attention_backward) backward = attune::ring_attention_backward;
+};
+
 // One rank's part of a case; `report` of the forward.
 template<typename T>
 attune::Status run_rank(attune::Context &context, attune::Communicator communicator, const ParallelCase &c,
                         const attune::ParallelPlan &plan, const ParallelArrays<T> &a, ParallelResults<T> &all,
-                        attune::ParallelReport *report = nullptr, attune::ParallelReport *of_backward = nullptr) {
+                        attune::ParallelReport *report = nullptr, attune::ParallelReport *of_backward = nullptr,
+                        const ParallelCalls &calls = {}) {
     using attune::ConstView, attune::View;
     const int rank = communicator.rank;
     communicator.any_thread = communicator.any_thread && c.any_thread;
@@ -206,8 +214,8 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
         ParallelResults<T> own(c);
         options.attention.lse = View(own.lse, {b, hq, c.queries});
         const ConstView q(a.query, {b, hq, c.queries, c.head_dim});
-        const attune::Status status = attune::sharded_decode(context, communicator, plan, q, k, v,
-                                                             View(own.out, {b, hq, c.queries, c.value_dim}), options);
+        const attune::Status status =
+            calls.decode(context, communicator, plan, q, k, v, View(own.out, {b, hq, c.queries, c.value_dim}), options);
         all = std::move(own);
         return status;
     }
@@ -219,9 +227,7 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
     if (c.mask) options.attention.mask = mask_view(mask.from(a.mask).data(), s, c.positions);
     if (c.bias) options.attention.bias = ConstView(bias.from(a.bias), {hq, s, c.positions});
     options.attention.lse = View(lse.rows, {b, hq, s});
-    const auto forward = c.scheme == Scheme::ring       ? attune::ring_attention
-                         : c.scheme == Scheme::gathered ? attune::gathered_attention
-                                                        : attune::head_parallel_attention;
+    const auto forward = c.scheme == Scheme::ring ? calls.ring : c.scheme == Scheme::gathered ? calls.gathered : calls.heads;
     attune::Status status = forward(context, communicator, plan, q, k, v, View(out.rows, {b, hq, s, c.value_dim}), options);
     if (!status.ok()) return status;
     out.to(all.out), lse.to(all.lse);
@@ -243,7 +249,7 @@ attune::Status run_rank(attune::Context &context, attune::Communicator communica
     if (c.alibi && c.grad_slopes) gradients.alibi_slopes = View(slopes, {hq});
     if (c.bias && s > 0) gradients.bias = View(grad_bias.rows, {hq, s, c.positions});
     options.attention.lse = {}, options.report = of_backward;
-    status = attune::ring_attention_backward(context, communicator, plan, q, k, v, results, gradients, options);
+    status = calls.backward(context, communicator, plan, q, k, v, results, gradients, options);
     if (!status.ok()) return status;
     grad_query.to(all.query), grad_key.to(all.key), grad_value.to(all.value);
     if (c.bias) grad_bias.to(all.bias);

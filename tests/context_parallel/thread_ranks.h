@@ -25,13 +25,15 @@ inline std::vector<attune::Status> on_ranks(int ranks, const RankFunction &f, do
 }
 
 // The results of a case on so many ranks; an error as text.
-template<typename T> std::string results_on(int ranks, const ParallelCase &c, ParallelResults<T> &all) {
+template<typename T>
+std::string results_on(int ranks, const ParallelCase &c, ParallelResults<T> &all, const ParallelCalls &calls = {}) {
     const ParallelArrays<T> arrays(c);
     attune::ParallelPlan plan;
     if (const attune::Status s = plan_of(c, ranks, plan); !s.ok()) return s.message();
     std::vector<ParallelResults<T>> of_rank(static_cast<std::size_t>(ranks), ParallelResults<T>{c});
     const auto statuses = on_ranks(ranks, [&](attune::Communicator communicator, attune::Context &context) {
-        return run_rank(context, communicator, c, plan, arrays, of_rank[std::size_t(communicator.rank)]);
+        return run_rank(context, communicator, c, plan, arrays, of_rank[std::size_t(communicator.rank)], nullptr, nullptr,
+                        calls);
     });
     for (int rank = 0; rank < ranks; rank++)
         if (!statuses[std::size_t(rank)].ok())

@@ -92,6 +92,24 @@ enum {
     ATTUNE_ROPE_PAIRS_INTERLEAVED = 1,  // (2 t, 2 t + 1), as GPT-J
 };
 
+// Which positions a rank of context parallelism holds.
+typedef int32_t attune_parallel_layout;
+enum {
+    ATTUNE_PARALLEL_LAYOUT_CONTIGUOUS = 0,  // one range each, of equal numbers of chunks as far as that goes
+    ATTUNE_PARALLEL_LAYOUT_HEAD_TAIL = 1,   // a range near the begin and one near the end: equal work under a causal mask
+    ATTUNE_PARALLEL_LAYOUT_STRIPED = 2,     // every R-th chunk: equal work under a causal mask at every chunk of keys
+    ATTUNE_PARALLEL_LAYOUT_BALANCED = 3,    // one range each, of about equal numbers of pairs of a query and a key that it sees
+};
+
+// The function whose time forecast_parallel() predicts.
+typedef int32_t attune_parallel_scheme;
+enum {
+    ATTUNE_PARALLEL_SCHEME_RING = 0,           // ring_attention
+    ATTUNE_PARALLEL_SCHEME_RING_BACKWARD = 1,  // ring_attention_backward
+    ATTUNE_PARALLEL_SCHEME_GATHERED = 2,       // gathered_attention
+    ATTUNE_PARALLEL_SCHEME_HEADS = 3,          // head_parallel_attention
+};
+
 // Resources of calls: threads, memory, device; the message of its last call, and the variant that ran last. Contexts are
 // independent: different threads may use different contexts at the same time. One context serves one call at a time.
 typedef struct attune_context attune_context;
@@ -622,6 +640,143 @@ typedef struct attune_paged_options {
 #define ATTUNE_PAGED_OPTIONS_INIT \
     { sizeof(attune_paged_options), NULL, 0, NULL, NULL, 0, 1, {-1, -1}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
+// A group of ranks, processes or threads, each with a number from 0. Functions are those of MPI's nonblocking operations, and
+// one thread at a time calls them. Each returns 0, or any other number where it failed. Memory of a send and a receive
+// belongs to the operation until wait() answers 0. Messages from one rank to another arrive in the order in which they were
+// started.
+typedef struct attune_communicator {
+    size_t size;
+    // number of this rank
+    int32_t rank;
+    // number of ranks, `size` in C++; with one, no function is needed
+    int32_t ranks;
+    // seconds: how long a rank waits for one message; beyond it the call fails
+    double time_limit;
+    // flag: functions may be called by a thread of the library; 0: by the thread that called the library alone, and
+    // communication then progresses only between kernels
+    int32_t any_thread;
+    int32_t reserved;  // 0
+    // first argument of all functions
+    void *user;
+    // begins to send to rank `to` and to receive from rank `from`, exactly these numbers of bytes; a rank of -1: no such half
+    int (*start_send_receive)(void *user, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
+                              int from, void **request);
+    // waits for a request for at most so many seconds; 0: done; 1: not done, and the request remains; any other number:
+    // failed
+    int (*wait)(void *user, void *request, double seconds);
+    // gives up a request that was not done; 0: its memory is no longer used; any other number: it may be used until the
+    // communicator ends
+    int (*abandon)(void *user, void *request);
+    // rank r gives bytes[r] bytes, and all receive those of rank 0, 1, ... one after another; NULL: made of
+    // start_send_receive
+    int (*start_all_gather)(void *user, const void *send, void *receive, const size_t *bytes, void **request);
+    // parts of the sent memory, one after another, go to rank 0, 1, ..., and parts come from rank 0, 1, ...; NULL: made of
+    // start_send_receive
+    int (*start_all_to_all)(void *user, const void *send, const size_t *send_bytes, void *receive, const size_t *receive_bytes,
+                            void **request);
+} attune_communicator;
+#define ATTUNE_COMMUNICATOR_INIT \
+    { sizeof(attune_communicator), 0, 1, 60, 1, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+
+// Positions [begin, end).
+typedef struct attune_position_range {
+    // the first position
+    int64_t begin;
+    // one more than the last
+    int64_t end;
+} attune_position_range;
+
+// The options that decide which keys a query may see, as in the calls that a plan is made for.
+typedef struct attune_parallel_band {
+    size_t size;
+    // causal mask: none or top_left
+    attune_causal causal;
+    // sliding window
+    attune_window window;
+    // (D + 1), i32: packed documents: document d has the positions [cu_seqlens[d], cu_seqlens[d + 1]); from 0, never falling
+    const attune_tensor *cu_seqlens;
+} attune_parallel_band;
+#define ATTUNE_PARALLEL_BAND_INIT \
+    { sizeof(attune_parallel_band), ATTUNE_CAUSAL_NONE, {-1, -1}, NULL }
+
+// Sizes of the tensors of all positions.
+typedef struct attune_parallel_problem {
+    size_t size;
+    // type of query, key and value
+    attune_dtype dtype;
+    int32_t reserved;  // 0
+    // B
+    int64_t batch;
+    // Hq
+    int64_t query_heads;
+    // Hkv
+    int64_t key_heads;
+    // Dk
+    int64_t head_dim;
+    // Dv
+    int64_t value_dim;
+} attune_parallel_problem;
+#define ATTUNE_PARALLEL_PROBLEM_INIT \
+    { sizeof(attune_parallel_problem), ATTUNE_F32, 0, 1, 1, 1, 1, 1 }
+
+// Rates of one rank, and of a link in one direction. A rank sends one message at a time, and receives one.
+typedef struct attune_parallel_machine {
+    size_t size;
+    // multiply-adds that a rank computes in a second
+    double multiply_adds_per_second;
+    // bytes that a link carries in a second
+    double bytes_per_second;
+    // seconds: time of a message beside that of its bytes
+    double seconds_per_message;
+} attune_parallel_machine;
+#define ATTUNE_PARALLEL_MACHINE_INIT \
+    { sizeof(attune_parallel_machine), 100000000000.0, 10000000000.0, 5e-06 }
+
+// A prediction: bytes are exact, seconds are simulated message by message.
+typedef struct attune_parallel_forecast {
+    size_t size;
+    // bytes: sent by each rank, without the 512 bytes a rank by which ranks compare their arguments
+    const int64_t *bytes_sent;
+    size_t bytes_sent_count;
+    // seconds: computing time of each rank
+    const double *compute_seconds;
+    size_t compute_seconds_count;
+    // seconds: time of each rank in which it waits for keys
+    const double *waiting_seconds;
+    size_t waiting_seconds_count;
+    // seconds: time of the last rank
+    double seconds;
+    // bytes: memory of messages, most of a rank
+    int64_t buffer_bytes;
+} attune_parallel_forecast;
+#define ATTUNE_PARALLEL_FORECAST_INIT \
+    { sizeof(attune_parallel_forecast), NULL, 0, NULL, 0, NULL, 0, 0, 0 }
+
+// Figures of one call.
+typedef struct attune_parallel_report {
+    size_t size;
+    // bytes: sent by this rank, as in the forecast
+    int64_t bytes_sent;
+    // seconds: time of the call
+    double seconds;
+    // seconds: time in which this rank waited for messages
+    double waiting_seconds;
+} attune_parallel_report;
+#define ATTUNE_PARALLEL_REPORT_INIT \
+    { sizeof(attune_parallel_report), 0, 0, 0 }
+
+// Options of attention over positions that are spread over ranks.
+typedef struct attune_parallel_options {
+    size_t size;
+    // options of all positions together; mask and bias have rows of this rank's positions and columns of all; lse is this
+    // rank's
+    const attune_sdpa_options *attention;
+    // figures of the call, written when it ends
+    attune_parallel_report *report;
+} attune_parallel_options;
+#define ATTUNE_PARALLEL_OPTIONS_INIT \
+    { sizeof(attune_parallel_options), NULL, NULL }
+
 // The attention of the same queries over a part of the keys.
 typedef struct attune_partial_attention {
     // (B, Hq, Sq, Dv), f32 f64 bf16 f16: result over the part
@@ -826,6 +981,19 @@ typedef struct attune_block_mask attune_block_mask;
 ATTUNE_API attune_status attune_block_mask_create(attune_context *context, attune_block_mask **block_mask);
 ATTUNE_API void attune_block_mask_clear(attune_block_mask *block_mask);
 ATTUNE_API void attune_block_mask_destroy(attune_block_mask *block_mask);
+
+// Which positions each rank of context parallelism holds, equal on all ranks; attune_plan_positions() makes it. Ranges
+// that it gives live until the plan is changed or destroyed. Ranges of a caller's own rise, those of all ranks together are all
+// positions once, and each begins and ends at a multiple of the chunk or at the last position: calls with the plan check that.
+typedef struct attune_parallel_plan attune_parallel_plan;
+ATTUNE_API attune_status attune_parallel_plan_create(attune_context *context, attune_parallel_plan **plan);
+ATTUNE_API void attune_parallel_plan_destroy(attune_parallel_plan *plan);
+// Positions that a rank holds: the rows of its tensors; 0 for a rank that the plan has not.
+ATTUNE_API int64_t attune_parallel_plan_positions_of(const attune_parallel_plan *plan, int32_t rank);
+ATTUNE_API attune_status attune_parallel_plan_ranges(attune_context *context, const attune_parallel_plan *plan, int32_t rank,
+                                                     const attune_position_range **ranges, size_t *count);
+ATTUNE_API attune_status attune_parallel_plan_set_ranges(attune_context *context, attune_parallel_plan *plan, int32_t rank,
+                                                         const attune_position_range *ranges, size_t count);
 
 // The tensor that a DLTensor describes; nothing is copied. Refused: devices other than the CPU and CUDA, elements of several
 // lanes, types that attune_dtype lacks. The number of a CUDA device is not kept: tensors are on that of the context.
@@ -1117,6 +1285,120 @@ ATTUNE_API attune_status attune_multi_head_attention_backward(attune_context *co
                                                               const attune_tensor *grad_out,
                                                               const attune_multi_head_gradients *gradients,
                                                               const attune_multi_head_options *options);
+
+// attune/context_parallel.h
+
+// Makes a plan of context parallelism: which positions each rank holds.
+//   positions: number of positions
+//   ranks: number of ranks; a rank may hold no positions
+//   layout: which positions a rank holds
+//   chunk: positions of a chunk; 0: 2048
+//   band: options that decide which keys a query may see
+//   plan: the plan, made by parallel_plan_create(), which is overwritten
+ATTUNE_API attune_status attune_plan_positions(attune_context *context, int64_t positions, int32_t ranks,
+                                               attune_parallel_layout layout, int64_t chunk, const attune_parallel_band *band,
+                                               attune_parallel_plan *plan);
+
+// Predicts bytes and time of a function of context parallelism.
+//   plan: positions of every rank
+//   problem: sizes
+//   scheme: the function
+//   machine: rates
+//   forecast: the prediction; its arrays live until the next call of this function or the end of the context
+ATTUNE_API attune_status attune_forecast_parallel(attune_context *context, const attune_parallel_plan *plan,
+                                                  const attune_parallel_problem *problem, attune_parallel_scheme scheme,
+                                                  const attune_parallel_machine *machine, attune_parallel_forecast *forecast);
+
+// Attention of this rank's queries over the keys of all ranks, whose chunks travel along a ring. Collective: every rank
+// calls, with its own tensors and otherwise equal arguments; where ranks disagree, every rank is refused.
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   query: (B, Hq, S, Dk), f32 f64 bf16 f16: queries of this rank, S = positions_of(rank) rows in the order of their
+//       positions
+//   key: (B, Hkv, S, Dk), as query: its keys; Hkv divides Hq
+//   value: (B, Hkv, S, Dv), as query: its values
+//   out: (B, Hq, S, Dv), as query, output: the result of its queries
+//   options: options; refused are dropout, weights, offset, offsets, cache_lens and the general score
+ATTUNE_API attune_status attune_ring_attention(attune_context *context, const attune_communicator *communicator,
+                                               const attune_parallel_plan *plan, const attune_tensor *query,
+                                               const attune_tensor *key, const attune_tensor *value, const attune_tensor *out,
+                                               const attune_parallel_options *options);
+
+// Gradients of the loss by the inputs of ring_attention(), gathered_attention() and head_parallel_attention(). Collective.
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   query: (B, Hq, S, Dk), f32 f64 bf16 f16: queries of this rank, S = positions_of(rank) rows in the order of their
+//       positions
+//   key: (B, Hkv, S, Dk), as query: its keys; Hkv divides Hq
+//   value: (B, Hkv, S, Dv), as query: its values
+//   forward: results of the forward pass of this rank's queries, and the gradients by them
+//   gradients: the gradients that are wanted, the same on every rank; those of sinks and slopes are of all ranks
+//   options: options of the forward pass, without lse
+ATTUNE_API attune_status attune_ring_attention_backward(attune_context *context, const attune_communicator *communicator,
+                                                        const attune_parallel_plan *plan, const attune_tensor *query,
+                                                        const attune_tensor *key, const attune_tensor *value,
+                                                        const attune_sdpa_forward *forward,
+                                                        const attune_sdpa_gradients *gradients,
+                                                        const attune_parallel_options *options);
+
+// The result of ring_attention() by an all-gather of the keys and values that this rank's queries may see. Collective.
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   query: (B, Hq, S, Dk), f32 f64 bf16 f16: queries of this rank, S = positions_of(rank) rows in the order of their
+//       positions
+//   key: (B, Hkv, S, Dk), as query: its keys; Hkv divides Hq
+//   value: (B, Hkv, S, Dv), as query: its values
+//   out: (B, Hq, S, Dv), as query, output: the result of its queries
+//   options: options; refused are dropout, weights, offset, offsets, cache_lens and the general score
+ATTUNE_API attune_status attune_gathered_attention(attune_context *context, const attune_communicator *communicator,
+                                                   const attune_parallel_plan *plan, const attune_tensor *query,
+                                                   const attune_tensor *key, const attune_tensor *value,
+                                                   const attune_tensor *out, const attune_parallel_options *options);
+
+// The result of ring_attention() by an all-to-all over heads: the number of ranks divides Hkv. Collective.
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   query: (B, Hq, S, Dk), f32 f64 bf16 f16: queries of this rank, S = positions_of(rank) rows in the order of their
+//       positions
+//   key: (B, Hkv, S, Dk), as query: its keys; Hkv divides Hq
+//   value: (B, Hkv, S, Dv), as query: its values
+//   out: (B, Hq, S, Dv), as query, output: the result of its queries
+//   options: options; refused in addition are mask, bias and slopes of ALiBi
+ATTUNE_API attune_status attune_head_parallel_attention(attune_context *context, const attune_communicator *communicator,
+                                                        const attune_parallel_plan *plan, const attune_tensor *query,
+                                                        const attune_tensor *key, const attune_tensor *value,
+                                                        const attune_tensor *out, const attune_parallel_options *options);
+
+// Attention of few queries, the same on every rank, over caches whose positions are spread over the ranks. Collective.
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   query: (B, Hq, Sq, Dk), f32 f64 bf16 f16: queries, at the last Sq positions that the caches hold
+//   key: (B, Hkv, S, Dk), as query: rows of the cache that this rank holds, S = positions_of(rank)
+//   value: (B, Hkv, S, Dv), as query: rows of the cache of values
+//   out: (B, Hq, Sq, Dv), as query, output: the result, the same on every rank
+//   options: options; valid_lens (B) are the rows that the caches hold; mask and bias are refused in addition
+ATTUNE_API attune_status attune_sharded_decode(attune_context *context, const attune_communicator *communicator,
+                                               const attune_parallel_plan *plan, const attune_tensor *query,
+                                               const attune_tensor *key, const attune_tensor *value, const attune_tensor *out,
+                                               const attune_parallel_options *options);
+
+// Attention of one query of each sequence over pages that are spread over the ranks. Collective.
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   query: (B, Hq, Dk), f32 bf16 f16: a query of each sequence, the same on every rank
+//   key_pages: pages of keys of this rank
+//   value_pages: its pages of values
+//   block_table: (B, N), i32: row r of this rank's positions lies in page block_table[b, r / page]
+//   lens: (B), i32: rows of each sequence on all ranks
+//   out: (B, Hq, Dv), as query, output: the result, the same on every rank
+//   options: scale, softcap, sinks, lse (Hq, B), invariant and variant; others are refused
+//   report: figures of the call
+ATTUNE_API attune_status attune_sharded_paged_decode(attune_context *context, const attune_communicator *communicator,
+                                                     const attune_parallel_plan *plan, const attune_tensor *query,
+                                                     const attune_pages *key_pages, const attune_pages *value_pages,
+                                                     const attune_tensor *block_table, const attune_tensor *lens,
+                                                     const attune_tensor *out, const attune_paged_options *options,
+                                                     attune_parallel_report *report);
 
 // attune/dropout.h
 

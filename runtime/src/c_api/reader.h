@@ -6,9 +6,12 @@
 #include "attune/tensor.h"
 #include <cstddef>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attune::c_api {
 
@@ -57,11 +60,22 @@ public:
     }
     void refuse(const Name &, const std::string &what);
 
+    // A struct that a call fills in through a pointer, and its conversion, which finish() runs when the call has ended.
+    template<typename Result, typename Write> Result *at_end(const Write &write) {
+        auto filled = std::make_shared<Result>();
+        at_end_.push_back([filled, write] { write(*filled); });
+        return filled.get();
+    }
+    void finish() {
+        for (const std::function<void()> &write : at_end_) write();
+    }
+
 private:
     View view(const attune_tensor *, const Name &);
     bool check_size(const void *, std::size_t given, std::size_t known, std::span<const Member>, const Name &);
     std::int32_t number_of(std::int32_t, std::span<const std::string_view> names, const Name &);
     Status status_;
+    std::vector<std::function<void()>> at_end_;
 };
 
 }  // namespace attune::c_api

@@ -18,7 +18,7 @@ struct attune_context {
     attune::Status refused;  // why its options could not be read: the answer to every call
     std::string message;     // of the last call
     // Texts of results, each until the next call of its kind.
-    attune::c_api::Texts threads, plan, product_plan, missing, variant, target;
+    attune::c_api::Texts threads, plan, product_plan, missing, variant, target, forecast;
     attune::c_api::Lists lists;
 };
 
@@ -30,7 +30,9 @@ template<typename Body> attune_status run(attune_context *context, const Body &b
     try {
         if (!context->refused.ok()) return context->answer(context->refused);
         Reader reader;
-        return context->answer(body(reader, context->of_calls));
+        Status status = body(reader, context->of_calls);
+        reader.finish();
+        return context->answer(std::move(status));
     } catch (const std::bad_alloc &) {
         return context->answer_short(StatusCode::out_of_memory, "out of memory");
     } catch (...) {

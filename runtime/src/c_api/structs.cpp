@@ -125,6 +125,35 @@ constexpr Member members_of_paged_options[] = {
     ATTUNE_MEMBER(attune_paged_options, lse),           ATTUNE_MEMBER(attune_paged_options, variant),
     ATTUNE_MEMBER(attune_paged_options, invariant),     ATTUNE_MEMBER(attune_paged_options, reserved)};
 static_assert(sizeof(attune_paged_options) == end_of(members_of_paged_options), "padding at the end");
+constexpr Member members_of_communicator[] = {ATTUNE_MEMBER(attune_communicator, rank),
+                                              ATTUNE_MEMBER(attune_communicator, ranks),
+                                              ATTUNE_MEMBER(attune_communicator, time_limit),
+                                              ATTUNE_MEMBER(attune_communicator, any_thread),
+                                              ATTUNE_MEMBER(attune_communicator, reserved),
+                                              ATTUNE_MEMBER(attune_communicator, user),
+                                              ATTUNE_MEMBER(attune_communicator, start_send_receive),
+                                              ATTUNE_MEMBER(attune_communicator, wait),
+                                              ATTUNE_MEMBER(attune_communicator, abandon),
+                                              ATTUNE_MEMBER(attune_communicator, start_all_gather),
+                                              ATTUNE_MEMBER(attune_communicator, start_all_to_all)};
+static_assert(sizeof(attune_communicator) == end_of(members_of_communicator), "padding at the end");
+constexpr Member members_of_parallel_band[] = {ATTUNE_MEMBER(attune_parallel_band, causal),
+                                               ATTUNE_MEMBER(attune_parallel_band, window),
+                                               ATTUNE_MEMBER(attune_parallel_band, cu_seqlens)};
+static_assert(sizeof(attune_parallel_band) == end_of(members_of_parallel_band), "padding at the end");
+constexpr Member members_of_parallel_problem[] = {
+    ATTUNE_MEMBER(attune_parallel_problem, dtype),     ATTUNE_MEMBER(attune_parallel_problem, reserved),
+    ATTUNE_MEMBER(attune_parallel_problem, batch),     ATTUNE_MEMBER(attune_parallel_problem, query_heads),
+    ATTUNE_MEMBER(attune_parallel_problem, key_heads), ATTUNE_MEMBER(attune_parallel_problem, head_dim),
+    ATTUNE_MEMBER(attune_parallel_problem, value_dim)};
+static_assert(sizeof(attune_parallel_problem) == end_of(members_of_parallel_problem), "padding at the end");
+constexpr Member members_of_parallel_machine[] = {ATTUNE_MEMBER(attune_parallel_machine, multiply_adds_per_second),
+                                                  ATTUNE_MEMBER(attune_parallel_machine, bytes_per_second),
+                                                  ATTUNE_MEMBER(attune_parallel_machine, seconds_per_message)};
+static_assert(sizeof(attune_parallel_machine) == end_of(members_of_parallel_machine), "padding at the end");
+constexpr Member members_of_parallel_options[] = {ATTUNE_MEMBER(attune_parallel_options, attention),
+                                                  ATTUNE_MEMBER(attune_parallel_options, report)};
+static_assert(sizeof(attune_parallel_options) == end_of(members_of_parallel_options), "padding at the end");
 constexpr Member members_of_sdpa_problem[] = {
     ATTUNE_MEMBER(attune_sdpa_problem, dtype),     ATTUNE_MEMBER(attune_sdpa_problem, score),
     ATTUNE_MEMBER(attune_sdpa_problem, batch),     ATTUNE_MEMBER(attune_sdpa_problem, query_heads),
@@ -145,6 +174,16 @@ constexpr Member members_of_thread_defaults[] = {
     ATTUNE_MEMBER(attune_thread_defaults, threads), ATTUNE_MEMBER(attune_thread_defaults, processors),
     ATTUNE_MEMBER(attune_thread_defaults, limited_by), ATTUNE_MEMBER(attune_thread_defaults, cpu_quota)};
 static_assert(sizeof(attune_thread_defaults) == end_of(members_of_thread_defaults), "padding at the end");
+constexpr Member members_of_parallel_forecast[] = {
+    ATTUNE_MEMBER(attune_parallel_forecast, bytes_sent),      ATTUNE_MEMBER(attune_parallel_forecast, bytes_sent_count),
+    ATTUNE_MEMBER(attune_parallel_forecast, compute_seconds), ATTUNE_MEMBER(attune_parallel_forecast, compute_seconds_count),
+    ATTUNE_MEMBER(attune_parallel_forecast, waiting_seconds), ATTUNE_MEMBER(attune_parallel_forecast, waiting_seconds_count),
+    ATTUNE_MEMBER(attune_parallel_forecast, seconds),         ATTUNE_MEMBER(attune_parallel_forecast, buffer_bytes)};
+static_assert(sizeof(attune_parallel_forecast) == end_of(members_of_parallel_forecast), "padding at the end");
+constexpr Member members_of_parallel_report[] = {ATTUNE_MEMBER(attune_parallel_report, bytes_sent),
+                                                 ATTUNE_MEMBER(attune_parallel_report, seconds),
+                                                 ATTUNE_MEMBER(attune_parallel_report, waiting_seconds)};
+static_assert(sizeof(attune_parallel_report) == end_of(members_of_parallel_report), "padding at the end");
 constexpr Member members_of_plan[] = {ATTUNE_MEMBER(attune_plan, variant),
                                       ATTUNE_MEMBER(attune_plan, reason),
                                       ATTUNE_MEMBER(attune_plan, workspace_bytes),
@@ -500,6 +539,72 @@ PagedOptions read(Reader &reader, const attune_paged_options *given, const Name 
     return to;
 }
 
+Communicator read(Reader &reader, const attune_communicator *given, const Name &name) {
+    Communicator to;
+    if (!given) return to;
+    attune_communicator from = ATTUNE_COMMUNICATOR_INIT;
+    if (!reader.copy(given, from, members_of_communicator, name)) return to;
+    to.rank = from.rank;
+    to.size = from.ranks;
+    to.time_limit = from.time_limit;
+    to.any_thread = reader.flag(from.any_thread, {"any_thread", &name});
+    reader.reserved(from.reserved, {"reserved", &name});
+    to.user = from.user;
+    to.start_send_receive = from.start_send_receive;
+    to.wait = from.wait;
+    to.abandon = from.abandon;
+    to.start_all_gather = from.start_all_gather;
+    to.start_all_to_all = from.start_all_to_all;
+    return to;
+}
+
+ParallelBand read(Reader &reader, const attune_parallel_band *given, const Name &name) {
+    ParallelBand to;
+    if (!given) return to;
+    attune_parallel_band from = ATTUNE_PARALLEL_BAND_INIT;
+    if (!reader.copy(given, from, members_of_parallel_band, name)) return to;
+    to.causal = reader.enumeration<Causal>(from.causal, names_of_causal, {"causal", &name});
+    to.window = {from.window.left, from.window.right};
+    to.cu_seqlens = reader.input(from.cu_seqlens, {"cu_seqlens", &name});
+    return to;
+}
+
+ParallelProblem read(Reader &reader, const attune_parallel_problem *given, const Name &name) {
+    ParallelProblem to;
+    if (!given) return to;
+    attune_parallel_problem from = ATTUNE_PARALLEL_PROBLEM_INIT;
+    if (!reader.copy(given, from, members_of_parallel_problem, name)) return to;
+    to.dtype = reader.enumeration<DType>(from.dtype, names_of_dtype, {"dtype", &name});
+    reader.reserved(from.reserved, {"reserved", &name});
+    to.batch = from.batch;
+    to.query_heads = from.query_heads;
+    to.key_heads = from.key_heads;
+    to.head_dim = from.head_dim;
+    to.value_dim = from.value_dim;
+    return to;
+}
+
+ParallelMachine read(Reader &reader, const attune_parallel_machine *given, const Name &name) {
+    ParallelMachine to;
+    if (!given) return to;
+    attune_parallel_machine from = ATTUNE_PARALLEL_MACHINE_INIT;
+    if (!reader.copy(given, from, members_of_parallel_machine, name)) return to;
+    to.multiply_adds_per_second = from.multiply_adds_per_second;
+    to.bytes_per_second = from.bytes_per_second;
+    to.seconds_per_message = from.seconds_per_message;
+    return to;
+}
+
+ParallelOptions read(Reader &reader, const attune_parallel_options *given, const Name &name) {
+    ParallelOptions to;
+    if (!given) return to;
+    attune_parallel_options from = ATTUNE_PARALLEL_OPTIONS_INIT;
+    if (!reader.copy(given, from, members_of_parallel_options, name)) return to;
+    to.attention = read(reader, from.attention, {"attention", &name});
+    to.report = result(reader, from.report, {"report", &name});
+    return to;
+}
+
 SdpaProblem read(Reader &reader, const attune_sdpa_problem *given, const Name &name) {
     SdpaProblem to;
     if (!given) return to;
@@ -547,6 +652,17 @@ void write(Reader &reader, const DefaultThreads &from, Texts &texts, attune_thre
     to.processors = from.processors;
     to.limited_by = texts.keep(from.limited_by);
     to.cpu_quota = from.cpu_quota;
+    reader.copy_back(to, given);
+}
+
+void write(Reader &reader, const ParallelForecast &from, Texts &texts, attune_parallel_forecast *given, const Name &name) {
+    attune_parallel_forecast to = ATTUNE_PARALLEL_FORECAST_INIT;
+    if (!reader.must_be_given(given, name) || !reader.copy(given, to, members_of_parallel_forecast, name)) return;
+    to.bytes_sent = texts.keep(from.bytes_sent), to.bytes_sent_count = from.bytes_sent.size();
+    to.compute_seconds = texts.keep(from.compute_seconds), to.compute_seconds_count = from.compute_seconds.size();
+    to.waiting_seconds = texts.keep(from.waiting_seconds), to.waiting_seconds_count = from.waiting_seconds.size();
+    to.seconds = from.seconds;
+    to.buffer_bytes = from.buffer_bytes;
     reader.copy_back(to, given);
 }
 
@@ -621,6 +737,18 @@ void write(Reader &reader, const SdpaProblem &from, attune_sdpa_problem *given, 
     to.invariant = from.invariant;
     to.reserved = 0;
     reader.copy_back(to, given);
+}
+
+ParallelReport *result(Reader &reader, attune_parallel_report *given, const Name &name) {
+    attune_parallel_report to = ATTUNE_PARALLEL_REPORT_INIT;
+    if (!given || !reader.copy(given, to, members_of_parallel_report, name)) return nullptr;
+    return reader.at_end<ParallelReport>([&reader, given](const ParallelReport &from) {
+        attune_parallel_report filled = ATTUNE_PARALLEL_REPORT_INIT;
+        filled.bytes_sent = from.bytes_sent;
+        filled.seconds = from.seconds;
+        filled.waiting_seconds = from.waiting_seconds;
+        reader.copy_back(filled, given);
+    });
 }
 
 }  // namespace attune::c_api

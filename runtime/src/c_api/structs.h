@@ -19,6 +19,8 @@ inline constexpr std::string_view names_of_weights_mode[] = {"scaled", "capped",
 inline constexpr std::string_view names_of_mask_fill[] = {"zero", "seed"};
 inline constexpr std::string_view names_of_cache_when_full[] = {"refuse", "slide"};
 inline constexpr std::string_view names_of_rope_pairs[] = {"halves", "interleaved"};
+inline constexpr std::string_view names_of_parallel_layout[] = {"contiguous", "head_tail", "striped", "balanced"};
+inline constexpr std::string_view names_of_parallel_scheme[] = {"ring", "ring_backward", "gathered", "heads"};
 
 // The C++ struct of a caller's C struct; null has all defaults. The reader keeps the first error.
 Allocator read(Reader &, const attune_allocator *, const Name &);
@@ -44,15 +46,24 @@ AppendOptions read(Reader &, const attune_append_options *, const Name &);
 Pages read(Reader &, const attune_pages *, const Name &);
 SharedPrefix read(Reader &, const attune_shared_prefix *, const Name &);
 PagedOptions read(Reader &, const attune_paged_options *, const Name &);
+Communicator read(Reader &, const attune_communicator *, const Name &);
+ParallelBand read(Reader &, const attune_parallel_band *, const Name &);
+ParallelProblem read(Reader &, const attune_parallel_problem *, const Name &);
+ParallelMachine read(Reader &, const attune_parallel_machine *, const Name &);
+ParallelOptions read(Reader &, const attune_parallel_options *, const Name &);
 SdpaProblem read(Reader &, const attune_sdpa_problem *, const Name &);
 ProductProblem read(Reader &, const attune_product_problem *, const Name &);
 
 // Fills a caller's C struct; texts keeps its strings.
 void write(Reader &, const DefaultThreads &, Texts &texts, attune_thread_defaults *, const Name &);
+void write(Reader &, const ParallelForecast &, Texts &texts, attune_parallel_forecast *, const Name &);
 void write(Reader &, const Plan &, Texts &texts, attune_plan *, const Name &);
 void write(Reader &, const ProductPlan &, Texts &texts, attune_product_plan *, const Name &);
 void write(Reader &, const VariantInfo &, Texts &texts, attune_variant_info *, const Name &);
 void write(Reader &, const TargetInfo &, Texts &texts, attune_target_info *, const Name &);
 void write(Reader &, const SdpaProblem &, attune_sdpa_problem *, const Name &);
+
+// A C++ struct that a call fills in, copied to the caller's when the call ends; null: none is given.
+ParallelReport *result(Reader &, attune_parallel_report *, const Name &);
 
 }  // namespace attune::c_api

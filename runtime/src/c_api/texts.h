@@ -19,11 +19,15 @@ public:
         for (const PlanCandidate &c : candidates) candidates_.push_back({keep(c.variant), c.predicted_us, c.measured, 0});
         return candidates_.empty() ? nullptr : candidates_.data();
     }
-    void clear() { texts_.clear(), candidates_.clear(); }
+    const std::int64_t *keep(const std::vector<std::int64_t> &numbers) { return integers_.emplace_back(numbers).data(); }
+    const double *keep(const std::vector<double> &numbers) { return numbers_.emplace_back(numbers).data(); }
+    void clear() { texts_.clear(), candidates_.clear(), integers_.clear(), numbers_.clear(); }
 
 private:
     std::deque<std::string> texts_;  // whose strings stay where they are
     std::vector<attune_plan_candidate> candidates_;
+    std::deque<std::vector<std::int64_t>> integers_;
+    std::deque<std::vector<double>> numbers_;
 };
 
 // The lists of attune_variants() and attune_targets().
